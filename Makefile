@@ -1,0 +1,68 @@
+# The same verbs locally and in continuous integration. None needs an active virtual
+# environment: each one makes .venv when it is missing or older than pyproject.toml.
+#   make test ARGS="-k reclaim"     passes more arguments on
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+# -qq: only errors. A package location that does not exist is pip's to skip, not ours to report.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
+
+# More workers than this only make each other's crashes and recoveries slow.
+PYTEST_WORKERS ?= -n logical --maxprocesses 4 --dist loadfile
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench verify campaign docs format clean
+
+help: ## show the verbs
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+demo: $(VENV)/.core ## kill workers and watch every job finish
+	@$(BIN)/outlast demo $(ARGS)
+
+test: $(VENV)/.dev ## run the tests
+	@$(BIN)/python -m pytest $(PYTEST_WORKERS) $(ARGS)
+
+check: $(VENV)/.dev ## lint, format, types, layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/.dev ## measure
+	@$(BIN)/outlast bench $(ARGS)
+
+verify: $(VENV)/.dev ## show that the promise holds
+	@$(BIN)/outlast verify $(ARGS)
+
+campaign: $(VENV)/.dev ## run the long tests
+	@$(BIN)/python -m pytest -m campaign --timeout 3600 $(ARGS)
+
+docs: $(VENV)/.dev ## test the documentation
+	@$(BIN)/python -m pytest tests/docs $(ARGS)
+
+format: $(VENV)/.dev ## format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## remove what the other verbs made
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Outlast needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# The demo needs the package alone, so it does not wait for the tools.
+$(VENV)/.core: pyproject.toml | $(BIN)/python
+	@echo "Installing Outlast into $(VENV)" >&2
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "Installing Outlast and its development tools into $(VENV)" >&2
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.core

@@ -1,0 +1,120 @@
+"""Outlast: background jobs that outlast the processes that run them.
+
+In reading order, by what happens to a job:
+
+    model.task, tasks        define     a function becomes a task
+    ops.enqueue, client      enqueue    a call becomes a row, in your transaction if you like
+    ops.claim                claim      a worker takes it, under a lease and a fence
+    worker.execute           run        the function is called
+    ops.finish               finish     the one way out of running
+    ops.renew, ops.reclaim   recover    held while it runs; taken back when its owner is gone
+    ops.report, ops.explain  observe    what there is, and why something is not running
+
+Decisions are in `model`, conversations with the database in `ops`, connections and SQL in `store`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from .client import Outlast
+    from .model.errors import (
+        ClaimLost,
+        Contention,
+        DeadlineExceeded,
+        InvalidArguments,
+        InvalidInput,
+        InvalidOption,
+        InvalidSetting,
+        JobCancelled,
+        JobDead,
+        JobFailed,
+        JobNotFound,
+        KeyConflict,
+        OutlastError,
+        Permanent,
+        Problem,
+        ResultTimeout,
+        RetryLater,
+        SchemaMismatch,
+        StoreBusy,
+        StoreError,
+        StoreUnavailable,
+        TooLate,
+        UnknownTask,
+        Unsupported,
+        WrongConnection,
+    )
+    from .model.job import Job
+    from .model.lifecycle import State
+    from .model.retry import Retry
+    from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
+    from .tasks import Task
+    from .worker.context import Context
+    from .worker.worker import Worker
+
+_HOMES = {
+    "Outlast": "client",
+    "Job": "model.job",
+    "State": "model.lifecycle",
+    "Retry": "model.retry",
+    "RetentionSettings": "model.settings",
+    "StoreSettings": "model.settings",
+    "WorkerSettings": "model.settings",
+    "Task": "tasks",
+    "Context": "worker.context",
+    "Worker": "worker.worker",
+}  # everything else that is public is an error
+
+__all__ = [
+    "ClaimLost",
+    "Contention",
+    "Context",
+    "DeadlineExceeded",
+    "InvalidArguments",
+    "InvalidInput",
+    "InvalidOption",
+    "InvalidSetting",
+    "Job",
+    "JobCancelled",
+    "JobDead",
+    "JobFailed",
+    "JobNotFound",
+    "KeyConflict",
+    "Outlast",
+    "OutlastError",
+    "Permanent",
+    "Problem",
+    "ResultTimeout",
+    "RetentionSettings",
+    "Retry",
+    "RetryLater",
+    "SchemaMismatch",
+    "State",
+    "StoreBusy",
+    "StoreError",
+    "StoreSettings",
+    "StoreUnavailable",
+    "Task",
+    "TooLate",
+    "UnknownTask",
+    "Unsupported",
+    "Worker",
+    "WorkerSettings",
+    "WrongConnection",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when they are first used, so that importing outlast is quick."""
+    if name not in __all__:
+        raise AttributeError(f"module 'outlast' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_HOMES.get(name, 'model.errors')}", __name__), name)
+    globals()[name] = value
+    return value

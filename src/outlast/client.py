@@ -1,0 +1,410 @@
+"""Outlast: define tasks, enqueue jobs, see and steer them. Every sync verb has an a-twin."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
+from uuid import UUID
+
+from .model.errors import InvalidArguments, InvalidOption, JobNotFound, Problem, StoreError
+from .model.job import Job, NewJob
+from .model.lifecycle import State
+from .model.options import Options, check_name
+from .model.retry import Retry
+from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
+from .model.task import Call, Definition, Registry
+from .ops import operate, report
+from .ops.enqueue import enqueue, wake
+from .ops.explain import explain
+from .ops.report import Attempt, Duty, Event, Filter, Queue
+from .ops.report import Worker as WorkerRow
+from .ops.statement import Op
+from .store import open_store
+from .store.callers import arun_on, run_on
+from .store.wakes import Wakes
+from .tasks import Task
+from .waiting import Waiting, outcome_of
+
+if TYPE_CHECKING:
+    from .worker.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Outlast:
+    """A job system in a database.
+
+    `url` is `sqlite:///file.db` or `postgresql://…`; without one, `$OUTLAST_URL`, else
+    `sqlite:///outlast.db`. Nothing is opened before it is needed; missing tables are created.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        schema: str = "outlast",
+        settings: StoreSettings | None = None,
+        retention: RetentionSettings | None = None,
+    ) -> None:
+        self.store = open_store(url, schema, settings)
+        self.retention = retention or RetentionSettings.of()
+        self.registry = Registry()
+        self._wakes = Wakes()
+        self._waiting = Waiting(self.store)
+
+    # Define
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        isolated: bool = False,
+        **options: Any,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self,
+        function: Callable[P, R] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        isolated: bool = False,
+        **options: Any,
+    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
+        """Register a function as a task. Its name is the function's, unless another is given; jobs
+        are found by that name, so a function may move to another module.
+
+        Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant.
+        """
+
+        def register(function: Callable[P, R]) -> Task[P, R]:
+            definition = Definition(
+                name=name or function.__name__,
+                function=function,
+                retry=retry or Retry(),
+                options=Options(**options),
+                isolated=isolated,
+                context_type=_context_type(),
+            )
+            self.registry.add(definition)
+            return Task(self, definition)
+
+        return register(function) if function is not None else register
+
+    # Enqueue
+
+    def enqueue(self, *calls: Call, conn: Any = None) -> list[Job]:
+        """Enqueue calls in one round trip, all or none; one job for each, in order."""
+        jobs = new_jobs(calls)
+        if conn is not None:
+            self.store.ready()
+            return run_on(conn, self.store, self._enqueue_and_wake(jobs))
+        made = self.store.run(enqueue, jobs)
+        if queues := self._to_wake(made):
+            with suppress(StoreError):  # it only makes things faster
+                self.store.run(wake, self.store.channel, queues)
+        return made
+
+    async def aenqueue(self, *calls: Call, conn: Any = None) -> list[Job]:
+        jobs = new_jobs(calls)
+        if conn is not None:
+            self.store.ready()
+            return await arun_on(conn, self.store, self._enqueue_and_wake(jobs))
+        made = await self.store.arun(enqueue, jobs)
+        if queues := self._to_wake(made):
+            with suppress(StoreError):
+                await self.store.arun(wake, self.store.channel, queues)
+        return made
+
+    def _enqueue_and_wake(self, jobs: list[NewJob]) -> Op[list[Job]]:
+        made = yield from enqueue(jobs)
+        if queues := self._to_wake(made):
+            yield from wake(self.store.channel, queues)
+        return made
+
+    def _to_wake(self, jobs: list[Job]) -> list[str]:
+        if not self.store.wakes:
+            return []
+        return self._wakes.due({job.queue for job in jobs if job.state is State.READY})
+
+    # See
+
+    def job(self, id: str) -> Job:
+        """A job as it stands now."""
+        return self.store.run(report.job, job_id(id))
+
+    async def ajob(self, id: str) -> Job:
+        return await self.store.arun(report.job, job_id(id))
+
+    def jobs(
+        self,
+        *,
+        state: str | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        tenant: str | None = None,
+        before: str | None = None,
+        limit: int = 1000,
+    ) -> list[Job]:
+        """Jobs, newest first. For the next page, give the last one's id as `before`."""
+        return self.store.run(
+            report.jobs, chosen(state, queue, task, tenant), before and job_id(before), limit
+        )
+
+    async def ajobs(
+        self,
+        *,
+        state: str | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        tenant: str | None = None,
+        before: str | None = None,
+        limit: int = 1000,
+    ) -> list[Job]:
+        return await self.store.arun(
+            report.jobs, chosen(state, queue, task, tenant), before and job_id(before), limit
+        )
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each state."""
+        return self.store.run(report.counts)
+
+    async def acounts(self) -> dict[str, int]:
+        return await self.store.arun(report.counts)
+
+    def history(self, id: str) -> tuple[list[Attempt], list[Event]]:
+        """How a job's attempts ended (those that did not succeed at once), and its events."""
+        return self.store.run(report.history, job_id(id))
+
+    async def ahistory(self, id: str) -> tuple[list[Attempt], list[Event]]:
+        return await self.store.arun(report.history, job_id(id))
+
+    def explain(self, id: str) -> str:
+        """In words: what a job is waiting for, or how it ended."""
+        return self.store.run(explain, job_id(id))
+
+    async def aexplain(self, id: str) -> str:
+        return await self.store.arun(explain, job_id(id))
+
+    def queues(self) -> list[Queue]:
+        return self.store.run(report.queues)
+
+    async def aqueues(self) -> list[Queue]:
+        return await self.store.arun(report.queues)
+
+    def workers(self) -> list[WorkerRow]:
+        return self.store.run(report.workers)
+
+    async def aworkers(self) -> list[WorkerRow]:
+        return await self.store.arun(report.workers)
+
+    def duties(self) -> list[Duty]:
+        return self.store.run(report.duties)
+
+    async def aduties(self) -> list[Duty]:
+        return await self.store.arun(report.duties)
+
+    def result(self, id: str, timeout: float | None = None) -> Any:
+        """Wait for a job and return its result. Raises JobDead, JobCancelled or ResultTimeout."""
+        return outcome_of(id, self._waiting.wait(job_id(id), timeout), timeout)
+
+    async def aresult(self, id: str, timeout: float | None = None) -> Any:
+        return outcome_of(id, await self._waiting.await_(job_id(id), timeout), timeout)
+
+    # Steer
+
+    def cancel(self, id: str, reason: str = "") -> Job:
+        """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel."""
+        job = self.store.run(operate.cancel, job_id(id), actor(), reason)
+        self._tell_owner(job)
+        return job
+
+    async def acancel(self, id: str, reason: str = "") -> Job:
+        job = await self.store.arun(operate.cancel, job_id(id), actor(), reason)
+        if job.state is State.RUNNING and self.store.wakes:
+            with suppress(StoreError):
+                await self.store.arun(wake, self.store.channel, [CANCEL_SIGNAL])
+        return job
+
+    def _tell_owner(self, job: Job) -> None:
+        if job.state is State.RUNNING and self.store.wakes:
+            with suppress(StoreError):  # its next renewal tells it anyway
+                self.store.run(wake, self.store.channel, [CANCEL_SIGNAL])
+
+    def retry(self, id: str) -> Job:
+        """Give a dead or cancelled job a new life, all budgets full (a redrive)."""
+        return self.store.run(operate.redrive_one, job_id(id), actor())
+
+    async def aretry(self, id: str) -> Job:
+        return await self.store.arun(operate.redrive_one, job_id(id), actor())
+
+    def retry_all(
+        self,
+        *,
+        state: str = "dead",
+        queue: str | None = None,
+        task: str | None = None,
+        tenant: str | None = None,
+    ) -> int:
+        """Redrive every job that fits, in small transactions; run again, it goes on where it was."""
+        which, done, cursor = chosen(state, queue, task, tenant), 0, None
+        while page := self.store.run(report.jobs, which, cursor, 500):
+            done += len(self.store.run(operate.redrive, [job.id for job in page], actor()))
+            cursor = page[-1].id
+        return done
+
+    async def aretry_all(
+        self,
+        *,
+        state: str = "dead",
+        queue: str | None = None,
+        task: str | None = None,
+        tenant: str | None = None,
+    ) -> int:
+        which, done, cursor = chosen(state, queue, task, tenant), 0, None
+        while page := await self.store.arun(report.jobs, which, cursor, 500):
+            ids = [job.id for job in page]
+            done += len(await self.store.arun(operate.redrive, ids, actor()))
+            cursor = page[-1].id
+        return done
+
+    def pause(self, queue: str) -> None:
+        """No more jobs of this queue are claimed; running ones go on. Survives restarts."""
+        self.store.run(operate.set_paused, check_name("queue", queue), True, actor())
+
+    async def apause(self, queue: str) -> None:
+        await self.store.arun(operate.set_paused, check_name("queue", queue), True, actor())
+
+    def resume(self, queue: str) -> None:
+        self.store.run(operate.set_paused, check_name("queue", queue), False, actor())
+        if self.store.wakes:
+            with suppress(StoreError):
+                self.store.run(wake, self.store.channel, [queue])
+
+    async def aresume(self, queue: str) -> None:
+        await self.store.arun(operate.set_paused, check_name("queue", queue), False, actor())
+        if self.store.wakes:
+            with suppress(StoreError):
+                await self.store.arun(wake, self.store.channel, [queue])
+
+    # Work
+
+    def worker(
+        self,
+        queues: Iterable[str] | str | None = None,
+        concurrency: int | None = None,
+        **settings: Any,
+    ) -> Worker:
+        """A worker for these queues (all, if none are named). `run()` it, `await arun()` it, or
+        use it as an async context manager beside a web app. See `WorkerSettings` for the rest."""
+        from .worker.worker import Worker
+
+        names = [queues] if isinstance(queues, str) else queues
+        return Worker(
+            self,
+            queues=None if names is None else [check_name("queue", name) for name in names],
+            settings=WorkerSettings.of(concurrency=concurrency, **settings),
+        )
+
+    # Keep house
+
+    def migrate(self) -> list[int]:
+        """Bring the tables up to this release; returns the versions that were applied."""
+        return self.store.migrate()
+
+    async def amigrate(self) -> list[int]:
+        import asyncio
+
+        return await asyncio.to_thread(self.store.migrate)
+
+    def close(self) -> None:
+        self._waiting.close()
+        self.store.close()
+
+    async def aclose(self) -> None:
+        self._waiting.close()
+        await self.store.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Outlast {self.store.address}>"
+
+
+CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
+
+
+def new_jobs(calls: Iterable[Call]) -> list[NewJob]:
+    """Calls as jobs; if any are bad, one error names every problem of all of them."""
+    jobs: list[NewJob] = []
+    refused: list[tuple[int, InvalidArguments]] = []
+    for index, call in enumerate(calls):
+        if not isinstance(call, Call):
+            raise InvalidOption(
+                option="jobs", reason=f"must be made with task.job(…); number {index} is {call!r:.80}"
+            )
+        try:
+            jobs.append(call.new_job())
+        except InvalidArguments as error:
+            refused.append((index, error))
+    if len(refused) == 1:
+        raise refused[0][1]
+    if refused:
+        problems = [
+            Problem(f"job {index} ({error.facts['task']}): {path}", message)
+            for index, error in refused
+            for path, message in error.problems
+        ]
+        raise InvalidArguments(f"{len(refused)} of {len(jobs) + len(refused)} jobs", problems)
+    return jobs
+
+
+def job_id(id: str) -> str:
+    """A job id in its one spelling; anything else names no job."""
+    try:
+        return str(UUID(str(id)))
+    except ValueError:
+        raise JobNotFound(f"{id!r:.80} is not a job id", job=id) from None
+
+
+def chosen(state: str | None, queue: str | None, task: str | None, tenant: str | None) -> Filter:
+    if state is not None and state not in set(State):
+        raise InvalidOption(option="state", reason=f"must be one of {', '.join(State)}")
+    return Filter(state and str(state), queue, task, tenant)
+
+
+def actor() -> str:
+    """Who acts, for the record."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def _context_type() -> type:
+    from .worker.context import Context
+
+    return cast(type, Context)

@@ -1,0 +1,174 @@
+"""Everything that can go wrong, as one tree.
+
+    OutlastError
+    ├── InvalidInput              what was asked for cannot be (also a ValueError)
+    │   ├── InvalidArguments      a call's arguments do not fit its task; names every problem
+    │   ├── InvalidResult         what a handler returned cannot be stored; names every problem
+    │   ├── InvalidOption         a job's option (priority, delay, queue, …) is out of range
+    │   └── InvalidSetting        a setting is out of range or unknown; names the field
+    ├── KeyConflict               the same idempotency key was used with another call
+    ├── UnknownTask               no task of that name is registered here
+    ├── JobNotFound               no such job
+    ├── TooLate                   the job already ended another way
+    ├── ClaimLost                 this attempt no longer owns its job; its write changed nothing
+    ├── JobFailed                 the awaited job ended without a result
+    │   ├── JobDead
+    │   └── JobCancelled
+    ├── ResultTimeout             the awaited job has not ended yet
+    └── StoreError                the database said no
+        ├── StoreUnavailable      no connection, or it broke
+        ├── StoreBusy             something else held a lock for too long
+        ├── Contention            two transactions were in each other's way
+        ├── DeadlineExceeded      no answer in time; the connection was given up
+        ├── WrongConnection       the caller's connection cannot carry this job
+        ├── Unsupported           this database cannot do what was asked for
+        └── SchemaMismatch        the tables are older, newer or other than this release needs
+
+    Permanent, RetryLater         raised by handlers to say what should happen next
+
+The docstring of an error is its message template; the facts are attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class OutlastError(Exception):
+    """Something went wrong in Outlast."""
+
+    def __init__(self, message: str | None = None, **facts: Any) -> None:
+        self.facts = facts
+        for name, value in facts.items():
+            setattr(self, name, value)
+        template = message if message is not None else (type(self).__doc__ or "").strip()
+        super().__init__(template.format(**facts) if message is None else message)
+
+
+class InvalidInput(OutlastError, ValueError):
+    """That input cannot be used."""
+
+
+class Problem(NamedTuple):
+    """One thing wrong with one value: where it stands, and what to do."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class InvalidArguments(InvalidInput):
+    """The arguments do not fit the task."""
+
+    problems: Sequence[Problem]
+
+    def __init__(self, task: str, problems: Sequence[Problem]) -> None:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(
+            f"{task}: {len(problems)} problem{'s' * (len(problems) != 1)} with the arguments{listed}",
+            task=task,
+            problems=tuple(problems),
+        )
+
+
+class InvalidResult(InvalidInput):
+    """What the handler returned cannot be stored."""
+
+    problems: Sequence[Problem]
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(f"the result cannot be stored{listed}", problems=tuple(problems))
+
+
+class InvalidOption(InvalidInput):
+    """The option {option} {reason}."""
+
+
+class InvalidSetting(InvalidInput):
+    """The setting {field} {reason}."""
+
+
+class KeyConflict(OutlastError):
+    """The key {key!r} in queue {queue!r} already belongs to job {job}, which is another call: use another key, or the same arguments."""
+
+
+class UnknownTask(OutlastError):
+    """No task named {task!r} is registered here: import the module that defines it."""
+
+
+class JobNotFound(OutlastError):
+    """There is no job {job}: it never existed, or it finished and was pruned."""
+
+
+class TooLate(OutlastError):
+    """Job {job} is already {state}."""
+
+
+class ClaimLost(OutlastError):
+    """This attempt no longer owns job {job}: another worker may have it, and nothing was changed."""
+
+
+class JobFailed(OutlastError):
+    """Job {job} ended without a result."""
+
+
+class JobDead(JobFailed):
+    """Job {job} is dead: {reason}."""
+
+
+class JobCancelled(JobFailed):
+    """Job {job} was cancelled: {reason}."""
+
+
+class ResultTimeout(OutlastError, TimeoutError):
+    """Job {job} has not ended within {timeout} s; it is {state}."""
+
+
+class StoreError(OutlastError):
+    """The database refused."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached: {reason}."""
+
+
+class StoreBusy(StoreError):
+    """The database is busy: {reason}."""
+
+
+class Contention(StoreError):
+    """Two transactions were in each other's way: {reason}."""
+
+
+class DeadlineExceeded(StoreError, TimeoutError):
+    """The database did not answer within {seconds} s; the connection was given up."""
+
+
+class WrongConnection(StoreError):
+    """{reason}."""
+
+
+class Unsupported(StoreError):
+    """{reason}."""
+
+
+class SchemaMismatch(StoreError):
+    """{reason}."""
+
+
+class Permanent(Exception):
+    """Raise in a handler: this job can never succeed; it goes dead at once, unretried."""
+
+
+class RetryLater(Exception):
+    """Raise in a handler: try again in some seconds, without spending the failure budget."""
+
+    def __init__(self, seconds: float, reason: str = "") -> None:
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"RetryLater takes a number of seconds ≥ 0, not {seconds!r}")
+        self.seconds = float(seconds)
+        super().__init__(reason or f"retry in {seconds:g} s")

@@ -1,0 +1,41 @@
+"""Names that are made here and never asked for: job ids and instance ids.
+
+A job's id is a UUIDv7 made by the client, so a submit that is sent twice is the same job, and ids
+made later by one process sort later. One seam, `entropy`, is where all randomness comes from.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+entropy: Callable[[int], bytes] = os.urandom
+
+_lock = threading.Lock()
+_last = 0  # 60 bits: milliseconds, then a 12-bit counter that keeps one process's ids in order
+
+
+def new_job_id() -> str:
+    """A UUIDv7 that sorts after every id this process made before."""
+    global _last  # noqa: PLW0603
+    with _lock:
+        _last = tick = max(_last + 1, time.time_ns() // 1_000_000 << 12)
+    head = f"{tick >> 12:012x}"
+    tail = f"{int.from_bytes(entropy(8)) & 0x3FFFFFFFFFFFFFFF | 1 << 63:016x}"
+    return f"{head[:8]}-{head[8:]}-7{tick & 0xFFF:03x}-{tail[:4]}-{tail[4:]}"
+
+
+def new_instance_id() -> str:
+    """Who a process is, anew at every start: a restarted worker never answers for a dead one."""
+    return entropy(10).hex()
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - the parent may have held it
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,154 @@
+"""What a job is: as it is asked for, as it is claimed, and as it is read.
+
+`NewJob` goes into the database, `Claim` comes out to the worker that took it, `Job` is what callers
+see. All three are values: none of them talks to a database.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from .lifecycle import State
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job that is to be inserted. Times are spans: the database adds its own clock."""
+
+    id: str
+    tenant: str
+    queue: str
+    task: str
+    args: str  # JSON text
+    priority: int
+    max_attempts: int
+    max_crashes: int
+    key: str | None = None
+    delay: float | None = None
+    at: float | None = None
+    expires_in: float | None = None
+    expires_at: float | None = None
+    timeout: float | None = None
+    retry: str | None = None  # JSON text, only where the caller said other than the task
+    trace: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _NEW_JOB}
+
+    def __post_init__(self) -> None:
+        if self.at is not None and self.delay is not None:
+            raise ValueError("a job has a delay or a moment, not both")
+
+
+_NEW_JOB = tuple(NewJob.__slots__)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job in the hands of one worker: the row's facts and the fence that proves the hold.
+
+    The order of the fields is the order of the columns that `claim` returns.
+    """
+
+    id: str
+    fence: int
+    task: str
+    args: str
+    attempt: int
+    failures: int
+    crashes: int
+    max_attempts: int
+    max_crashes: int
+    queue: str
+    tenant: str
+    priority: int
+    run_at: float
+    started_at: float
+    created_at: float
+    timeout: float | None
+    retry: str | None
+    trace: str | None
+    key: str | None
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One call of a task, as it stood when it was read."""
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    attempt: int
+    args: Any
+    result: Any
+    error: dict[str, Any] | None
+    run_at: datetime
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker: str | None
+    tenant: str
+    priority: int = 0
+    key: str | None = None
+    failures: int = 0
+    crashes: int = 0
+    max_attempts: int = 1
+    max_crashes: int = 1
+    fence: int = 0
+    lease_until: datetime | None = None
+    expires_at: datetime | None = None
+    timeout: float | None = None
+    cancelling: bool = False
+    trace: str | None = field(default=None, repr=False)
+
+    @property
+    def final(self) -> bool:
+        return self.state.final
+
+    def as_json(self) -> dict[str, Any]:
+        """The job as JSON values, the same on every path that prints or sends one."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}  # type: ignore[attr-defined]
+
+
+JOB_COLUMNS = (
+    "id", "task", "queue", "state", "attempt", "args", "result", "error", "run_at", "created_at",
+    "started_at", "finished_at", "worker", "tenant", "priority", "key", "failures", "crashes",
+    "max_attempts", "max_crashes", "fence", "lease_until", "expires_at", "timeout", "cancelling",
+    "trace",
+)  # fmt: skip
+_MOMENTS = {"run_at", "created_at", "started_at", "finished_at", "lease_until", "expires_at"}
+
+
+def read_job(row: Any) -> Job:
+    """A job from a row whose columns stand in the order of `JOB_COLUMNS`."""
+    facts = dict(zip(JOB_COLUMNS, row, strict=True))
+    for name in _MOMENTS:
+        facts[name] = moment(facts[name])
+    facts["state"] = State(facts["state"])
+    facts["cancelling"] = bool(facts["cancelling"])
+    for name in ("args", "result", "error"):
+        facts[name] = lenient_json(facts[name])
+    return Job(**facts)
+
+
+def moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def lenient_json(text: str | None) -> Any:
+    """JSON text as a value; text that is no JSON as it is, because reading must not fail."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value

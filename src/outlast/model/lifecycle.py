@@ -1,0 +1,63 @@
+"""The life of a job: its states, and which may follow which.
+
+               enqueue                 claim                  finish
+    waiting ───────────▶ ready ──────────────────▶ running ───────────▶ succeeded
+       ▲  prerequisites   ▲ ▲                       │ │ │ └───────────▶ dead
+       │  finished        │ └── due ── scheduled ◀──┘ │ └─────────────▶ cancelled
+       └─ flow            └───── release / reclaim ───┘
+
+`LEGAL` is the whole truth; both schemas repeat it as CHECK constraints where a single row can show
+it, and every statement that changes a state names the states it changes from. The three final
+states change only by a redrive, which is recorded.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    WAITING = "waiting"
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        return self in FINAL
+
+
+FINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
+QUEUED = frozenset({State.WAITING, State.SCHEDULED, State.READY})
+
+LEGAL: dict[State, frozenset[State]] = {
+    State.WAITING: frozenset({State.READY, State.SCHEDULED, State.DEAD, State.CANCELLED}),
+    State.SCHEDULED: frozenset({State.READY, State.CANCELLED}),
+    State.READY: frozenset({State.RUNNING, State.CANCELLED}),
+    State.RUNNING: frozenset({State.READY, State.SCHEDULED}) | FINAL,
+    # Redrive, and nothing else:
+    State.DEAD: frozenset({State.READY}),
+    State.CANCELLED: frozenset({State.READY}),
+    State.SUCCEEDED: frozenset(),
+}
+
+
+def is_legal(before: State, after: State) -> bool:
+    return after in LEGAL[before]
+
+
+class Outcome(StrEnum):
+    """How one attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # the handler raised
+    TIMED_OUT = "timed-out"  # the handler ran past the job's timeout
+    PERMANENT = "permanent"  # the handler said that no retry can help
+    POSTPONED = "postponed"  # the handler asked to be called later
+    CANCELLED = "cancelled"
+    RELEASED = "released"  # given back unspent: shutdown, unknown task, lost in transit
+    CRASHED = "crashed"  # its owner was lost
+    UNDECODABLE = "undecodable"  # its arguments could not be read

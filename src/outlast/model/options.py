@@ -1,0 +1,117 @@
+"""What a caller may say about one job beside its arguments, checked when it is said."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from .errors import InvalidOption
+from .retry import LONGEST, MAX_ATTEMPTS, Retry
+
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
+LONGEST_NAME = 200  # characters of a queue, tenant, task or key
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A job's own settings. `None` means: as the task says."""
+
+    queue: str | None = None
+    priority: int | None = None
+    tenant: str | None = None
+    key: str | None = None  # one job per (tenant, queue, key) while its row is kept
+    delay: float | timedelta | None = None  # seconds from now, by the database's clock
+    at: datetime | None = None  # or a moment
+    expires: float | timedelta | datetime | None = None  # not started by then: cancelled
+    timeout: float | timedelta | None = None  # seconds one attempt may run
+    max_attempts: int | None = None
+    max_crashes: int | None = None  # how many lost workers a job may cost
+    retry: Retry | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("queue", "tenant", "key"):
+            _check_name(name, getattr(self, name))
+        _check_whole("priority", self.priority, LOWEST_PRIORITY, HIGHEST_PRIORITY)
+        _check_whole("max_attempts", self.max_attempts, 1, MAX_ATTEMPTS)
+        _check_whole("max_crashes", self.max_crashes, 1, 1000)
+        seconds("delay", self.delay)
+        seconds("timeout", self.timeout, above=0.0)
+        if isinstance(self.expires, datetime):
+            epoch("expires", self.expires)
+        else:
+            seconds("expires", self.expires, above=0.0)
+        epoch("at", self.at)
+        if self.delay is not None and self.at is not None:
+            raise InvalidOption(option="at", reason="cannot be given together with delay")
+        if self.retry is not None and not isinstance(self.retry, Retry):
+            raise InvalidOption(option="retry", reason="must be a Retry(…)")
+
+    def over(self, other: Options) -> Options:
+        """These options where they are given, the other's elsewhere."""
+        merged = {f.name: _first(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        if self.delay is not None:
+            merged["at"] = None
+        if self.at is not None:
+            merged["delay"] = None
+        return Options(**merged)
+
+
+def seconds(name: str, value: Any, above: float | None = None) -> float | None:
+    """A span as seconds, or a clear refusal."""
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if not numeric or not math.isfinite(value) or not 0 <= value <= LONGEST:
+        raise InvalidOption(
+            option=name, reason=f"must be a span of 0 seconds to ten years, not {value!r}"
+        )
+    if above is not None and value <= above:
+        raise InvalidOption(option=name, reason=f"must be more than {above:g} s, not {value!r}")
+    return float(value)
+
+
+def epoch(name: str, value: Any) -> float | None:
+    """A moment as seconds since 1970, or a clear refusal: a naive datetime means many moments."""
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise InvalidOption(option=name, reason=f"must be a datetime, not {value!r}")
+    if value.tzinfo is None:
+        raise InvalidOption(
+            option=name, reason=f"needs a time zone: {value.isoformat()} is ambiguous"
+        )
+    return value.astimezone(UTC).timestamp()
+
+
+def check_name(name: str, value: str) -> str:
+    """A queue, tenant or task name that both databases can hold."""
+    _check_name(name, value)
+    return value
+
+
+def _check_name(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str) or not value or len(value) > LONGEST_NAME:
+        raise InvalidOption(
+            option=name, reason=f"must be 1 to {LONGEST_NAME} characters of text, not {value!r:.80}"
+        )
+    if not value.isprintable():
+        raise InvalidOption(option=name, reason=f"has unprintable characters: {value!r:.80}")
+
+
+def _check_whole(name: str, value: Any, low: int, high: int) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidOption(
+            option=name, reason=f"must be a whole number from {low} to {high}, not {value!r}"
+        )
+
+
+def _first(mine: Any, other: Any) -> Any:
+    return other if mine is None else mine

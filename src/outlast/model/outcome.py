@@ -1,0 +1,106 @@
+"""What an attempt's end means for its job: a pure decision, from facts to a transition.
+
+The worker turns whatever happened into an `Ended` value, `decide` turns that into a `Transition`,
+and `ops.finish` applies it if, and only if, the claim still holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .job import Claim, NewJob
+from .lifecycle import Outcome, State
+from .retry import Retry
+
+Error = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended, before anything is decided about its job."""
+
+    outcome: Outcome
+    result: str | None = None  # JSON text
+    error: Error | None = None
+    delay: float | None = None  # the handler's own wish
+    jobs: tuple[NewJob, ...] = ()  # what the handler enqueued; kept only with a success
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One guarded step out of `running`."""
+
+    claim: Claim
+    outcome: Outcome
+    to: State
+    delay: float | None = None  # seconds until it is due again; None keeps its place
+    result: str | None = None
+    error: Error | None = None
+    failures: int = 0
+    crashes: int = 0
+    refund: int = 0
+    jobs: tuple[NewJob, ...] = field(default=(), repr=False)
+
+    @property
+    def plain(self) -> bool:
+        """Nothing but the row itself changes: a first-try success without follow-ups."""
+        return self.to is State.SUCCEEDED and not self.jobs and self.claim.attempt == 1
+
+
+def decide(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
+    """What becomes of the job."""
+    match ended.outcome:
+        case Outcome.SUCCEEDED:
+            return Transition(
+                claim, ended.outcome, State.SUCCEEDED, result=ended.result, jobs=ended.jobs
+            )
+        case Outcome.FAILED | Outcome.TIMED_OUT:
+            return _failed(claim, ended, retry, luck)
+        case Outcome.PERMANENT | Outcome.UNDECODABLE:
+            return Transition(claim, ended.outcome, State.DEAD, error=ended.error, failures=1)
+        case Outcome.POSTPONED:
+            return Transition(
+                claim, ended.outcome, State.SCHEDULED, delay=ended.delay or 0.0, error=ended.error
+            )
+        case Outcome.CANCELLED:
+            return Transition(claim, ended.outcome, State.CANCELLED, error=ended.error)
+        case Outcome.RELEASED:
+            return release(claim, ended.delay, ended.error)
+        case Outcome.CRASHED:
+            return crashed(claim, cancelling=False, error=ended.error or {})
+
+
+def _failed(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
+    failures = claim.failures + 1
+    if failures >= claim.max_attempts:
+        return Transition(claim, ended.outcome, State.DEAD, error=ended.error, failures=1)
+    delay = retry.delay(failures, luck)
+    return Transition(
+        claim, ended.outcome, State.SCHEDULED, delay=delay, error=ended.error, failures=1
+    )
+
+
+def release(claim: Claim, delay: float | None = None, error: Error | None = None) -> Transition:
+    """Back where it was, the attempt unspent; with a delay where coming back at once would spin."""
+    to = State.READY if delay is None else State.SCHEDULED
+    return Transition(claim, Outcome.RELEASED, to, delay=delay, error=error, refund=1)
+
+
+def crashed(claim: Claim, *, cancelling: bool, error: Error) -> Transition:
+    """Its owner is gone: run it again, unless it has cost too many workers already."""
+    if cancelling:
+        to = State.CANCELLED
+    elif claim.crashes + 1 >= claim.max_crashes:
+        to = State.DEAD
+    else:
+        to = State.READY
+    return Transition(claim, Outcome.CRASHED, to, error=error, crashes=1)
+
+
+def reason(error: Any) -> str:
+    """An error in one line, for people."""
+    if not isinstance(error, dict):
+        return "no reason was recorded"
+    kind, message = error.get("type", ""), error.get("message", "")
+    return f"{kind}: {message}" if kind and message else kind or message or "no reason was recorded"

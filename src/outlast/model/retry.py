@@ -1,0 +1,58 @@
+"""When a failed attempt is tried again: a policy as a value, and a pure function of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+
+from .errors import InvalidOption
+
+MAX_ATTEMPTS = 1_000_000
+LONGEST = 10 * 365 * 86400.0  # seconds; beyond this a delay is a mistake, not a plan
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`base · 2ⁿ⁻¹` seconds after the n-th failure, at most `cap`, spread by `jitter`.
+
+    `jitter=0.2` means up to 20 % sooner or later, so that jobs that failed together do not come
+    back together. `max_attempts=1` means no retry.
+    """
+
+    max_attempts: int = 5
+    base: float = 1.0
+    cap: float = 300.0
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.max_attempts, int) and 1 <= self.max_attempts <= MAX_ATTEMPTS):
+            raise _invalid("max_attempts", f"a whole number from 1 to {MAX_ATTEMPTS}", self)
+        if not _between(0.0, self.base, LONGEST):
+            raise _invalid("base", "a number of seconds from 0", self)
+        if not _between(self.base, self.cap, LONGEST):
+            raise _invalid("cap", "a number of seconds, at least base", self)
+        if not _between(0.0, self.jitter, 1.0):
+            raise _invalid("jitter", "a share from 0 to 1", self)
+
+    def delay(self, failures: int, luck: float) -> float:
+        """Seconds to wait after the n-th failure; `luck` in [0, 1) places it in the jitter band."""
+        doublings = min(max(failures, 1) - 1, 60)
+        plain = min(self.cap, self.base * 2.0**doublings)
+        return min(self.cap, plain * (1 + self.jitter * (2 * luck - 1)))
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Retry:
+        return cls(**json.loads(text))
+
+
+def _between(low: float, value: object, high: float) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and low <= value <= high
+
+
+def _invalid(field: str, wanted: str, retry: Retry) -> InvalidOption:
+    value = getattr(retry, field)
+    return InvalidOption(option=f"retry.{field}", reason=f"must be {wanted}, not {value!r}")

@@ -1,0 +1,138 @@
+"""Settings: one frozen value per part, each validating itself with a message that names the field.
+
+Command-line flags and environment variables derive from the fields: `lease` of `WorkerSettings` is
+`--lease` and `OUTLAST_LEASE`. `docs/reference/settings.md` is compared with this file by a test.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from .errors import InvalidSetting
+
+
+def setting(default: Any, about: str, low: float, high: float = math.inf) -> Any:
+    """A field with its meaning and its range; `low` is inclusive."""
+    return field(default=default, metadata={"about": about, "low": low, "high": high})
+
+
+class Settings:
+    """Checks every field against its type and range."""
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):  # type: ignore[arg-type]
+            _check(spec.name, getattr(self, spec.name), spec.default, spec.metadata)
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str] = os.environ, /, **given: Any) -> Self:
+        """What was given, else what the environment says, else the defaults."""
+        known = {spec.name: spec for spec in fields(cls)}  # type: ignore[arg-type]
+        if unknown := sorted(given.keys() - known.keys()):
+            raise InvalidSetting(
+                field=unknown[0], reason=f"is unknown; there are: {', '.join(sorted(known))}"
+            )
+        values = {name: value for name, value in given.items() if value is not None}
+        for name, spec in known.items():
+            variable = f"OUTLAST_{name.upper()}"
+            if name not in values and variable in environ:
+                values[name] = _parse(variable, environ[variable], spec.default)
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings(Settings):
+    """How we talk to the database."""
+
+    statement_timeout: float = setting(10.0, "seconds one statement may take in the database", 0.1)
+    lock_timeout: float = setting(5.0, "seconds a statement may wait for a lock", 0.05)
+    idle_timeout: float = setting(
+        10.0, "seconds a transaction may stay idle before PostgreSQL ends it", 0.1
+    )
+    connect_timeout: float = setting(5.0, "seconds to wait for a connection", 0.1)
+    deadline: float = setting(
+        15.0, "seconds any call may take, measured here; then its connection is given up", 0.1
+    )
+    pool_size: int = setting(10, "connections one process opens at the most for callers", 1, 1000)
+    prepare: bool = setting(False, "use named prepared statements (not through a pooler)", 0)
+    checkpoint_pages: int = setting(
+        2000, "pages in SQLite's write-ahead log before a checkpoint", 10, 1_000_000
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings(Settings):
+    """How a worker works."""
+
+    concurrency: int = setting(32, "jobs in flight at once in one process", 1, 10_000)
+    threads: int = setting(32, "threads for sync handlers in one process", 1, 1000)
+    lease: float = setting(15.0, "seconds a claim is held without being renewed", 0.2, 86400)
+    renew_every: float = setting(5.0, "seconds between renewals; at most a third of lease", 0.05)
+    reclaim_every: float = setting(0.5, "seconds between looks for lost claims", 0.05, 3600)
+    poll_min: float = setting(0.01, "seconds before an idle worker looks again", 0.001)
+    poll_max: float = setting(1.0, "seconds between looks of a worker idle for long", 0.01, 3600)
+    watch_every: float = setting(0.005, "seconds between looks for a change (SQLite)", 0.001, 10)
+    grace: float = setting(25.0, "seconds to let running jobs end at shutdown", 0.0)
+    cancel_grace: float = setting(
+        5.0, "seconds a cancelled or timed-out handler has to return before it is abandoned", 0.0
+    )
+    unknown_delay: float = setting(
+        5.0, "seconds before a job whose task is unknown here is offered again", 0.1
+    )
+    memory_floor: int = setting(
+        0, "MB of memory that must be free for a worker to claim; 0: not checked", 0
+    )
+
+    def __post_init__(self) -> None:
+        Settings.__post_init__(self)
+        if self.renew_every > self.lease / 3:
+            raise InvalidSetting(
+                field="renew_every",
+                reason=f"is {self.renew_every:g}: must be at most a third of lease ({self.lease:g})",
+            )
+        if self.poll_min > self.poll_max:
+            raise InvalidSetting(
+                field="poll_min",
+                reason=f"is {self.poll_min:g}: must be at most poll_max ({self.poll_max:g})",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings(Settings):
+    """How long what has ended is kept. Dead jobs are kept until someone acts."""
+
+    keep_succeeded: float = setting(86400.0, "seconds a succeeded job is kept", 0.0)
+    keep_cancelled: float = setting(7 * 86400.0, "seconds a cancelled job is kept", 0.0)
+    keep_workers: float = setting(3600.0, "seconds a silent worker is still listed", 1.0)
+    prune_every: float = setting(10.0, "seconds between prunings", 0.05)
+    prune_batch: int = setting(1000, "jobs pruned in one transaction", 1, 100_000)
+
+
+def _check(name: str, value: Any, default: Any, rule: Mapping[str, Any]) -> None:
+    kind = type(default)
+    fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
+    if not fits or (kind is not bool and isinstance(value, bool)):
+        raise InvalidSetting(field=name, reason=f"must be of type {kind.__name__}, not {value!r}")
+    if not math.isfinite(value) or not rule["low"] <= value <= rule["high"]:
+        top = "" if rule["high"] == math.inf else f" and at most {rule['high']:g}"
+        raise InvalidSetting(
+            field=name, reason=f"must be at least {rule['low']:g}{top}, not {value!r}"
+        )
+
+
+def _parse(variable: str, text: str, default: Any) -> Any:
+    if isinstance(default, bool):
+        if text.lower() in {"1", "true", "yes", "on"}:
+            return True
+        if text.lower() in {"0", "false", "no", "off"}:
+            return False
+        raise InvalidSetting(field=variable, reason=f"must be true or false, not {text!r}")
+    try:
+        return type(default)(text)
+    except ValueError:
+        raise InvalidSetting(
+            field=variable, reason=f"must be of type {type(default).__name__}, not {text!r}"
+        ) from None

@@ -1,0 +1,134 @@
+"""What a task is: a function, its name, and how its jobs should be treated."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from .arguments import Arguments
+from .errors import InvalidOption, UnknownTask
+from .ids import new_job_id
+from .job import NewJob
+from .options import Options, check_name, epoch, seconds
+from .retry import Retry
+
+DEFAULT_QUEUE = "default"
+DEFAULT_TENANT = "default"
+DEFAULT_CRASHES = 3
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A registered function. `isolated` sync functions run in a process that can be killed."""
+
+    name: str
+    function: Callable[..., Any]
+    retry: Retry = Retry()
+    options: Options = Options()
+    isolated: bool = False
+    context_type: type | None = None
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        if not callable(self.function):
+            raise InvalidOption(option="task", reason=f"must be a function, not {self.function!r}")
+        if self.options.delay is not None or self.options.at is not None or self.options.key:
+            raise InvalidOption(
+                option="delay, at and key", reason="belong to a job: say them with using(…)"
+            )
+        if self.isolated and self.is_async:
+            raise InvalidOption(
+                option="isolated", reason=f"is for sync functions: {self.name} is async"
+            )
+
+    @cached_property
+    def arguments(self) -> Arguments:
+        return Arguments(self.function, self.name, self.context_type)
+
+    @cached_property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    def call(self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        """One call of this task as a job to be inserted; bad arguments are refused here."""
+        said = options.over(self.options)
+        expires = said.expires
+        moment = epoch("expires", expires) if hasattr(expires, "tzinfo") else None
+        return NewJob(
+            id=new_job_id(),
+            tenant=said.tenant or DEFAULT_TENANT,
+            queue=said.queue or DEFAULT_QUEUE,
+            task=self.name,
+            args=self.arguments.encode(args, kwargs),
+            priority=said.priority or 0,
+            max_attempts=self._max_attempts(options),
+            max_crashes=said.max_crashes or DEFAULT_CRASHES,
+            key=said.key,
+            delay=seconds("delay", said.delay),
+            at=epoch("at", said.at),
+            expires_in=None if moment is not None else seconds("expires", expires),
+            expires_at=moment,
+            timeout=seconds("timeout", said.timeout),
+            retry=options.retry.to_json() if options.retry else None,
+        )
+
+    def _max_attempts(self, options: Options) -> int:
+        if options.max_attempts is not None:
+            return options.max_attempts
+        if options.retry is not None:
+            return options.retry.max_attempts
+        return self.options.max_attempts or self.retry.max_attempts
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a task that is not yet enqueued."""
+
+    definition: Definition
+    options: Options
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def using(self, options: Options) -> Call:
+        return replace(self, options=options.over(self.options))
+
+    def new_job(self) -> NewJob:
+        return self.definition.call(self.options, self.args, self.kwargs)
+
+
+class Registry:
+    """The tasks a process knows, by name. A job whose task is not here is never destroyed."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Definition] = {}
+
+    def add(self, definition: Definition) -> None:
+        other = self._by_name.get(definition.name)
+        if other is not None and not _same_function(other.function, definition.function):
+            raise InvalidOption(
+                option="name",
+                reason=f"{definition.name!r} is taken by {other.function!r}: give one another name",
+            )
+        self._by_name[definition.name] = definition
+
+    def get(self, name: str) -> Definition | None:
+        return self._by_name.get(name)
+
+    def __getitem__(self, name: str) -> Definition:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise UnknownTask(task=name) from None
+
+    def names(self) -> list[str]:
+        return sorted(self._by_name)
+
+
+def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """A module that is imported again (a reload, __main__ beside its name) is not a clash."""
+    return one.__qualname__ == other.__qualname__ and inspect.getsourcefile(
+        inspect.unwrap(one)
+    ) == inspect.getsourcefile(inspect.unwrap(other))

@@ -1,0 +1,82 @@
+"""Text that any database can hold: whatever a user's program says, storing it cannot fail."""
+
+from __future__ import annotations
+
+import traceback
+
+MESSAGE_LIMIT = 2_000
+TRACEBACK_LIMIT = 16_000
+
+# Formatting a chain costs time per link, and a retry loop can build one of thousands.
+CHAIN_LIMIT = 50
+
+
+def clean(text: str, limit: int) -> str:
+    """The text with NULs and lone surrogates made visible, and its middle cut out if it is long."""
+    text = str.__str__(text)  # a subclass's own methods may lie or raise
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= limit else _cut(text, limit)
+
+
+def brief(error: BaseException) -> str:
+    """An error in one line: its type and message."""
+    return f"{type_name(error)}: {_message(error)}".rstrip(": ")
+
+
+def describe(error: BaseException) -> dict[str, str]:
+    """What is stored of an error. It never raises, whatever the error does."""
+    return {
+        "type": clean(type_name(error), MESSAGE_LIMIT),
+        "message": _message(error),
+        "traceback": _traceback(error),
+    }
+
+
+def type_name(value: object) -> str:
+    """The qualified name of a value's type, without the `builtins.` that nobody writes."""
+    kind = type(value)
+    try:
+        module = kind.__module__
+        return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    except BaseException:  # a metaclass can make even this raise
+        return type.__dict__["__name__"].__get__(kind)  # type: ignore[no-any-return]
+
+
+def _cut(text: str, limit: int) -> str:
+    # The head of a traceback says what was called, its tail what went wrong: keep both.
+    mark = f"… ({len(text) - limit:,} more characters) …"
+    room = limit - len(mark)
+    if room < 2:
+        return text[:limit]
+    hidden = len(text) - room
+    mark = f"… ({hidden:,} more characters) …"
+    room = limit - len(mark)
+    head = room // 2
+    return text[:head] + mark + text[len(text) - (room - head) :]
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return clean(str(error), MESSAGE_LIMIT)
+    except BaseException as second:  # str() ran the user's code
+        return f"(no message: its __str__ raised {type(second).__name__})"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        lines = traceback.format_exception(error, chain=_chain_is_short(error))
+        return clean("".join(lines), TRACEBACK_LIMIT)
+    except BaseException as second:
+        return f"(no traceback: formatting it raised {type(second).__name__})"
+
+
+def _chain_is_short(error: BaseException) -> bool:
+    link: BaseException | None = error
+    for _ in range(CHAIN_LIMIT):
+        if link is None:
+            return True
+        link = link.__cause__ or link.__context__
+    return False

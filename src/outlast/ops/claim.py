@@ -1,0 +1,75 @@
+"""A worker takes jobs, and in the same breath gives back what it has done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from ..model.job import Claim
+from .statement import Op, Rows, Statement, Together
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a worker asks for: so many jobs of one queue, under its name, for so long."""
+
+    worker: str
+    queue: str
+    limit: int
+    lease: float
+    unknown: Collection[str] = ()  # tasks this worker has met and cannot run
+    promote: bool = True
+
+    def statements(self) -> list[Statement]:
+        """Due jobs are made ready first, so no other process is on the path of a delay."""
+        claim = Statement(
+            "claim",
+            {
+                "worker": self.worker,
+                "queue": self.queue,
+                "limit": self.limit,
+                "lease": self.lease,
+                "unknown": json.dumps(sorted(self.unknown)),
+            },
+        )
+        return [Statement("promote_due", {"limit": 1000}), claim] if self.promote else [claim]
+
+
+def claim(wanted: Wanted) -> Op[list[Claim]]:
+    """Take jobs, in the order in which they should start."""
+    *_, rows = yield Together(wanted.statements())
+    return in_order(rows)
+
+
+def in_order(rows: Rows) -> list[Claim]:
+    """RETURNING promises no order; the claim does."""
+    return sorted(
+        (Claim(*row) for row in rows), key=lambda c: (-c.priority, c.run_at, c.id)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an idle worker sees."""
+
+    queues: list[str]  # with something ready, and not paused
+    due: bool  # scheduled jobs wait to be made ready
+
+
+def look() -> Op[Seen]:
+    """Is there anything to claim? Reads a few index entries and locks nothing."""
+    rows: Rows = yield Statement("look")
+    return Seen([queue for (queue,) in rows if queue is not None], (None,) in rows)
+
+
+def promote(limit: int = 1000) -> Op[None]:
+    """Make due jobs ready. A claim does this too; this is for workers that see only due ones."""
+    yield Statement("promote_due", {"limit": limit})
+
+
+def turns(queues: Iterable[str], last: str | None) -> list[str]:
+    """Queues in the order in which they take their turns: who comes after the last one is first."""
+    ordered = sorted(queues)
+    later = [queue for queue in ordered if last is not None and queue > last]
+    return later + [queue for queue in ordered if queue not in later]

@@ -1,0 +1,76 @@
+"""Maintenance that any process may do: claimed like a job, one process at a time, on record."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from .statement import BEGIN, Op, Rows, Statement
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one pass of a duty did."""
+
+    found: int = 0
+    healed: int = 0
+    skipped: int = 0
+    failed: int = 0
+    error: str | None = None
+
+
+def take(name: str, every: float, worker: str) -> Op[bool]:
+    """True for the one process that should do this duty now."""
+    rows: Rows = yield Statement("take_duty", {"name": name, "every": every, "worker": worker})
+    return bool(rows)
+
+
+def report(name: str, tally: Tally) -> Op[None]:
+    yield Statement(
+        "report_duty",
+        {
+            "name": name,
+            "found": tally.found,
+            "healed": tally.healed,
+            "skipped": tally.skipped,
+            "failed": tally.failed,
+            "error": tally.error,
+        },
+    )
+
+
+def expire(limit: int = 500) -> Op[list[str]]:
+    """End jobs that are past their own expiry; they never run late."""
+    rows: Rows = yield Statement("expire", {"limit": limit})
+    return [id for (id,) in rows]
+
+
+def prune(state: str, keep: float, limit: int) -> Op[int]:
+    """Remove one small batch of jobs that ended long ago, with all that belongs to them."""
+    yield BEGIN
+    rows: Rows = yield Statement("prune_jobs", {"state": state, "keep": keep, "limit": limit})
+    if rows:
+        ids = json.dumps([id for (id,) in rows])
+        yield Statement("prune_attempts", {"ids": ids})
+        yield Statement("prune_events", {"ids": ids})
+    return len(rows)
+
+
+def prune_workers(keep: float) -> Op[int]:
+    rows: Rows = yield Statement("prune_workers", {"keep": keep})
+    return len(rows)
+
+
+def arrive(worker: dict[str, Any]) -> Op[None]:
+    yield Statement("worker_arrives", worker)
+
+
+def live(id: str, running: int, state: str) -> Op[bool]:
+    """Say that a worker is alive; False if nobody knows it any more."""
+    rows: Rows = yield Statement("worker_lives", {"id": id, "running": running, "state": state})
+    return bool(rows)
+
+
+def leave(id: str) -> Op[None]:
+    yield Statement("worker_leaves", {"id": id})

@@ -1,0 +1,79 @@
+"""A job comes to be: all of a call's jobs, or none.
+
+A job whose key already stands is not inserted: the caller gets the job that stands. A job whose id
+already stands was sent before, and its answer got lost: the caller gets it too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from ..model.errors import KeyConflict
+from ..model.job import Job, NewJob, lenient_json, moment, read_job
+from ..model.lifecycle import State
+from .statement import BEGIN, Op, Row, Rows, Statement
+
+
+def enqueue(jobs: Sequence[NewJob]) -> Op[list[Job]]:
+    """Insert jobs; return one `Job` for each, in the order given."""
+    if not jobs:
+        return []
+    if any(job.key is not None for job in jobs):
+        yield BEGIN  # a conflict must undo what was inserted beside it
+    unique, twins = _without_twins(jobs)
+    inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])
+    made = {row[0]: row for row in inserted}
+    refused = [job for job in unique if job.id not in made]
+    standing = (yield from _standing(refused)) if refused else {}
+    return [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
+
+
+def wake(channel: str, queues: Iterable[str]) -> Op[None]:
+    """Tell sleeping workers where to look."""
+    yield Statement("wake_workers", {"channel": channel, "queues": json.dumps(sorted(set(queues)))})
+
+
+def _without_twins(jobs: Sequence[NewJob]) -> tuple[list[NewJob], dict[str, NewJob]]:
+    """Jobs of one call that share a key are one job. Keyed ones go in the order of their keys:
+    two calls that overlap then wait for each other in one direction only."""
+    first: dict[tuple[str, str, str], NewJob] = {}
+    twins: dict[str, NewJob] = {}
+    for job in jobs:
+        if job.key is not None:
+            twin = first.setdefault((job.tenant, job.queue, job.key), job)
+            if twin is not job:
+                twins[job.id] = twin
+    keyed = [job for _, job in sorted(first.items())]
+    return [job for job in jobs if job.key is None] + keyed, twins
+
+
+def _standing(refused: list[NewJob]) -> Op[dict[str, Job]]:
+    wanted = [{"id": j.id, "tenant": j.tenant, "queue": j.queue, "key": j.key} for j in refused]
+    rows: Rows = yield Statement("standing_jobs", rows=wanted)
+    return {row[0]: read_job(row[1:]) for row in rows}
+
+
+def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], standing: dict[str, Job]) -> Job:
+    if sent.id in made:
+        job = _fresh(sent, made[sent.id])
+    elif sent.id in standing:
+        job = standing[sent.id]
+    else:
+        # Refused for a key whose holder has been pruned since: the caller's next try will do.
+        raise KeyConflict(key=asked.key, queue=asked.queue, job="(just pruned)")
+    if job.task != asked.task or job.args != lenient_json(asked.args):
+        raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
+    return job
+
+
+def _fresh(new: NewJob, row: Row) -> Job:
+    _, state, run_at, created_at, expires_at = row
+    return Job(
+        id=new.id, task=new.task, queue=new.queue, state=State(state), attempt=0,
+        args=lenient_json(new.args), result=None, error=None, run_at=moment(run_at),  # type: ignore[arg-type]
+        created_at=moment(created_at), started_at=None, finished_at=None, worker=None,  # type: ignore[arg-type]
+        tenant=new.tenant, priority=new.priority, key=new.key, max_attempts=new.max_attempts,
+        max_crashes=new.max_crashes, expires_at=moment(expires_at), timeout=new.timeout,
+        trace=new.trace,
+    )  # fmt: skip

@@ -1,0 +1,112 @@
+"""The one way out of `running`, for every outcome and for everyone who may end an attempt.
+
+The claim's fence guards the write. What comes with the outcome (the attempt's record, what the
+handler enqueued) commits in the same transaction, and only for claims that still held.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.lifecycle import Outcome, State
+from ..model.outcome import Transition
+from .claim import Wanted, in_order
+from .enqueue import enqueue
+from .statement import BEGIN, Op, Rows, Statement, Together
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Which transitions were accepted, as what; the rest lost their claims before."""
+
+    states: dict[str, State]
+    lost: list[Transition]
+
+
+def finish(transitions: Sequence[Transition], events: Sequence[dict[str, Any]] = ()) -> Op[Finished]:
+    """Apply transitions whose claims still hold, with all that comes with them."""
+    if events or not all(transition.plain for transition in transitions):
+        yield BEGIN
+    if events:
+        yield Statement("record_events", rows=events)
+    rows: Rows = yield Statement("finish", rows=[_row(t) for t in transitions])
+    states = {id: State(state) for id, state in rows}
+    accepted = [t for t in transitions if t.claim.id in states]
+    if records := [_record(t, states) for t in accepted if not _at_once(t)]:
+        yield Statement("record_attempts", rows=records)
+    yield from enqueue([job for t in accepted for job in t.jobs])
+    return (yield from _settle(transitions, states))
+
+
+def turn(transitions: Sequence[Transition], wanted: Wanted) -> Op[tuple[Finished, list[Any]]]:
+    """Give back plain successes and take new jobs, in one round trip."""
+    statements = wanted.statements()
+    if transitions:
+        statements.insert(0, Statement("finish", rows=[_row(t) for t in transitions]))
+    answers: list[Rows] = yield Together(statements)
+    states = {id: State(state) for id, state in answers[0]} if transitions else {}
+    finished = yield from _settle(transitions, states)
+    return finished, in_order(answers[-1])
+
+
+def _settle(transitions: Sequence[Transition], states: dict[str, State]) -> Op[Finished]:
+    """Tell who lost. A finish that is sent again because its answer got lost did not lose: the
+    claim's own record says how it ended."""
+    missing = [t for t in transitions if t.claim.id not in states]
+    if not missing:
+        return Finished(states, [])
+    asked = [{"id": t.claim.id, "fence": t.claim.fence} for t in missing]
+    rows: Rows = yield Statement("settled", rows=asked)
+    ended = {id: (State(state), outcome) for id, state, outcome in rows}
+    lost = []
+    for transition in missing:
+        state, outcome = ended.get(transition.claim.id, (None, None))
+        if state is not None and _was_ours(transition, state, outcome):
+            states[transition.claim.id] = state
+        else:
+            lost.append(transition)
+    return Finished(states, lost)
+
+
+def _was_ours(transition: Transition, state: State, outcome: str | None) -> bool:
+    if outcome is None:
+        return _at_once(transition) and state is State.SUCCEEDED
+    return outcome == transition.outcome
+
+
+def _at_once(transition: Transition) -> bool:
+    return transition.outcome is Outcome.SUCCEEDED and transition.claim.attempt == 1
+
+
+def _row(transition: Transition) -> dict[str, Any]:
+    return {
+        "id": transition.claim.id,
+        "fence": transition.claim.fence,
+        "state": transition.to,
+        "delay": transition.delay,
+        "refund": transition.refund,
+        "failures": transition.failures,
+        "crashes": transition.crashes,
+        "result": transition.result,
+        "error": _json(transition.error),
+    }
+
+
+def _record(transition: Transition, states: dict[str, State]) -> dict[str, Any]:
+    claim = transition.claim
+    return {
+        "job": claim.id,
+        "fence": claim.fence,
+        "attempt": claim.attempt,
+        "worker": claim.worker,
+        "outcome": transition.outcome,
+        "error": _json(transition.error),
+        "started_at": claim.started_at,
+    }
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value)

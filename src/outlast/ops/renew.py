@@ -1,0 +1,36 @@
+"""A worker holds on to what it runs, and learns what it should let go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..model.job import Claim
+from .statement import Op, Rows, Statement, Together
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The held jobs by what the database says of them."""
+
+    kept: frozenset[str]
+    cancelling: frozenset[str]  # kept, but somebody asked to stop them
+    lost: frozenset[str]  # no longer ours: whatever they do now counts for nothing
+    strangers: list[Claim]  # ours in the database, but not in our hands
+
+
+def renew(worker: str, held: Mapping[str, int], lease: float) -> Op[Renewed]:
+    """Renew what is held (id → fence), and compare it with what the database says we own."""
+    asked = [{"id": id, "fence": fence} for id, fence in held.items()]
+    statements = [Statement("owned", {"worker": worker})]
+    if asked:
+        statements.insert(0, Statement("renew", {"worker": worker, "lease": lease}, asked))
+    *renewals, owned = yield Together(statements)
+    rows: Rows = renewals[0] if renewals else []
+    kept = frozenset(id for id, _, _ in rows)
+    return Renewed(
+        kept=kept,
+        cancelling=frozenset(id for id, _, cancelling in rows if cancelling),
+        lost=frozenset(held) - kept,
+        strangers=[claim for claim in (Claim(*row) for row in owned) if claim.id not in held],
+    )

@@ -1,0 +1,213 @@
+"""What there is to see: jobs, their history, queues, workers, duties. Reads only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ..model.errors import JobNotFound
+from ..model.job import Job, lenient_json, moment, read_job
+from ..model.lifecycle import State
+from .statement import Op, Rows, Statement, Together
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which jobs; None means all."""
+
+    state: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    tenant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt that did not succeed at once."""
+
+    attempt: int
+    worker: str | None
+    outcome: str
+    error: Any
+    started_at: datetime | None
+    finished_at: datetime | None
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something recorded of a job: progress, a log line, an operator's action."""
+
+    seq: int
+    attempt: int | None
+    kind: str
+    data: Any
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that works."""
+
+    id: str
+    host: str
+    pid: int
+    queues: list[str] | None  # None: every queue
+    tasks: list[str]
+    concurrency: int
+    running: int
+    state: str
+    version: str
+    lease: float
+    started_at: datetime
+    seen_at: datetime
+    silent_for: float
+
+    @property
+    def alive(self) -> bool:
+        return self.silent_for < self.lease
+
+    def serves(self, queue: str) -> bool:
+        return self.queues is None or queue in self.queues
+
+
+@dataclass(slots=True)
+class Queue:
+    """What a queue holds."""
+
+    name: str
+    paused: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    oldest: float | None = None  # seconds the oldest ready job has existed
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    name: str
+    next_at: datetime
+    worker: str | None
+    succeeded_at: datetime | None
+    found: int
+    healed: int
+    skipped: int
+    failed: int
+    error: str | None
+
+
+def job(id: str) -> Op[Job]:
+    rows: Rows = yield Statement("job", {"id": id})
+    if not rows:
+        raise JobNotFound(job=id)
+    return read_job(rows[0])
+
+
+def jobs(chosen: Filter, before: str | None, limit: int) -> Op[list[Job]]:
+    rows: Rows = yield Statement(
+        "jobs",
+        {
+            "state": chosen.state,
+            "queue": chosen.queue,
+            "task": chosen.task,
+            "tenant": chosen.tenant,
+            "before": before,
+            "limit": limit,
+        },
+    )
+    return [read_job(row) for row in rows]
+
+
+def ended(ids: Sequence[str]) -> Op[dict[str, tuple[State, Any, Any]]]:
+    """State, result and error of the jobs that exist."""
+    rows: Rows = yield Statement("ended", {"ids": json.dumps(list(ids))})
+    return {
+        id: (State(state), lenient_json(result), lenient_json(error))
+        for id, state, result, error in rows
+    }
+
+
+def counts() -> Op[dict[str, int]]:
+    rows: Rows = yield Statement("counts")
+    return {str(state): 0 for state in State} | {state: int(number) for state, number in rows}
+
+
+def history(id: str) -> Op[tuple[list[Attempt], list[Event]]]:
+    """How a job's attempts ended, and what was recorded of it."""
+    attempts, events = yield Together(
+        [
+            Statement("attempts", {"id": id}),
+            Statement("events", {"id": id, "after": 0, "limit": 1000}),
+        ]
+    )
+    return [_attempt(row) for row in attempts], [_event(row) for row in events]
+
+
+def queues() -> Op[list[Queue]]:
+    settings, counted = yield Together([Statement("queue_settings"), Statement("queue_counts")])
+    found = {name: Queue(name, bool(paused)) for name, paused, _ in settings}
+    for name, state, number, age in counted:
+        queue = found.setdefault(name, Queue(name))
+        queue.counts[state] = int(number)
+        if state == State.READY:
+            queue.oldest = float(age)
+    return [found[name] for name in sorted(found)]
+
+
+def workers() -> Op[list[Worker]]:
+    rows: Rows = yield Statement("workers")
+    return [
+        Worker(
+            *row[:3], lenient_json(row[3]), lenient_json(row[4]), *row[5:10],
+            moment(row[10]), moment(row[11]), row[12],  # type: ignore[arg-type]
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def duties() -> Op[list[Duty]]:
+    rows: Rows = yield Statement("duties")
+    return [Duty(row[0], moment(row[1]), row[2], moment(row[3]), *row[4:]) for row in rows]  # type: ignore[arg-type]
+
+
+def clock() -> Op[float]:
+    rows: Rows = yield Statement("clock")
+    return float(rows[0][0])
+
+
+def ahead(id: str) -> Op[int]:
+    rows: Rows = yield Statement("ahead", {"id": id})
+    return int(rows[0][0])
+
+
+def unhandled() -> Op[list[tuple[str, str, int]]]:
+    """(queue, task, number) of ready jobs that no live worker can run."""
+    ready, rows = yield Together([Statement("unhandled"), Statement("workers")])
+    alive = [
+        (lenient_json(row[3]), set(lenient_json(row[4])))
+        for row in rows
+        if row[12] < row[9]
+    ]
+    return [
+        (queue, task, int(number))
+        for queue, task, number in ready
+        if not any((served is None or queue in served) and task in known for served, known in alive)
+    ]
+
+
+def throughput() -> Op[dict[str, tuple[int, float, float]]]:
+    rows: Rows = yield Statement("throughput")
+    return {state: (int(n), float(wait or 0), float(run or 0)) for state, n, wait, run in rows}
+
+
+def _attempt(row: tuple[Any, ...]) -> Attempt:
+    fence, attempt, worker, outcome, error, started, finished = row
+    return Attempt(
+        attempt, worker, outcome, lenient_json(error), moment(started), moment(finished), fence
+    )
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, attempt, kind, data, at = row
+    return Event(seq, attempt, kind, lenient_json(data), moment(at))  # type: ignore[arg-type]

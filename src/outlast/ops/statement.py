@@ -1,0 +1,49 @@
+"""What an operation is: a generator that yields named statements and returns a value.
+
+    def finish(transitions: list[Transition]) -> Op[Finished]:
+        rows = yield Statement("finish", rows=[…])
+        return Finished(…)
+
+The same generator is driven by a blocking runner, by an asyncio runner, and on a caller's own
+connection; it holds all of the logic and does no I/O. Statements commit one by one until the
+operation yields `BEGIN`; from there to its end everything commits together, or not at all.
+`Together` sends several statements in one round trip, as one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+Row = tuple[Any, ...]
+Rows = list[Row]
+
+
+class Statement(NamedTuple):
+    """A statement by its name in the .sql files, with its parameters.
+
+    With `rows`, it is done once for each of them: as one JSON parameter where a round trip counts,
+    one after the other where it does not.
+    """
+
+    name: str
+    params: Mapping[str, Any] = {}
+    rows: Sequence[Mapping[str, Any]] | None = None
+
+
+class Together(tuple[Statement, ...]):
+    """Statements that travel together; the answer is a list with the rows of each."""
+
+    __slots__ = ()
+
+
+class Begin:
+    """Says that all that follows commits together."""
+
+
+BEGIN = Begin()
+
+Step = Statement | Together | Begin
+Op = Generator[Step, Any, T]

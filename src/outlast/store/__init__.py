@@ -1,0 +1,30 @@
+"""Where rows live: connections, dialects, SQL, migrations."""
+
+from __future__ import annotations
+
+from ..model.errors import Unsupported
+from ..model.settings import StoreSettings
+from .address import parse
+from .base import Store
+from .statements import POSTGRES
+
+__all__ = ["Store", "open_store"]
+
+
+def open_store(
+    url: str | None = None, schema: str = "outlast", settings: StoreSettings | None = None
+) -> Store:
+    """The store for a URL. Nothing is opened until it is used."""
+    address = parse(url, schema)
+    settings = settings or StoreSettings.of()
+    if address.dialect == POSTGRES:
+        try:
+            from .postgres import PostgresStore
+        except ImportError as error:
+            raise Unsupported(
+                reason="PostgreSQL needs the extra: pip install 'outlast[postgres]'"
+            ) from error
+        return PostgresStore(address, settings)
+    from .sqlite import SqliteStore
+
+    return SqliteStore(address, settings)

@@ -1,0 +1,116 @@
+"""A store: the place where operations are carried out, with reconnects and retries."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import ClassVar, ParamSpec, TypeVar
+
+from ..model.errors import Contention, StoreError, StoreUnavailable
+from ..model.settings import StoreSettings
+from ..ops.statement import Op
+from .address import Address
+from .statements import Query, queries
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Store(ABC):
+    """Where rows live. Operations are given as a function and its arguments, so that one whose
+    connection broke can be started again: each is idempotent or fenced, so that is always safe."""
+
+    TRIES: ClassVar[int] = 6
+    wakes: ClassVar[bool] = False  # whether workers can be told that something is new
+
+    def __init__(self, address: Address, settings: StoreSettings) -> None:
+        self.address = address
+        self.settings = settings
+        self.queries: dict[str, Query] = queries(address.dialect, address.schema)
+        self._checked = False
+        self._checking = threading.Lock()
+
+    @property
+    def channel(self) -> str:
+        """The name under which wake-ups travel."""
+        return f"outlast.{self.address.schema}"
+
+    def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Carry out an operation on a connection of our own."""
+        self.ready()
+        for pause in self._pauses():
+            try:
+                return self.once(operation(*args, **kwargs))
+            except (StoreUnavailable, Contention) as error:
+                if (wait := pause(error)) is None:
+                    raise
+            time.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same, on an asyncio connection."""
+        if not self._checked:
+            await asyncio.to_thread(self.ready)
+        for pause in self._pauses():
+            try:
+                return await self.aonce(operation(*args, **kwargs))
+            except (StoreUnavailable, Contention) as error:
+                if (wait := pause(error)) is None:
+                    raise
+            await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    def _pauses(self) -> Iterator[Callable[[StoreError], float | None]]:
+        """For each try, a rule that says how long to wait after an error before the next; None
+        gives up. A connection found broken is replaced at once, one that cannot be had is not
+        waited for: that is the caller's decision."""
+        for tried in range(1, self.TRIES + 1):
+
+            def pause(error: StoreError, tried: int = tried) -> float | None:
+                if isinstance(error, Contention):
+                    return None if tried == self.TRIES else random.uniform(0, 0.01 * 2**tried)
+                return 0.0 if tried <= 2 and error.facts.get("broke") else None
+
+            yield pause
+
+    def ready(self) -> None:
+        """Once per store: the tables are there, and of a version that we can work with."""
+        if not self._checked:
+            with self._checking:
+                if not self._checked:
+                    self.prepare_schema()
+                    self._checked = True
+
+    @abstractmethod
+    def prepare_schema(self) -> None:
+        """Create missing tables; refuse those that do not fit."""
+
+    @abstractmethod
+    def migrate(self) -> list[int]:
+        """Bring the tables up to this release; the versions that were applied."""
+
+    @abstractmethod
+    def once(self, op: Op[T]) -> T: ...
+
+    @abstractmethod
+    async def aonce(self, op: Op[T]) -> T: ...
+
+    @abstractmethod
+    async def watch(self, woken: Callable[[str], None], every: float) -> None:
+        """Call `woken` with the name of a queue that changed (or "" for any), for ever. May fail:
+        then whoever watches tries again, and polling finds everything meanwhile."""
+
+    @abstractmethod
+    def twin(self) -> Store:
+        """Another store for the same place, with connections of its own."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    async def aclose(self) -> None: ...
+

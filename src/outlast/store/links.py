@@ -1,0 +1,171 @@
+"""Connections to PostgreSQL that cannot hang us, and the small pools that lend them.
+
+Every wait has a deadline of its own, kept here and not by the server: a peer that is gone without
+a word costs `deadline` seconds, then its connection is closed hard. A connection that was in the
+middle of something when its user gave up is closed too, never handed to the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.errors import _WaitTimeout
+from psycopg.pq import TransactionStatus
+
+from ..model.errors import DeadlineExceeded, StoreBusy
+
+
+class Link(psycopg.Connection[Any]):
+    """A blocking connection on which no wait outlasts its deadline."""
+
+    deadline: float = 15.0
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        try:
+            return super().wait(gen, interval, timeout or self.deadline)
+        except _WaitTimeout:
+            self.pgconn.finish()
+            raise DeadlineExceeded(seconds=timeout or self.deadline) from None
+        except KeyboardInterrupt:
+            self.pgconn.finish()
+            raise
+
+
+class AsyncLink(psycopg.AsyncConnection[Any]):
+    """The same for asyncio. A cancelled wait closes at once instead of asking the server to stop:
+    whatever it was, it is idempotent or fenced, and nobody waits for its answer."""
+
+    deadline: float | None = 15.0
+
+    async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        from psycopg import waiting
+
+        try:
+            return await waiting.wait_async(
+                gen, self.pgconn.socket, interval=interval, timeout=timeout or self.deadline
+            )
+        except _WaitTimeout:
+            self.pgconn.finish()
+            raise DeadlineExceeded(seconds=timeout or self.deadline) from None
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            self.pgconn.finish()
+            raise
+
+
+def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    return not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE
+
+
+class Pool:
+    """Blocking connections, lent to one thread at a time, last returned first lent."""
+
+    def __init__(self, connect: Callable[[], Link], size: int, patience: float) -> None:
+        self._connect = connect
+        self._size = size
+        self._patience = patience
+        self._forgotten: list[Any] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._idle: list[Link] = []
+        self._places = threading.BoundedSemaphore(self._size)
+
+    @contextmanager
+    def lend(self) -> Iterator[Link]:
+        if self._pid != os.getpid():
+            # After a fork these sockets belong to the parent: neither used nor closed here.
+            self._forgotten += self._idle
+            self._reset()
+        places = self._places
+        if not places.acquire(timeout=self._patience):
+            raise StoreBusy(reason=f"all {self._size} connections of this process are in use")
+        try:
+            link = self._pop() or self._connect()
+            try:
+                yield link
+            finally:
+                if usable(link):
+                    self._idle.append(link)
+                else:
+                    link.close()
+        finally:
+            places.release()
+
+    def _pop(self) -> Link | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def clear(self) -> None:
+        """Close what is idle: after one connection broke, the others are suspect."""
+        while (link := self._pop()) is not None:
+            link.close()
+
+
+class AsyncPool:
+    """Asyncio connections of one event loop."""
+
+    def __init__(self, connect: Callable[[], Any], size: int) -> None:
+        self._connect = connect
+        self._idle: list[AsyncLink] = []
+        self._places = asyncio.Semaphore(size)
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[AsyncLink]:
+        async with self._places:
+            link = self._idle.pop() if self._idle else await self._connect()
+            try:
+                yield link
+            finally:
+                if usable(link):
+                    self._idle.append(link)
+                else:
+                    await link.close()
+
+    async def clear(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+    def abandon(self) -> None:
+        """Close the sockets of a loop that no longer runs."""
+        while self._idle:
+            self._idle.pop().pgconn.finish()
+
+
+class AsyncPools:
+    """A pool for each event loop: a connection never crosses from one loop into another."""
+
+    def __init__(self, connect: Callable[[], Any], size: int) -> None:
+        self._connect = connect
+        self._size = size
+        self._pid = os.getpid()
+        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def mine(self) -> AsyncPool:
+        loop = asyncio.get_running_loop()
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._by_loop = weakref.WeakKeyDictionary()
+        pool = self._by_loop.get(loop)
+        if pool is None:
+            for other, stale in list(self._by_loop.items()):
+                if other.is_closed():
+                    stale.abandon()
+                    del self._by_loop[other]
+            pool = self._by_loop[loop] = AsyncPool(self._connect, self._size)
+        return pool
+
+    def abandon(self) -> None:
+        for pool in self._by_loop.values():
+            pool.abandon()

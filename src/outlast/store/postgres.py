@@ -1,0 +1,314 @@
+"""PostgreSQL, by psycopg 3: for a fleet.
+
+Nothing here depends on the session: no named prepared statements unless asked for, no search_path,
+no session locks. The timeouts that every session should have are given when it starts; behind a
+pooler that does not pass them on, they are set in every transaction instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import conninfo, errors
+
+from ..model.errors import (
+    Contention,
+    OutlastError,
+    SchemaMismatch,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+)
+from ..model.settings import StoreSettings
+from ..ops.statement import Begin, Op, Rows, Statement, Step, Together
+from . import schema
+from .address import Address
+from .base import Store
+from .links import AsyncLink, AsyncPools, Link, Pool
+from .postgres_text import parameters, psycopg_text
+from .runner import adrive, drive
+from .statements import POSTGRES
+
+T = TypeVar("T")
+Sent = tuple[str, dict[str, Any]]
+
+
+class PostgresStore(Store):
+    wakes = True
+
+    def __init__(self, address: Address, settings: StoreSettings) -> None:
+        super().__init__(address, settings)
+        self.pooled = False  # found out when we connect
+        self._pool = Pool(self._connect, settings.pool_size, settings.deadline)
+        self._apools = AsyncPools(self._aconnect, settings.pool_size)
+
+    def once(self, op: Op[T]) -> T:
+        try:
+            with understood(), self._pool.lend() as link:
+                return drive(op, PostgresSession(self, link))
+        except StoreUnavailable:
+            self._pool.clear()
+            raise
+
+    async def aonce(self, op: Op[T]) -> T:
+        pool = self._apools.mine()
+        try:
+            with understood():
+                async with pool.lend() as link:
+                    return await adrive(op, AsyncPostgresSession(self, link))
+        except StoreUnavailable:
+            await pool.clear()
+            raise
+
+    def render(self, statement: Statement) -> Sent:
+        """A statement as psycopg wants it."""
+        return psycopg_text(self.queries[statement.name]), parameters(statement)
+
+    def opening(self) -> list[Sent]:
+        """What begins a transaction."""
+        begin: list[Sent] = [("BEGIN", {})]
+        if self.pooled:
+            begin += [(f"SET LOCAL {name} = {value}", {}) for name, value in self._limits().items()]
+        return begin
+
+    def _limits(self) -> dict[str, int]:
+        """Milliseconds, by PostgreSQL's names."""
+        return {
+            "statement_timeout": round(self.settings.statement_timeout * 1000),
+            "lock_timeout": round(self.settings.lock_timeout * 1000),
+            "idle_in_transaction_session_timeout": round(self.settings.idle_timeout * 1000),
+        }
+
+    def _parameters(self) -> dict[str, Any]:
+        wait = self.settings.connect_timeout
+        given: dict[str, Any] = {
+            "connect_timeout": max(2, round(wait)),
+            "application_name": "outlast",
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": round(self.settings.deadline * 1000),
+        }
+        url = conninfo.conninfo_to_dict(self.address.url)
+        if not self.pooled:
+            limits = " ".join(f"-c {name}={value}" for name, value in self._limits().items())
+            given["options"] = f"{url.get('options') or ''} {limits}".strip()
+        return {**{k: v for k, v in given.items() if k not in url or k == "options"}, **_session(self)}
+
+    def _connect(self) -> Link:
+        try:
+            link = Link.connect(self.address.url, **self._parameters())
+        except psycopg.OperationalError as error:
+            if self.pooled or not _refuses_options(error):
+                raise StoreUnavailable(reason=_first_line(error)) from error
+            self.pooled = True
+            return self._connect()
+        link.deadline = self.settings.deadline
+        return link
+
+    async def _aconnect(self) -> AsyncLink:
+        try:
+            link = await AsyncLink.connect(self.address.url, **self._parameters())
+        except psycopg.OperationalError as error:
+            raise StoreUnavailable(reason=_first_line(error)) from error
+        link.deadline = self.settings.deadline
+        return link
+
+    def prepare_schema(self) -> None:
+        with understood(), self._pool.lend() as link:
+            self._find_pooler(link)
+            found = self._version(link)
+        if found is None:
+            self.migrate()
+        else:
+            schema.check(*found)
+
+    def _find_pooler(self, link: Link) -> None:
+        """Behind a pooler the process we talk to is not the one that greeted us."""
+        query = "SELECT pg_backend_pid(), current_setting('statement_timeout')"
+        (pid, _), *_ = link.execute(query).fetchall()
+        self.pooled = self.pooled or pid != link.info.backend_pid
+
+    def _version(self, link: Link) -> tuple[int, int] | None:
+        name = f'"{self.address.schema}".migration'
+        (found,) = link.execute("SELECT to_regclass(%s)", (name,)).fetchone() or (None,)
+        if found is None:
+            return None
+        query = f"SELECT max(version), max(compatible_from) FROM {name}"  # noqa: S608
+        version, compatible_from = link.execute(query).fetchone() or (0, 0)
+        return (version, compatible_from) if version else None
+
+    def migrate(self) -> list[int]:
+        done = []
+        with understood(), self._pool.lend() as link:
+            for migration in schema.migrations(POSTGRES, self.address.schema):
+                with link.transaction():
+                    # A transaction's lock, not a session's: it cannot be left behind in a pooler.
+                    link.execute(
+                        "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+                        (f"outlast migrate {self.address.schema}",),
+                    )
+                    if migration.version > (self._version(link) or (0, 0))[0]:
+                        self._apply(link, migration)
+                        done.append(migration.version)
+        return done
+
+    def _apply(self, link: Link, migration: schema.Migration) -> None:
+        name = f'"{self.address.schema}".migration'
+        link.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.address.schema}"')
+        link.execute(
+            f"CREATE TABLE IF NOT EXISTS {name} (version integer PRIMARY KEY,"
+            " compatible_from integer NOT NULL, applied_at timestamptz NOT NULL)"
+        )
+        for statement in migration.statements:
+            link.execute(statement)
+        link.execute(
+            f"INSERT INTO {name} VALUES (%s, %s, now())",  # noqa: S608 - checked name
+            (migration.version, schema.COMPATIBLE_FROM[migration.version]),
+        )
+
+    async def watch(self, woken: Callable[[str], None], every: float) -> None:
+        """Listen on a connection of its own; a pooler's would not be ours when the news comes."""
+        if self.pooled:
+            await asyncio.Event().wait()
+        with understood():
+            link = await self._aconnect()
+            link.deadline = None  # waiting is what it is for
+            try:
+                await link.execute(f'LISTEN "{self.channel}"')
+                woken("")  # whatever came while nobody listened
+                async for notice in link.notifies():
+                    woken(notice.payload)
+            finally:
+                await link.close()
+
+    def twin(self) -> Store:
+        twin = PostgresStore(self.address, self.settings)
+        twin._checked, twin.pooled = self._checked, self.pooled
+        return twin
+
+    def close(self) -> None:
+        self._pool.clear()
+        self._apools.abandon()
+
+    async def aclose(self) -> None:
+        await self._apools.mine().clear()
+        self._pool.clear()
+
+
+class PostgresSession:
+    """One operation on one connection. BEGIN travels with the first statement after it."""
+
+    def __init__(self, store: PostgresStore, link: Link) -> None:
+        self.store = store
+        self.link = link
+        self.began = store.pooled
+        self.opening = store.opening() if store.pooled else []
+
+    def __enter__(self) -> PostgresSession:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if not self.began or self.opening or self.link.closed:
+            return
+        self.link.execute("COMMIT" if kind is None else "ROLLBACK")
+
+    def answer(self, step: Step) -> Any:
+        if isinstance(step, Begin):
+            if not self.began:
+                self.began, self.opening = True, self.store.opening()
+            return None
+        statements = step if isinstance(step, Together) else (step,)
+        opening, self.opening = self.opening, []
+        sent = opening + [self.store.render(s) for s in statements]
+        if len(sent) == 1:
+            answers = [fetched(self.link.execute(*sent[0]))]
+        else:
+            with self.link.pipeline():
+                cursors = [self.link.execute(*each) for each in sent]
+            answers = [fetched(cursor) for cursor in cursors[len(opening) :]]
+        return answers if isinstance(step, Together) else answers[0]
+
+
+class AsyncPostgresSession:
+    """The same, awaited."""
+
+    def __init__(self, store: PostgresStore, link: AsyncLink) -> None:
+        self.store = store
+        self.link = link
+        self.began = store.pooled
+        self.opening = store.opening() if store.pooled else []
+
+    async def __aenter__(self) -> AsyncPostgresSession:
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if not self.began or self.opening or self.link.closed:
+            return
+        await self.link.execute("COMMIT" if kind is None else "ROLLBACK")
+
+    async def answer(self, step: Step) -> Any:
+        if isinstance(step, Begin):
+            if not self.began:
+                self.began, self.opening = True, self.store.opening()
+            return None
+        statements = step if isinstance(step, Together) else (step,)
+        opening, self.opening = self.opening, []
+        sent = opening + [self.store.render(s) for s in statements]
+        if len(sent) == 1:
+            answers = [await afetched(await self.link.execute(*sent[0]))]
+        else:
+            async with self.link.pipeline():
+                cursors = [await self.link.execute(*each) for each in sent]
+            answers = [await afetched(cursor) for cursor in cursors[len(opening) :]]
+        return answers if isinstance(step, Together) else answers[0]
+
+
+def fetched(cursor: psycopg.Cursor[Any]) -> Rows:
+    return cursor.fetchall() if cursor.description else []
+
+
+async def afetched(cursor: psycopg.AsyncCursor[Any]) -> Rows:
+    return await cursor.fetchall() if cursor.description else []
+
+
+def _session(store: PostgresStore) -> dict[str, Any]:
+    return {"autocommit": True, "prepare_threshold": 5 if store.settings.prepare else None}
+
+
+def _refuses_options(error: psycopg.Error) -> bool:
+    """PgBouncer's word for: it will not pass start-up options on."""
+    return "unsupported startup parameter" in str(error)
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """PostgreSQL's errors as ours."""
+    try:
+        yield
+    except OutlastError:
+        raise
+    except (errors.SerializationFailure, errors.DeadlockDetected) as error:
+        raise Contention(reason=_first_line(error)) from error
+    except (errors.QueryCanceled, errors.LockNotAvailable) as error:
+        raise StoreBusy(reason=_first_line(error)) from error
+    except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
+        raise SchemaMismatch(
+            reason=f"the tables do not fit this release ({_first_line(error)}): run"
+            " `outlast migrate`"
+        ) from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        # Insufficient resources (class 53: disk full, too many connections) is said by a server
+        # that lives; without a code, or with 57P0x and 08xxx, the connection is what broke.
+        broke = error.sqlstate is None or error.sqlstate[:2] in {"57", "08"}
+        raise StoreUnavailable(reason=_first_line(error), broke=broke) from error
+    except psycopg.Error as error:
+        raise StoreError(f"PostgreSQL refused: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,65 @@
+-- fragment: claim_columns
+CAST(id AS text), fence, task, CAST(args AS text), attempt, failures, crashes,
+    max_attempts, max_crashes, queue, tenant, priority, ol.epoch(run_at),
+    ol.epoch(started_at), ol.epoch(created_at), timeout, CAST(retry AS text), trace,
+    key, worker
+
+-- name: promote_due
+-- Make scheduled jobs ready whose time has come, oldest first.
+-- postgres: SKIP LOCKED, so that two promoters share the work
+UPDATE ol.job SET state = 'ready'
+WHERE id IN (
+    SELECT id FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()
+    ORDER BY run_at, id LIMIT :limit FOR UPDATE SKIP LOCKED)
+    AND state = 'scheduled'
+-- sqlite: one writer at a time
+UPDATE ol.job SET state = 'ready'
+WHERE id IN (
+    SELECT id FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()
+    ORDER BY run_at, id LIMIT :limit)
+
+-- name: look
+-- Which queues have something to claim, found by hopping from name to name along the index; and, as
+-- a NULL, whether scheduled jobs are due. Asked by idle workers, so it locks nothing.
+WITH RECURSIVE hop (queue) AS (
+    SELECT (SELECT queue FROM ol.job WHERE state = 'ready' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.queue FROM ol.job AS j
+        WHERE j.state = 'ready' AND j.queue > hop.queue ORDER BY j.queue LIMIT 1)
+    FROM hop WHERE hop.queue IS NOT NULL)
+SELECT hop.queue FROM hop
+WHERE hop.queue IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = hop.queue AND q.paused)
+UNION ALL
+SELECT NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
+
+-- name: claim
+-- Take the next ready jobs of one queue, highest priority first, then the longest due.
+-- postgres: locked in a CTE and updated by join, so that a concurrent write cannot widen the LIMIT
+WITH picked AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job
+    WHERE state = 'ready' AND queue = :queue
+        AND (expires_at IS NULL OR expires_at > ol.now())
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
+        AND task NOT IN (SELECT ol.each(:unknown))
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED)
+UPDATE ol.job AS j
+SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
+    lease_until = ol.later(:lease), started_at = ol.now()
+FROM picked WHERE j.id = picked.chosen
+RETURNING ol.claim_columns
+-- sqlite: one writer at a time needs no lock clause
+UPDATE ol.job AS j
+SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
+    lease_until = ol.later(:lease), started_at = ol.now()
+WHERE j.id IN (
+    SELECT id FROM ol.job
+    WHERE state = 'ready' AND queue = :queue
+        AND (expires_at IS NULL OR expires_at > ol.now())
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
+        AND task NOT IN (SELECT ol.each(:unknown))
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit)
+RETURNING ol.claim_columns

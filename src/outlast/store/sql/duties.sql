@@ -1,0 +1,70 @@
+-- name: take_duty
+-- One process takes a duty that is due, and thereby sets when it is due again.
+INSERT INTO ol.duty AS d (name, next_at, worker) VALUES (:name, ol.later(:every), :worker)
+ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at, worker = excluded.worker
+    WHERE d.next_at <= ol.now()
+RETURNING name
+
+-- name: report_duty
+-- What a duty found, and when it last went well.
+UPDATE ol.duty
+SET succeeded_at = CASE WHEN CAST(:error AS text) IS NULL THEN ol.now() ELSE succeeded_at END,
+    found = found + :found, healed = healed + :healed, skipped = skipped + :skipped,
+    failed = failed + :failed, error = CAST(:error AS text)
+WHERE name = :name
+
+-- name: duties
+-- Every duty and how it went.
+SELECT name, ol.epoch(next_at), worker, ol.epoch(succeeded_at), found, healed, skipped, failed, error
+FROM ol.duty ORDER BY name
+
+-- name: expire
+-- End jobs that were not started by their own expiry.
+-- postgres: SKIP LOCKED, so that sweepers share the work
+UPDATE ol.job
+SET state = 'cancelled', finished_at = ol.now(),
+    error = CAST('{"type": "Expired", "message": "not started before expires_at"}' AS json)
+WHERE id IN (
+    SELECT id FROM ol.job
+    WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')
+        AND expires_at <= ol.now()
+    ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+    AND state IN ('waiting', 'scheduled', 'ready')
+RETURNING CAST(id AS text)
+-- sqlite: one writer at a time
+UPDATE ol.job
+SET state = 'cancelled', finished_at = ol.now(),
+    error = '{"type": "Expired", "message": "not started before expires_at"}'
+WHERE id IN (
+    SELECT id FROM ol.job
+    WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')
+        AND expires_at <= ol.now()
+    ORDER BY expires_at LIMIT :limit)
+RETURNING CAST(id AS text)
+
+-- name: prune_jobs
+-- Remove jobs that ended in one way long enough ago, oldest first.
+-- postgres: SKIP LOCKED, so that nobody waits for a pruner
+DELETE FROM ol.job WHERE id IN (
+    SELECT id FROM ol.job
+    WHERE state IN ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:keep)
+    ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+RETURNING CAST(id AS text)
+-- sqlite: one writer at a time
+DELETE FROM ol.job WHERE id IN (
+    SELECT id FROM ol.job
+    WHERE state IN ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:keep)
+    ORDER BY finished_at LIMIT :limit)
+RETURNING CAST(id AS text)
+
+-- name: prune_attempts
+-- Remove the attempts of pruned jobs.
+DELETE FROM ol.attempt WHERE job IN (SELECT ol.each_id(:ids))
+
+-- name: prune_events
+-- Remove the events of pruned jobs.
+DELETE FROM ol.event WHERE job IN (SELECT ol.each_id(:ids))
+
+-- name: prune_workers
+-- Forget workers that have long been silent.
+DELETE FROM ol.worker WHERE seen_at < ol.ago(:keep) RETURNING id

@@ -1,0 +1,48 @@
+-- name: insert_jobs
+-- Insert new jobs; a job whose id or key already stands is left alone and not returned.
+-- postgres: all rows travel as one JSON parameter: one round trip, whatever the driver
+INSERT INTO ol.job (id, tenant, queue, task, args, state, priority, run_at, max_attempts,
+    max_crashes, timeout, retry, key, expires_at, trace, created_at)
+SELECT t.id, t.tenant, t.queue, t.task, CAST(t.args AS json),
+    CASE WHEN t.delay > 0 OR to_timestamp(t.at) > ol.now() THEN 'scheduled' ELSE 'ready' END,
+    t.priority, COALESCE(to_timestamp(t.at), ol.later(COALESCE(t.delay, 0))), t.max_attempts,
+    t.max_crashes, t.timeout, CAST(t.retry AS json), t.key,
+    COALESCE(to_timestamp(t.expires_at), ol.later(t.expires_in)), t.trace, ol.now()
+FROM json_to_recordset(CAST(:rows AS json)) AS t (
+    id uuid, tenant text, queue text, task text, args text, priority smallint,
+    max_attempts integer, max_crashes integer, key text, delay double precision,
+    at double precision, expires_in double precision, expires_at double precision,
+    timeout double precision, retry text, trace text)
+ON CONFLICT DO NOTHING
+RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.epoch(expires_at)
+-- sqlite: no round trips to save, so row by row
+INSERT INTO ol.job (id, tenant, queue, task, args, state, priority, run_at, max_attempts,
+    max_crashes, timeout, retry, key, expires_at, trace, created_at)
+VALUES (:id, :tenant, :queue, :task, :args,
+    CASE WHEN :delay > 0 OR :at > ol.now() THEN 'scheduled' ELSE 'ready' END,
+    :priority, COALESCE(:at, ol.later(COALESCE(:delay, 0))), :max_attempts,
+    :max_crashes, :timeout, :retry, :key,
+    COALESCE(:expires_at, ol.later(:expires_in)), :trace, ol.now())
+ON CONFLICT DO NOTHING
+RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.epoch(expires_at)
+
+-- name: standing_jobs
+-- The jobs that already stand where new ones were refused: by id, or by key.
+-- postgres: all rows travel as one JSON parameter
+SELECT CAST(t.id AS text), ol.job_columns
+FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, tenant text, queue text, key text)
+JOIN ol.job AS j ON j.id = t.id
+    OR (j.key IS NOT NULL AND j.tenant = t.tenant AND j.queue = t.queue AND j.key = t.key)
+-- sqlite: row by row
+SELECT :id, ol.job_columns
+FROM ol.job AS j
+WHERE j.id = :id
+    OR (j.key IS NOT NULL AND j.tenant = :tenant AND j.queue = :queue AND j.key = :key)
+
+-- name: wake_workers
+-- Tell sleeping workers which queues have something new; polling finds it anyway.
+-- postgres: NOTIFY, delivered when the transaction commits
+SELECT count(pg_notify(:channel, queue))
+FROM json_array_elements_text(CAST(:queues AS json)) AS q (queue)
+-- sqlite: workers watch data_version, which every commit changes
+SELECT 0 WHERE :channel IS NULL AND :queues IS NULL

@@ -1,0 +1,63 @@
+-- name: finish
+-- The one way out of running: apply transitions whose claims still hold, and say which did.
+-- A requested cancel turns every way back to work into cancelled.
+-- postgres: the state is compared as an expression, because a plain comparison lets the planner
+-- walk the partial index of running rows, dead entries and all, instead of the primary key
+UPDATE ol.job AS j
+SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled') THEN 'cancelled'
+        ELSE t.state END,
+    run_at = CASE WHEN t.delay IS NULL THEN j.run_at ELSE ol.later(t.delay) END,
+    attempt = j.attempt - t.refund, failures = j.failures + t.failures,
+    crashes = j.crashes + t.crashes, result = CAST(t.result AS json),
+    error = COALESCE(CAST(t.error AS json), j.error),
+    worker = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
+        ELSE j.worker END,
+    lease_until = NULL,
+    finished_at = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
+        ELSE ol.now() END
+FROM json_to_recordset(CAST(:rows AS json)) AS t (
+    id uuid, fence bigint, state text, delay double precision, refund integer, failures integer,
+    crashes integer, result text, error text)
+WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'
+RETURNING CAST(j.id AS text), j.state
+-- sqlite: row by row
+UPDATE ol.job AS j
+SET state = CASE WHEN j.cancelling AND :state IN ('ready', 'scheduled') THEN 'cancelled'
+        ELSE :state END,
+    run_at = CASE WHEN :delay IS NULL THEN j.run_at ELSE ol.later(:delay) END,
+    attempt = j.attempt - :refund, failures = j.failures + :failures,
+    crashes = j.crashes + :crashes, result = :result,
+    error = COALESCE(:error, j.error),
+    worker = CASE WHEN :state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
+        ELSE j.worker END,
+    lease_until = NULL,
+    finished_at = CASE WHEN :state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
+        ELSE ol.now() END
+WHERE j.id = :id AND j.fence = :fence AND j.state = 'running'
+RETURNING CAST(id AS text), state
+
+-- name: settled
+-- How claims that no longer hold did end: the answer to a finish whose first answer got lost.
+-- postgres: all rows travel as one JSON parameter
+SELECT CAST(j.id AS text), j.state, a.outcome
+FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, fence bigint)
+JOIN ol.job AS j ON j.id = t.id
+LEFT JOIN ol.attempt AS a ON a.job = t.id AND a.fence = t.fence
+WHERE a.outcome IS NOT NULL OR (j.fence = t.fence AND j.state || '' <> 'running')
+-- sqlite: row by row
+SELECT CAST(j.id AS text), j.state, a.outcome
+FROM ol.job AS j LEFT JOIN ol.attempt AS a ON a.job = j.id AND a.fence = :fence
+WHERE j.id = :id AND (a.outcome IS NOT NULL OR (j.fence = :fence AND j.state <> 'running'))
+
+-- name: record_attempts
+-- Keep how attempts ended that did not succeed at once.
+-- postgres: all rows travel as one JSON parameter
+INSERT INTO ol.attempt (job, fence, attempt, worker, outcome, error, started_at, finished_at)
+SELECT t.job, t.fence, t.attempt, t.worker, t.outcome, CAST(t.error AS json),
+    to_timestamp(t.started_at), ol.now()
+FROM json_to_recordset(CAST(:rows AS json)) AS t (
+    job uuid, fence bigint, attempt integer, worker text, outcome text, error text,
+    started_at double precision)
+-- sqlite: row by row
+INSERT INTO ol.attempt (job, fence, attempt, worker, outcome, error, started_at, finished_at)
+VALUES (:job, :fence, :attempt, :worker, :outcome, :error, :started_at, ol.now())

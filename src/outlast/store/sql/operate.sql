@@ -1,0 +1,47 @@
+-- name: cancel
+-- Cancel a queued job at once, or ask the owner of a running one to stop.
+UPDATE ol.job
+SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
+    cancelling = (state = 'running'),
+    finished_at = CASE WHEN state = 'running' THEN NULL ELSE ol.now() END,
+    error = CASE WHEN state = 'running' THEN error ELSE ol.json(:error) END
+WHERE id = ol.id(:id) AND state IN ('waiting', 'scheduled', 'ready', 'running')
+RETURNING state
+
+-- name: redrive
+-- Give ended jobs a new life: all budgets full again, due now.
+UPDATE ol.job
+SET state = 'ready', attempt = 0, failures = 0, crashes = 0, run_at = ol.now(), worker = NULL,
+    finished_at = NULL, started_at = NULL, cancelling = false, expires_at = NULL
+WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')
+RETURNING CAST(id AS text)
+
+-- name: note
+-- Record what an operator or a net did.
+-- postgres: all rows travel as one JSON parameter
+INSERT INTO ol.event (job, attempt, kind, data, at)
+SELECT t.job, NULL, t.kind, CAST(t.data AS json), ol.now()
+FROM json_to_recordset(CAST(:rows AS json)) AS t (job uuid, kind text, data text)
+-- sqlite: row by row
+INSERT INTO ol.event (job, attempt, kind, data, at) VALUES (:job, NULL, :kind, :data, ol.now())
+
+-- name: record_events
+-- Keep what running attempts said, if their claims still hold.
+-- postgres: all rows travel as one JSON parameter, in the order they were said
+INSERT INTO ol.event (job, attempt, kind, data, at)
+SELECT t.job, j.attempt, t.kind, CAST(t.data AS json), ol.now()
+FROM json_to_recordset(CAST(:rows AS json)) AS t (
+    n integer, job uuid, fence bigint, kind text, data text)
+JOIN ol.job AS j ON j.id = t.job AND j.fence = t.fence AND j.state || '' = 'running'
+ORDER BY t.n
+RETURNING CAST(job AS text)
+-- sqlite: row by row
+INSERT INTO ol.event (job, attempt, kind, data, at)
+SELECT j.id, j.attempt, :kind, :data, ol.now()
+FROM ol.job AS j WHERE :n >= 0 AND j.id = :job AND j.fence = :fence AND j.state = 'running'
+RETURNING job
+
+-- name: set_paused
+-- Stop or start the claiming of a queue.
+INSERT INTO ol.queue (name, paused, changed_at) VALUES (:queue, ol.boolean(:paused), ol.now())
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, changed_at = excluded.changed_at

@@ -1,0 +1,73 @@
+-- fragment: job_columns
+CAST(j.id AS text), j.task, j.queue, j.state, j.attempt, CAST(j.args AS text),
+    CAST(j.result AS text), CAST(j.error AS text), ol.epoch(j.run_at), ol.epoch(j.created_at),
+    ol.epoch(j.started_at), ol.epoch(j.finished_at), j.worker, j.tenant, j.priority, j.key,
+    j.failures, j.crashes, j.max_attempts, j.max_crashes, j.fence, ol.epoch(j.lease_until),
+    ol.epoch(j.expires_at), j.timeout, j.cancelling, j.trace
+
+-- name: job
+-- One job.
+SELECT ol.job_columns FROM ol.job AS j WHERE j.id = ol.id(:id)
+
+-- name: jobs
+-- A page of jobs, newest first, after a cursor.
+SELECT ol.job_columns FROM ol.job AS j
+WHERE (CAST(:state AS text) IS NULL OR j.state = :state)
+    AND (CAST(:queue AS text) IS NULL OR j.queue = :queue)
+    AND (CAST(:task AS text) IS NULL OR j.task = :task)
+    AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
+    AND (CAST(:before AS text) IS NULL OR j.id < ol.id(:before))
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: ended
+-- How awaited jobs stand.
+SELECT CAST(j.id AS text), j.state, CAST(j.result AS text), CAST(j.error AS text)
+FROM ol.job AS j WHERE j.id IN (SELECT ol.each_id(:ids))
+
+-- name: counts
+-- How many jobs there are in each state.
+SELECT state, count(*) FROM ol.job GROUP BY state
+
+-- name: queue_counts
+-- What each queue holds that has not ended well, and since when.
+SELECT queue, state, count(*), ol.epoch(ol.now()) - min(ol.epoch(created_at))
+FROM ol.job WHERE state IN ('waiting', 'scheduled', 'ready', 'running', 'dead')
+GROUP BY queue, state ORDER BY queue, state
+
+-- name: queue_settings
+-- Queues that somebody has paused or resumed.
+SELECT name, paused, ol.epoch(changed_at) FROM ol.queue ORDER BY name
+
+-- name: attempts
+-- How a job's earlier attempts ended.
+SELECT fence, attempt, worker, outcome, CAST(error AS text), ol.epoch(started_at),
+    ol.epoch(finished_at)
+FROM ol.attempt WHERE job = ol.id(:id) ORDER BY fence
+
+-- name: events
+-- What was recorded of a job.
+SELECT seq, attempt, kind, CAST(data AS text), ol.epoch(at)
+FROM ol.event WHERE job = ol.id(:id) AND seq > :after ORDER BY seq LIMIT :limit
+
+-- name: ahead
+-- How many ready jobs of its queue stand before a job.
+SELECT count(*) FROM ol.job AS j, ol.job AS o
+WHERE o.id = ol.id(:id) AND j.state = 'ready' AND j.queue = o.queue
+    AND (j.priority > o.priority OR (j.priority = o.priority
+        AND (j.run_at < o.run_at OR (j.run_at = o.run_at AND j.id < o.id))))
+
+-- name: clock
+-- The time that everything here goes by.
+SELECT ol.epoch(ol.now())
+
+-- name: unhandled
+-- Ready jobs by task and queue, to be compared with what live workers know.
+SELECT queue, task, count(*) FROM ol.job WHERE state = 'ready' GROUP BY queue, task
+ORDER BY queue, task
+
+-- name: throughput
+-- What ended in the last minute, and how long it had waited and run.
+SELECT state, count(*), avg(ol.epoch(started_at) - ol.epoch(created_at)),
+    avg(ol.epoch(finished_at) - ol.epoch(started_at))
+FROM ol.job WHERE state IN ('succeeded', 'cancelled') AND finished_at > ol.ago(60)
+GROUP BY state

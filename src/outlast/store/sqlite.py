@@ -1,0 +1,309 @@
+"""SQLite: one file, nothing to set up, safe to kill at any instruction.
+
+Each process has one connection that writes and one that reads. Every write is a transaction begun
+with BEGIN IMMEDIATE, so it never has to upgrade a lock; readers never wait. Commits are synced to
+disk (synchronous=FULL).
+
+Checkpoints are ours alone, made while we hold the write lock: SQLite before 3.51.3 can lose the
+end of a log that a commit restarts while a checkpoint runs (the "WAL-reset" race), and a commit
+cannot happen while we hold that lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..model.errors import StoreBusy, StoreError, StoreUnavailable, Unsupported
+from ..model.settings import StoreSettings
+from ..ops.statement import Begin, Op, Rows, Statement, Step, Together
+from . import schema
+from .address import Address
+from .base import Store
+from .filesystem import refuse_network_file_system
+from .runner import drive
+from .statements import SQLITE, Query
+
+T = TypeVar("T")
+
+OLDEST = (3, 35, 0)  # UPDATE … RETURNING
+
+
+class SqliteStore(Store):
+    def __init__(self, address: Address, settings: StoreSettings) -> None:
+        super().__init__(address, settings)
+        assert address.path is not None
+        self.path: Path = address.path
+        self._lock = threading.RLock()
+        self._pid = 0
+        self._forgotten: list[sqlite3.Connection] = []
+        self._commits = 0
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    def once(self, op: Op[T]) -> T:
+        with self._lock, understood():
+            self._open()
+            return drive(op, SqliteSession(self, self.queries))
+
+    async def aonce(self, op: Op[T]) -> T:
+        loop = asyncio.get_running_loop()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "outlast-sqlite")
+        # Shielded: a caller that is cancelled gets its answer late, never half a transaction.
+        return await asyncio.shield(loop.run_in_executor(self._thread, self.once, op))
+
+    @property
+    def writer(self) -> sqlite3.Connection:
+        assert self._writer is not None
+        return self._writer
+
+    @property
+    def reader(self) -> sqlite3.Connection:
+        assert self._reader is not None
+        return self._reader
+
+    def _open(self) -> None:
+        if self._writer is not None and self._pid == os.getpid():
+            return
+        if self._writer is not None and self._reader is not None:
+            # After a fork these belong to the parent: neither used nor closed here.
+            self._forgotten += [self._writer, self._reader]
+            self._thread = None
+        refuse_network_file_system(self.path)
+        create_private(self.path)
+        self._pid = os.getpid()
+        self._writer = connect(self.path, self.settings)
+        self._reader = connect(self.path, self.settings)
+
+    def committed(self) -> None:
+        """After a commit: keep the log short."""
+        self._commits += 1
+        if self._commits % 64 == 0 and self._log_pages() > self.settings.checkpoint_pages:
+            self.checkpoint()
+
+    def checkpoint(self) -> bool:
+        """Copy the log into the database while nobody can commit. False: somebody is writing."""
+        with self._lock, understood():
+            self._open()
+            try:
+                self.writer.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            try:
+                self.reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            finally:
+                self.writer.execute("ROLLBACK")
+            return True
+
+    def _log_pages(self) -> int:
+        try:
+            return os.stat(f"{self.path}-wal").st_size // 4096
+        except OSError:
+            return 0
+
+    def prepare_schema(self) -> None:
+        with self._lock, understood():
+            self._open()
+            version, compatible_from = self._version()
+        if version == 0:
+            self.migrate()
+        else:
+            schema.check(version, compatible_from)
+
+    def migrate(self) -> list[int]:
+        done = []
+        with self._lock, understood():
+            self._open()
+            for migration in schema.migrations(SQLITE, self.address.schema):
+                with transaction(self.writer):
+                    if migration.version > self._version()[0]:
+                        self._apply(migration)
+                        done.append(migration.version)
+        return done
+
+    def _apply(self, migration: schema.Migration) -> None:
+        name = f"{self.address.schema}_migration"
+        self.writer.execute(
+            f"CREATE TABLE IF NOT EXISTS {name} (version INTEGER NOT NULL PRIMARY KEY,"
+            " compatible_from INTEGER NOT NULL, applied_at TEXT NOT NULL)"
+        )
+        for statement in migration.statements:
+            self.writer.execute(statement)
+        self.writer.execute(
+            f"INSERT INTO {name} VALUES (?, ?, datetime('now'))",  # noqa: S608 - checked name
+            (migration.version, schema.COMPATIBLE_FROM[migration.version]),
+        )
+
+    def _version(self) -> tuple[int, int]:
+        name = f"{self.address.schema}_migration"
+        exists = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        if not self.writer.execute(exists, (name,)).fetchall():
+            return 0, 0
+        query = f"SELECT max(version), max(compatible_from) FROM {name}"  # noqa: S608
+        version, compatible_from = self.writer.execute(query).fetchone()
+        return version or 0, compatible_from or 0
+
+    async def watch(self, woken: Callable[[str], None], every: float) -> None:
+        """`data_version` changes when another connection has committed; reading it is cheap."""
+        connection = connect(self.path, self.settings)
+        try:
+            last = None
+            while True:
+                (version,) = connection.execute("PRAGMA data_version").fetchone()
+                if version != last:
+                    last = version
+                    woken("")
+                await asyncio.sleep(every)
+        finally:
+            connection.close()
+
+    def twin(self) -> Store:
+        twin = SqliteStore(self.address, self.settings)
+        twin._checked = self._checked
+        return twin
+
+    def close(self) -> None:
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if self._pid == os.getpid():
+                for connection in (self._reader, self._writer):
+                    if connection is not None:
+                        connection.close()
+            self._reader = self._writer = None
+        if thread is not None:
+            thread.shutdown(wait=True)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+
+class SqliteSession:
+    """One operation: reads go to the reader until something is written or BEGIN is said."""
+
+    def __init__(self, store: SqliteStore, queries: dict[str, Query]) -> None:
+        self.store = store
+        self.queries = queries
+        self.began = False
+
+    def __enter__(self) -> SqliteSession:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self.began:
+            if kind is None:
+                self._commit()
+            else:
+                self._roll_back()
+
+    def answer(self, step: Step) -> Any:
+        if isinstance(step, Begin):
+            self._begin()
+            return None
+        statements = step if isinstance(step, Together) else (step,)
+        alone = not self.began and not all(self.queries[s.name].reads for s in statements)
+        if alone:
+            self._begin()
+        connection = self.store.writer if self.began else self.store.reader
+        answers = [run(connection, self.queries[s.name], s) for s in statements]
+        if alone:
+            self._commit()
+        return answers if isinstance(step, Together) else answers[0]
+
+    def _begin(self) -> None:
+        if not self.began:
+            self.store.writer.execute("BEGIN IMMEDIATE")
+            self.began = True
+
+    def _commit(self) -> None:
+        try:
+            self.store.writer.execute("COMMIT")
+        except sqlite3.Error:
+            self._roll_back()
+            raise
+        self.began = False
+        self.store.committed()
+
+    def _roll_back(self) -> None:
+        self.began = False
+        with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+            self.store.writer.execute("ROLLBACK")
+
+
+def run(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
+    """A statement on any sqlite3 connection: once, or once for each of its rows."""
+    if statement.rows is None:
+        return connection.execute(query.sql, statement.params).fetchall()
+    answer: Rows = []
+    for row in statement.rows:
+        answer += connection.execute(query.sql, {**statement.params, **row}).fetchall()
+    return answer
+
+
+def connect(path: Path, settings: StoreSettings) -> sqlite3.Connection:
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise Unsupported(
+            reason=f"SQLite {sqlite3.sqlite_version} is too old: Outlast needs 3.35 or newer"
+        )
+    connection = sqlite3.connect(
+        path,
+        timeout=settings.lock_timeout,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    try:
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise Unsupported(reason=f"{path} cannot use a write-ahead log (it says {mode!r})")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def create_private(path: Path) -> None:
+    """A new database is readable by its owner alone. An existing file is not even opened: closing
+    it would drop the locks that this process's other connections hold on it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """SQLite's errors as ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreBusy(reason=str(error)) from error
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+            raise StoreUnavailable(reason=str(error)) from error
+        raise StoreError(f"SQLite refused: {error}") from error
+    except sqlite3.Error as error:
+        raise StoreError(f"SQLite refused: {error}") from error
+    except OSError as error:
+        raise StoreUnavailable(reason=str(error)) from error

@@ -1,0 +1,125 @@
+"""The SQL, by name, in the words of each database.
+
+Statements live in `sql/*.sql`. What both databases accept stands once; what differs stands twice,
+behind a `-- postgres:` and a `-- sqlite:` line that says why. A few words are translated:
+
+    ol.job            a table of ours: "outlast".job or outlast_job
+    ol.now()          the database's clock
+    ol.later(s)       that many seconds from now;  ol.ago(s)  before now
+    ol.epoch(t)       a moment as seconds since 1970
+    ol.id(:x)         a parameter that is a job id;  ol.json(:x), ol.boolean(:x) likewise
+    ol.each(:x)       the texts of a JSON array;  ol.each_id(:x)  the job ids
+    ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
+
+Parameters are `:name` here, and become whatever the driver wants.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+POSTGRES, SQLITE = "postgres", "sqlite"
+TABLES = frozenset({"job", "attempt", "event", "worker", "queue", "duty", "migration"})
+
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+_WORDS: dict[str, list[tuple[str, str]]] = {
+    POSTGRES: [
+        (r"ol\.epoch\(ol\.now\(\)\)", "CAST(extract(epoch FROM statement_timestamp()) AS float8)"),
+        (r"ol\.now\(\)", "statement_timestamp()"),
+        (r"ol\.later\((COALESCE\([^()]*\)|[^()]*)\)",
+         r"(statement_timestamp() + make_interval(secs => \1))"),
+        (r"ol\.ago\(([^()]*)\)", r"(statement_timestamp() - make_interval(secs => \1))"),
+        (r"ol\.epoch\(([^()]*)\)", r"CAST(extract(epoch FROM \1) AS float8)"),
+        (r"ol\.id\(([^()]*)\)", r"CAST(\1 AS uuid)"),
+        (r"ol\.json\(([^()]*)\)", r"CAST(\1 AS json)"),
+        (r"ol\.boolean\(([^()]*)\)", r"CAST(\1 AS boolean)"),
+        (r"ol\.each\(([^()]*)\)", r"json_array_elements_text(CAST(\1 AS json))"),
+        (r"ol\.each_id\(([^()]*)\)", r"CAST(json_array_elements_text(CAST(\1 AS json)) AS uuid)"),
+    ],
+    SQLITE: [
+        (r"ol\.epoch\(ol\.now\(\)\)", _SQLITE_NOW),
+        (r"ol\.now\(\)", _SQLITE_NOW),
+        (r"ol\.later\((COALESCE\([^()]*\)|[^()]*)\)", rf"({_SQLITE_NOW} + \1)"),
+        (r"ol\.ago\(([^()]*)\)", rf"({_SQLITE_NOW} - \1)"),
+        (r"ol\.epoch\(([^()]*)\)", r"\1"),
+        (r"ol\.(?:id|json|boolean)\(([^()]*)\)", r"\1"),
+        (r"ol\.(?:each|each_id)\(([^()]*)\)", r"value FROM json_each(\1)"),
+    ],
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One statement for one database, its tables named, its parameters still `:name`."""
+
+    name: str
+    purpose: str
+    sql: str
+    parameters: tuple[str, ...]
+    reads: bool
+
+    def spelled(self, mark: Callable[[str], str], *, percent: str = "%") -> str:
+        """The text with each parameter spelled for a driver."""
+        return _PARAMETER.sub(lambda found: mark(found[1]), self.sql.replace("%", percent))
+
+
+@cache
+def queries(dialect: str, schema: str) -> dict[str, Query]:
+    """Every statement of one database, by name."""
+    fragments: dict[str, str] = {}
+    bodies: dict[str, tuple[str, str]] = {}
+    for file in sorted(files(__package__).joinpath("sql").iterdir(), key=lambda f: f.name):
+        for kind, name, text in _sections(file.read_text("utf-8")):
+            purpose, body = _choose(text, dialect)
+            if kind == "fragment":
+                fragments[name] = body
+            elif name in bodies:
+                raise ValueError(f"the statement {name} is defined twice")
+            else:
+                bodies[name] = (purpose, body)
+    return {
+        name: _query(name, purpose, translate(body, dialect, schema, fragments))
+        for name, (purpose, body) in bodies.items()
+    }
+
+
+def translate(text: str, dialect: str, schema: str, fragments: dict[str, str] | None = None) -> str:
+    """Our words in the words of one database."""
+    for name, fragment in (fragments or {}).items():
+        text = re.sub(rf"\bol\.{name}\b", lambda _, f=fragment: f, text)  # type: ignore[misc]
+    for pattern, replacement in _WORDS[dialect]:
+        text = re.sub(pattern, replacement, text)
+    return re.sub(r"\bol\.([a-z]+)\b(?!\()", lambda m: table(m[1], dialect, schema), text)
+
+
+def table(name: str, dialect: str, schema: str) -> str:
+    if name not in TABLES:
+        raise ValueError(f"ol.{name} is neither a table nor a word of ours")
+    return f'"{schema}".{name}' if dialect == POSTGRES else f"{schema}_{name}"
+
+
+def _sections(text: str) -> Iterator[tuple[str, str, str]]:
+    parts = re.split(r"^-- (name|fragment): (\w+)\n", text, flags=re.M)
+    yield from zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+
+
+def _choose(text: str, dialect: str) -> tuple[str, str]:
+    """The purpose, and the body meant for this database."""
+    head, *variants = re.split(r"^-- (postgres|sqlite): ", text, flags=re.M)
+    if variants:
+        text = dict(zip(variants[::2], variants[1::2], strict=True))[dialect]
+        text = "-- " + text  # what is left of the reason
+    purpose = re.search(r"^-- (.*)$", head, flags=re.M)
+    body = re.sub(r"^--.*\n", "", text, flags=re.M)
+    return purpose[1] if purpose else "", body.strip()
+
+
+def _query(name: str, purpose: str, sql: str) -> Query:
+    parameters = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
+    reads = not re.search(r"\b(INSERT|UPDATE|DELETE|pg_notify)\b", sql)
+    return Query(name, purpose, sql, parameters, reads)

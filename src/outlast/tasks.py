@@ -1,0 +1,67 @@
+"""A task as callers hold it: still a plain function, and a way to enqueue calls of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from .model.job import Job
+from .model.options import Options
+from .model.task import Call, Definition
+
+if TYPE_CHECKING:
+    from .client import Outlast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Prepared(Generic[P]):
+    """A task with a job's options said: `extract.using(delay=30).enqueue(doc=7)`."""
+
+    def __init__(self, app: Outlast, definition: Definition, options: Options, conn: Any) -> None:
+        self._app = app
+        self._definition = definition
+        self._options = options
+        self._conn = conn
+
+    def using(self, *, conn: Any = None, **options: Any) -> Prepared[P]:
+        """Say more: queue, priority, tenant, key, delay, at, expires, timeout, max_attempts,
+        max_crashes, retry; and `conn`, the caller's own open connection or session."""
+        return Prepared(
+            self._app,
+            self._definition,
+            Options(**options).over(self._options),
+            self._conn if conn is None else conn,
+        )
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """A call to be enqueued together with others: `ol.enqueue(a.job(…), b.job(…))`."""
+        return Call(self._definition, self._options, args, kwargs)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue one call. It is durable when this returns (or when `conn` commits)."""
+        return self._app.enqueue(self.job(*args, **kwargs), conn=self._conn)[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        return (await self._app.aenqueue(self.job(*args, **kwargs), conn=self._conn))[0]
+
+
+class Task(Prepared[P], Generic[P, R]):
+    """What `@ol.task` makes of a function. Calling it still just calls the function."""
+
+    def __init__(self, app: Outlast, definition: Definition) -> None:
+        super().__init__(app, definition, Options(), None)
+        self.name = definition.name
+        update_wrapper(self, definition.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._definition.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+    @property
+    def function(self) -> Callable[P, R]:
+        return self._definition.function
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"

@@ -1,0 +1,85 @@
+"""What a handler may know and say: its job, whether to stop, progress, logs, follow-up jobs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..model.errors import ClaimLost
+from ..model.job import Claim, Job, NewJob, lenient_json, moment
+from ..model.lifecycle import State
+from ..model.task import Call
+from ..model.text import clean
+
+LONGEST_NOTE = 4000  # characters of one progress note or log line
+
+
+class Context:
+    """Given to a handler that has a parameter annotated `Context`.
+
+    `cancelled` is set when the handler should stop: somebody cancelled the job, its time is up, the
+    worker is going away, or another worker has the job. An async handler is cancelled as well; a
+    sync one has to look.
+    """
+
+    def __init__(self, claim: Claim, say: Callable[[str, str], None]) -> None:
+        self._claim = claim
+        self._say = say
+        self._lost = False
+        self.jobs: list[NewJob] = []
+        self.cancelled = threading.Event()
+
+    @property
+    def job(self) -> Job:
+        """The job as it was claimed."""
+        claim = self._claim
+        return Job(
+            id=claim.id, task=claim.task, queue=claim.queue, state=State.RUNNING,
+            attempt=claim.attempt, args=lenient_json(claim.args), result=None, error=None,
+            run_at=moment(claim.run_at), created_at=moment(claim.created_at),  # type: ignore[arg-type]
+            started_at=moment(claim.started_at), finished_at=None, worker=claim.worker,
+            tenant=claim.tenant, priority=claim.priority, key=claim.key, failures=claim.failures,
+            crashes=claim.crashes, max_attempts=claim.max_attempts, max_crashes=claim.max_crashes,
+            fence=claim.fence, timeout=claim.timeout, trace=claim.trace,
+        )  # fmt: skip
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first try."""
+        return self._claim.attempt
+
+    @property
+    def fence(self) -> int:
+        """Grows with every claim of this job: give it to outside systems that can refuse old ones."""
+        return self._claim.fence
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Tell how far it is. Kept only while this attempt owns the job."""
+        self._record("progress", {"done": done, "total": total, "note": clean(note, LONGEST_NOTE)})
+
+    def log(self, message: object, **fields: Any) -> None:
+        """Keep a line with the job."""
+        data = {"message": clean(str(message), LONGEST_NOTE), **fields}
+        self._record("log", json.loads(json.dumps(data, default=str)))
+
+    def enqueue(self, *calls: Call) -> None:
+        """Enqueue jobs with this attempt's success: they exist if, and only if, it is accepted."""
+        from ..client import new_jobs
+
+        self._check()
+        self.jobs += new_jobs(calls)
+
+    def lose(self) -> None:
+        """From now on this attempt owns nothing."""
+        self._lost = True
+        self.cancelled.set()
+
+    def _record(self, kind: str, data: dict[str, Any]) -> None:
+        self._check()
+        self._say(kind, clean(json.dumps(data), 10 * LONGEST_NOTE))
+
+    def _check(self) -> None:
+        if self._lost:
+            raise ClaimLost(job=self._claim.id)

@@ -1,0 +1,138 @@
+"""A claimed job in, how it ended out. Nothing here touches the database.
+
+    claim ── decode ── call ──┬── returned ────────────── succeeded
+              │               ├── raised ──────────────── failed, permanent, postponed
+              │               └── stopped from outside ── timed-out, cancelled, released
+              └── unreadable ──────────────────────────── undecodable
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from concurrent.futures import Executor
+from typing import Any
+
+from ..model.arguments import encode_result
+from ..model.errors import InvalidArguments, Permanent, RetryLater
+from ..model.job import Claim
+from ..model.lifecycle import Outcome
+from ..model.outcome import Ended, Error
+from ..model.task import Definition
+from ..model.text import describe
+from .context import Context
+
+
+def begin(definition: Definition, claim: Claim, context: Context) -> Execution:
+    """The way in which this task's attempts are carried out."""
+    if definition.isolated:
+        from .isolated import IsolatedExecution
+
+        return IsolatedExecution(definition, claim, context)
+    kind = AsyncExecution if definition.is_async else ThreadExecution
+    return kind(definition, claim, context)
+
+
+class Execution:
+    """One attempt in progress."""
+
+    def __init__(self, definition: Definition, claim: Claim, context: Context) -> None:
+        self.definition = definition
+        self.claim = claim
+        self.context = context
+        self.stopped: Outcome | None = None  # why it was told to stop, if it was
+
+    async def run(self, threads: Executor) -> Ended:
+        """Carry the attempt out; whatever happens becomes a value."""
+        try:
+            arguments = self.arguments()
+        except Exception as error:
+            return undecodable(error)
+        try:
+            result = await self.call(arguments, threads)
+        except BaseException as error:
+            return self.raised(error)
+        return self.returned(result)
+
+    def arguments(self) -> dict[str, Any]:
+        arguments = self.definition.arguments.decode(self.claim.args)
+        if name := self.definition.arguments.context_parameter:
+            arguments[name] = self.context
+        return arguments
+
+    async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
+        raise NotImplementedError
+
+    def interrupt(self, body: asyncio.Task[None] | None) -> None:
+        """Ask the handler to stop."""
+        self.context.cancelled.set()
+
+    def returned(self, result: Any) -> Ended:
+        try:
+            text = None if result is None else encode_result(result)
+        except Exception as error:
+            # The work is done, but its result cannot be kept: running it again would not help.
+            return Ended(Outcome.PERMANENT, error=describe(error))
+        return Ended(Outcome.SUCCEEDED, result=text, jobs=tuple(self.context.jobs))
+
+    def raised(self, error: BaseException) -> Ended:
+        if self.stopped is not None:
+            return self.interrupted()
+        match error:
+            case Permanent():
+                return Ended(Outcome.PERMANENT, error=describe(error))
+            case RetryLater():
+                return Ended(Outcome.POSTPONED, delay=error.seconds, error=describe(error))
+            case _:
+                return Ended(Outcome.FAILED, error=describe(error))
+
+    def interrupted(self) -> Ended:
+        """What a stop from outside means, however the handler took it."""
+        match self.stopped:
+            case Outcome.TIMED_OUT:
+                return Ended(Outcome.TIMED_OUT, error=_timed_out(self.claim))
+            case Outcome.CANCELLED:
+                return Ended(Outcome.CANCELLED, error=_cancelled())
+            case _:
+                return Ended(Outcome.RELEASED)
+
+
+class AsyncExecution(Execution):
+    async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
+        return await self.definition.function(**arguments)
+
+    def interrupt(self, body: asyncio.Task[None] | None) -> None:
+        super().interrupt(body)
+        if body is not None:
+            body.cancel()
+
+
+class ThreadExecution(Execution):
+    """A sync handler. A thread cannot be stopped: the handler has to look at `ctx.cancelled`."""
+
+    async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
+        inside = contextvars.copy_context()
+        function = self.definition.function
+        return await asyncio.get_running_loop().run_in_executor(
+            threads, lambda: inside.run(function, **arguments)
+        )
+
+
+def _timed_out(claim: Claim) -> Error:
+    return {
+        "type": "TimedOut",
+        "message": f"attempt {claim.attempt} ran longer than its timeout of {claim.timeout:g} s",
+        "traceback": "",
+    }
+
+
+def _cancelled() -> Error:
+    return {"type": "Cancelled", "message": "cancelled while running", "traceback": ""}
+
+
+def undecodable(error: Exception) -> Ended:
+    """Its arguments cannot be read: trying again would not help."""
+    told = describe(error)
+    if isinstance(error, InvalidArguments):
+        told["type"] = "Undecodable"
+    return Ended(Outcome.UNDECODABLE, error=told)

@@ -1,0 +1,174 @@
+"""Sync handlers in a process of their own, which can be killed: `@ol.task(isolated=True)`.
+
+The worker starts a fresh interpreter for each attempt, gives it the claim as JSON on its standard
+input, and reads JSON lines from a pipe: events while it runs, and in the end how it ended. The
+child imports the module that defined the task, by a name that comes from the worker's own code and
+never from data. It ends with its worker: a closed input means that nobody waits any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import runpy
+import sys
+import threading
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..model.job import Claim, NewJob
+from ..model.lifecycle import Outcome
+from ..model.outcome import Ended
+from ..model.task import Definition
+from ..model.text import describe
+from ..tasks import Task
+from .context import Context
+from .execute import Execution, undecodable
+
+
+class IsolatedExecution(Execution):
+    """The parent's side."""
+
+    process: asyncio.subprocess.Process | None = None
+
+    async def run(self, threads: Executor) -> Ended:
+        try:
+            return await self._run()
+        except BaseException as error:
+            self._kill()
+            return self.raised(error)
+
+    async def _run(self) -> Ended:
+        receiving, sending = os.pipe()
+        try:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", __name__, *_where(self.definition), str(sending),
+                stdin=asyncio.subprocess.PIPE, pass_fds=[sending], env=_environment(),
+            )  # fmt: skip
+        except BaseException:
+            os.close(receiving)
+            raise
+        finally:
+            os.close(sending)
+        assert self.process.stdin is not None
+        with suppress(ConnectionError):
+            given = {"claim": asdict(self.claim), "argv": sys.argv}
+            self.process.stdin.write(json.dumps(given).encode() + b"\n")
+            await self.process.stdin.drain()
+        ended = await self._listen(receiving)
+        code = await self.process.wait()
+        self.process.stdin.close()
+        if self.stopped is not None and ended is None:
+            return self.interrupted()
+        return ended or self._died(code)
+
+    async def _listen(self, receiving: int) -> Ended | None:
+        """Events as they come, until the pipe closes."""
+        reader = asyncio.StreamReader(limit=4 * 1024 * 1024)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(receiving, "rb", 0)
+        )
+        ended = None
+        try:
+            while line := await reader.readline():
+                message = json.loads(line)
+                if "ended" in message:
+                    ended = _read_ended(message["ended"])
+                else:
+                    self.context._say(*message["event"])
+        finally:
+            transport.close()
+        return ended
+
+    def interrupt(self, body: asyncio.Task[None] | None) -> None:
+        super().interrupt(body)
+        self._kill()
+
+    def _kill(self) -> None:
+        if self.process is not None and self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+
+    def _died(self, code: int) -> Ended:
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        error = {"type": "ProcessDied", "message": f"its process ended {how}", "traceback": ""}
+        return Ended(Outcome.FAILED, error=error)
+
+
+def _where(definition: Definition) -> list[str]:
+    """Where the child finds the task: a module, or the file that was run as the main program."""
+    module = definition.function.__module__
+    if module == "__main__":
+        return ["file", str(Path(sys.modules["__main__"].__file__ or "").resolve()), definition.name]
+    return ["module", module, definition.name]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+
+
+def _read_ended(message: dict[str, Any]) -> Ended:
+    jobs = tuple(NewJob(**job) for job in message.pop("jobs"))
+    return Ended(Outcome(message.pop("outcome")), jobs=jobs, **message)
+
+
+# The child's side
+
+
+def main() -> None:
+    kind, place, name, fd = sys.argv[1:]
+    out = os.fdopen(int(fd), "wb", 0)
+    given = json.loads(sys.stdin.buffer.readline())
+    claim, sys.argv = Claim(**given["claim"]), given["argv"]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    lock = threading.Lock()
+
+    def send(message: dict[str, Any]) -> None:
+        with lock:
+            out.write(json.dumps(message).encode() + b"\n")
+
+    context = Context(claim, lambda kind, data: send({"event": [kind, data]}))
+    ended = _carry_out(kind, place, name, claim, context)
+    send({"ended": {**asdict(ended), "jobs": [asdict(job) for job in ended.jobs]}})
+
+
+def _carry_out(kind: str, place: str, name: str, claim: Claim, context: Context) -> Ended:
+    try:
+        definition = _find(kind, place, name)
+    except BaseException as error:  # the code is at fault, not the job: another try may do
+        return Ended(Outcome.FAILED, error=describe(error))
+    execution = Execution(definition, claim, context)
+    try:
+        arguments = execution.arguments()
+    except Exception as error:
+        return undecodable(error)
+    try:
+        return execution.returned(definition.function(**arguments))
+    except BaseException as error:
+        return execution.raised(error)
+
+
+def _find(kind: str, place: str, name: str) -> Definition:
+    if kind == "file":
+        found = runpy.run_path(place, run_name="__outlast_isolated__")
+    else:
+        found = vars(importlib.import_module(place))
+    for value in found.values():
+        if isinstance(value, Task) and value.name == name:
+            return value._definition
+    raise LookupError(f"{place} defines no task {name!r} at its top level")
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""How much memory is left: a worker that has too little waits instead of claiming.
+
+The tighter of two limits counts: the machine's, and the container's if there is one.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+MEGABYTE = 1024 * 1024
+MACHINE = Path("/proc/meminfo")
+CONTAINER = Path("/sys/fs/cgroup")
+
+
+def free_megabytes(machine: Path = MACHINE, container: Path = CONTAINER) -> float:
+    """Infinite where the system does not tell."""
+    return min(_machine(machine), _container(container))
+
+
+def _machine(path: Path) -> float:
+    try:
+        for line in path.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024 / MEGABYTE
+    except (OSError, ValueError, IndexError):
+        pass
+    return math.inf
+
+
+def _container(folder: Path) -> float:
+    try:
+        limit = (folder / "memory.max").read_text().strip()
+        if limit == "max":
+            return math.inf
+        used = int((folder / "memory.current").read_text())
+        return (int(limit) - used) / MEGABYTE
+    except (OSError, ValueError):
+        return math.inf

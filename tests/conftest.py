@@ -1,0 +1,156 @@
+"""Fixtures for every test. Servers start when the first test asks, once for each test process.
+
+`async def` tests run in `asyncio.run`, without a plugin; fixtures are always sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.register_assert_rewrite("tests.support")
+
+from tests.support import Database, PgBouncer, Postgres, Processes, Proxy  # noqa: E402
+from tests.support.databases import KINDS, postgres_database, sqlite_database  # noqa: E402
+from tests.support.requirements import everything_is_required  # noqa: E402
+
+# --- what a test runs on
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """The PostgreSQL server that all tests of this process share. Leave it running."""
+    yield from _started(Postgres())
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_server: Postgres) -> Iterator[PgBouncer]:
+    """A pgbouncer in transaction mode in front of the shared server."""
+    yield from _started(PgBouncer(postgres_server))
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A server of this test alone, which it may stop, kill, restart and fill up."""
+    yield from _started(Postgres())
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Postgres) -> Iterator[Database]:
+    """PostgreSQL only: a schema name of this test's own, dropped afterwards."""
+    with postgres_database(postgres_server) as database:
+        yield database
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """One test on each kind: sqlite and postgres; in tests/store also through pgbouncer."""
+    if request.param == "sqlite":
+        yield sqlite_database(tmp_path)
+        return
+    server = request.getfixturevalue("postgres_server")
+    pooler = request.getfixturevalue("pgbouncer") if request.param == "pgbouncer" else None
+    with postgres_database(server, pooler) as fresh:
+        yield fresh
+
+
+# --- what a test starts, and what goes wrong
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    """Starts real processes; the end of the test is their end. What they said is reported."""
+    started = Processes(tmp_path)
+    try:
+        yield started
+    finally:
+        started.end_all()
+        print(started.report())
+
+
+@pytest.fixture
+def proxy(postgres_server: Postgres) -> Iterator[Proxy]:
+    """A TCP proxy in front of the shared server: `proxy.url(database.url)`, `proxy.cut()`, …"""
+    with Proxy((postgres_server.host, postgres_server.port)) as running:
+        yield running
+
+
+def _started(server: Any) -> Iterator[Any]:
+    try:
+        server.start()
+        yield server
+    finally:
+        server.destroy()
+
+
+# --- how tests are collected and run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--through-pgbouncer",
+        action="store_true",
+        help="run every test that has a database also through pgbouncer",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "database" in metafunc.fixturenames and not _parametrized_by_hand(metafunc):
+        kinds = [
+            pytest.param(kind, marks=[] if kind == "sqlite" else [getattr(pytest.mark, kind)])
+            for kind in _kinds(metafunc)
+        ]
+        metafunc.parametrize("database", kinds, indirect=True)
+
+
+def _kinds(metafunc: pytest.Metafunc) -> tuple[str, ...]:
+    if marker := metafunc.definition.get_closest_marker("kinds"):
+        assert set(marker.args) <= set(KINDS), f"kinds{marker.args}: choose from {KINDS}"
+        return marker.args
+    conformance = metafunc.config.rootpath / "tests" / "store"
+    inside = metafunc.definition.path.is_relative_to(conformance)
+    if inside or metafunc.config.getoption("--through-pgbouncer"):
+        return KINDS
+    return ("sqlite", "postgres")
+
+
+def _parametrized_by_hand(metafunc: pytest.Metafunc) -> bool:
+    marks = metafunc.definition.iter_markers("parametrize")
+    return any("database" in str(mark.args[0]).replace(",", " ").split() for mark in marks)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+# --- where everything is required, a skip is a failure, however the test came to be skipped
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    report = yield
+    return _refuse_skip(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    report = yield
+    return _refuse_skip(report)
+
+
+def _refuse_skip(report: Any) -> Any:
+    if report.skipped and everything_is_required() and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{reason} (OUTLAST_REQUIRE_ALL=1: skipped is failed)"
+    return report

@@ -1,0 +1,103 @@
+"""The databases a test runs on: a fresh SQLite file, or a fresh schema in PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.support.pgbouncer import PgBouncer
+from tests.support.postgres import Postgres
+
+Kind = Literal["sqlite", "postgres", "pgbouncer"]
+KINDS: tuple[Kind, ...] = ("sqlite", "postgres", "pgbouncer")
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Database:
+    """Where one test's rows live: `Outlast(database.url, schema=database.schema)`."""
+
+    url: str
+    schema: str
+    kind: Kind
+    direct_url: str
+    """The same place without the pooler; equal to `url` for the other kinds."""
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.kind == "sqlite"
+
+    @property
+    def path(self) -> Path:
+        """The file of a SQLite database."""
+        assert self.is_sqlite, f"{self.kind} has no file"
+        return Path(self.url.removeprefix("sqlite:///"))
+
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        """A plain driver connection, past the product and the pooler, autocommitted.
+
+        PostgreSQL's search path starts with the schema.
+        """
+        if self.is_sqlite:
+            with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+                yield connection
+        else:
+            import psycopg
+
+            options = f"-c search_path={self.schema},public"
+            with psycopg.connect(self.direct_url, autocommit=True, options=options) as connection:
+                yield connection
+
+    def rows(self, query: str, params: Any = ()) -> list[tuple[Any, ...]]:
+        """The rows of one statement, on a connection of its own."""
+        with self.connect() as connection:
+            cursor = connection.execute(query, params)
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+
+def sqlite_database(folder: Path) -> Database:
+    url = f"sqlite:///{folder / 'outlast.db'}"
+    return Database(url, "outlast", "sqlite", url)
+
+
+@contextmanager
+def postgres_database(server: Postgres, pooler: PgBouncer | None = None) -> Iterator[Database]:
+    """A schema name that nobody else uses. The product creates it; we drop it."""
+    schema = f"test_{os.getpid()}_{next(_numbers)}"
+    direct = server.url()
+    if pooler is None:
+        yield Database(direct, schema, "postgres", direct)
+    else:
+        yield Database(pooler.url(), schema, "pgbouncer", direct)
+        pooler.renew_backends()
+    if server.running:
+        drop_schema(server, schema)
+
+
+def drop_schema(server: Postgres, schema: str) -> None:
+    """Drop a test's schema, and end whoever still holds locks in it."""
+    import psycopg
+    from psycopg import sql
+
+    drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("SET client_min_messages = warning")
+        connection.execute("SET lock_timeout = '500ms'")
+        try:
+            connection.execute(drop)
+        except psycopg.errors.LockNotAvailable:
+            # A test that failed half-way left a transaction open.
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+                " AND xact_start IS NOT NULL"
+            )
+            connection.execute(drop)

@@ -1,0 +1,128 @@
+"""How tests are collected, skipped and cleaned up: pytest itself, run on small test files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.support import eventually
+from tests.support.processes import ROOT, alive
+
+REQUIRE_ALL = {"OUTLAST_REQUIRE_ALL": "1"}
+
+
+class Small:
+    """A project of one test file, with our configuration and our conftest."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def run(
+        self, body: str, *options: str, folder: str = "tests", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        with self.start(body, *options, folder=folder, env=env) as process:
+            output, _ = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, output)
+
+    def start(
+        self, body: str, *options: str, folder: str = "tests", env: dict[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        file = self.root / folder / "test_small.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(body))
+        configuration = [f"--rootdir={self.root}", "-c", str(ROOT / "pyproject.toml")]
+        plugins = ["-p", "tests.conftest", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "OUTLAST_"))}
+        ours = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        return subprocess.Popen(
+            [sys.executable, "-m", "pytest", *configuration, *plugins, *options, str(file)],
+            cwd=self.root,
+            env=kept | ours | (env or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Small:
+    return Small(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("folder", "options", "kinds"),
+    [
+        ("tests/store", [], ["sqlite", "postgres", "pgbouncer"]),
+        ("tests/worker", [], ["sqlite", "postgres"]),
+        ("tests/worker", ["--through-pgbouncer"], ["sqlite", "postgres", "pgbouncer"]),
+        ("tests/store", ["-m", "not pgbouncer"], ["sqlite", "postgres"]),
+    ],
+)
+def test_the_conformance_suite_runs_through_pgbouncer_and_others_when_asked(
+    small: Small, folder: str, options: list[str], kinds: list[str]
+) -> None:
+    run = small.run("def test_a(database): ...", "--collect-only", "-q", *options, folder=folder)
+    collected = [line for line in run.stdout.splitlines() if "::" in line]
+    assert collected == [f"{folder}/test_small.py::test_a[{kind}]" for kind in kinds]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import pytest\ndef test_a(): pytest.skip('no broker')",
+        "import pytest\n@pytest.mark.skip('no broker')\ndef test_a(): ...",
+        "import pytest\npytest.skip('no broker', allow_module_level=True)",
+        "from tests.support import skip_or_fail\ndef test_a(): skip_or_fail('no broker')",
+    ],
+)
+def test_a_skip_fails_where_everything_is_required(small: Small, body: str) -> None:
+    lenient = small.run(body, "-rs")
+    strict = small.run(body, env=REQUIRE_ALL)
+    assert "1 skipped" in lenient.stdout, lenient.stdout
+    assert "1 failed" in strict.stdout or "1 error" in strict.stdout, strict.stdout
+    assert "no broker" in strict.stdout
+    assert strict.returncode != 0
+
+
+def test_an_expected_failure_is_not_a_skip(small: Small) -> None:
+    body = "import pytest\n@pytest.mark.xfail\ndef test_a(): assert False"
+    assert "1 xfailed" in small.run(body, env=REQUIRE_ALL).stdout
+
+
+def test_a_warning_fails_a_test(small: Small) -> None:
+    body = "import warnings\ndef test_a(): warnings.warn('careless')"
+    assert "1 failed" in small.run(body).stdout
+
+
+def test_an_async_test_that_fails_is_red(small: Small) -> None:
+    assert "1 failed" in small.run("async def test_a(): assert False").stdout
+
+
+async def test_an_async_test_runs_in_a_loop(tmp_path: Path) -> None:
+    assert asyncio.get_running_loop().is_running()
+    assert tmp_path.is_absolute()
+
+
+def test_nothing_outlives_a_killed_run(small: Small, tmp_path: Path) -> None:
+    """kill -9 pytest in the middle of a test: its server and its children end too."""
+    note = tmp_path / "pids"
+    body = f"""
+        import pathlib, time
+        def test_a(postgres_server, processes):
+            child = processes.python("import time\\ntime.sleep(60)")
+            pids = f"{{postgres_server.pid}} {{child.pid}} {{postgres_server.folder}}"
+            pathlib.Path({str(note)!r}).write_text(pids)
+            time.sleep(60)
+    """
+    with small.start(body) as run:
+        eventually(lambda: note.exists() and note.read_text(), timeout=60)
+        run.kill()
+    server, child, folder = note.read_text().split()
+    eventually(lambda: not alive(int(server)) and not alive(int(child)))
+    eventually(lambda: not Path(folder).exists())
