@@ -32,7 +32,7 @@ check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/lint-imports
 
 bench: $(VENV)/.dev ## measure
-	@$(BIN)/outlast bench $(ARGS)
+	@$(BIN)/python -m benchmarks.figures $(ARGS)
 
 verify: $(VENV)/.dev ## show that the promise holds
 	@$(BIN)/outlast verify $(ARGS)

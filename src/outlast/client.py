@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 import socket
@@ -10,13 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 from uuid import UUID
 
-from .model.errors import InvalidArguments, InvalidOption, JobNotFound, Problem, StoreError
+from .model.errors import InvalidOption, JobNotFound, StoreError
 from .model.job import Job, NewJob
 from .model.lifecycle import State
 from .model.options import Options, check_name
 from .model.retry import Retry
 from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
-from .model.task import Call, Definition, Registry
+from .model.task import Call, Definition, Registry, new_jobs
 from .ops import operate, report
 from .ops.enqueue import enqueue, wake
 from .ops.explain import explain
@@ -66,6 +67,8 @@ class Outlast:
     @overload
     def task(
         self,
+        function: None = None,
+        /,
         *,
         name: str | None = None,
         retry: Retry | None = None,
@@ -109,7 +112,7 @@ class Outlast:
         """Enqueue calls in one round trip, all or none; one job for each, in order."""
         jobs = new_jobs(calls)
         if conn is not None:
-            self.store.ready()
+            self.store.ready_beside_caller()
             return run_on(conn, self.store, self._enqueue_and_wake(jobs))
         made = self.store.run(enqueue, jobs)
         if queues := self._to_wake(made):
@@ -120,7 +123,7 @@ class Outlast:
     async def aenqueue(self, *calls: Call, conn: Any = None) -> list[Job]:
         jobs = new_jobs(calls)
         if conn is not None:
-            self.store.ready()
+            await self.store.aready_beside_caller()
             return await arun_on(conn, self.store, self._enqueue_and_wake(jobs))
         made = await self.store.arun(enqueue, jobs)
         if queues := self._to_wake(made):
@@ -258,7 +261,7 @@ class Outlast:
         task: str | None = None,
         tenant: str | None = None,
     ) -> int:
-        """Redrive every job that fits, in small transactions; run again, it goes on where it was."""
+        """Redrive every job that fits, in small transactions; run again, it just goes on."""
         which, done, cursor = chosen(state, queue, task, tenant), 0, None
         while page := self.store.run(report.jobs, which, cursor, 500):
             done += len(self.store.run(operate.redrive, [job.id for job in page], actor()))
@@ -325,8 +328,6 @@ class Outlast:
         return self.store.migrate()
 
     async def amigrate(self) -> list[int]:
-        import asyncio
-
         return await asyncio.to_thread(self.store.migrate)
 
     def close(self) -> None:
@@ -354,31 +355,6 @@ class Outlast:
 
 
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
-
-
-def new_jobs(calls: Iterable[Call]) -> list[NewJob]:
-    """Calls as jobs; if any are bad, one error names every problem of all of them."""
-    jobs: list[NewJob] = []
-    refused: list[tuple[int, InvalidArguments]] = []
-    for index, call in enumerate(calls):
-        if not isinstance(call, Call):
-            raise InvalidOption(
-                option="jobs", reason=f"must be made with task.job(…); number {index} is {call!r:.80}"
-            )
-        try:
-            jobs.append(call.new_job())
-        except InvalidArguments as error:
-            refused.append((index, error))
-    if len(refused) == 1:
-        raise refused[0][1]
-    if refused:
-        problems = [
-            Problem(f"job {index} ({error.facts['task']}): {path}", message)
-            for index, error in refused
-            for path, message in error.problems
-        ]
-        raise InvalidArguments(f"{len(refused)} of {len(jobs) + len(refused)} jobs", problems)
-    return jobs
 
 
 def job_id(id: str) -> str:

@@ -114,5 +114,3 @@ def outcome_of(id: str, ended: Ended, timeout: float | None) -> Any:
     if state is State.CANCELLED:
         raise JobCancelled(job=id, reason=reason(error))
     raise ResultTimeout(job=id, timeout=timeout, state=state)
-
-

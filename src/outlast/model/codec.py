@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
 
 from .errors import InvalidArguments, Problem
 from .jsontext import Writer, oversized, suspicious
-from .paths import real, render
+from .paths import real, related, render
 from .roundtrip import differences
 from .schema import adapter_of
 from .signature import Signature
-from .storable import MAX_PAYLOAD, look, plain, unstorable
+from .storable import MAX_PAYLOAD, MAX_PROBLEMS, look, plain, unstorable
 from .text import brief, clean
 
 _OUR_WORDS = {"missing": "is missing", "extra_forbidden": "is not expected here"}
@@ -58,7 +59,7 @@ class Codec:
     def careful(self, given: Arguments) -> tuple[str, list[Problem]]:
         """The text, or everything that is wrong with these arguments."""
         if problems := [problem for item in given.items() for problem in self._examine(*item)]:
-            return "", problems
+            return "", _at_most(MAX_PROBLEMS, problems)
         text, problems = self._writer.careful(given, "")
         return text.decode(), problems or oversized(text, "the arguments take")
 
@@ -87,11 +88,11 @@ class Codec:
     def _examine(self, name: str, value: object) -> list[Problem]:
         one = {name: value}
         walk = look(one)
-        if walk.endless:
-            return walk.problems
-        named = {problem.path for problem in walk.problems}
-        refused = [p for p in _complaints(lambda: self._check(one), one) if p.path not in named]
-        return walk.problems + refused or self._not_equal(one, render([name]))
+        found = list(walk.problems)
+        if not walk.endless:
+            found += _news(found, _complaints(lambda: self._check(one), one))
+            found += _news(found, self._not_equal(one, render([name])))
+        return found
 
     def _not_equal(self, one: Arguments, path: str) -> list[Problem]:
         text, problems = self._writer.careful(one, path)
@@ -100,7 +101,7 @@ class Codec:
         back: Arguments = {}
         if problems := _complaints(lambda: back.update(self._read(text)), one):
             return [Problem(p.path, f"does not come back: {p.message}") for p in problems]
-        return list(differences(one, back))
+        return list(islice(differences(one, back), MAX_PROBLEMS + 1))
 
     def _unreadable(self, text: str, error: BaseException) -> list[Problem]:
         try:
@@ -116,6 +117,17 @@ class Codec:
 
     def _stored_problems(self, one: Arguments) -> list[Problem]:
         return _complaints(lambda: self._read(json.dumps(one)), one)
+
+
+def _news(known: list[Problem], more: list[Problem]) -> list[Problem]:
+    """Later steps stumble over what earlier ones have named better."""
+    return [each for each in more if not any(related(each.path, one.path) for one in known)]
+
+
+def _at_most(limit: int, problems: list[Problem]) -> list[Problem]:
+    if len(problems) <= limit:
+        return problems
+    return [*problems[:limit], Problem("", "and there are more problems")]
 
 
 def _complaints(check: Callable[[], object], values: Arguments) -> list[Problem]:
@@ -137,7 +149,7 @@ def _located(error: ValidationError, values: Arguments) -> Iterator[Problem]:
     by_path: dict[str, list[str]] = {}
     for each in error.errors(include_url=False, include_context=False, include_input=False):
         kind = each["type"]
-        path = render(real(each["loc"], values, missing=kind == "missing"))
+        path = render(real(each["loc"], values, missing=kind == "missing") or list(values))
         by_path.setdefault(path, []).append(_OUR_WORDS.get(kind) or clean(each["msg"], 300))
     for path, messages in by_path.items():
         yield Problem(path, "; or ".join(dict.fromkeys(messages)))

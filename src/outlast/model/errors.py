@@ -66,9 +66,10 @@ class InvalidArguments(InvalidInput):
     problems: Sequence[Problem]
 
     def __init__(self, task: str, problems: Sequence[Problem]) -> None:
+        noun = "problem" if len(problems) == 1 else "problems"
         listed = "".join(f"\n  {problem}" for problem in problems)
         super().__init__(
-            f"{task}: {len(problems)} problem{'s' * (len(problems) != 1)} with the arguments{listed}",
+            f"{task}: {len(problems)} {noun} with the arguments{listed}",
             task=task,
             problems=tuple(problems),
         )
@@ -93,7 +94,8 @@ class InvalidSetting(InvalidInput):
 
 
 class KeyConflict(OutlastError):
-    """The key {key!r} in queue {queue!r} already belongs to job {job}, which is another call: use another key, or the same arguments."""
+    """The key {key!r} in queue {queue!r} already belongs to job {job}, which is another call: use \
+another key, or the same arguments."""
 
 
 class UnknownTask(OutlastError):
@@ -109,7 +111,7 @@ class TooLate(OutlastError):
 
 
 class ClaimLost(OutlastError):
-    """This attempt no longer owns job {job}: another worker may have it, and nothing was changed."""
+    """This attempt no longer owns job {job}: another worker may have it; nothing was changed."""
 
 
 class JobFailed(OutlastError):

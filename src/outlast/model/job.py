@@ -43,7 +43,7 @@ class NewJob:
             raise ValueError("a job has a delay or a moment, not both")
 
 
-_NEW_JOB = tuple(NewJob.__slots__)  # type: ignore[attr-defined]
+_NEW_JOB = tuple(NewJob.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Job:
 
     def as_json(self) -> dict[str, Any]:
         """The job as JSON values, the same on every path that prints or sends one."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}  # type: ignore[attr-defined]
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
 
 
 JOB_COLUMNS = (

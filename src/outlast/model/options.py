@@ -50,7 +50,9 @@ class Options:
 
     def over(self, other: Options) -> Options:
         """These options where they are given, the other's elsewhere."""
-        merged = {f.name: _first(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        merged = {
+            f.name: _first(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
+        }
         if self.delay is not None:
             merged["at"] = None
         if self.at is not None:

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .text import clean
+from .text import clean, type_name
 
 Trail = Sequence[object]
 
@@ -16,7 +16,7 @@ _UNKNOWN = object()
 
 def render(trail: Trail) -> str:
     """A trail of keys and indexes as one would write it in Python."""
-    return "".join(map(_step, trail)).removeprefix(".")
+    return clean("".join(map(_step, trail)).removeprefix("."), 200)
 
 
 def _step(key: object) -> str:
@@ -27,10 +27,19 @@ def _step(key: object) -> str:
 
 def short(value: object) -> str:
     """A value's repr, one short line whatever it is."""
-    try:
-        return clean(reprlib.repr(value), 60)  # repr itself may be without end
-    except Exception:
-        return f"<{type(value).__name__}>"
+    return clean(_SHORT.repr(value), 60)
+
+
+class _Short(reprlib.Repr):
+    """Asks only the standard library for a repr: others may raise, or go on for ever."""
+
+    def repr_instance(self, value: object, level: int) -> str:
+        if type(value).__module__ in ("builtins", "datetime", "decimal", "uuid"):
+            return repr(value)
+        return f"<{type_name(value)}>"
+
+
+_SHORT = _Short()
 
 
 def fields(value: object) -> dict[str, Any] | None:
@@ -73,3 +82,9 @@ def _child(value: object, key: int | str) -> Any:
         inside = isinstance(value, (list, tuple)) and key < len(value)
         return value[key] if inside else _UNKNOWN  # type: ignore[index]
     return (fields(value) or {}).get(key, _UNKNOWN)
+
+
+def related(one: str, other: str) -> bool:
+    """The same place, or one inside the other."""
+    inner, outer = (one, other) if len(one) > len(other) else (other, one)
+    return inner.startswith(outer) and inner[len(outer) : len(outer) + 1] in ("", ".", "[")

@@ -68,6 +68,6 @@ def _change(given: Any, back: Any, trail: tuple[object, ...]) -> str:
     if type(given) is type(back):
         return f"would come back as {short(back)}, which is not equal"
     return (
-        f"{type_name(given)} would come back as {type_name(back)}: "
-        f"annotate its exact type, or pass {type_name(back)}"
+        f"{type_name(given)} would come back as {type_name(back)}, {short(back)}: "
+        "pass that, or annotate the exact type"
     )

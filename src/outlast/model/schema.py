@@ -20,7 +20,7 @@ def adapter_of(task: str, signature: Signature) -> TypeAdapter[Any]:
     except InvalidArguments:
         raise
     except Exception as error:
-        reason = f"the parameters cannot be stored as JSON: {clean(str(error), 300)}"
+        reason = f"the parameters cannot be stored as JSON: {_first_sentence(error)}"
         raise InvalidArguments(task, [Problem("", reason)]) from None
 
 
@@ -50,5 +50,10 @@ class _Schema:
         try:
             return handler.generate_schema(hint)
         except Exception as error:
-            reason = f"its type cannot be stored as JSON: {clean(str(error), 300)}"
+            reason = f"its type cannot be stored as JSON: {_first_sentence(error)}"
             raise InvalidArguments(self._task, [Problem(name, reason)]) from None
+
+
+def _first_sentence(error: Exception) -> str:
+    # Pydantic goes on with advice about its own settings, which are out of reach here.
+    return clean(str(error).split(". ")[0].split("\n")[0], 300)

@@ -68,7 +68,6 @@ class WorkerSettings(Settings):
     """How a worker works."""
 
     concurrency: int = setting(32, "jobs in flight at once in one process", 1, 10_000)
-    threads: int = setting(32, "threads for sync handlers in one process", 1, 1000)
     lease: float = setting(15.0, "seconds a claim is held without being renewed", 0.2, 86400)
     renew_every: float = setting(5.0, "seconds between renewals; at most a third of lease", 0.05)
     reclaim_every: float = setting(0.5, "seconds between looks for lost claims", 0.05, 3600)
@@ -91,7 +90,7 @@ class WorkerSettings(Settings):
         if self.renew_every > self.lease / 3:
             raise InvalidSetting(
                 field="renew_every",
-                reason=f"is {self.renew_every:g}: must be at most a third of lease ({self.lease:g})",
+                reason=f"is {self.renew_every:g}: must be at most lease / 3 ({self.lease / 3:g})",
             )
         if self.poll_min > self.poll_max:
             raise InvalidSetting(

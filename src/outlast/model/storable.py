@@ -24,15 +24,16 @@ MAX_DIGITS = 4_300  # Python itself refuses to read longer ones
 MAX_PAYLOAD = 1_000_000
 MAX_PROBLEMS = 100
 
-# A list of lists of the same list can be without end in practice: beyond this, stop looking.
-_NODE = 8
+# A list of lists of the same list can be without end in practice. Half a million values take more
+# than MAX_PAYLOAD however small they are: stop looking there.
+_NODE = 32
 _GIVE_UP = 16 * MAX_PAYLOAD
 
 _MAX_INT = 10**MAX_DIGITS
 _HARMLESS = frozenset({bool, type(None), datetime, date, time, timedelta, UUID})
 _PLAIN = _HARMLESS | {str, int, float, Decimal}
 
-TOO_BIG = f"more than {MAX_PAYLOAD:,} bytes: store the data elsewhere and pass its key"
+TOO_BIG = f"more than {MAX_PAYLOAD:,}: store the data elsewhere and pass its key"
 
 
 def plain(values: Mapping[str, object]) -> bool:
@@ -68,11 +69,11 @@ def unstorable(value: object, unknown: Collection[int] = ()) -> list[Problem]:
 
 
 def look(value: object, unknown: Collection[int] = ()) -> Walk:
-    """Look through a value; `endless` says that the look was given up."""
+    """Look through a value for everything that is wrong with it."""
     walk = Walk(unknown)
     walk.visit(value)
-    if walk.endless:
-        walk.problems.append(Problem("", f"far {TOO_BIG}"))
+    if walk.weight > _GIVE_UP:
+        walk.problems.append(Problem("", f"the number of bytes is far {TOO_BIG}"))
     return walk
 
 
@@ -82,13 +83,15 @@ class Walk:
     def __init__(self, unknown: Collection[int] = ()) -> None:
         self.problems: list[Problem] = []
         self.weight = 0
+        self._iterators = False
         self._unknown = unknown
         self._trail: list[object] = []
         self._open: set[int] = set()
 
     @property
     def endless(self) -> bool:
-        return self.weight > _GIVE_UP
+        """Whoever else looks through this value may never come back."""
+        return self.weight > _GIVE_UP or self._iterators
 
     def visit(self, value: object) -> None:
         self.weight += _NODE
@@ -103,7 +106,7 @@ class Walk:
             self._refuse(f"cannot be read: {brief(error)}")
 
     def _refuse(self, message: str) -> None:
-        if len(self.problems) < MAX_PROBLEMS:
+        if len(self.problems) <= MAX_PROBLEMS:
             self.problems.append(Problem(render(self._trail), message))
 
     def _text(self, value: str, what: str = "") -> None:
@@ -187,6 +190,7 @@ class Walk:
         self._inside(value, enumerate(value) if parts is None else parts.items())
 
     def _iterator(self, value: object) -> None:
+        self._iterators = True
         self._refuse(f"{type_name(value)} can be read only once: pass a list")
 
 

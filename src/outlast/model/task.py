@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from .arguments import Arguments
-from .errors import InvalidOption, UnknownTask
+from .errors import InvalidArguments, InvalidOption, Problem, UnknownTask
 from .ids import new_job_id
 from .job import NewJob
 from .options import Options, check_name, epoch, seconds
@@ -97,6 +97,32 @@ class Call:
 
     def new_job(self) -> NewJob:
         return self.definition.call(self.options, self.args, self.kwargs)
+
+
+def new_jobs(calls: Iterable[Call]) -> list[NewJob]:
+    """Calls as jobs; if any are bad, one error names every problem of all of them."""
+    jobs: list[NewJob] = []
+    refused: list[tuple[int, InvalidArguments]] = []
+    for index, call in enumerate(calls):
+        if not isinstance(call, Call):
+            raise InvalidOption(
+                option="jobs",
+                reason=f"must be made with task.job(…); number {index} is {call!r:.80}",
+            )
+        try:
+            jobs.append(call.new_job())
+        except InvalidArguments as error:
+            refused.append((index, error))
+    if len(refused) == 1:
+        raise refused[0][1]
+    if refused:
+        problems = [
+            Problem(f"job {index} ({error.facts['task']}): {path}", message)
+            for index, error in refused
+            for path, message in error.problems
+        ]
+        raise InvalidArguments(f"{len(refused)} of {len(jobs) + len(refused)} jobs", problems)
+    return jobs
 
 
 class Registry:

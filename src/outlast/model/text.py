@@ -46,16 +46,13 @@ def type_name(value: object) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    # The head of a traceback says what was called, its tail what went wrong: keep both.
-    mark = f"… ({len(text) - limit:,} more characters) …"
-    room = limit - len(mark)
+    room = limit - 40  # the mark takes the rest, at most
     if room < 2:
         return text[:limit]
-    hidden = len(text) - room
-    mark = f"… ({hidden:,} more characters) …"
-    room = limit - len(mark)
+    # The head of a traceback says what was called, its tail what went wrong: keep both.
     head = room // 2
-    return text[:head] + mark + text[len(text) - (room - head) :]
+    tail = room - head
+    return f"{text[:head]}… ({len(text) - room:,} more characters) …{text[-tail:]}"
 
 
 def _message(error: BaseException) -> str:
@@ -74,9 +71,9 @@ def _traceback(error: BaseException) -> str:
 
 
 def _chain_is_short(error: BaseException) -> bool:
+    seen: set[int] = set()
     link: BaseException | None = error
-    for _ in range(CHAIN_LIMIT):
-        if link is None:
-            return True
-        link = link.__cause__ or link.__context__
-    return False
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        link = link.__cause__ if link.__cause__ is not None else link.__context__
+    return len(seen) <= CHAIN_LIMIT

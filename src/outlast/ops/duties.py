@@ -70,7 +70,3 @@ def live(id: str, running: int, state: str) -> Op[bool]:
     """Say that a worker is alive; False if nobody knows it any more."""
     rows: Rows = yield Statement("worker_lives", {"id": id, "running": running, "state": state})
     return bool(rows)
-
-
-def leave(id: str) -> Op[None]:
-    yield Statement("worker_leaves", {"id": id})

@@ -78,9 +78,7 @@ def _ready(facts: Facts) -> str:
     place = f"{_count(facts.ahead, 'job')} of its queue" if facts.ahead else "no job of its queue"
     busy = all(worker.running >= worker.concurrency for worker in able)
     why = "all of them are busy" if busy else "it will be claimed at their next look"
-    return (
-        f"It is ready, with {place} before it. {_count(len(able), 'worker')} can run it; {why}."
-    )
+    return f"It is ready, with {place} before it. {_count(len(able), 'worker')} can run it; {why}."
 
 
 def _scheduled(facts: Facts) -> str:

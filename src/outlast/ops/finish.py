@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..model.lifecycle import Outcome, State
@@ -18,15 +18,17 @@ from .enqueue import enqueue
 from .statement import BEGIN, Op, Rows, Statement, Together
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Finished:
     """Which transitions were accepted, as what; the rest lost their claims before."""
 
-    states: dict[str, State]
-    lost: list[Transition]
+    accepted: list[tuple[Transition, State]] = field(default_factory=list)
+    lost: list[Transition] = field(default_factory=list)
 
 
-def finish(transitions: Sequence[Transition], events: Sequence[dict[str, Any]] = ()) -> Op[Finished]:
+def finish(
+    transitions: Sequence[Transition], events: Sequence[dict[str, Any]] = ()
+) -> Op[Finished]:
     """Apply transitions whose claims still hold, with all that comes with them."""
     if events or not all(transition.plain for transition in transitions):
         yield BEGIN
@@ -35,7 +37,7 @@ def finish(transitions: Sequence[Transition], events: Sequence[dict[str, Any]] =
     rows: Rows = yield Statement("finish", rows=[_row(t) for t in transitions])
     states = {id: State(state) for id, state in rows}
     accepted = [t for t in transitions if t.claim.id in states]
-    if records := [_record(t, states) for t in accepted if not _at_once(t)]:
+    if records := [_record(t) for t in accepted if not _at_once(t)]:
         yield Statement("record_attempts", rows=records)
     yield from enqueue([job for t in accepted for job in t.jobs])
     return (yield from _settle(transitions, states))
@@ -55,20 +57,20 @@ def turn(transitions: Sequence[Transition], wanted: Wanted) -> Op[tuple[Finished
 def _settle(transitions: Sequence[Transition], states: dict[str, State]) -> Op[Finished]:
     """Tell who lost. A finish that is sent again because its answer got lost did not lose: the
     claim's own record says how it ended."""
+    finished = Finished([(t, states[t.claim.id]) for t in transitions if t.claim.id in states])
     missing = [t for t in transitions if t.claim.id not in states]
     if not missing:
-        return Finished(states, [])
+        return finished
     asked = [{"id": t.claim.id, "fence": t.claim.fence} for t in missing]
     rows: Rows = yield Statement("settled", rows=asked)
     ended = {id: (State(state), outcome) for id, state, outcome in rows}
-    lost = []
     for transition in missing:
         state, outcome = ended.get(transition.claim.id, (None, None))
         if state is not None and _was_ours(transition, state, outcome):
-            states[transition.claim.id] = state
+            finished.accepted.append((transition, state))
         else:
-            lost.append(transition)
-    return Finished(states, lost)
+            finished.lost.append(transition)
+    return finished
 
 
 def _was_ours(transition: Transition, state: State, outcome: str | None) -> bool:
@@ -95,7 +97,7 @@ def _row(transition: Transition) -> dict[str, Any]:
     }
 
 
-def _record(transition: Transition, states: dict[str, State]) -> dict[str, Any]:
+def _record(transition: Transition) -> dict[str, Any]:
     claim = transition.claim
     return {
         "job": claim.id,

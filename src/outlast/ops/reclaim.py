@@ -1,8 +1,8 @@
 """Jobs whose owner is gone are taken back: by anyone, guarded, through the same door as a finish.
 
-    claim            renew     renew      (owner dies)          lease ends
-    ├─────────────────┼─────────┼───────────────✝───────────────────┤ reclaim ─▶ ready
-    running                                                          crashes + 1
+claim            renew     renew      (owner dies)          lease ends
+├─────────────────┼─────────┼───────────────✝───────────────────┤ reclaim ─▶ ready
+running                                                          crashes + 1
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def reclaim(limit: int = 500, skip: int = 0) -> Op[Swept]:
     swept = Swept(found=len(lost))
     if lost:
         finished = yield from finish(lost)
-        swept.healed = len(finished.states)
-        swept.dead = sum(state is State.DEAD for state in finished.states.values())
-        swept.queues = {t.claim.queue for t in lost if finished.states.get(t.claim.id) == "ready"}
+        swept.healed = len(finished.accepted)
+        swept.dead = sum(state is State.DEAD for _, state in finished.accepted)
+        swept.queues = {t.claim.queue for t, state in finished.accepted if state is State.READY}
     return swept
 
 

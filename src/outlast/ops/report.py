@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -157,13 +157,7 @@ def queues() -> Op[list[Queue]]:
 
 def workers() -> Op[list[Worker]]:
     rows: Rows = yield Statement("workers")
-    return [
-        Worker(
-            *row[:3], lenient_json(row[3]), lenient_json(row[4]), *row[5:10],
-            moment(row[10]), moment(row[11]), row[12],  # type: ignore[arg-type]
-        )
-        for row in rows
-    ]  # fmt: skip
+    return [_worker(row) for row in rows]
 
 
 def duties() -> Op[list[Duty]]:
@@ -184,21 +178,29 @@ def ahead(id: str) -> Op[int]:
 def unhandled() -> Op[list[tuple[str, str, int]]]:
     """(queue, task, number) of ready jobs that no live worker can run."""
     ready, rows = yield Together([Statement("unhandled"), Statement("workers")])
-    alive = [
-        (lenient_json(row[3]), set(lenient_json(row[4])))
-        for row in rows
-        if row[12] < row[9]
-    ]
+    alive = [worker for worker in map(_worker, rows) if worker.alive]
     return [
         (queue, task, int(number))
         for queue, task, number in ready
-        if not any((served is None or queue in served) and task in known for served, known in alive)
+        if not any(worker.serves(queue) and task in worker.tasks for worker in alive)
     ]
 
 
 def throughput() -> Op[dict[str, tuple[int, float, float]]]:
     rows: Rows = yield Statement("throughput")
     return {state: (int(n), float(wait or 0), float(run or 0)) for state, n, wait, run in rows}
+
+
+def _worker(row: tuple[Any, ...]) -> Worker:
+    facts = dict(zip(_WORKER_COLUMNS, row, strict=True))
+    for name in ("queues", "tasks"):
+        facts[name] = lenient_json(facts[name])
+    for name in ("started_at", "seen_at"):
+        facts[name] = moment(facts[name])
+    return Worker(**facts)
+
+
+_WORKER_COLUMNS = tuple(field.name for field in fields(Worker))
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:

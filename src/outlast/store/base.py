@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import ClassVar, ParamSpec, TypeVar
 
-from ..model.errors import Contention, StoreError, StoreUnavailable
+from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
 from ..model.settings import StoreSettings
 from ..ops.statement import Op
 from .address import Address
@@ -85,6 +85,20 @@ class Store(ABC):
                     self.prepare_schema()
                     self._checked = True
 
+    def ready_beside_caller(self) -> None:
+        """The same, for a caller whose open transaction may be what is in the way."""
+        try:
+            self.ready()
+        except StoreBusy as error:
+            raise StoreBusy(
+                reason="the tables are not there yet, and an open transaction, perhaps your own,"
+                " keeps them from being made: call migrate() before it, when your program starts"
+            ) from error
+
+    async def aready_beside_caller(self) -> None:
+        if not self._checked:
+            await asyncio.to_thread(self.ready_beside_caller)
+
     @abstractmethod
     def prepare_schema(self) -> None:
         """Create missing tables; refuse those that do not fit."""
@@ -113,4 +127,3 @@ class Store(ABC):
 
     @abstractmethod
     async def aclose(self) -> None: ...
-

@@ -153,13 +153,13 @@ class SqlalchemySession(CallerSession):
         super().__init__(connection, store)
 
     def dialect(self) -> str:
-        return {"postgresql": POSTGRES}.get(self.inner.dialect.name, self.inner.dialect.name)
+        return _our_name(self.inner.dialect.name)
 
     def savepoint(self) -> AbstractContextManager[Any]:
         return self.connection.begin_nested()  # type: ignore[no-any-return]
 
     def execute(self, query: Query, statement: Statement) -> Rows:
-        if query.name and self.dialect() == SQLITE and statement.rows is not None:
+        if self.dialect() == SQLITE and statement.rows is not None:
             found = [self._one(query, {**statement.params, **row}) for row in statement.rows]
             return [row for rows in found for row in rows]
         return self._one(query, parameters(statement))
@@ -173,7 +173,7 @@ class SqlalchemySession(CallerSession):
 
 class DjangoSession(CallerSession):
     def dialect(self) -> str:
-        return {"postgresql": POSTGRES}.get(self.connection.vendor, self.connection.vendor)
+        return _our_name(self.connection.vendor)
 
     def savepoint(self) -> AbstractContextManager[Any]:
         from django.db import transaction
@@ -254,6 +254,10 @@ _KINDS: dict[str, type[CallerSession]] = {
     "sqlalchemy": SqlalchemySession,
     "django": DjangoSession,
 }
+
+
+def _our_name(dialect: str) -> str:
+    return POSTGRES if dialect == "postgresql" else dialect
 
 
 def _family(connection: Any) -> str:

@@ -10,7 +10,7 @@ from ..model.errors import Unsupported
 
 NETWORK = frozenset(
     "nfs nfs4 cifs smb smb2 smb3 smbfs 9p afs ceph glusterfs lustre beegfs gpfs ocfs2 gfs2 davfs"
-    " fuse.sshfs fuse.glusterfs fuse.s3fs fuse.rclone fuse.gcsfuse fuse.cephfs fuse.smbnetfs".split()
+    " fuse.sshfs fuse.glusterfs fuse.s3fs fuse.rclone fuse.gcsfuse fuse.cephfs fuse.smbnet".split()
 )
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -36,7 +36,9 @@ def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
         if path.resolve().is_relative_to(point)
     ]
     # The deepest mount point counts; of two mounts at one point, the later one hides the earlier.
-    return max(enumerate(inside), key=lambda found: (found[1][0], found[0]))[1][1] if inside else None
+    return (
+        max(enumerate(inside), key=lambda found: (found[1][0], found[0]))[1][1] if inside else None
+    )
 
 
 def _mount(line: str) -> tuple[str, str]:

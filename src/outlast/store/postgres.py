@@ -97,7 +97,10 @@ class PostgresStore(Store):
         if not self.pooled:
             limits = " ".join(f"-c {name}={value}" for name, value in self._limits().items())
             given["options"] = f"{url.get('options') or ''} {limits}".strip()
-        return {**{k: v for k, v in given.items() if k not in url or k == "options"}, **_session(self)}
+        return {
+            **{k: v for k, v in given.items() if k not in url or k == "options"},
+            **_session(self),
+        }
 
     def _connect(self) -> Link:
         try:

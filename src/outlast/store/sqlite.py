@@ -106,7 +106,7 @@ class SqliteStore(Store):
 
     def _log_pages(self) -> int:
         try:
-            return os.stat(f"{self.path}-wal").st_size // 4096
+            return Path(f"{self.path}-wal").stat().st_size // 4096
         except OSError:
             return 0
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..model.errors import ClaimLost
 from ..model.job import Claim, Job, NewJob, lenient_json, moment
 from ..model.lifecycle import State
-from ..model.task import Call
+from ..model.task import Call, new_jobs
 from ..model.text import clean
 
 LONGEST_NOTE = 4000  # characters of one progress note or log line
@@ -52,7 +52,7 @@ class Context:
 
     @property
     def fence(self) -> int:
-        """Grows with every claim of this job: give it to outside systems that can refuse old ones."""
+        """Grows with every claim of this job: outside systems can use it to refuse old ones."""
         return self._claim.fence
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
@@ -66,8 +66,6 @@ class Context:
 
     def enqueue(self, *calls: Call) -> None:
         """Enqueue jobs with this attempt's success: they exist if, and only if, it is accepted."""
-        from ..client import new_jobs
-
         self._check()
         self.jobs += new_jobs(calls)
 

@@ -1,9 +1,9 @@
 """A claimed job in, how it ended out. Nothing here touches the database.
 
-    claim ── decode ── call ──┬── returned ────────────── succeeded
-              │               ├── raised ──────────────── failed, permanent, postponed
-              │               └── stopped from outside ── timed-out, cancelled, released
-              └── unreadable ──────────────────────────── undecodable
+claim ── decode ── call ──┬── returned ────────────── succeeded
+          │               ├── raised ──────────────── failed, permanent, postponed
+          │               └── stopped from outside ── timed-out, cancelled, released
+          └── unreadable ──────────────────────────── undecodable
 """
 
 from __future__ import annotations

@@ -47,6 +47,14 @@ class Hands:
         if self._held.get(held.claim.id) is held:
             del self._held[held.claim.id]
 
+    def put_down(self, claim: Claim) -> None:
+        """The database has taken back the outcome of this claim."""
+        if held := self.get(claim.id, claim.fence):
+            self.drop(held)
+
+    def holds(self, held: Held) -> bool:
+        return self._held.get(held.claim.id) is held
+
     def get(self, id: str, fence: int | None = None) -> Held | None:
         held = self._held.get(id)
         return held if held and fence in (None, held.claim.fence) else None

@@ -105,7 +105,11 @@ def _where(definition: Definition) -> list[str]:
     """Where the child finds the task: a module, or the file that was run as the main program."""
     module = definition.function.__module__
     if module == "__main__":
-        return ["file", str(Path(sys.modules["__main__"].__file__ or "").resolve()), definition.name]
+        return [
+            "file",
+            str(Path(sys.modules["__main__"].__file__ or "").resolve()),
+            definition.name,
+        ]
     return ["module", module, definition.name]
 
 

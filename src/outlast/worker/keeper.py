@@ -50,10 +50,11 @@ class Keeper:
 
     def renew_now(self) -> None:
         """Somebody asked for a job to stop: find out which."""
-        self._call(lambda: self.loops[0].poke())
+        self._call(self.loops[0].poke)
 
     def stop(self) -> None:
-        self._call(lambda: [loop.stop() for loop in self.loops])
+        for loop in self.loops:
+            self._call(loop.stop)
         self._thread.join(self.store.settings.deadline)
 
     def _call(self, action: Callable[[], object]) -> None:
@@ -89,7 +90,7 @@ class Keeper:
     # Renew
 
     async def renew(self) -> None:
-        """Hold on to everything in hand; learn what is lost, what should stop, what is forgotten."""
+        """Hold on to everything in hand; learn what is lost, what should stop, what we forgot."""
         asked_at = time.monotonic()
         worker, held = self.worker, self.worker.hands.fences()
         renewed = await self.store.arun(renew, worker.id, held, self.settings.lease)

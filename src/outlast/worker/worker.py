@@ -32,6 +32,7 @@ from ..model.text import describe
 from ..ops import duties
 from ..ops.claim import Wanted, look, promote, turns
 from ..ops.finish import Finished, finish, turn
+from ..ops.leave import leave
 from ..ops.renew import Renewed
 from ..version import VERSION
 from .context import Context
@@ -89,7 +90,11 @@ class Worker:
         """Work until `stop()` is called, then drain."""
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        self._threads = ThreadPoolExecutor(self.settings.threads, "outlast-job")
+        self._stopped = asyncio.Event()
+        if self.stopping:
+            self._stopped.set()
+        # One thread for each job that may be in flight; they are only started when needed.
+        self._threads = ThreadPoolExecutor(self.settings.concurrency, "outlast-job")
         await self._arrive()
         self.keeper = Keeper(self)
         self.keeper.start()
@@ -99,13 +104,18 @@ class Worker:
             while not self.stopping:
                 await self._step()
             await self._drain()
+        except asyncio.CancelledError:
+            self.stop()
+            self._hurry = True
+            await self._drain()
+            raise
         finally:
             watch.stop()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             await asyncio.to_thread(self.keeper.stop)
-            with suppress(StoreError):
-                await self.store.arun(duties.leave, self.id)
+            with suppress(StoreError):  # others will find out
+                await self.store.arun(leave, self.id)
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def stop(self) -> None:
@@ -115,6 +125,7 @@ class Worker:
         self.stopping = True
         self.state = "draining"
         if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stopped.set)
             self._loop.call_soon_threadsafe(self._news.set)
 
     async def __aenter__(self) -> Self:
@@ -131,11 +142,12 @@ class Worker:
         backoff = Backoff()
         while not self.stopping:
             try:
-                return await self.store.arun(duties.arrive, self.card())
+                await self.store.arun(duties.arrive, self.card())
+                return
             except StoreError as error:
                 wait = backoff.failed()
                 log.warning("%s; next try in %.1f s", error, wait)
-                await self._pause(wait)
+                await self._hold(wait)
 
     def card(self) -> dict[str, Any]:
         """Who we are, for others to see."""
@@ -165,7 +177,7 @@ class Worker:
             wait = self._backoff.failed()
             known = isinstance(error, OutlastError)
             log.warning("%s; next try in %.1f s", error, wait, exc_info=not known)
-            await self._pause(wait)
+            await self._hold(wait)
         if not self.keeper.alive and not self.stopping:
             log.critical("the keeper's thread died: leaving, so that no lease is held in vain")
             self.stop()
@@ -181,12 +193,10 @@ class Worker:
         claims: list[Claim] = []
         asked_at = time.monotonic()
         try:
-            if ended or self._events or queue is None:
-                claims = await self._exchange(ended, queue, room)
-            else:
-                claims = await self._claim(queue, room)
+            claims = await self._exchange(ended, queue, room)
         except BaseException:
-            self._ended = ended + self._ended  # still ours to give back
+            # What was not taken back is still ours to give.
+            self._ended = [held for held in ended if self.hands.holds(held)] + self._ended
             raise
         for claim in claims:
             self._start(claim, asked_at)
@@ -202,14 +212,20 @@ class Worker:
             if plain:
                 self._settled(await self._finish(plain, []))
             return []
+        return await self._claim(queue, room, plain)
+
+    async def _claim(self, queue: str, room: int, plain: list[Transition]) -> list[Claim]:
+        # Forget the queue before we ask, so that news of it that come meanwhile are not lost.
+        self._busy.discard(queue)
+        self._last = queue
         finished, claims = await self.store.arun(turn, plain, self._wanted(queue, room))
         self._settled(finished)
-        self._claimed(queue, room, claims)
-        return claims
-
-    async def _claim(self, queue: str, room: int) -> list[Claim]:
-        _, claims = await self.store.arun(turn, [], self._wanted(queue, room))
-        self._claimed(queue, room, claims)
+        self.counts["claimed"] += len(claims)
+        if len(claims) == room:
+            self._busy.add(queue)
+        if claims:
+            self._idle = self.settings.poll_min
+            self._look_at = min(self._look_at, time.monotonic() + self._idle)
         return claims
 
     def _wanted(self, queue: str, room: int) -> Wanted:
@@ -218,14 +234,6 @@ class Worker:
         if due:
             self._promote_at = now + PROMOTE_EVERY
         return Wanted(self.id, queue, room, self.settings.lease, self._unknown, promote=due)
-
-    def _claimed(self, queue: str, room: int, claims: list[Claim]) -> None:
-        self._last = queue
-        if len(claims) < room:
-            self._busy.discard(queue)
-        if claims:
-            self.counts["claimed"] += len(claims)
-            self._idle = self.settings.poll_min
 
     async def _finish(
         self, transitions: list[Transition], events: list[dict[str, Any]]
@@ -239,14 +247,13 @@ class Worker:
             if _about_the_store(error):
                 self._events.extendleft(reversed(events))
                 raise
-        states: dict[str, State] = {}
-        lost: list[Transition] = []
+        together = Finished()
         for transition in transitions:
             mine = [event for event in numbered if event["job"] == transition.claim.id]
             finished = await self._finish_alone(transition, mine)
-            states.update(finished.states)
-            lost += finished.lost
-        return Finished(states, lost)
+            together.accepted += finished.accepted
+            together.lost += finished.lost
+        return together
 
     async def _finish_alone(self, transition: Transition, events: list[dict[str, Any]]) -> Finished:
         try:
@@ -259,13 +266,11 @@ class Worker:
             return await self.store.arun(finish, [instead])
 
     def _settled(self, finished: Finished) -> None:
-        for id, state in finished.states.items():
-            if held := self.hands.get(id):
-                self.hands.drop(held)
+        for transition, state in finished.accepted:
+            self.hands.put_down(transition.claim)
             self.counts[state] += 1
         for transition in finished.lost:
-            if held := self.hands.get(transition.claim.id, transition.claim.fence):
-                self.hands.drop(held)
+            self.hands.put_down(transition.claim)
             self.counts["refused"] += 1
             log.warning(
                 "job %s: attempt %d lost its claim; its outcome (%s) was refused",
@@ -317,6 +322,12 @@ class Worker:
         wait = self._look_at - time.monotonic() if room > 0 else 1.0
         await self._pause(max(0.0, wait))
 
+    async def _hold(self, seconds: float) -> None:
+        """Wait out a failure: no news but the order to stop cuts it short."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -332,6 +343,8 @@ class Worker:
         if definition is None:
             self._put_back_unknown(claim, safe_until)
             return
+        if older := self.hands.get(claim.id):
+            self.lose([older])  # we lost it, and were the ones to claim it again
         execution = begin(definition, claim, context)
         held = Held(claim, safe_until, execution)
         self.hands.take(held)
@@ -391,8 +404,7 @@ class Worker:
             self._stuck += 1
 
     def _after(self, held: Held, seconds: float, action: Callable[[], None]) -> None:
-        assert self._loop is not None
-        held.timers.append(self._loop.call_later(seconds, action))
+        held.timers.append(asyncio.get_running_loop().call_later(seconds, action))
 
     def _put_back_unknown(self, claim: Claim, safe_until: float) -> None:
         """Never destroyed, never spent: others may know it. We do not ask for such jobs again."""
