@@ -42,14 +42,15 @@ class Outlast:
     """A job system in a database.
 
     `url` is `sqlite:///file.db` or `postgresql://…`; without one, `$OUTLAST_URL`, else
-    `sqlite:///outlast.db`. Nothing is opened before it is needed; missing tables are created.
+    `sqlite:///outlast.db`. `schema` holds our tables; without one, `$OUTLAST_SCHEMA`, else
+    `outlast`. Nothing is opened before it is needed; missing tables are created.
     """
 
     def __init__(
         self,
         url: str | None = None,
         *,
-        schema: str = "outlast",
+        schema: str | None = None,
         settings: StoreSettings | None = None,
         retention: RetentionSettings | None = None,
     ) -> None:
@@ -315,9 +316,12 @@ class Outlast:
         from .worker.worker import Worker
 
         names = [queues] if isinstance(queues, str) else queues
+        chosen = None if names is None else [check_name("queue", name) for name in names]
+        if chosen == []:
+            raise InvalidOption(option="queues", reason="must name a queue, or be left out for all")
         return Worker(
             self,
-            queues=None if names is None else [check_name("queue", name) for name in names],
+            queues=chosen,
             settings=WorkerSettings.of(concurrency=concurrency, **settings),
         )
 
@@ -329,6 +333,13 @@ class Outlast:
 
     async def amigrate(self) -> list[int]:
         return await asyncio.to_thread(self.store.migrate)
+
+    def move(self, url: str | None = None, schema: str | None = None) -> None:
+        """Keep jobs elsewhere than the code says, as a command line or a test may ask."""
+        here = self.store.address
+        self.close()
+        self.store = open_store(url or here.url, schema or here.schema, self.store.settings)
+        self._waiting = Waiting(self.store)
 
     def close(self) -> None:
         self._waiting.close()

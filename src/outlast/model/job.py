@@ -46,6 +46,9 @@ class NewJob:
 _NEW_JOB = tuple(NewJob.__slots__)
 
 
+Hold = tuple[str, int]  # a claim by its job's id and its fence: no two claims are equal in both
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A job in the hands of one worker: the row's facts and the fence that proves the hold.
@@ -73,6 +76,10 @@ class Claim:
     trace: str | None
     key: str | None
     worker: str
+
+    @property
+    def hold(self) -> Hold:
+        return self.id, self.fence
 
 
 @dataclass(frozen=True, slots=True)

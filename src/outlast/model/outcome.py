@@ -11,7 +11,7 @@ from typing import Any
 
 from .job import Claim, NewJob
 from .lifecycle import Outcome, State
-from .retry import Retry
+from .retry import LONGEST, Retry
 
 Error = dict[str, str]
 
@@ -61,7 +61,11 @@ def decide(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
             return Transition(claim, ended.outcome, State.DEAD, error=ended.error, failures=1)
         case Outcome.POSTPONED:
             return Transition(
-                claim, ended.outcome, State.SCHEDULED, delay=ended.delay or 0.0, error=ended.error
+                claim,
+                ended.outcome,
+                State.SCHEDULED,
+                delay=min(ended.delay or 0.0, LONGEST),
+                error=ended.error,
             )
         case Outcome.CANCELLED:
             return Transition(claim, ended.outcome, State.CANCELLED, error=ended.error)

@@ -78,16 +78,13 @@ class WorkerSettings(Settings):
     cancel_grace: float = setting(
         5.0, "seconds a cancelled or timed-out handler has to return before it is abandoned", 0.0
     )
-    unknown_delay: float = setting(
-        5.0, "seconds before a job whose task is unknown here is offered again", 0.1
-    )
     memory_floor: int = setting(
         0, "MB of memory that must be free for a worker to claim; 0: not checked", 0
     )
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
-        if self.renew_every > self.lease / 3:
+        if self.renew_every > self.lease / 3 + 1e-9:  # 0.6 / 3 is a hair below 0.2
             raise InvalidSetting(
                 field="renew_every",
                 reason=f"is {self.renew_every:g}: must be at most lease / 3 ({self.lease / 3:g})",

@@ -7,8 +7,8 @@ import traceback
 MESSAGE_LIMIT = 2_000
 TRACEBACK_LIMIT = 16_000
 
-# Formatting a chain costs time per link, and a retry loop can build one of thousands.
-CHAIN_LIMIT = 50
+# A retry loop can chain thousands of errors, and groups of groups multiply.
+_MANY = 500
 
 
 def clean(text: str, limit: int) -> str:
@@ -63,17 +63,34 @@ def _message(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    try:
-        lines = traceback.format_exception(error, chain=_chain_is_short(error))
-        return clean("".join(lines), TRACEBACK_LIMIT)
-    except BaseException as second:
-        return f"(no traceback: formatting it raised {type(second).__name__})"
+    for form in (_whole, _alone):
+        try:
+            return clean(form(error), TRACEBACK_LIMIT)
+        except BaseException:  # noqa: S112 – the next form asks less of the error
+            continue
+    return "(no traceback: it could not be formatted)"
 
 
-def _chain_is_short(error: BaseException) -> bool:
+def _whole(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)) if _is_small(error) else _alone(error)
+
+
+def _alone(error: BaseException) -> str:
+    """Without its causes and members."""
+    lines = traceback.format_tb(error.__traceback__)
+    return "".join(["Traceback (most recent call last):\n", *lines, brief(error), "\n"])
+
+
+def _is_small(error: BaseException) -> bool:
     seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
+    pending = [error]
+    for _ in range(_MANY):
+        if not pending:
+            return True
+        link = pending.pop()
         seen.add(id(link))
-        link = link.__cause__ if link.__cause__ is not None else link.__context__
-    return len(seen) <= CHAIN_LIMIT
+        behind = (link.__cause__, link.__context__)
+        pending += [one for one in behind if one is not None and id(one) not in seen]
+        if isinstance(link, BaseExceptionGroup):
+            pending += link.exceptions  # formatted as often as they occur
+    return False

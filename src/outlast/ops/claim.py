@@ -58,7 +58,7 @@ class Seen:
 def look() -> Op[Seen]:
     """Is there anything to claim? Reads a few index entries and locks nothing."""
     rows: Rows = yield Statement("look")
-    return Seen([queue for (queue,) in rows if queue is not None], (None,) in rows)
+    return Seen([queue for (queue,) in rows if isinstance(queue, str)], (None,) in rows)
 
 
 def promote(limit: int = 1000) -> Op[None]:

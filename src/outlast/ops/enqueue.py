@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from ..model.errors import KeyConflict
+from ..model.errors import Contention, KeyConflict
 from ..model.job import Job, NewJob, lenient_json, moment, read_job
 from ..model.lifecycle import State
 from .statement import BEGIN, Op, Row, Rows, Statement
@@ -60,8 +60,8 @@ def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], standing: dict[st
     elif sent.id in standing:
         job = standing[sent.id]
     else:
-        # Refused for a key whose holder has been pruned since: the caller's next try will do.
-        raise KeyConflict(key=asked.key, queue=asked.queue, job="(just pruned)")
+        # Refused for a key whose holder has been pruned since: the next try will do.
+        raise Contention(reason=f"the job that held the key {asked.key!r} has just been pruned")
     if job.task != asked.task or job.args != lenient_json(asked.args):
         raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
     return job

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..model.job import Job
 from ..model.lifecycle import State
 from ..model.outcome import reason
+from ..model.words import count, span
 from . import report
 from .report import Queue, Worker
 from .statement import Op
@@ -50,8 +51,8 @@ def in_words(facts: Facts) -> str:
             return f"It was cancelled: {reason(job.error)}."
         case State.DEAD:
             return (
-                f"It is dead after {_count(job.failures, 'failure')} (of {job.max_attempts}) and"
-                f" {_count(job.crashes, 'lost worker')} (of {job.max_crashes}):"
+                f"It is dead after {count(job.failures, 'failure')} (of {job.max_attempts}) and"
+                f" {count(job.crashes, 'lost worker')} (of {job.max_crashes}):"
                 f" {reason(job.error)}. It is kept until someone acts; `outlast retry {job.id}`"
                 " gives it a new life."
             )
@@ -75,19 +76,19 @@ def _ready(facts: Facts) -> str:
             f"No live worker that serves {job.queue!r} knows the task {job.task!r}: deploy the code"
             " that defines it. Meanwhile the job is kept, unspent."
         )
-    place = f"{_count(facts.ahead, 'job')} of its queue" if facts.ahead else "no job of its queue"
+    place = f"{count(facts.ahead, 'job')} of its queue" if facts.ahead else "no job of its queue"
     busy = all(worker.running >= worker.concurrency for worker in able)
     why = "all of them are busy" if busy else "it will be claimed at their next look"
-    return f"It is ready, with {place} before it. {_count(len(able), 'worker')} can run it; {why}."
+    return f"It is ready, with {place} before it. {count(len(able), 'worker')} can run it; {why}."
 
 
 def _scheduled(facts: Facts) -> str:
     job = facts.job
     wait = job.run_at.timestamp() - facts.now
-    when = f"in {_span(wait)}" if wait > 0 else "now: the next worker that looks takes it"
+    when = f"in {span(wait)}" if wait > 0 else "now: the next worker that looks takes it"
     if job.failures or job.attempt:
         return (
-            f"It tries again {when} (attempt {job.attempt + 1}, {_count(job.failures, 'failure')}"
+            f"It tries again {when} (attempt {job.attempt + 1}, {count(job.failures, 'failure')}"
             f" of {job.max_attempts}). Last error: {reason(job.error)}."
         )
     return f"It is scheduled to run {when}."
@@ -100,22 +101,10 @@ def _running(facts: Facts) -> str:
     since = facts.now - job.started_at.timestamp() if job.started_at else 0.0
     left = job.lease_until.timestamp() - facts.now if job.lease_until else 0.0
     lease = (
-        f"its lease is good for {_span(left)}"
+        f"its lease is good for {span(left)}"
         if left > 0
-        else f"its lease expired {_span(-left)} ago: it will be reclaimed at any live worker's next"
+        else f"its lease expired {span(-left)} ago: it will be reclaimed at any live worker's next"
         " look"
     )
     stop = " It was asked to stop." if job.cancelling else ""
-    return f"It is running on {who}, attempt {job.attempt}, for {_span(since)}; {lease}.{stop}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _span(seconds: float) -> str:
-    seconds = max(0.0, seconds)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
+    return f"It is running on {who}, attempt {job.attempt}, for {span(since)}; {lease}.{stop}"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..model.job import Hold
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import Transition
 from .claim import Wanted, in_order
@@ -34,9 +35,9 @@ def finish(
         yield BEGIN
     if events:
         yield Statement("record_events", rows=events)
-    rows: Rows = yield Statement("finish", rows=[_row(t) for t in transitions])
-    states = {id: State(state) for id, state in rows}
-    accepted = [t for t in transitions if t.claim.id in states]
+    rows: Rows = yield _finish(transitions)
+    states = _by_hold(rows)
+    accepted = [t for t in transitions if t.claim.hold in states]
     if records := [_record(t) for t in accepted if not _at_once(t)]:
         yield Statement("record_attempts", rows=records)
     yield from enqueue([job for t in accepted for job in t.jobs])
@@ -47,25 +48,36 @@ def turn(transitions: Sequence[Transition], wanted: Wanted) -> Op[tuple[Finished
     """Give back plain successes and take new jobs, in one round trip."""
     statements = wanted.statements()
     if transitions:
-        statements.insert(0, Statement("finish", rows=[_row(t) for t in transitions]))
+        statements.insert(0, _finish(transitions))
     answers: list[Rows] = yield Together(statements)
-    states = {id: State(state) for id, state in answers[0]} if transitions else {}
+    states = _by_hold(answers[0]) if transitions else {}
     finished = yield from _settle(transitions, states)
     return finished, in_order(answers[-1])
 
 
-def _settle(transitions: Sequence[Transition], states: dict[str, State]) -> Op[Finished]:
+def _finish(transitions: Sequence[Transition]) -> Statement:
+    """In the order of their ids: who locks many rows locks them in one order, so that finishes and
+    renewals that meet wait for each other in one direction only."""
+    ordered = sorted(transitions, key=lambda t: t.claim.hold)
+    return Statement("finish", rows=[_row(t) for t in ordered])
+
+
+def _by_hold(rows: Rows) -> dict[Hold, State]:
+    return {(id, fence): State(state) for id, fence, state in rows}
+
+
+def _settle(transitions: Sequence[Transition], states: dict[Hold, State]) -> Op[Finished]:
     """Tell who lost. A finish that is sent again because its answer got lost did not lose: the
     claim's own record says how it ended."""
-    finished = Finished([(t, states[t.claim.id]) for t in transitions if t.claim.id in states])
-    missing = [t for t in transitions if t.claim.id not in states]
+    finished = Finished([(t, states[t.claim.hold]) for t in transitions if t.claim.hold in states])
+    missing = [t for t in transitions if t.claim.hold not in states]
     if not missing:
         return finished
     asked = [{"id": t.claim.id, "fence": t.claim.fence} for t in missing]
     rows: Rows = yield Statement("settled", rows=asked)
-    ended = {id: (State(state), outcome) for id, state, outcome in rows}
+    ended = {(id, fence): (State(state), outcome) for id, fence, state, outcome in rows}
     for transition in missing:
-        state, outcome = ended.get(transition.claim.id, (None, None))
+        state, outcome = ended.get(transition.claim.hold, (None, None))
         if state is not None and _was_ours(transition, state, outcome):
             finished.accepted.append((transition, state))
         else:

@@ -22,8 +22,8 @@ def cancel(id: str, by: str, reason: str) -> Op[Job]:
         raise JobNotFound(job=id)
     job = read_job(rows[0])
     if changed:
-        yield from note("cancel", [id], {"by": by, "reason": reason, "found": str(job.state)})
-    elif job.state is not State.CANCELLED:
+        yield from note("cancel", [id], {"by": by, "reason": reason, "state": str(job.state)})
+    elif not (job.state is State.CANCELLED or (job.state is State.RUNNING and job.cancelling)):
         raise TooLate(job=id, state=job.state)
     return job
 

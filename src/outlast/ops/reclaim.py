@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..model.job import Claim
-from ..model.lifecycle import State
-from ..model.outcome import crashed
+from ..model.lifecycle import Outcome, State
+from ..model.outcome import Transition, crashed
+from ..model.text import brief
 from .finish import finish
 from .statement import BEGIN, Op, Rows, Statement
 
@@ -37,10 +38,7 @@ def reclaim(limit: int = 500, skip: int = 0) -> Op[Swept]:
     """Take back jobs whose lease ran out."""
     yield BEGIN
     rows: Rows = yield Statement("lost", {"limit": limit, "skip": skip})
-    lost = [
-        crashed(claim, cancelling=bool(cancelling), error=_evidence(claim))
-        for claim, cancelling in ((Claim(*row[:-2]), row[-2]) for row in rows)
-    ]
+    lost = [_taken_back(Claim(*claim), bool(cancelling)) for *claim, cancelling, _ in rows]
     swept = Swept(found=len(lost))
     if lost:
         finished = yield from finish(lost)
@@ -48,6 +46,15 @@ def reclaim(limit: int = 500, skip: int = 0) -> Op[Swept]:
         swept.dead = sum(state is State.DEAD for _, state in finished.accepted)
         swept.queues = {t.claim.queue for t, state in finished.accepted if state is State.READY}
     return swept
+
+
+def _taken_back(claim: Claim, cancelling: bool) -> Transition:
+    """A row too broken to tell what should become of it goes dead, and holds up no other."""
+    try:
+        return crashed(claim, cancelling=cancelling, error=_evidence(claim))
+    except TypeError as error:
+        told = {"type": "Undecodable", "message": f"its row cannot be read: {brief(error)}"}
+        return Transition(claim, Outcome.UNDECODABLE, State.DEAD, error=told, crashes=1)
 
 
 def _evidence(claim: Claim) -> dict[str, str]:

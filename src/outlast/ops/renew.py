@@ -21,7 +21,8 @@ class Renewed:
 
 def renew(worker: str, held: Mapping[str, int], lease: float) -> Op[Renewed]:
     """Renew what is held (id → fence), and compare it with what the database says we own."""
-    asked = [{"id": id, "fence": fence} for id, fence in held.items()]
+    # In the order of their ids, as in a finish: whoever locks many rows locks them in one order.
+    asked = [{"id": id, "fence": fence} for id, fence in sorted(held.items())]
     statements = [Statement("owned", {"worker": worker})]
     if asked:
         statements.insert(0, Statement("renew", {"worker": worker, "lease": lease}, asked))
@@ -32,5 +33,7 @@ def renew(worker: str, held: Mapping[str, int], lease: float) -> Op[Renewed]:
         kept=kept,
         cancelling=frozenset(id for id, _, cancelling in rows if cancelling),
         lost=frozenset(held) - kept,
-        strangers=[claim for claim in (Claim(*row) for row in owned) if claim.id not in held],
+        strangers=[
+            claim for claim in (Claim(*row) for row in owned) if held.get(claim.id) != claim.fence
+        ],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,8 @@ from ..model.errors import JobNotFound
 from ..model.job import Job, lenient_json, moment, read_job
 from ..model.lifecycle import State
 from .statement import Op, Rows, Statement, Together
+
+BEYOND = "ffffffff-ffff-ffff-ffff-ffffffffffff"  # sorts after every id
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +107,25 @@ def job(id: str) -> Op[Job]:
 
 
 def jobs(chosen: Filter, before: str | None, limit: int) -> Op[list[Job]]:
-    rows: Rows = yield Statement(
-        "jobs",
-        {
-            "state": chosen.state,
-            "queue": chosen.queue,
-            "task": chosen.task,
-            "tenant": chosen.tenant,
-            "before": before,
-            "limit": limit,
-        },
-    )
+    """A page of jobs, newest first; `before` is the last id of the page before."""
+    params = {
+        "queue": chosen.queue,
+        "task": chosen.task,
+        "tenant": chosen.tenant,
+        "before": before or BEYOND,
+        "limit": limit,
+    }
+    if chosen.state is not None:
+        rows: Rows = yield Statement("jobs_in_state", params | {"state": chosen.state})
+    else:
+        rows = yield Statement("jobs", params)
     return [read_job(row) for row in rows]
+
+
+def count(chosen: Filter) -> Op[int]:
+    """How many jobs fit."""
+    rows: Rows = yield Statement("count_jobs", asdict(chosen))
+    return int(rows[0][0])
 
 
 def ended(ids: Sequence[str]) -> Op[dict[str, tuple[State, Any, Any]]]:
@@ -163,6 +172,12 @@ def workers() -> Op[list[Worker]]:
 def duties() -> Op[list[Duty]]:
     rows: Rows = yield Statement("duties")
     return [Duty(row[0], moment(row[1]), row[2], moment(row[3]), *row[4:]) for row in rows]  # type: ignore[arg-type]
+
+
+def schema_version() -> Op[tuple[int, int]]:
+    """The version of the tables, and the oldest one that a release must know to use them."""
+    rows: Rows = yield Statement("schema_version")
+    return int(rows[0][0]), int(rows[0][1])
 
 
 def clock() -> Op[float]:

@@ -12,7 +12,7 @@ __all__ = ["Store", "open_store"]
 
 
 def open_store(
-    url: str | None = None, schema: str = "outlast", settings: StoreSettings | None = None
+    url: str | None = None, schema: str | None = None, settings: StoreSettings | None = None
 ) -> Store:
     """The store for a URL. Nothing is opened until it is used."""
     address = parse(url, schema)

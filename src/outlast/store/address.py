@@ -6,12 +6,16 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ..model.errors import InvalidSetting
 from .statements import POSTGRES, SQLITE
 
 DEFAULT_URL = "sqlite:///outlast.db"
+DEFAULT_SCHEMA = "outlast"
+
+# As libpq reads it: the user's part ends at the first @ before any slash.
+_POSTGRES_URL = re.compile(r"postgres(?:ql)?://(?:([^:@/]*)(?::[^@/]*)?@)?([^?]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,31 +31,55 @@ class Address:
         """Safe to print: no password, no parameters."""
         if self.dialect == SQLITE:
             return f"sqlite:///{self.path}"
-        parts = urlsplit(self.url)
-        user = f"{parts.username}@" if parts.username else ""
-        port = f":{parts.port}" if parts.port else ""
-        return f"postgresql://{user}{parts.hostname or ''}{port}{parts.path}"
+        user, place = _postgres_parts(self.url)
+        return f"postgresql://{user}@{place}" if user else f"postgresql://{place}"
 
     __repr__ = __str__
 
 
-def parse(url: str | None = None, schema: str = "outlast") -> Address:
+def parse(url: str | None = None, schema: str | None = None) -> Address:
     url = url or os.environ.get("OUTLAST_URL") or DEFAULT_URL
+    if schema is None:
+        schema = os.environ.get("OUTLAST_SCHEMA") or DEFAULT_SCHEMA
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", schema):
         raise InvalidSetting(
             field="schema",
             reason=f"must be 1 to 48 of a–z, 0–9 and _, not starting with a digit; not {schema!r}",
         )
-    scheme = url.partition(":")[0].lower()
+    scheme, colon, rest = url.partition(":")
+    scheme = scheme.lower()
     if scheme in {"postgresql", "postgres"}:
-        return Address(POSTGRES, url, schema)
+        return Address(POSTGRES, _readable(scheme + colon + rest), schema)
     if scheme == "sqlite":
         return Address(SQLITE, url, schema, _path(url))
+    plain = re.fullmatch(r"[a-z][a-z0-9+.-]{0,19}", scheme)
     raise InvalidSetting(
         field="url",
-        reason="must be sqlite:///file.db (or sqlite:////absolute/file.db) or postgresql://…;"
-        f" it starts with {scheme[:20]!r}",
+        reason="must be sqlite:///file.db (or sqlite:////absolute/file.db) or postgresql://…"
+        + (f"; it starts with {scheme!r}" if plain else ""),
     )
+
+
+def _readable(url: str) -> str:
+    """A URL that libpq reads as it was meant; its own complaints would quote the password."""
+    _, place = _postgres_parts(url)
+    hosts = re.sub(r"\[[^]]*\]", "", place.partition("/")[0]).split(",")
+    numbered = all(re.fullmatch(r"[^:]*(:\d*)?", host) for host in hosts)
+    if "@" in place or not numbered or re.search(r"%(?![0-9a-fA-F]{2})", url):
+        raise InvalidSetting(
+            field="url",
+            reason="cannot be read: it is postgresql://user:password@host:port/database, where"
+            " names and passwords have %25 for %, %40 for @ and %2F for /",
+        )
+    return url
+
+
+def _postgres_parts(url: str) -> tuple[str, str]:
+    """The user, and where the database is: nothing secret."""
+    found = _POSTGRES_URL.match(url)
+    if found is None:
+        raise InvalidSetting(field="url", reason="must start with postgresql://")
+    return found[1] or "", found[2]
 
 
 def _path(url: str) -> Path:

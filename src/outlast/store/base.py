@@ -13,6 +13,7 @@ from typing import ClassVar, ParamSpec, TypeVar
 from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
 from ..model.settings import StoreSettings
 from ..ops.statement import Op
+from . import forks
 from .address import Address
 from .statements import Query, queries
 
@@ -33,6 +34,7 @@ class Store(ABC):
         self.queries: dict[str, Query] = queries(address.dialect, address.schema)
         self._checked = False
         self._checking = threading.Lock()
+        forks.mind(self)
 
     @property
     def channel(self) -> str:
@@ -118,9 +120,17 @@ class Store(ABC):
         """Call `woken` with the name of a queue that changed (or "" for any), for ever. May fail:
         then whoever watches tries again, and polling finds everything meanwhile."""
 
+    def before_fork(self) -> None:
+        """See `forks`. Connections to PostgreSQL know by themselves which process they belong to."""
+
+    def after_fork_here(self) -> None: ...
+
+    def after_fork_in_child(self) -> None:
+        self._checking = threading.Lock()
+
     @abstractmethod
-    def twin(self) -> Store:
-        """Another store for the same place, with connections of its own."""
+    def twin(self, connections: int | None = None) -> Store:
+        """Another store for the same place, with connections of its own: so many at the most."""
 
     @abstractmethod
     def close(self) -> None: ...

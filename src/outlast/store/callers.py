@@ -3,7 +3,7 @@
     sqlite3        Connection
     psycopg 3      Connection, AsyncConnection
     asyncpg        Connection, and what its pool lends
-    SQLAlchemy 2   Session, Connection, AsyncSession, AsyncConnection, scoped_session
+    SQLAlchemy 2   Session, Connection, AsyncSession, AsyncConnection, scoped and async scoped ones
     Django         django.db.connection, connections["…"]
 
 None of these libraries is imported here: a connection is known by the module of its class. What an
@@ -21,6 +21,7 @@ from contextlib import (
     AsyncExitStack,
     ExitStack,
     contextmanager,
+    suppress,
 )
 from typing import Any, TypeVar
 
@@ -37,13 +38,13 @@ T = TypeVar("T")
 
 def run_on(connection: Any, store: Store, op: Op[T]) -> T:
     """Carry out an operation on a caller's blocking connection."""
-    kind = _KINDS.get(_family(connection))
-    if kind is None:
-        raise WrongConnection(reason=_unknown(connection))
     if _is_async(connection):
         raise WrongConnection(
             reason="this is an asyncio connection: use the verb with an a (await task.aenqueue(…))"
         )
+    kind = _KINDS.get(_family(connection))
+    if kind is None:
+        raise WrongConnection(reason=_unknown(connection))
     return drive(op, kind(connection, store))
 
 
@@ -55,6 +56,8 @@ async def arun_on(connection: Any, store: Store, op: Op[T]) -> T:
     if family == "psycopg" and _is_async(connection):
         return await adrive(op, AsyncPsycopgSession(connection, store))
     if family == "sqlalchemy" and _is_async(connection):
+        if not hasattr(connection, "run_sync"):
+            connection = connection()  # an async_scoped_session stands for its session
         return await connection.run_sync(lambda inner: run_on(inner, store, op))  # type: ignore[no-any-return]
     if family == "sqlite3":
         return run_on(connection, store, op)
@@ -84,13 +87,18 @@ class CallerSession:
 
     def answer(self, step: Step) -> Any:
         if isinstance(step, Begin):
-            if not self.nested:
-                self.stack.enter_context(self.savepoint())
-                self.nested = True
+            self._nest()
             return None
         if isinstance(step, Together):
             return [self.answer(statement) for statement in step]
+        if step.rows is not None and self.dialect() == SQLITE:
+            self._nest()  # row by row there: only so are they inserted all or none
         return self.execute(self.queries[step.name], step)
+
+    def _nest(self) -> None:
+        if not self.nested:
+            self.stack.enter_context(self.savepoint())
+            self.nested = True
 
     def dialect(self) -> str:
         raise NotImplementedError
@@ -116,13 +124,13 @@ class Sqlite3Session(CallerSession):
         try:
             yield
         except BaseException:
-            connection.execute("ROLLBACK TO outlast")
+            with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+                connection.execute("ROLLBACK" if alone else "ROLLBACK TO outlast")
+                connection.execute("RELEASE outlast")
             raise
-        finally:
-            connection.execute("RELEASE outlast")
-            # Only a connection that commits every statement by itself wants this one committed.
-            if alone and connection.isolation_level is None:
-                connection.execute("COMMIT")
+        connection.execute("RELEASE outlast")
+        if alone and _commits_by_itself(connection):
+            connection.execute("COMMIT")
 
     def execute(self, query: Query, statement: Statement) -> Rows:
         cursor = self.connection.cursor()
@@ -144,7 +152,8 @@ class PsycopgSession(CallerSession):
     def execute(self, query: Query, statement: Statement) -> Rows:
         with _plain_cursor(self.connection) as cursor:
             cursor.execute(psycopg_text(query), parameters(statement))
-            return cursor.fetchall() if cursor.description else []
+            # Asked of the statement: in the caller's pipeline the cursor does not know yet.
+            return cursor.fetchall() if query.answers else []
 
 
 class SqlalchemySession(CallerSession):
@@ -156,7 +165,32 @@ class SqlalchemySession(CallerSession):
         return _our_name(self.inner.dialect.name)
 
     def savepoint(self) -> AbstractContextManager[Any]:
-        return self.connection.begin_nested()  # type: ignore[no-any-return]
+        if not _in_transaction(self.inner.connection.driver_connection):
+            if self._autocommits():
+                return self._transaction()
+            if self.dialect() == SQLITE:
+                # SQLAlchemy believes in a transaction that sqlite3 begins only at the first write.
+                # Until then a savepoint would be all of it, and its release a commit.
+                self.inner.exec_driver_sql("BEGIN IMMEDIATE")
+        # Not the session's own begin_nested: that one says SAVEPOINT only when it is used.
+        return self.inner.begin_nested()  # type: ignore[no-any-return]
+
+    def _autocommits(self) -> bool:
+        adapted = self.inner.connection.dbapi_connection
+        if self.dialect() == SQLITE:
+            return _commits_by_itself(self.inner.connection.driver_connection)
+        return getattr(adapted, "autocommit", False) is True
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Isolation level AUTOCOMMIT: SQLAlchemy's own begin and commit mean nothing there."""
+        self.inner.exec_driver_sql("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self.inner.exec_driver_sql("ROLLBACK")
+            raise
+        self.inner.exec_driver_sql("COMMIT")
 
     def execute(self, query: Query, statement: Statement) -> Rows:
         if self.dialect() == SQLITE and statement.rows is not None:
@@ -234,7 +268,7 @@ class AsyncPsycopgSession(AsyncCallerSession):
     async def execute(self, query: Query, statement: Statement) -> Rows:
         async with _plain_cursor(self.connection) as cursor:
             await cursor.execute(psycopg_text(query), parameters(statement))
-            return await cursor.fetchall() if cursor.description else []
+            return await cursor.fetchall() if query.answers else []
 
 
 class AsyncpgSession(AsyncCallerSession):
@@ -243,7 +277,9 @@ class AsyncpgSession(AsyncCallerSession):
 
     async def execute(self, query: Query, statement: Statement) -> Rows:
         given = parameters(statement)
-        text = query.spelled(lambda name: f"${query.parameters.index(name) + 1}")
+        # Every parameter is text, and says so: one that is json goes through the codec that the
+        # caller may have set for json, which would encode it once more.
+        text = query.spelled(lambda name: f"CAST(${query.parameters.index(name) + 1} AS text)")
         rows = await self.connection.fetch(text, *(given[name] for name in query.parameters))
         return [tuple(row) for row in rows]
 
@@ -269,9 +305,23 @@ def _family(connection: Any) -> str:
 
 
 def _is_async(connection: Any) -> bool:
-    return any("Async" in cls.__name__ for cls in type(connection).__mro__) or (
-        _family(connection) == "asyncpg"
-    )
+    names = [cls.__name__.lower() for cls in type(connection).__mro__]
+    return _family(connection) == "asyncpg" or any("async" in name for name in names)
+
+
+def _in_transaction(driver: Any) -> bool:
+    """Whether a connection is in a transaction, by its driver's own word."""
+    if hasattr(driver, "in_transaction"):
+        return bool(driver.in_transaction)  # sqlite3, aiosqlite
+    if hasattr(driver, "is_in_transaction"):
+        return bool(driver.is_in_transaction())  # asyncpg
+    return bool(driver.info.transaction_status != 0)  # psycopg: 0 is idle
+
+
+def _commits_by_itself(connection: Any) -> bool:
+    """Whether a sqlite3 connection commits every statement that is in no transaction."""
+    mode = getattr(connection, "autocommit", None)  # since Python 3.12; may be "as it was before"
+    return mode if isinstance(mode, bool) else connection.isolation_level is None
 
 
 def _same_database(dialect: str, store: Store) -> None:

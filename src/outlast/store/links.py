@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -31,10 +31,10 @@ class Link(psycopg.Connection[Any]):
         try:
             return super().wait(gen, interval, timeout or self.deadline)
         except _WaitTimeout:
-            self.pgconn.finish()
+            give_up(self, gen)
             raise DeadlineExceeded(seconds=timeout or self.deadline) from None
         except KeyboardInterrupt:
-            self.pgconn.finish()
+            give_up(self, gen)
             raise
 
 
@@ -43,20 +43,33 @@ class AsyncLink(psycopg.AsyncConnection[Any]):
     whatever it was, it is idempotent or fenced, and nobody waits for its answer."""
 
     deadline: float | None = 15.0
+    cancelled = False
 
     async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         from psycopg import waiting
 
+        if self.cancelled:
+            # psycopg wants to end its pipeline properly, and would log that it cannot.
+            raise asyncio.CancelledError
         try:
             return await waiting.wait_async(
                 gen, self.pgconn.socket, interval=interval, timeout=timeout or self.deadline
             )
         except _WaitTimeout:
-            self.pgconn.finish()
+            give_up(self, gen)
             raise DeadlineExceeded(seconds=timeout or self.deadline) from None
         except (asyncio.CancelledError, KeyboardInterrupt):
-            self.pgconn.finish()
+            self.cancelled = True
+            give_up(self, gen)
             raise
+
+
+def give_up(link: Link | AsyncLink, gen: Any) -> None:
+    """Close the connection, and the conversation on it: left alone, psycopg's generator would go
+    on talking when it is collected."""
+    link.pgconn.finish()
+    with suppress(Exception):
+        gen.close()
 
 
 def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
@@ -138,7 +151,11 @@ class AsyncPool:
     def abandon(self) -> None:
         """Close the sockets of a loop that no longer runs."""
         while self._idle:
-            self._idle.pop().pgconn.finish()
+            link = self._idle.pop()  # by name: it must not be collected before it is closed
+            link.pgconn.finish()
+
+    def __del__(self) -> None:
+        self.abandon()  # its loop is gone, and nobody closed us while it ran
 
 
 class AsyncPools:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import psycopg
@@ -138,8 +139,10 @@ class PostgresStore(Store):
 
     def _version(self, link: Link) -> tuple[int, int] | None:
         name = f'"{self.address.schema}".migration'
-        (found,) = link.execute("SELECT to_regclass(%s)", (name,)).fetchone() or (None,)
-        if found is None:
+        # Read from the catalogue's own tables: to_regclass answers from a cache, which is not
+        # refreshed by waiting for the lock under which somebody else creates the table.
+        query = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'migration'"
+        if link.execute(query, (self.address.schema,)).fetchone() is None:
             return None
         query = f"SELECT max(version), max(compatible_from) FROM {name}"  # noqa: S608
         version, compatible_from = link.execute(query).fetchone() or (0, 0)
@@ -189,8 +192,9 @@ class PostgresStore(Store):
             finally:
                 await link.close()
 
-    def twin(self) -> Store:
-        twin = PostgresStore(self.address, self.settings)
+    def twin(self, connections: int | None = None) -> Store:
+        settings = replace(self.settings, pool_size=connections or self.settings.pool_size)
+        twin = PostgresStore(self.address, settings)
         twin._checked, twin.pooled = self._checked, self.pooled
         return twin
 
@@ -310,7 +314,8 @@ def understood() -> Iterator[None]:
         broke = error.sqlstate is None or error.sqlstate[:2] in {"57", "08"}
         raise StoreUnavailable(reason=_first_line(error), broke=broke) from error
     except psycopg.Error as error:
-        raise StoreError(f"PostgreSQL refused: {_first_line(error)}") from error
+        rows = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+        raise StoreError(f"PostgreSQL refused: {_first_line(error)}", refused=rows) from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -21,7 +21,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..model.errors import StoreBusy, StoreError, StoreUnavailable, Unsupported
+from ..model.errors import (
+    SchemaMismatch,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    Unsupported,
+)
 from ..model.settings import StoreSettings
 from ..ops.statement import Begin, Op, Rows, Statement, Step, Together
 from . import schema
@@ -42,11 +48,13 @@ class SqliteStore(Store):
         assert address.path is not None
         self.path: Path = address.path
         self._lock = threading.RLock()
+        self._watching = threading.Lock()
         self._pid = 0
         self._forgotten: list[sqlite3.Connection] = []
         self._commits = 0
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+        self._watcher: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
 
     def once(self, op: Op[T]) -> T:
@@ -75,7 +83,8 @@ class SqliteStore(Store):
         if self._writer is not None and self._pid == os.getpid():
             return
         if self._writer is not None and self._reader is not None:
-            # After a fork these belong to the parent: neither used nor closed here.
+            # Forked by something that Python was not told of: these belong to the parent, and are
+            # neither used nor closed here.
             self._forgotten += [self._writer, self._reader]
             self._thread = None
         refuse_network_file_system(self.path)
@@ -154,19 +163,32 @@ class SqliteStore(Store):
 
     async def watch(self, woken: Callable[[str], None], every: float) -> None:
         """`data_version` changes when another connection has committed; reading it is cheap."""
-        connection = connect(self.path, self.settings)
         try:
             last = None
             while True:
-                (version,) = connection.execute("PRAGMA data_version").fetchone()
+                version = self._data_version()
                 if version != last:
                     last = version
                     woken("")
                 await asyncio.sleep(every)
         finally:
-            connection.close()
+            with self._watching:
+                self._close_watcher()
 
-    def twin(self) -> Store:
+    def _data_version(self) -> int:
+        # A lock of its own, because the other one may be held for as long as a write waits.
+        with self._watching:
+            if self._watcher is None:
+                self._watcher = connect(self.path, self.settings)
+            (version,) = self._watcher.execute("PRAGMA data_version").fetchone()
+            return int(version)
+
+    def _close_watcher(self) -> None:
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.close()
+
+    def twin(self, connections: int | None = None) -> Store:
         twin = SqliteStore(self.address, self.settings)
         twin._checked = self._checked
         return twin
@@ -174,13 +196,32 @@ class SqliteStore(Store):
     def close(self) -> None:
         with self._lock:
             thread, self._thread = self._thread, None
-            if self._pid == os.getpid():
-                for connection in (self._reader, self._writer):
-                    if connection is not None:
-                        connection.close()
-            self._reader = self._writer = None
+            self._close_connections()
         if thread is not None:
             thread.shutdown(wait=True)
+
+    def _close_connections(self) -> None:
+        if self._pid == os.getpid():
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    connection.close()
+        self._reader = self._writer = None
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+        self._watching.acquire()
+        with suppress(sqlite3.Error):
+            self._close_connections()
+            self._close_watcher()
+
+    def after_fork_here(self) -> None:
+        self._watching.release()
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        super().after_fork_in_child()
+        self._lock, self._watching = threading.RLock(), threading.Lock()
+        self._thread = None
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)
@@ -264,12 +305,19 @@ def connect(path: Path, settings: StoreSettings) -> sqlite3.Connection:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise Unsupported(reason=f"{path} cannot use a write-ahead log (it says {mode!r})")
+        connection.text_factory = _text
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _text(stored: bytes) -> str:
+    """Text that is no UTF-8, which only somebody else's hand can have put there, spoils its own row
+    and not every answer that it is part of."""
+    return stored.decode("utf-8", "backslashreplace")
 
 
 def create_private(path: Path) -> None:
@@ -300,10 +348,15 @@ def understood() -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise StoreBusy(reason=str(error)) from error
-        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
             raise StoreUnavailable(reason=str(error)) from error
+        if str(error).startswith(("no such table", "no such column")):
+            raise SchemaMismatch(
+                reason=f"the tables do not fit this release ({error}): run `outlast migrate`"
+            ) from error
         raise StoreError(f"SQLite refused: {error}") from error
     except sqlite3.Error as error:
-        raise StoreError(f"SQLite refused: {error}") from error
+        rows = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
+        raise StoreError(f"SQLite refused: {error}", refused=rows) from error
     except OSError as error:
         raise StoreUnavailable(reason=str(error)) from error

@@ -9,6 +9,7 @@ behind a `-- postgres:` and a `-- sqlite:` line that says why. A few words are t
     ol.epoch(t)       a moment as seconds since 1970
     ol.id(:x)         a parameter that is a job id;  ol.json(:x), ol.boolean(:x) likewise
     ol.each(:x)       the texts of a JSON array;  ol.each_id(:x)  the job ids
+    ol.index(name)    an index of ours, where one is created
     ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
 
 Parameters are `:name` here, and become whatever the driver wants.
@@ -46,7 +47,7 @@ _WORDS: dict[str, list[tuple[str, str]]] = {
         (r"ol\.now\(\)", _SQLITE_NOW),
         (r"ol\.later\((COALESCE\([^()]*\)|[^()]*)\)", rf"({_SQLITE_NOW} + \1)"),
         (r"ol\.ago\(([^()]*)\)", rf"({_SQLITE_NOW} - \1)"),
-        (r"ol\.epoch\(([^()]*)\)", r"\1"),
+        (r"ol\.epoch\(([^()]*)\)", r"CAST(\1 AS REAL)"),  # a column holds whatever was put in
         (r"ol\.(?:id|json|boolean)\(([^()]*)\)", r"\1"),
         (r"ol\.(?:each|each_id)\(([^()]*)\)", r"value FROM json_each(\1)"),
     ],
@@ -62,6 +63,11 @@ class Query:
     sql: str
     parameters: tuple[str, ...]
     reads: bool
+
+    @property
+    def answers(self) -> bool:
+        """Whether rows come back."""
+        return self.sql.startswith(("SELECT", "WITH")) or "RETURNING" in self.sql
 
     def spelled(self, mark: Callable[[str], str], *, percent: str = "%") -> str:
         """The text with each parameter spelled for a driver."""
@@ -94,6 +100,7 @@ def translate(text: str, dialect: str, schema: str, fragments: dict[str, str] | 
         text = re.sub(rf"\bol\.{name}\b", lambda _, f=fragment: f, text)  # type: ignore[misc]
     for pattern, replacement in _WORDS[dialect]:
         text = re.sub(pattern, replacement, text)
+    text = re.sub(r"\bol\.index\((\w+)\)", lambda m: index(m[1], dialect, schema), text)
     return re.sub(r"\bol\.([a-z]+)\b(?!\()", lambda m: table(m[1], dialect, schema), text)
 
 
@@ -101,6 +108,11 @@ def table(name: str, dialect: str, schema: str) -> str:
     if name not in TABLES:
         raise ValueError(f"ol.{name} is neither a table nor a word of ours")
     return f'"{schema}".{name}' if dialect == POSTGRES else f"{schema}_{name}"
+
+
+def index(name: str, dialect: str, schema: str) -> str:
+    """On PostgreSQL an index is where its table is; on SQLite it shares the tables' names."""
+    return name if dialect == POSTGRES else f"{schema}_{name}"
 
 
 def _sections(text: str) -> Iterator[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ from ..model.errors import ClaimLost
 from ..model.job import Claim, Job, NewJob, lenient_json, moment
 from ..model.lifecycle import State
 from ..model.task import Call, new_jobs
-from ..model.text import clean
+from ..model.text import clean, type_name
 
 LONGEST_NOTE = 4000  # characters of one progress note or log line
 
@@ -57,12 +57,11 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Tell how far it is. Kept only while this attempt owns the job."""
-        self._record("progress", {"done": done, "total": total, "note": clean(note, LONGEST_NOTE)})
+        self._record("progress", {"done": done, "total": total, "note": note})
 
     def log(self, message: object, **fields: Any) -> None:
         """Keep a line with the job."""
-        data = {"message": clean(str(message), LONGEST_NOTE), **fields}
-        self._record("log", json.loads(json.dumps(data, default=str)))
+        self._record("log", {"message": message, **fields})
 
     def enqueue(self, *calls: Call) -> None:
         """Enqueue jobs with this attempt's success: they exist if, and only if, it is accepted."""
@@ -76,8 +75,26 @@ class Context:
 
     def _record(self, kind: str, data: dict[str, Any]) -> None:
         self._check()
-        self._say(kind, clean(json.dumps(data), 10 * LONGEST_NOTE))
+        self._say(kind, json.dumps({name: _storable(value) for name, value in data.items()}))
 
     def _check(self) -> None:
         if self._lost:
             raise ClaimLost(job=self._claim.id)
+
+
+def _storable(value: Any) -> Any:
+    """The value itself if it is JSON and not too long, else as much of it as can be told."""
+    try:
+        if isinstance(value, str):
+            return clean(value, LONGEST_NOTE)
+        text = json.dumps(value, allow_nan=False)
+        return value if len(text) <= LONGEST_NOTE else clean(text, LONGEST_NOTE)
+    except Exception:
+        return _told(value)
+
+
+def _told(value: Any) -> str:
+    try:
+        return clean(str(value), LONGEST_NOTE)
+    except Exception as error:  # str() ran the user's code
+        return f"({type_name(value)}: its __str__ raised {type_name(error)})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
@@ -21,6 +22,8 @@ from ..model.outcome import Ended, Error
 from ..model.task import Definition
 from ..model.text import describe
 from .context import Context
+
+_Caught = tuple[Any, BaseException | None]
 
 
 def begin(definition: Definition, claim: Claim, context: Context) -> Execution:
@@ -46,7 +49,7 @@ class Execution:
         """Carry the attempt out; whatever happens becomes a value."""
         try:
             arguments = self.arguments()
-        except Exception as error:
+        except BaseException as error:  # a user's validator may raise anything
             return undecodable(error)
         try:
             result = await self.call(arguments, threads)
@@ -63,14 +66,14 @@ class Execution:
     async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
         raise NotImplementedError
 
-    def interrupt(self, body: asyncio.Task[None] | None) -> None:
+    def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
         """Ask the handler to stop."""
         self.context.cancelled.set()
 
     def returned(self, result: Any) -> Ended:
         try:
-            text = None if result is None else encode_result(result)
-        except Exception as error:
+            text = encode_result(result, self.definition.arguments.returns)
+        except BaseException as error:  # a user's serialiser may raise anything
             # The work is done, but its result cannot be kept: running it again would not help.
             return Ended(Outcome.PERMANENT, error=describe(error))
         return Ended(Outcome.SUCCEEDED, result=text, jobs=tuple(self.context.jobs))
@@ -90,7 +93,7 @@ class Execution:
         """What a stop from outside means, however the handler took it."""
         match self.stopped:
             case Outcome.TIMED_OUT:
-                return Ended(Outcome.TIMED_OUT, error=_timed_out(self.claim))
+                return Ended(Outcome.TIMED_OUT, error=timed_out(self.claim))
             case Outcome.CANCELLED:
                 return Ended(Outcome.CANCELLED, error=_cancelled())
             case _:
@@ -101,7 +104,7 @@ class AsyncExecution(Execution):
     async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
         return await self.definition.function(**arguments)
 
-    def interrupt(self, body: asyncio.Task[None] | None) -> None:
+    def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
         super().interrupt(body)
         if body is not None:
             body.cancel()
@@ -112,13 +115,23 @@ class ThreadExecution(Execution):
 
     async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
         inside = contextvars.copy_context()
-        function = self.definition.function
-        return await asyncio.get_running_loop().run_in_executor(
-            threads, lambda: inside.run(function, **arguments)
+        result, error = await asyncio.get_running_loop().run_in_executor(
+            threads, lambda: inside.run(_caught, self.definition.function, arguments)
         )
+        if error is not None:
+            raise error
+        return result
 
 
-def _timed_out(claim: Claim) -> Error:
+def _caught(function: Callable[..., Any], arguments: dict[str, Any]) -> _Caught:
+    """A future cannot carry every error: a StopIteration would never arrive."""
+    try:
+        return function(**arguments), None
+    except BaseException as error:
+        return None, error
+
+
+def timed_out(claim: Claim) -> Error:
     return {
         "type": "TimedOut",
         "message": f"attempt {claim.attempt} ran longer than its timeout of {claim.timeout:g} s",
@@ -130,7 +143,7 @@ def _cancelled() -> Error:
     return {"type": "Cancelled", "message": "cancelled while running", "traceback": ""}
 
 
-def undecodable(error: Exception) -> Ended:
+def undecodable(error: BaseException) -> Ended:
     """Its arguments cannot be read: trying again would not help."""
     told = describe(error)
     if isinstance(error, InvalidArguments):

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..model.job import Claim
-from ..model.outcome import Transition
+from ..model.outcome import Ended, Transition
 from .execute import Execution
+
+SAFETY = 0.9  # the share of a lease after which an unrenewed job is let go
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """One job in hand. `safe_until` is when, by our own clock, its lease may run out."""
+    """One job in hand. By our own clock, `safe_until` is when its lease may run out, and
+    `overdue_at` when even a handler that ignores its timeout should have been given up."""
 
     claim: Claim
     safe_until: float
-    execution: Execution | None = None  # None: its task is unknown here
-    task: asyncio.Task[None] | None = None
+    execution: Execution | None = None  # None: there is nothing to carry out
+    task: asyncio.Task[Ended] | None = None
     transition: Transition | None = None  # set once it has ended
     abandoned: bool = False  # nobody waits for its handler any more
+    overdue_at: float = math.inf
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
     @property
@@ -34,13 +41,34 @@ class Held:
 
 
 class Hands:
-    """All of them. Read by the keeper's thread, changed by the worker's loop alone."""
+    """All of them. Taken and put down by the worker's loop alone; the keeper's thread reads them,
+    and says how long they are safe, because a handler may be blocking the loop."""
 
     def __init__(self) -> None:
         self._held: dict[str, Held] = {}
+        self._given_up: set[tuple[str, int]] = set()
 
-    def take(self, held: Held) -> None:
+    def take(self, held: Held) -> bool:
+        """False: the keeper has put it back already, because it was so long on its way to us."""
         self._held[held.claim.id] = held
+        if (held.claim.id, held.claim.fence) not in self._given_up:
+            return True
+        self.drop(held)
+        return False
+
+    def give_up(self, claim: Claim) -> bool:
+        """From the keeper's thread: this claim never came, and must not any more. False: it has.
+
+        Each side first says what it does and then looks at what the other has said, so that never
+        both of them go ahead.
+        """
+        if len(self._given_up) > 10_000:
+            self._given_up.clear()
+        self._given_up.add((claim.id, claim.fence))
+        if self.get(claim.id, claim.fence) is None:
+            return True
+        self._given_up.discard((claim.id, claim.fence))
+        return False
 
     def drop(self, held: Held) -> None:
         held.drop_timers()
@@ -61,15 +89,44 @@ class Hands:
 
     def fences(self) -> dict[str, int]:
         """A snapshot, safe to take from another thread."""
-        return {held.claim.id: held.claim.fence for held in tuple(self._held.values())}
+        return {held.claim.id: held.claim.fence for held in self._all()}
+
+    def renewed(self, kept: Iterable[str], fences: Mapping[str, int], until: float) -> None:
+        """From the keeper's thread: these leases were renewed."""
+        for id in kept:
+            if held := self.get(id, fences[id]):
+                held.safe_until = until
 
     def running(self) -> list[Held]:
-        return [held for held in tuple(self._held.values()) if not held.ended]
+        return [held for held in self._all() if not held.ended]
+
+    def unsafe(self) -> list[Held]:
+        """Those whose lease may run out unrenewed."""
+        now = time.monotonic()
+        return [held for held in self.running() if held.safe_until <= now]
 
     def overdue(self) -> list[Held]:
-        """Those whose lease may have run out unrenewed."""
+        """Those that should have ended, had anyone been able to stop them."""
         now = time.monotonic()
-        return [held for held in tuple(self._held.values()) if held.safe_until < now]
+        return [held for held in self.running() if held.overdue_at <= now]
+
+    def safe_until(self) -> float:
+        """When the first of them becomes unsafe."""
+        return min((held.safe_until for held in self.running()), default=math.inf)
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def _all(self) -> tuple[Held, ...]:
+        return tuple(self._held.values())
+
+
+def facts(claim: Claim) -> dict[str, Any]:
+    """What every log line about a job carries."""
+    return {
+        "job": claim.id,
+        "attempt": claim.attempt,
+        "fence": claim.fence,
+        "tenant": claim.tenant,
+        "trace": claim.trace,
+    }

@@ -19,7 +19,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..model.job import Claim, NewJob
 from ..model.lifecycle import Outcome
@@ -30,6 +30,9 @@ from ..tasks import Task
 from .context import Context
 from .execute import Execution, undecodable
 
+LONGEST_MESSAGE = 64 * 1024 * 1024  # bytes of one line from the child: its result and its jobs
+LAST_WORDS = 2.0  # seconds between a child's last message and its exit, whichever comes first
+
 
 class IsolatedExecution(Execution):
     """The parent's side."""
@@ -37,56 +40,78 @@ class IsolatedExecution(Execution):
     process: asyncio.subprocess.Process | None = None
 
     async def run(self, threads: Executor) -> Ended:
+        receiving, sending = os.pipe()
+        pipe = os.fdopen(receiving, "rb", 0)
         try:
-            return await self._run()
+            self.process = await self._spawn(sending)
+            reader, transport = await _connected(pipe)
         except BaseException as error:
+            pipe.close()
             self._kill()
             return self.raised(error)
-
-    async def _run(self) -> Ended:
-        receiving, sending = os.pipe()
         try:
-            self.process = await asyncio.create_subprocess_exec(
+            return await self._attend(self.process, reader)
+        except BaseException as error:
+            return self.raised(error)
+        finally:
+            transport.close()  # and with it the pipe
+            self._kill()
+
+    async def _spawn(self, sending: int) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
                 sys.executable, "-m", __name__, *_where(self.definition), str(sending),
                 stdin=asyncio.subprocess.PIPE, pass_fds=[sending], env=_environment(),
+                start_new_session=True,  # a Ctrl-C is for the worker, which drains
             )  # fmt: skip
-        except BaseException:
-            os.close(receiving)
-            raise
         finally:
             os.close(sending)
-        assert self.process.stdin is not None
-        with suppress(ConnectionError):
-            given = {"claim": asdict(self.claim), "argv": sys.argv}
-            self.process.stdin.write(json.dumps(given).encode() + b"\n")
-            await self.process.stdin.drain()
-        ended = await self._listen(receiving)
-        code = await self.process.wait()
-        self.process.stdin.close()
-        if self.stopped is not None and ended is None:
-            return self.interrupted()
-        return ended or self._died(code)
 
-    async def _listen(self, receiving: int) -> Ended | None:
-        """Events as they come, until the pipe closes."""
-        reader = asyncio.StreamReader(limit=4 * 1024 * 1024)
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(receiving, "rb", 0)
-        )
-        ended = None
+    async def _attend(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
+    ) -> Ended:
+        if self.stopped is not None:
+            return self.interrupted()  # told to stop while it was being started
+        assert process.stdin is not None
         try:
-            while line := await reader.readline():
-                message = json.loads(line)
-                if "ended" in message:
-                    ended = _read_ended(message["ended"])
-                else:
-                    self.context._say(*message["event"])
+            given = {"claim": asdict(self.claim), "argv": sys.argv}
+            with suppress(ConnectionError):
+                process.stdin.write(json.dumps(given).encode() + b"\n")
+                await process.stdin.drain()
+            ended = await self._until_ended(process, reader)
         finally:
-            transport.close()
-        return ended
+            process.stdin.close()
+        if ended is not None:
+            return ended
+        return self.interrupted() if self.stopped else _died(await process.wait())
 
-    def interrupt(self, body: asyncio.Task[None] | None) -> None:
+    async def _until_ended(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
+    ) -> Ended | None:
+        """What it said in the end, if it did. When it has spoken it exits, and when it exits the
+        pipe closes; something that it started and did not end may hold up either."""
+        listening = asyncio.create_task(self._listen(reader))
+        exiting = asyncio.create_task(process.wait())
+        both = {listening, exiting}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, timeout=LAST_WORDS)
+            self._kill()
+            return listening.result() if listening.done() else None
+        finally:
+            listening.cancel()
+            exiting.cancel()
+
+    async def _listen(self, reader: asyncio.StreamReader) -> Ended | None:
+        """Events as they come, until it says how it ended or the pipe closes."""
+        while line := await reader.readline():
+            message = json.loads(line)
+            if "ended" in message:
+                return _read_ended(message["ended"])
+            self.context._say(*message["event"])
+        return None
+
+    def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
         super().interrupt(body)
         self._kill()
 
@@ -95,10 +120,19 @@ class IsolatedExecution(Execution):
             with suppress(ProcessLookupError):
                 self.process.kill()
 
-    def _died(self, code: int) -> Ended:
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        error = {"type": "ProcessDied", "message": f"its process ended {how}", "traceback": ""}
-        return Ended(Outcome.FAILED, error=error)
+
+def _died(code: int) -> Ended:
+    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+    error = {"type": "ProcessDied", "message": f"its process ended {how}", "traceback": ""}
+    return Ended(Outcome.FAILED, error=error)
+
+
+async def _connected(pipe: BinaryIO) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
+    reader = asyncio.StreamReader(limit=LONGEST_MESSAGE)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    return reader, transport
 
 
 def _where(definition: Definition) -> list[str]:
@@ -127,6 +161,7 @@ def _read_ended(message: dict[str, Any]) -> Ended:
 
 def main() -> None:
     kind, place, name, fd = sys.argv[1:]
+    os.set_inheritable(int(fd), False)  # else what the handler starts would hold it open
     out = os.fdopen(int(fd), "wb", 0)
     given = json.loads(sys.stdin.buffer.readline())
     claim, sys.argv = Claim(**given["claim"]), given["argv"]
@@ -150,7 +185,7 @@ def _carry_out(kind: str, place: str, name: str, claim: Claim, context: Context)
     execution = Execution(definition, claim, context)
     try:
         arguments = execution.arguments()
-    except Exception as error:
+    except BaseException as error:
         return undecodable(error)
     try:
         return execution.returned(definition.function(**arguments))
@@ -170,7 +205,9 @@ def _find(kind: str, place: str, name: str) -> Definition:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin: its lock, held by a waiting read, would abort the interpreter's end.
+    while os.read(0, 1):
+        pass
     os._exit(1)
 
 

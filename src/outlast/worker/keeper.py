@@ -8,35 +8,50 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from ..model.errors import OutlastError
-from ..model.outcome import release
+from ..model.errors import DeadlineExceeded, OutlastError
+from ..model.job import Claim
+from ..model.lifecycle import Outcome
+from ..model.outcome import Ended, release
 from ..ops import duties
-from ..ops.duties import Tally
-from ..ops.enqueue import wake
 from ..ops.finish import finish
-from ..ops.reclaim import Swept, any_lost, reclaim
-from ..ops.renew import Renewed, renew
+from ..ops.renew import renew
+from ..ops.statement import Op
+from .execute import timed_out
+from .heal import Healer
+from .held import SAFETY, facts
 from .loops import Backoff, Loop
+from .returns import about_a_row
 
 if TYPE_CHECKING:
     from .worker import Worker
 
+T = TypeVar("T")
+P = ParamSpec("P")
+
 log = logging.getLogger("outlast.worker")
+
+SOONEST = 0.01  # seconds between looks at our own leases
+PATIENCE = 1.0  # seconds that every call may take: less would give up on a busy machine
 
 
 class Keeper:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.settings = worker.settings
-        self.store = worker.app.store.twin()
+        # One connection for our own leases and one for healing: a slow sweep delays no renewal,
+        # and a fleet of many workers does not use up what the database has to give.
+        self.store = worker.app.store.twin(connections=1)
+        self.healer = Healer(worker, worker.app.store.twin(connections=1))
         self.loops: list[Loop] = []
-        self._strangers: set[tuple[str, int]] = set()
+        self._strangers: dict[tuple[str, int], float] = {}  # and when we first saw them
         self._started = threading.Event()
+        self._ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="outlast-keeper", daemon=True)
 
@@ -46,15 +61,18 @@ class Keeper:
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        return not self._ended
 
     def renew_now(self) -> None:
         """Somebody asked for a job to stop: find out which."""
         self._call(self.loops[0].poke)
 
-    def stop(self) -> None:
+    def let_go(self) -> None:
+        """End soon: from now on nothing more is renewed."""
         for loop in self.loops:
             self._call(loop.stop)
+
+    def join(self) -> None:
         self._thread.join(self.store.settings.deadline)
 
     def _call(self, action: Callable[[], object]) -> None:
@@ -65,20 +83,21 @@ class Keeper:
                 log.debug("the keeper is gone already")
 
     def _main(self) -> None:
-        asyncio.run(self._keep())
+        try:
+            asyncio.run(self._keep())
+        finally:
+            self._ended = True
+            self._started.set()
+            self.worker.post(self.worker.woken, "")  # which makes it look whether we are alive
 
     async def _keep(self) -> None:
         self._loop = asyncio.get_running_loop()
-        settings, quick = self.settings, Backoff(first=min(1.0, self.settings.renew_every))
-        retention = self.worker.app.retention
         self.loops = [
-            Loop("renew", self.renew, settings.renew_every, quick),
-            Loop("reclaim", self.reclaim, settings.reclaim_every),
-            Loop("fence", self.fence, settings.reclaim_every),
-            Loop("expire", self.duty("expire", self.expire, 1.0), 1.0),
-            Loop("prune", self.duty("prune", self.prune, retention.prune_every),
-                 retention.prune_every),
-        ]  # fmt: skip
+            Loop("renew", self.renew, self.settings.renew_every, Urgent(self.worker)),
+            Loop("fence", self.fence, self.settings.reclaim_every),
+            Loop("overdue", self.overdue, self.settings.reclaim_every),
+            *self.healer.loops(),
+        ]
         self._started.set()
         try:
             async with asyncio.TaskGroup() as group:
@@ -86,107 +105,83 @@ class Keeper:
                     group.create_task(loop.run(), name=f"outlast-{loop.name}")
         finally:
             await self.store.aclose()
+            await self.healer.store.aclose()
 
-    # Renew
+    # Hold on
 
     async def renew(self) -> None:
         """Hold on to everything in hand; learn what is lost, what should stop, what we forgot."""
         asked_at = time.monotonic()
-        worker, held = self.worker, self.worker.hands.fences()
-        renewed = await self.store.arun(renew, worker.id, held, self.settings.lease)
-        worker.post(worker.renewed, renewed, held, asked_at)
-        await self._release_strangers(renewed)
-        if not await self.store.arun(duties.live, worker.id, len(held), worker.state):
-            await self.store.arun(duties.arrive, worker.card())
+        worker, fences = self.worker, self.worker.hands.fences()
+        renewed = await self._soon(renew, worker.id, fences, self.settings.lease)
+        worker.hands.renewed(renewed.kept, fences, asked_at + self.settings.lease * SAFETY)
+        if renewed.lost or renewed.cancelling:
+            worker.post(worker.carrier.renewed, renewed, fences)
+        await self._release_strangers(renewed.strangers)
+        if not await self._soon(duties.live, worker.id, len(fences), worker.state):
+            await self._soon(duties.arrive, worker.card())
 
-    async def _release_strangers(self, renewed: Renewed) -> None:
-        """A claim whose answer was lost on its way to us is ours in the database and in nobody's
-        hands. Seen twice, it was not just on its way: put it back, unspent."""
-        seen = {(claim.id, claim.fence) for claim in renewed.strangers}
-        again, self._strangers = seen & self._strangers, seen
-        forgotten = [c for c in renewed.strangers if (c.id, c.fence) in again]
-        forgotten = [c for c in forgotten if self.worker.hands.get(c.id, c.fence) is None]
-        if forgotten:
-            log.warning("releasing %d claims that never reached us", len(forgotten))
-            await self.store.arun(finish, [release(claim) for claim in forgotten])
-            self.worker.tell("released", len(forgotten))
-
-    async def fence(self) -> None:
-        """A worker that cannot renew lets go before others may take over."""
-        if self.worker.hands.overdue():
-            self.worker.post(self.worker.lose_overdue)
-
-    # Heal
-
-    async def reclaim(self) -> None:
-        """Take back what dead workers held."""
-        if not await self.store.arun(any_lost):
-            return
-        swept = await self.sweep()
-        if swept.found:
-            log.info("reclaimed %d of %d lost jobs (%d dead, %d failed)",
-                     swept.healed, swept.found, swept.dead, swept.failed)  # fmt: skip
-            self.worker.tell("reclaimed", swept.healed)
-            self.worker.tell("reclaim_failed", swept.failed)
-        if swept.queues and self.store.wakes:
-            await self.store.arun(wake, self.store.channel, swept.queues)
-        if swept.healed:
-            self.worker.post(self.worker.woken, "")
-
-    async def sweep(self, batch: int = 500) -> Swept:
-        """Page through all lost claims; a batch that fails is done one by one, so that one bad row
-        keeps nobody else waiting."""
-        total = Swept()
-        while True:
-            size = batch if total.failed == 0 else 1
-            try:
-                swept = await self.store.arun(reclaim, size, total.failed)
-            except OutlastError as error:
-                if size > 1:
-                    batch = 1
-                    continue
-                total.found += 1
-                total.failed += 1
-                log.error("a lost job cannot be reclaimed: %s", error)
-                continue
-            total.found += swept.found
-            total.healed += swept.healed
-            total.dead += swept.dead
-            total.queues |= swept.queues
-            if swept.found < size:
-                return total
-
-    # Duties
-
-    def duty(
-        self, name: str, once: Callable[[], Awaitable[Tally]], every: float
-    ) -> Callable[[], Awaitable[None]]:
-        """A pass that first asks whether this duty is ours to do, and records how it went."""
-
-        async def run() -> None:
-            if not await self.store.arun(duties.take, name, every * 0.9, self.worker.id):
-                return
-            try:
-                tally = await once()
-            except Exception as error:
-                await self.store.arun(duties.report, name, Tally(failed=1, error=str(error)[:500]))
+    async def _soon(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """With a deadline that leaves time to renew on another connection."""
+        patience = max(PATIENCE, self.settings.lease / 3)
+        try:
+            async with asyncio.timeout(patience):
+                return await self.store.arun(operation, *args, **kwargs)
+        except TimeoutError as error:
+            if isinstance(error, OutlastError):
                 raise
-            await self.store.arun(duties.report, name, tally)
+            raise DeadlineExceeded(seconds=round(patience, 3)) from error
 
-        return run
+    async def _release_strangers(self, strangers: list[Claim]) -> None:
+        """A claim whose answer was lost on its way to us is ours in the database and in nobody's
+        hands. Seen for long enough, it is not just on its way: put it back, unspent."""
+        now = time.monotonic()
+        known, self._strangers = self._strangers, {}
+        for claim in strangers:
+            since = known.get((claim.id, claim.fence), now)
+            if now - since < self.settings.renew_every / 2 or not self.worker.hands.give_up(claim):
+                self._strangers[claim.id, claim.fence] = since
+                continue
+            log.warning("job %s: releasing a claim that never reached us", claim.id,
+                        extra=facts(claim))  # fmt: skip
+            try:
+                await self._soon(finish, [release(claim)])
+                self.worker.tell("released", 1)
+            except OutlastError as error:
+                if not about_a_row(error):
+                    raise
+                log.error("job %s cannot be released: %s", claim.id, error, extra=facts(claim))
 
-    async def expire(self) -> Tally:
-        expired = await self.store.arun(duties.expire)
-        return Tally(found=len(expired), healed=len(expired))
+    # Let go
 
-    async def prune(self) -> Tally:
-        """Remove what ended long ago, in small transactions with room between them."""
-        keep, removed = self.worker.app.retention, 0
-        for state, span in (("succeeded", keep.keep_succeeded), ("cancelled", keep.keep_cancelled)):
-            while batch := await self.store.arun(duties.prune, state, span, keep.prune_batch):
-                removed += batch
-                if batch < keep.prune_batch or self.worker.stopping:
-                    break
-                await asyncio.sleep(0.01)
-        await self.store.arun(duties.prune_workers, keep.keep_workers)
-        return Tally(found=removed, healed=removed)
+    async def fence(self) -> float:
+        """A worker that cannot renew lets go before others may take over."""
+        hands = self.worker.hands
+        if hands.unsafe():
+            self.worker.post(self.worker.carrier.lose_unsafe)
+        wait = hands.safe_until() - time.monotonic()
+        return max(SOONEST, min(wait, self.settings.reclaim_every))
+
+    async def overdue(self) -> None:
+        """A handler that blocks the event loop keeps its own timeout from being enforced there: it
+        loses its job all the same."""
+        for held in self.worker.hands.overdue():
+            ended = Ended(Outcome.TIMED_OUT, error=timed_out(held.claim))
+            await self._soon(finish, [self.worker.carrier.decide(held.claim, ended)])
+            held.overdue_at = math.inf
+            self.worker.tell("overdue", 1)
+            log.error("job %s: its handler blocks the event loop past its timeout; given up",
+                      held.claim.id, extra=facts(held.claim))  # fmt: skip
+
+
+class Urgent(Backoff):
+    """As patient as any while nothing is in hand; else a lease is at stake, and each try may be the
+    one that saves it."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(first=min(1.0, worker.settings.renew_every))
+        self._worker = worker
+
+    def failed(self) -> float:
+        wait = super().failed()
+        return min(wait, self._worker.settings.renew_every / 2) if self._worker.hands else wait

@@ -14,6 +14,8 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from ..model.errors import OutlastError
+
 log = logging.getLogger("outlast.worker")
 
 
@@ -25,7 +27,8 @@ class Backoff:
         self.failures = 0
 
     def failed(self) -> float:
-        plain = min(self.cap, self.first * self.factor**self.failures)
+        # The exponent is bounded, because a database may be away for a year.
+        plain = min(self.cap, self.first * self.factor ** min(self.failures, 20))
         self.failures += 1
         return plain * random.uniform(0.7, 1.0)
 
@@ -34,7 +37,7 @@ class Backoff:
 
 
 class Loop:
-    """Runs `once` every `every` seconds (with a little jitter), or when poked, until stopped.
+    """Runs `once` every `every` seconds (a little sooner, by jitter), or when poked, until stopped.
 
     `once` may return a number: the seconds until it wants to run again.
     """
@@ -63,18 +66,23 @@ class Loop:
     async def step(self) -> float:
         """One pass, whatever happens in it; the seconds to wait before the next."""
         self.passes += 1
+        began = time.monotonic()
         try:
             wish = await self._once()
         except Exception as error:
-            self.failures += 1
-            wait = self._backoff.failed()
-            log.warning(
-                "%s failed (%s); next try in %.1f s", self.name, error, wait, exc_info=_bug(error)
-            )
-            return wait
+            return self._failed(error, time.monotonic() - began)
         self._backoff.succeeded()
         self.succeeded_at = time.monotonic()
-        return self.every * random.uniform(0.9, 1.1) if wish is None else wish
+        return self.every * random.uniform(0.8, 1.0) if wish is None else wish
+
+    def _failed(self, error: Exception, lasted: float) -> float:
+        if lasted > self._backoff.cap:
+            self._backoff.succeeded()  # a pass that is meant to last (a watch) went well for long
+        self.failures += 1
+        wait = self._backoff.failed()
+        bug = not isinstance(error, OutlastError)  # its traceback tells more than its message
+        log.warning("%s failed (%s); next try in %.1f s", self.name, error, wait, exc_info=bug)
+        return wait
 
     def poke(self) -> None:
         """Run the next pass now."""
@@ -90,10 +98,3 @@ class Loop:
                 async with asyncio.timeout(seconds):
                     await self._poke.wait()
         self._poke.clear()
-
-
-def _bug(error: Exception) -> bool:
-    """Whether a traceback would tell more than the message: not for the database's own troubles."""
-    from ..model.errors import OutlastError
-
-    return not isinstance(error, OutlastError)

@@ -4,36 +4,84 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from . import lifeline
 
 if TYPE_CHECKING:
     from .worker import Worker
 
+STOPS = (signal.SIGTERM, signal.SIGINT)
+HURRY = 1.0  # seconds after a second signal; then the process ends, whatever it is doing
+ECHO = 0.25  # seconds in which a supervised worker may be told the same stop twice
+LAST_WORDS = 0.1  # seconds that cancelled tasks have when the loop closes
+
 
 def run_with_signals(worker: Worker) -> None:
     """The first signal drains, the second leaves quickly: see `Worker.stop`."""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, worker.stop)
+    supervised = lifeline.hold(worker)
+    with _signals(worker, supervised):
+        loop = _new_loop()
         try:
-            await worker.arun()
+            loop.run_until_complete(_main(worker))
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
-            await worker.store.aclose()
-
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(main())
+            _close(loop)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+async def _main(worker: Worker) -> None:
+    try:
+        await worker.arun()
+    finally:
+        await worker.store.aclose()
+
+
+@contextmanager
+def _signals(worker: Worker, supervised: bool) -> Iterator[None]:
+    """Handled by the interpreter, not by the loop: a handler may be blocking that."""
+    told_at: float | None = None
+
+    def stop(*_: Any) -> None:
+        nonlocal told_at
+        now = time.monotonic()
+        if told_at is not None:
+            if supervised and now - told_at < ECHO:
+                # An init system signals every process of a service, and our supervisor passes
+                # its own signal on: that is one wish, not two.
+                return
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, HURRY)
+        told_at = told_at or now
+        worker.stop()
+
+    before = {number: signal.signal(number, stop) for number in STOPS}
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
     """uvloop where it is installed."""
     if find_spec("uvloop") is None:
-        return None
+        return asyncio.new_event_loop()
     import uvloop
 
-    return uvloop.new_event_loop
+    return uvloop.new_event_loop()
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """As `asyncio.run` does, but a handler that refuses to be cancelled is left behind."""
+    try:
+        if tasks := asyncio.all_tasks(loop):
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WORDS))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()

@@ -4,6 +4,9 @@
     └──────────── nothing to do: wait for an end, a wake-up or the next look ◀───────────┘
 
 While a round trip is under way, outcomes gather; the busier the worker, the larger its batches.
+
+    lookout  where there may be something to claim    carry   starts handlers and stops them
+    returns  outcomes on their way back               keeper  renews and heals, in its own thread
 """
 
 from __future__ import annotations
@@ -11,44 +14,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import socket
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from json import dumps
 from typing import TYPE_CHECKING, Any, Self
 
-from ..model.errors import OutlastError, StoreError
+from ..model.errors import OutlastError, SchemaMismatch, StoreError, Unsupported
 from ..model.ids import new_instance_id
 from ..model.job import Claim
-from ..model.lifecycle import Outcome, State
-from ..model.outcome import Ended, Transition, decide, release
-from ..model.retry import Retry
+from ..model.lifecycle import Outcome
 from ..model.settings import WorkerSettings
-from ..model.text import describe
 from ..ops import duties
-from ..ops.claim import Wanted, look, promote, turns
-from ..ops.finish import Finished, finish, turn
+from ..ops.claim import Wanted
 from ..ops.leave import leave
-from ..ops.renew import Renewed
 from ..version import VERSION
-from .context import Context
-from .execute import Execution, begin
-from .held import Hands, Held
+from .carry import Carrier
+from .held import Hands
 from .keeper import Keeper
+from .lookout import Lookout
 from .loops import Backoff, Loop
 from .memory import free_megabytes
+from .returns import Returns
+from .threads import Threads
 
 if TYPE_CHECKING:
     from ..client import Outlast
 
 log = logging.getLogger("outlast.worker")
 
-SAFETY = 0.9  # the share of a lease after which an unrenewed job is let go
 PROMOTE_EVERY = 0.1  # seconds; a busy worker makes due jobs ready this often
+LAST_WORDS = 0.25  # seconds from telling handlers to stop at shutdown until they are left behind
 
 
 class Worker:
@@ -62,19 +60,19 @@ class Worker:
         self.id = new_instance_id()
         self.hands = Hands()
         self.counts: Counter[str] = Counter()
+        self.lookout = Lookout(self.queues, settings)
+        self.carrier = Carrier(self)
+        self.returns = Returns(self.store, self.hands, self.counts, self.carrier.decide)
+        # One thread for each job that may be in flight; they are only started when needed.
+        self.threads = Threads(settings.concurrency)
         self.state = "working"
         self.stopping = False
         self._hurry = False
+        self._news = asyncio.Event()
+        self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ended: list[Held] = []
-        self._events: deque[dict[str, Any]] = deque()
-        self._busy: set[str] = set()  # queues that are believed to hold something for us
-        self._unknown: set[str] = set()  # tasks that we have met and cannot run
-        self._last: str | None = None  # the queue that had its turn
-        self._look_at = 0.0
+        self._broken = False  # it stopped by itself
         self._promote_at = 0.0
-        self._stuck = 0  # abandoned handlers that still hold a thread
-        self._idle = settings.poll_min
         self._backoff = Backoff()
         self._background: asyncio.Task[None] | None = None
 
@@ -89,12 +87,8 @@ class Worker:
     async def arun(self) -> None:
         """Work until `stop()` is called, then drain."""
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
-        self._stopped = asyncio.Event()
         if self.stopping:
             self._stopped.set()
-        # One thread for each job that may be in flight; they are only started when needed.
-        self._threads = ThreadPoolExecutor(self.settings.concurrency, "outlast-job")
         await self._arrive()
         self.keeper = Keeper(self)
         self.keeper.start()
@@ -104,19 +98,22 @@ class Worker:
             while not self.stopping:
                 await self._step()
             await self._drain()
+            if self._broken:
+                raise OutlastError("the worker has stopped itself, and must be started again")
         except asyncio.CancelledError:
             self.stop()
             self._hurry = True
             await self._drain()
             raise
         finally:
+            self.keeper.let_go()  # first, and without waiting: we may be cancelled once more
             watch.stop()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            await asyncio.to_thread(self.keeper.stop)
+            await asyncio.to_thread(self.keeper.join)
             with suppress(StoreError):  # others will find out
                 await self.store.arun(leave, self.id)
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self.threads.shutdown(wait=False)
 
     def stop(self) -> None:
         """Stop claiming, let running jobs end for the grace time, release the rest. Called twice,
@@ -124,16 +121,17 @@ class Worker:
         self._hurry = self._hurry or self.stopping
         self.stopping = True
         self.state = "draining"
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._stopped.set)
-            self._loop.call_soon_threadsafe(self._news.set)
+        self.post(self._stopped.set)
+        self.post(self._news.set)
 
     async def __aenter__(self) -> Self:
         self._background = asyncio.create_task(self.arun(), name="outlast-worker")
+        self._background.add_done_callback(_report)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.stop()
+        if not self.stopping:  # to stop twice would be to hurry
+            self.stop()
         if self._background is not None:
             await self._background
 
@@ -144,6 +142,8 @@ class Worker:
             try:
                 await self.store.arun(duties.arrive, self.card())
                 return
+            except (SchemaMismatch, Unsupported):
+                raise  # waiting would not help
             except StoreError as error:
                 wait = backoff.failed()
                 log.warning("%s; next try in %.1f s", error, wait)
@@ -178,152 +178,87 @@ class Worker:
             known = isinstance(error, OutlastError)
             log.warning("%s; next try in %.1f s", error, wait, exc_info=not known)
             await self._hold(wait)
-        if not self.keeper.alive and not self.stopping:
+        if not self.keeper.alive and not self._hurry:
             log.critical("the keeper's thread died: leaving, so that no lease is held in vain")
             self.stop()
+            self._broken = self._hurry = True  # without renewals there is no time to drain
 
     async def turn(self) -> None:
         """Give back what has ended, take what there is room for, or wait."""
         room = 0 if self.stopping else self._room()
-        queue = self._next_queue() if room > 0 else None
-        if queue is None and not self._ended and not self._events:
-            await self._rest(room)
-            return
-        ended, self._ended = self._ended, []
-        claims: list[Claim] = []
-        asked_at = time.monotonic()
-        try:
-            claims = await self._exchange(ended, queue, room)
-        except BaseException:
-            # What was not taken back is still ours to give.
-            self._ended = [held for held in ended if self.hands.holds(held)] + self._ended
-            raise
-        for claim in claims:
-            self._start(claim, asked_at)
-
-    async def _exchange(self, ended: list[Held], queue: str | None, room: int) -> list[Claim]:
-        transitions = [held.transition for held in ended if held.transition is not None]
-        plain = [t for t in transitions if t.plain]
-        other = [t for t in transitions if not t.plain]
-        events = [self._events.popleft() for _ in range(len(self._events))]
-        if other or events:
-            self._settled(await self._finish(other, events))
+        if room > 0 and self.lookout.wait() == 0:
+            await self.lookout.look(self.store)
+        queue = self.lookout.next() if room > 0 else None
         if queue is None:
-            if plain:
-                self._settled(await self._finish(plain, []))
-            return []
-        return await self._claim(queue, room, plain)
-
-    async def _claim(self, queue: str, room: int, plain: list[Transition]) -> list[Claim]:
-        # Forget the queue before we ask, so that news of it that come meanwhile are not lost.
-        self._busy.discard(queue)
-        self._last = queue
-        finished, claims = await self.store.arun(turn, plain, self._wanted(queue, room))
-        self._settled(finished)
+            await self._give_back_or_rest(room)
+            return
+        try:
+            claims, asked_at = await self.returns.exchange(self._wanted(queue, room))
+        except BaseException:
+            self.lookout.failed(queue)
+            raise
         self.counts["claimed"] += len(claims)
-        if len(claims) == room:
-            self._busy.add(queue)
-        if claims:
-            self._idle = self.settings.poll_min
-            self._look_at = min(self._look_at, time.monotonic() + self._idle)
-        return claims
+        self.lookout.claimed(queue, len(claims), room)
+        for claim in claims:
+            self.carrier.start(claim, asked_at)
+
+    async def _give_back_or_rest(self, room: int) -> None:
+        if self.returns:
+            await self.returns.exchange()
+            return
+        wait = self.lookout.wait() if room > 0 else 1.0
+        await self._pause(min(wait, self.settings.renew_every) if self.hands else wait)
 
     def _wanted(self, queue: str, room: int) -> Wanted:
         now = time.monotonic()
         due = now >= self._promote_at
         if due:
             self._promote_at = now + PROMOTE_EVERY
-        return Wanted(self.id, queue, room, self.settings.lease, self._unknown, promote=due)
-
-    async def _finish(
-        self, transitions: list[Transition], events: list[dict[str, Any]]
-    ) -> Finished:
-        """Hand outcomes in; a batch that the database refuses is handed in one by one, so that one
-        that cannot be stored keeps no other waiting."""
-        numbered = [{**event, "n": n} for n, event in enumerate(events)]
-        try:
-            return await self.store.arun(finish, transitions, numbered)
-        except OutlastError as error:
-            if _about_the_store(error):
-                self._events.extendleft(reversed(events))
-                raise
-        together = Finished()
-        for transition in transitions:
-            mine = [event for event in numbered if event["job"] == transition.claim.id]
-            finished = await self._finish_alone(transition, mine)
-            together.accepted += finished.accepted
-            together.lost += finished.lost
-        return together
-
-    async def _finish_alone(self, transition: Transition, events: list[dict[str, Any]]) -> Finished:
-        try:
-            return await self.store.arun(finish, [transition], events)
-        except OutlastError as error:
-            if _about_the_store(error):
-                raise
-            ended = Ended(Outcome.FAILED, error=describe(error))
-            instead = decide(transition.claim, ended, Retry(), random.random())
-            return await self.store.arun(finish, [instead])
-
-    def _settled(self, finished: Finished) -> None:
-        for transition, state in finished.accepted:
-            self.hands.put_down(transition.claim)
-            self.counts[state] += 1
-        for transition in finished.lost:
-            self.hands.put_down(transition.claim)
-            self.counts["refused"] += 1
-            log.warning(
-                "job %s: attempt %d lost its claim; its outcome (%s) was refused",
-                transition.claim.id, transition.claim.attempt, transition.outcome,
-                extra=_facts(transition.claim),
-            )  # fmt: skip
-
-    # Where to look, and when
-
-    def woken(self, queue: str) -> None:
-        """Something changed: in this queue, or ("") somewhere. A word that starts with ! is for
-        the keeper."""
-        if queue.startswith("!"):
-            self.keeper.renew_now()
-        elif queue == "":
-            self._look_at = 0.0
-        elif self._serves(queue):
-            self._busy.add(queue)
-        self._idle = self.settings.poll_min
-        self._news.set()
-
-    def _serves(self, queue: str) -> bool:
-        return self.queues is None or queue in self.queues
-
-    def _next_queue(self) -> str | None:
-        return turns(self._busy, self._last)[0] if self._busy else None
+        unknown = self.carrier.unknown()
+        return Wanted(self.id, queue, room, self.settings.lease, unknown, promote=due)
 
     def _room(self) -> int:
         floor = self.settings.memory_floor
         if floor and free_megabytes() < floor:
             self.counts["deferred_for_memory"] += 1
             return 0
-        return self.settings.concurrency - len(self.hands) - self._stuck
+        return self.settings.concurrency - len(self.hands) - self.carrier.stuck
 
-    async def _rest(self, room: int) -> None:
-        """Nothing to hand in and nothing known to claim: look if it is time, else wait."""
-        now = time.monotonic()
-        if room > 0 and now >= self._look_at and not self.stopping:
-            self._idle = min(self.settings.poll_max, self._idle * 2)
-            self._look_at = now + self._idle * random.uniform(0.75, 1.25)
-            self._news.clear()
-            seen = await self.store.arun(look)
-            if seen.due:
-                await self.store.arun(promote)
-                self._look_at = 0.0
-            self._busy |= {queue for queue in seen.queues if self._serves(queue)}
-            if self._busy:
-                return
-        wait = self._look_at - time.monotonic() if room > 0 else 1.0
-        await self._pause(max(0.0, wait))
+    # News, from any thread
+
+    def woken(self, queue: str) -> None:
+        """Something changed: in this queue, or ("") somewhere. A word that starts with ! is for
+        the keeper."""
+        if queue.startswith("!"):
+            self.keeper.renew_now()
+        else:
+            self.lookout.hear(queue)
+            self._news.set()
+
+    def news(self) -> None:
+        """Something ended: go round."""
+        self._news.set()
+
+    def say(self, claim: Claim, kind: str, data: str) -> None:
+        """From a handler, in any thread: an event."""
+        self.returns.say(claim, kind, data)
+        self.post(self._news.set)
+
+    def post(self, action: Callable[..., object], *args: Any) -> None:
+        """From any thread: do something in the worker's loop."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is gone: so is what this was about
+                self._loop.call_soon_threadsafe(action, *args)
+
+    def tell(self, what: str, number: int) -> None:
+        if number:
+            self.counts[what] += number
 
     async def _hold(self, seconds: float) -> None:
         """Wait out a failure: no news but the order to stop cuts it short."""
+        if self.stopping:
+            await asyncio.sleep(min(seconds, 0.1))  # there is a deadline, and still no storm
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
@@ -334,142 +269,6 @@ class Worker:
                 await self._news.wait()
         self._news.clear()
 
-    # Carrying out
-
-    def _start(self, claim: Claim, asked_at: float) -> None:
-        definition = self.app.registry.get(claim.task)
-        context = Context(claim, lambda kind, data: self._say(claim, kind, data))
-        safe_until = asked_at + self.settings.lease * SAFETY
-        if definition is None:
-            self._put_back_unknown(claim, safe_until)
-            return
-        if older := self.hands.get(claim.id):
-            self.lose([older])  # we lost it, and were the ones to claim it again
-        execution = begin(definition, claim, context)
-        held = Held(claim, safe_until, execution)
-        self.hands.take(held)
-        held.task = asyncio.create_task(self._carry_out(held, execution))
-        if claim.timeout is not None:
-            self._after(held, claim.timeout, lambda: self._interrupt(held, Outcome.TIMED_OUT))
-
-    async def _carry_out(self, held: Held, execution: Execution) -> None:
-        ended = await execution.run(self._threads)
-        if held.abandoned:
-            self._stuck -= 1  # the thread that it held is free at last
-            self._news.set()
-        else:
-            self._end(held, execution.definition.retry, ended)
-
-    def _end(self, held: Held, retry: Retry, ended: Ended) -> None:
-        claim = held.claim
-        held.transition = decide(
-            claim, ended, Retry.from_json(claim.retry) if claim.retry else retry, random.random()
-        )
-        held.drop_timers()
-        self._ended.append(held)
-        self._news.set()
-        if ended.error is not None:
-            self._log_end(claim, ended, held.transition)
-
-    def _log_end(self, claim: Claim, ended: Ended, transition: Transition) -> None:
-        error = ended.error or {}
-        level = logging.ERROR if transition.to is State.DEAD else logging.WARNING
-        log.log(
-            level, "job %s (%s) attempt %d %s, now %s: %s: %s", claim.id, claim.task,
-            claim.attempt, ended.outcome, transition.to, error.get("type"), error.get("message"),
-            extra=_facts(claim),
-        )  # fmt: skip
-
-    def _interrupt(self, held: Held, why: Outcome) -> None:
-        """Ask a handler to stop; one that does not within the grace time is abandoned."""
-        execution = held.execution
-        if execution is None or held.ended or execution.stopped is not None:
-            return
-        execution.stopped = why
-        execution.interrupt(held.task)
-        self._after(held, self.settings.cancel_grace, lambda: self._abandon(held, execution))
-
-    def _abandon(self, held: Held, execution: Execution) -> None:
-        """Its outcome no longer waits for the handler, which may still hold a thread."""
-        if held.ended:
-            return
-        log.error("job %s: its handler does not stop; abandoned", held.claim.id)
-        self.counts["abandoned"] += 1
-        self._leave_alone(held)
-        self._end(held, execution.definition.retry, execution.interrupted())
-
-    def _leave_alone(self, held: Held) -> None:
-        if not held.abandoned:
-            held.abandoned = True
-            self._stuck += 1
-
-    def _after(self, held: Held, seconds: float, action: Callable[[], None]) -> None:
-        held.timers.append(asyncio.get_running_loop().call_later(seconds, action))
-
-    def _put_back_unknown(self, claim: Claim, safe_until: float) -> None:
-        """Never destroyed, never spent: others may know it. We do not ask for such jobs again."""
-        if claim.task not in self._unknown:
-            log.error(
-                "the task %r is unknown to this worker: its jobs are left for others", claim.task
-            )
-        self._unknown.add(claim.task)
-        self.counts["unhandled"] += 1
-        held = Held(claim, safe_until, transition=release(claim))
-        self.hands.take(held)
-        self._ended.append(held)
-        self._news.set()
-
-    def _say(self, claim: Claim, kind: str, data: str) -> None:
-        """From any thread: keep an event until the next turn hands it in."""
-        if len(self._events) >= 10_000:
-            self.counts["events_dropped"] += 1
-            return
-        self._events.append({"job": claim.id, "fence": claim.fence, "kind": kind, "data": data})
-        if self._loop is not None:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._news.set)
-
-    # What the keeper tells us
-
-    def post(self, action: Callable[..., None], *args: Any) -> None:
-        """From the keeper's thread: do something in ours."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is gone: so is what this was about
-                self._loop.call_soon_threadsafe(action, *args)
-
-    def tell(self, what: str, number: int) -> None:
-        if number:
-            self.counts[what] += number
-
-    def renewed(self, renewed: Renewed, held: dict[str, int], asked_at: float) -> None:
-        for id, fence in held.items():
-            mine = self.hands.get(id, fence)
-            if mine is None:
-                continue
-            if id in renewed.kept:
-                mine.safe_until = asked_at + self.settings.lease * SAFETY
-            elif not mine.ended:
-                self.lose([mine])
-            if id in renewed.cancelling:
-                self._interrupt(mine, Outcome.CANCELLED)
-
-    def lose_overdue(self) -> None:
-        """We could not renew in time: let go before others may take over."""
-        self.lose(self.hands.overdue())
-
-    def lose(self, held: Sequence[Held]) -> None:
-        """Somebody else may have these: stop them, and keep nothing of what they did."""
-        for one in held:
-            if one.ended or one.execution is None:
-                continue  # an outcome on its way is judged by the fence
-            log.warning("job %s: claim lost, stopping", one.claim.id, extra=_facts(one.claim))
-            self.counts["lost"] += 1
-            self._leave_alone(one)
-            self.hands.drop(one)
-            one.execution.context.lose()
-            one.execution.stopped = Outcome.RELEASED
-            one.execution.interrupt(one.task)
-
     # The end
 
     async def _drain(self) -> None:
@@ -478,17 +277,16 @@ class Worker:
         while self.hands.running() and time.monotonic() < deadline and not self._hurry:
             await self._step_or_pause(deadline)
         for held in self.hands.running():
-            self._interrupt(held, Outcome.RELEASED)
-        patience = time.monotonic() + (0.0 if self._hurry else min(1.0, self.settings.grace))
-        while self.hands.running() and time.monotonic() < patience and not self._hurry:
+            self.carrier.interrupt(held, Outcome.RELEASED)
+        patience = time.monotonic() + (LAST_WORDS / 2 if self._hurry else LAST_WORDS)
+        while self.hands.running() and time.monotonic() < patience:
             await self._step_or_pause(patience)
         for held in self.hands.running():
-            if held.execution is not None:
-                self._abandon(held, held.execution)
+            self.carrier.abandon(held)
         await self._hand_in()
 
     async def _step_or_pause(self, deadline: float) -> None:
-        if self._ended or self._events:
+        if self.returns:
             await self._step()
         else:
             await self._pause(min(0.5, max(0.0, deadline - time.monotonic())))
@@ -496,25 +294,15 @@ class Worker:
     async def _hand_in(self) -> None:
         """The last outcomes; what cannot be handed in now is reclaimed by others."""
         deadline = time.monotonic() + self.store.settings.connect_timeout
-        while (self._ended or self._events) and time.monotonic() < deadline:
+        while self.returns and time.monotonic() < deadline:
             try:
-                await self.turn()
+                await self.returns.exchange()
             except StoreError as error:
-                log.warning("%s; %d outcomes wait", error, len(self._ended))
+                log.warning("%s; %d outcomes wait", error, len(self.returns))
                 await asyncio.sleep(0.1)
 
 
-def _about_the_store(error: OutlastError) -> bool:
-    """Whether an error says something about the database, not about the rows it was given."""
-    return isinstance(error, StoreError) and type(error) is not StoreError
-
-
-def _facts(claim: Claim) -> dict[str, Any]:
-    """What every log line about a job carries."""
-    return {
-        "job": claim.id,
-        "attempt": claim.attempt,
-        "fence": claim.fence,
-        "tenant": claim.tenant,
-        "trace": claim.trace,
-    }
+def _report(background: asyncio.Task[None]) -> None:
+    """A worker beside a web app has nobody who waits for it: its failure must not go unseen."""
+    if not background.cancelled() and (error := background.exception()):
+        log.critical("the worker ended: %s", error, exc_info=error)

@@ -42,14 +42,14 @@ CREATE TABLE ol.job (
 );
 
 -- The claim's own order, over nothing but what can be claimed.
-CREATE INDEX outlast_job_ready ON ol.job (queue, priority DESC, run_at, id) WHERE state = 'ready';
-CREATE INDEX outlast_job_due ON ol.job (run_at, id) WHERE state = 'scheduled';
-CREATE INDEX outlast_job_lease ON ol.job (lease_until) WHERE state = 'running';
-CREATE INDEX outlast_job_ended ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
-CREATE INDEX outlast_job_dead ON ol.job (id) WHERE state = 'dead';
-CREATE INDEX outlast_job_expiry ON ol.job (expires_at)
+CREATE INDEX ol.index(job_ready) ON ol.job (queue, priority DESC, run_at, id) WHERE state = 'ready';
+CREATE INDEX ol.index(job_due) ON ol.job (run_at, id) WHERE state = 'scheduled';
+CREATE INDEX ol.index(job_lease) ON ol.job (lease_until) WHERE state = 'running';
+CREATE INDEX ol.index(job_ended) ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
+CREATE INDEX ol.index(job_dead) ON ol.job (id) WHERE state = 'dead';
+CREATE INDEX ol.index(job_expiry) ON ol.job (expires_at)
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready');
-CREATE UNIQUE INDEX outlast_job_key ON ol.job (tenant, queue, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX ol.index(job_key) ON ol.job (tenant, queue, key) WHERE key IS NOT NULL;
 
 -- One row for each attempt that did not succeed at once; the fence names the claim.
 CREATE TABLE ol.attempt (
@@ -73,7 +73,7 @@ CREATE TABLE ol.event (
     data TEXT,
     at REAL NOT NULL
 );
-CREATE INDEX outlast_event_job ON ol.event (job, seq);
+CREATE INDEX ol.index(event_job) ON ol.event (job, seq);
 
 CREATE TABLE ol.worker (
     id TEXT NOT NULL PRIMARY KEY,

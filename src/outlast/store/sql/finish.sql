@@ -19,7 +19,7 @@ FROM json_to_recordset(CAST(:rows AS json)) AS t (
     id uuid, fence bigint, state text, delay double precision, refund integer, failures integer,
     crashes integer, result text, error text)
 WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'
-RETURNING CAST(j.id AS text), j.state
+RETURNING CAST(j.id AS text), j.fence, j.state
 -- sqlite: row by row
 UPDATE ol.job AS j
 SET state = CASE WHEN j.cancelling AND :state IN ('ready', 'scheduled') THEN 'cancelled'
@@ -34,18 +34,18 @@ SET state = CASE WHEN j.cancelling AND :state IN ('ready', 'scheduled') THEN 'ca
     finished_at = CASE WHEN :state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
         ELSE ol.now() END
 WHERE j.id = :id AND j.fence = :fence AND j.state = 'running'
-RETURNING CAST(id AS text), state
+RETURNING CAST(id AS text), fence, state
 
 -- name: settled
 -- How claims that no longer hold did end: the answer to a finish whose first answer got lost.
 -- postgres: all rows travel as one JSON parameter
-SELECT CAST(j.id AS text), j.state, a.outcome
+SELECT CAST(j.id AS text), t.fence, j.state, a.outcome
 FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, fence bigint)
 JOIN ol.job AS j ON j.id = t.id
 LEFT JOIN ol.attempt AS a ON a.job = t.id AND a.fence = t.fence
 WHERE a.outcome IS NOT NULL OR (j.fence = t.fence AND j.state || '' <> 'running')
 -- sqlite: row by row
-SELECT CAST(j.id AS text), j.state, a.outcome
+SELECT CAST(j.id AS text), :fence, j.state, a.outcome
 FROM ol.job AS j LEFT JOIN ol.attempt AS a ON a.job = j.id AND a.fence = :fence
 WHERE j.id = :id AND (a.outcome IS NOT NULL OR (j.fence = :fence AND j.state <> 'running'))
 

@@ -5,7 +5,7 @@ SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
     cancelling = (state = 'running'),
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE ol.now() END,
     error = CASE WHEN state = 'running' THEN error ELSE ol.json(:error) END
-WHERE id = ol.id(:id) AND state IN ('waiting', 'scheduled', 'ready', 'running')
+WHERE id = ol.id(:id) AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
 RETURNING state
 
 -- name: redrive

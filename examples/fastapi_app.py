@@ -1,0 +1,58 @@
+"""A web app with its worker inside: the lifespan starts it, and drains it.
+
+    uvicorn fastapi_app:app
+    curl -X POST 'localhost:8000/reports?month=2026-11'
+    curl localhost:8000/reports/JOB
+
+Kill it with `kill -9` while a report is being made, and start it again: the report gets made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, HTTPException
+
+from outlast import Context, JobNotFound, Outlast
+
+ol = Outlast("sqlite:///reports.db")
+
+
+@ol.task(timeout=300)
+async def report(month: str, ctx: Context, days: int = 30) -> dict[str, Any]:
+    for day in range(1, days + 1):
+        ctx.progress(day, days)
+        await asyncio.sleep(0.02)
+    return {"month": month, "days": days, "attempt": ctx.attempt}
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    await ol.amigrate()
+    async with ol.worker(concurrency=8, grace=10):
+        yield
+    await ol.aclose()
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/reports", status_code=202)
+async def start(month: str, days: int = 30) -> dict[str, str]:
+    """A month is reported once a day: who asks again gets the report that is on its way."""
+    job = await report.using(key=f"{month}-{days}").aenqueue(month, days=days)
+    return {"job": job.id}
+
+
+@app.get("/reports/{id}")
+async def show(id: str) -> dict[str, Any]:
+    try:
+        job = await ol.ajob(id)
+    except JobNotFound as error:
+        raise HTTPException(404, str(error)) from None
+    _, events = await ol.ahistory(id)
+    done = [event.data for event in events if event.kind == "progress"]
+    return {"state": job.state, "progress": done[-1] if done else None, "result": job.result}

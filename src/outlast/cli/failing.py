@@ -1,0 +1,43 @@
+"""What goes wrong is said in one sentence on standard error: no traceback, no password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from ..model.errors import OutlastError
+
+
+class Failed(click.ClickException):
+    """Something could not be done."""
+
+    exit_code = 1
+
+    def show(self, file: object = None) -> None:
+        click.echo(f"outlast: {self.message}", err=True)
+
+
+@contextmanager
+def failures_in_words() -> Iterator[None]:
+    try:
+        yield
+    except OutlastError as error:
+        raise Failed(sentence(error)) from error
+
+
+def sentence(error: BaseException) -> str:
+    """An error as it may be shown: nothing that a terminal would obey, nothing secret."""
+    from ..worker.logs import redact
+
+    return safe(redact(str(error) or type(error).__name__))
+
+
+def safe(text: str) -> str:
+    """Text that somebody else wrote, with its control characters made visible."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text
+    )

@@ -1,0 +1,75 @@
+"""Which database a command talks to: `--url` and `--schema`, on every command and before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from ..client import Outlast
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+url_option = click.option(
+    "--url",
+    metavar="URL",
+    envvar="OUTLAST_URL",
+    show_envvar=True,
+    help="sqlite:///file.db or postgresql://…; without one, sqlite:///outlast.db.",
+)
+schema_option = click.option(
+    "--schema",
+    metavar="NAME",
+    envvar="OUTLAST_SCHEMA",
+    show_envvar=True,
+    help="The schema of our tables (on SQLite their prefix); without one, outlast.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def place(ctx: click.Context) -> tuple[str | None, str | None]:
+    """What was said on the command, else before it, never what the environment says: that is for
+    `Outlast` itself to read, and an app that names a place in its code does not."""
+    return _said(ctx, "url"), _said(ctx, "schema")
+
+
+def _said(ctx: click.Context, name: str) -> str | None:
+    for each in (ctx, ctx.find_root()):
+        if each.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            return str(each.params[name])
+    return None
+
+
+def placed(command: F) -> F:
+    """Gives a command `url` and `schema`: what the user said, or None."""
+
+    @wraps(command)
+    def with_place(*args: Any, **kwargs: Any) -> Any:
+        kwargs["url"], kwargs["schema"] = place(click.get_current_context())
+        return command(*args, **kwargs)
+
+    return url_option(schema_option(with_place))  # type: ignore[return-value]
+
+
+def connected(command: F) -> F:
+    """Gives a command an open `Outlast` as its first argument."""
+
+    @wraps(command)
+    def with_outlast(*args: Any, url: object, schema: object, **kwargs: Any) -> Any:
+        with opened(*place(click.get_current_context())) as ol:
+            return command(ol, *args, **kwargs)
+
+    return url_option(schema_option(with_outlast))  # type: ignore[return-value]
+
+
+@contextmanager
+def opened(url: str | None, schema: str | None) -> Iterator[Outlast]:
+    from ..client import Outlast
+
+    with Outlast(url, schema=schema) as ol:
+        yield ol

@@ -1,0 +1,71 @@
+"""Queues: what they hold, and whether they are claimed from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ..model.words import span
+from .places import connected, json_option
+from .show import print_json, print_table
+
+if TYPE_CHECKING:
+    from ..client import Outlast
+    from ..ops.report import Queue
+
+
+STATES = ("waiting", "scheduled", "ready", "running", "dead")
+
+
+@click.command(epilog="Example: outlast queues --json")
+@json_option
+@connected
+def queues(ol: Outlast, as_json: bool) -> None:
+    """List the queues and what they hold."""
+    found = ol.queues()
+    if as_json:
+        print_json(found)
+    else:
+        print_table(QUEUE_COLUMNS, map(queue_row, found), none="There is no queue yet.")
+
+
+QUEUE_COLUMNS = ["queue", "", *(f"{state}#" for state in STATES), "oldest ready#"]
+
+
+def queue_row(queue: Queue) -> list[object]:
+    return [
+        queue.name,
+        "paused" if queue.paused else "",
+        *(queue.counts.get(state, 0) for state in STATES),
+        None if queue.oldest is None else span(queue.oldest),
+    ]
+
+
+@click.command(epilog="Example: outlast pause mail")
+@click.argument("queue")
+@json_option
+@connected
+def pause(ol: Outlast, queue: str, as_json: bool) -> None:
+    """Claim no more jobs of QUEUE; running ones go on. Survives restarts."""
+    ol.pause(queue)
+    _say(ol, queue, as_json)
+
+
+@click.command(epilog="Example: outlast resume mail")
+@click.argument("queue")
+@json_option
+@connected
+def resume(ol: Outlast, queue: str, as_json: bool) -> None:
+    """Claim jobs of QUEUE again."""
+    ol.resume(queue)
+    _say(ol, queue, as_json)
+
+
+def _say(ol: Outlast, name: str, as_json: bool) -> None:
+    queue = next(queue for queue in ol.queues() if queue.name == name)
+    ready = queue.counts.get("ready", 0)
+    if as_json:
+        print_json(queue)
+    else:
+        click.echo(f"{name} is {'paused' if queue.paused else 'open'}; ready: {ready}.")

@@ -1,0 +1,74 @@
+"""Values as people type them, read by options' callbacks: spans of time, moments, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+import click
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def span(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """Seconds, or a number with s, m, h or d."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no span: write 30, 30s, 5m, 2h or 1d.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> datetime | None:
+    """A date and time with its zone."""
+    if text is None:
+        return None
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{text!r} is no moment: write 2030-01-31T12:00:00Z."
+        raise click.BadParameter(message) from None
+    if read.tzinfo is None:
+        raise click.BadParameter(f"{text!r} names no time zone: add Z, or +02:00, say.")
+    return read
+
+
+def span_or_moment(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> float | datetime | None:
+    if text is not None and re.match(r"\d{4}-", text):
+        return moment(ctx, param, text)
+    return span(ctx, param, text)
+
+
+def json_object(ctx: click.Context, param: click.Parameter, text: str) -> dict[str, Any]:
+    """A JSON object; `-` reads it from standard input."""
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        read = json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
+    except RecursionError:
+        raise click.BadParameter("it is nested too deeply.") from None
+    except ValueError as error:
+        raise click.BadParameter(f"this is no JSON: {error}.") from None
+    if not isinstance(read, dict):
+        raise click.BadParameter('it must be a JSON object, as in {"doc": 7}.')
+    return read
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are all different: of two values, nobody could say which is meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the name {twice!r:.80} stands twice in one object")
+    return found

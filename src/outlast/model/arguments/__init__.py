@@ -1,0 +1,118 @@
+"""How one task's call becomes JSON text and comes back.
+
+The promise: what is accepted here comes back equal, and everything else is refused here, with
+every problem named. Nothing is left to fail when the job runs.
+
+Arguments that the caller leaves out are not stored: when the job runs, Python fills in the
+default that the function has then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidArguments, Problem
+from .paths import render
+from .signature import read_signature
+from .storable import MAX_PAYLOAD
+
+if TYPE_CHECKING:
+    from .codec import Codec
+
+__all__ = ["MAX_PAYLOAD", "Arguments", "encode_result"]
+
+
+class Arguments:
+    """The arguments of one task."""
+
+    def __init__(
+        self, function: Callable[..., Any], task: str, context_type: type | None = None
+    ) -> None:
+        self.task = task
+        self._signature = read_signature(function, task, context_type)
+
+    @property
+    def context_parameter(self) -> str | None:
+        """The parameter that the worker fills in; it is no part of the text."""
+        return self._signature.context
+
+    @property
+    def returns(self) -> Any:
+        """The annotated type of the result, for `encode_result`."""
+        return self._signature.returns
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """The JSON object that stores this call."""
+        given, problems = self._bind(args, kwargs)
+        if not problems and (text := self._codec.proven(given)) is not None:
+            return text
+        text, found = self._codec.careful(given)
+        if problems or found:
+            raise InvalidArguments(self.task, problems + found)
+        return text
+
+    def decode(self, text: str) -> dict[str, Any]:
+        """The keyword arguments for the call, as the annotated types."""
+        values = self._codec.read(text)
+        if self.context_parameter in values:
+            raise InvalidArguments(self.task, [self._unexpected(str(self.context_parameter))])
+        return values
+
+    @cached_property
+    def _codec(self) -> Codec:
+        # Pydantic takes a tenth of a second to import: not for those who only import outlast.
+        from .codec import Codec
+
+        return Codec(self.task, self._signature)
+
+    def _bind(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[Problem]]:
+        """The given arguments by name, and what is wrong with the names.
+
+        In the order of the signature, so that one call written in two ways is stored as one text.
+        """
+        known = self._signature.hints
+        said = kwargs
+        if args:
+            said = {**kwargs, **dict(zip(self._signature.positional, args, strict=False))}
+        given = {name: said[name] for name in known if name in said}
+        if len(given) < len(said) and self._signature.takes_more:
+            more = said.keys() - known.keys() - {self.context_parameter}
+            given |= {name: said[name] for name in sorted(more)}
+        if len(given) == len(args) + len(kwargs) and self._signature.required <= given.keys():
+            return given, []
+        return given, list(self._misfits(args, kwargs, given))
+
+    def _misfits(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], given: dict[str, Any]
+    ) -> Iterator[Problem]:
+        positional = self._signature.positional
+        for index in range(len(positional), len(args)):
+            yield Problem(f"[{index}]", f"only {len(positional)} can be given by position")
+        for name in positional[: len(args)]:
+            if name in kwargs:
+                yield Problem(name, "is given twice, by position and by name")
+        for name in self._signature.hints:
+            if name in self._signature.required and name not in given:
+                yield Problem(name, "is missing")
+        for name in kwargs:
+            if name not in given:
+                yield self._unexpected(name)
+
+    def _unexpected(self, name: str) -> Problem:
+        if name == self.context_parameter:
+            return Problem(name, "is filled in by the worker: leave it out")
+        takes = ", ".join(self._signature.hints) or "no arguments"
+        return Problem(render([name]), f"is unexpected: {self.task} takes {takes}")
+
+
+def encode_result(value: Any, annotation: Any = Any) -> str | None:
+    """A handler's result as JSON text; None stays None. It may come back as a simpler type."""
+    if value is None:
+        return None
+    from .jsontext import write_result
+
+    return write_result(value, annotation)

@@ -1,0 +1,86 @@
+"""Values as JSON text, by pydantic; imported when the first value is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import SchemaSerializer
+
+from ..errors import InvalidResult, Problem
+from .storable import MAX_PAYLOAD, TOO_BIG, unstorable
+from ..text import brief, type_name
+
+
+class Writer:
+    """Writes values of one type."""
+
+    def __init__(self, serializer: SchemaSerializer) -> None:
+        # Field names, not aliases: those for reading and for writing may differ.
+        self._serialize: Callable[..., bytes] = partial(
+            serializer.to_json, by_alias=False, round_trip=True, warnings=False
+        )
+
+    def write(self, value: object) -> bytes:
+        """The text; raises whatever pydantic or a user's serialiser raises."""
+        return self._serialize(value)
+
+    def careful(self, value: object, path: str) -> tuple[bytes, list[Problem]]:
+        """The text, or why a value that looked storable cannot be written after all."""
+        unknown: list[object] = []
+        try:
+            text = self._serialize(value, fallback=unknown.append)
+            if unknown:
+                return b"", _name_unknown(value, unknown, path)
+            return text, unstorable(json.loads(text)) if suspicious(text) else []
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            return b"", [Problem(path, f"cannot be written as JSON: {brief(error)}")]
+
+
+def _name_unknown(value: object, unknown: list[object], path: str) -> list[Problem]:
+    """Where the objects stand that JSON has no form for."""
+    if found := unstorable(value, {id(one) for one in unknown}):
+        return found
+    return [Problem(path, f"holds {type_name(unknown[0])}, which cannot be JSON")]
+
+
+def suspicious(text: bytes) -> bool:
+    """A user's serialiser can write what its value did not show.
+
+    In plain text all of these are harmless, so they only mean: look again.
+    """
+    return b"\\u0000" in text or b"NaN" in text or b"Infinity" in text
+
+
+def oversized(text: bytes, what: str) -> list[Problem]:
+    if len(text) <= MAX_PAYLOAD:
+        return []
+    return [Problem("", f"{what} {len(text):,} bytes, {TOO_BIG}")]
+
+
+def write_result(value: object, annotation: Any) -> str:
+    """A handler's result. It need not come back equal, so a tuple may become a list."""
+    text, problems = b"", unstorable(value)
+    if not problems:
+        text, problems = _writer(annotation).careful(value, "")
+    problems = problems or oversized(text, "the result takes")
+    if problems:
+        raise InvalidResult(problems)
+    return text.decode()
+
+
+def _writer(annotation: Any) -> Writer:
+    try:
+        return _typed_writer(annotation)
+    except Exception:  # unhashable, or a type that pydantic does not know: the value decides
+        return _typed_writer(Any)
+
+
+@lru_cache(maxsize=1024)
+def _typed_writer(annotation: Any) -> Writer:
+    return Writer(TypeAdapter(annotation).serializer)

@@ -1,0 +1,73 @@
+"""Tells where a value that came back from its JSON text is not the one that was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ..errors import Problem
+from .paths import fields, render, short
+from ..text import brief, type_name
+
+_ABSENT = object()
+
+
+def differences(given: Any, back: Any, trail: tuple[object, ...] = ()) -> Iterator[Problem]:
+    """One problem for each place where the two are not equal."""
+    try:
+        if given is not _ABSENT and back is not _ABSENT and (given == back or _one(given, back)):
+            return
+        pairs = _pairs(given, back)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # __eq__ belongs to the user, or to numpy
+        yield Problem(render(trail), f"cannot be compared with what comes back: {brief(error)}")
+        return
+    if pairs is None:
+        yield Problem(render(trail), _change(given, back, trail))
+        return
+    for key, one, other in pairs:
+        yield from differences(one, other, (*trail, key))
+
+
+def _one(given: Any, back: Any) -> bool:
+    """Python calls one moment in two zones unequal in the hour when clocks change (PEP 495)."""
+    if isinstance(given, datetime) and isinstance(back, datetime) and given.tzinfo and back.tzinfo:
+        return given.astimezone(UTC) == back.astimezone(UTC)
+    return False
+
+
+def _pairs(given: Any, back: Any) -> list[tuple[object, Any, Any]] | None:
+    """What to compare instead of two unequal values of the same make: their parts."""
+    ours, theirs = _parts(given), _parts(back)
+    mappings = isinstance(given, Mapping) and isinstance(back, Mapping)
+    if ours is None or theirs is None or not (mappings or type(given) is type(back)):
+        return None
+    # A key that became text is lost in ours and new in theirs: one problem, not two.
+    keys = ours if ours.keys() - theirs.keys() else theirs
+    return [(key, ours.get(key, _ABSENT), theirs.get(key, _ABSENT)) for key in keys]
+
+
+def _parts(value: Any) -> dict[Any, Any] | None:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if (named := fields(value)) is not None:
+        return named
+    return dict(enumerate(value)) if isinstance(value, (list, tuple)) else None
+
+
+def _change(given: Any, back: Any, trail: tuple[object, ...]) -> str:
+    if given is _ABSENT:
+        return f"was not given and would come back as {short(back)}"
+    if back is _ABSENT and not isinstance(trail[-1], str):
+        kind = type_name(trail[-1])
+        return f"the key is of type {kind} and JSON keys are text: annotate the type of the keys"
+    if back is _ABSENT:
+        return "would not come back"
+    if type(given) is type(back):
+        return f"would come back as {short(back)}, which is not equal"
+    return (
+        f"{type_name(given)} would come back as {type_name(back)}, {short(back)}: "
+        "pass that, or annotate the exact type"
+    )

@@ -1,0 +1,116 @@
+"""What a task's function takes, read once from its signature."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Union
+
+from ..errors import InvalidInput
+from ..text import brief
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters that are stored with a job, and the one that the worker fills in."""
+
+    hints: dict[str, Any]  # every stored parameter and its type, in order
+    positional: tuple[str, ...]
+    required: frozenset[str]
+    takes_more: bool  # it has **kwargs …
+    more: Any  # … of this type
+    context: str | None
+    returns: Any
+
+
+def read_signature(function: Callable[..., Any], task: str, context_type: type | None) -> Signature:
+    """The function's signature, or a sentence about why it cannot be a task."""
+    parameters = _parameters(function, task)
+    hints = {p.name: _hint(function, task, p) for p in parameters}
+    context = _context(hints, task, context_type)
+    stored = [p for p in parameters if p.name != context and p.kind is not p.VAR_KEYWORD]
+    more = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
+    return Signature(
+        hints={p.name: hints[p.name] for p in stored},
+        positional=tuple(p.name for p in stored if p.kind is p.POSITIONAL_OR_KEYWORD),
+        required=frozenset(p.name for p in stored if p.default is p.empty),
+        takes_more=bool(more),
+        more=hints[more[0]] if more else Any,
+        context=context,
+        returns=_returns(function),
+    )
+
+
+def _parameters(function: Callable[..., Any], task: str) -> list[inspect.Parameter]:
+    try:
+        parameters = list(_inspect(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{task}: its parameters cannot be read: {error}", task=task) from None
+    for parameter in parameters:
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            _refuse(task, parameter.name, "is positional-only, but arguments are stored by name")
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            _refuse(task, f"*{parameter.name}", "has no names to store: take a list instead")
+    return parameters
+
+
+def _inspect(function: Callable[..., Any]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):  # annotations are evaluated late there, and all at once
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
+
+
+def _hint(function: Callable[..., Any], task: str, parameter: inspect.Parameter) -> Any:
+    if parameter.annotation is parameter.empty:
+        return Any
+    try:
+        return _resolve(function, parameter.annotation)
+    except Exception as error:
+        return _refuse(
+            task,
+            parameter.name,
+            f"has an annotation that cannot be resolved ({brief(error)}): import or define its "
+            "type at the top level of the module, and not only under TYPE_CHECKING",
+        )
+
+
+def _resolve(function: Callable[..., Any], annotation: Any) -> Any:
+    # One at a time, so that an error can name its parameter.
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    namespace = getattr(inspect.unwrap(function), "__globals__", {})
+    return typing.get_type_hints(holder, namespace, include_extras=True)["it"]
+
+
+def _returns(function: Callable[..., Any]) -> Any:
+    """What it promises to return; only a hint for storing the result, so never an error."""
+    try:
+        annotation = _inspect(function).return_annotation
+        return Any if annotation is inspect.Signature.empty else _resolve(function, annotation)
+    except Exception:
+        return Any
+
+
+def _context(hints: dict[str, Any], task: str, context_type: type | None) -> str | None:
+    names = [name for name, hint in hints.items() if _is_context(hint, context_type)]
+    if len(names) > 1:
+        _refuse(task, names[1], f"is a second context beside {names[0]}: keep one")
+    return names[0] if names else None
+
+
+def _is_context(hint: Any, context_type: type | None) -> bool:
+    if typing.get_origin(hint) is Annotated:
+        return _is_context(typing.get_args(hint)[0], context_type)
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        branches = [branch for branch in typing.get_args(hint) if branch is not types.NoneType]
+        return len(branches) == 1 and _is_context(branches[0], context_type)
+    return context_type is not None and hint is context_type
+
+
+def _refuse(task: str, parameter: str, reason: str) -> typing.NoReturn:
+    raise InvalidInput(f"{task}: the parameter {parameter} {reason}", task=task)

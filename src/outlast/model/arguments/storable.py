@@ -1,0 +1,193 @@
+"""Looks through a value for what JSON text in a database cannot hold.
+
+This runs before anything is serialised, so nothing hostile reaches the serialiser: a generator
+without end, a list that contains itself, or one that multiplies itself a hundred times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from ..errors import Problem
+from .paths import fields, render
+from ..text import brief, type_name
+
+MAX_DEPTH = 100
+MAX_DIGITS = 4_300  # Python itself refuses to read longer ones
+MAX_PAYLOAD = 1_000_000
+MAX_PROBLEMS = 100
+
+# A list of lists of the same list can be without end in practice. Half a million values take more
+# than MAX_PAYLOAD however small they are: stop looking there.
+_NODE = 32
+_GIVE_UP = 16 * MAX_PAYLOAD
+
+_MAX_INT = 10**MAX_DIGITS
+HARMLESS = frozenset({bool, type(None), datetime, date, time, timedelta, UUID})
+
+TOO_BIG = f"more than {MAX_PAYLOAD:,}: store the data elsewhere and pass its key"
+
+
+def unstorable(value: object, unknown: Collection[int] = ()) -> list[Problem]:
+    """Every reason why this value cannot be stored. `unknown` are ids of objects to refuse."""
+    return look(value, unknown).problems
+
+
+def look(value: object, unknown: Collection[int] = ()) -> Walk:
+    """Look through a value for everything that is wrong with it."""
+    walk = Walk(unknown)
+    walk.visit(value)
+    if walk.weight > _GIVE_UP:
+        walk.problems.append(Problem("", f"the number of bytes is far {TOO_BIG}"))
+    return walk
+
+
+class Walk:
+    """One look through one value."""
+
+    def __init__(self, unknown: Collection[int] = ()) -> None:
+        self.problems: list[Problem] = []
+        self.weight = 0
+        self._iterators = False
+        self._unknown = unknown
+        self._trail: list[object] = []
+        self._open: set[int] = set()
+
+    @property
+    def endless(self) -> bool:
+        """Whoever else looks through this value may never come back."""
+        return self.weight > _GIVE_UP or self._iterators
+
+    def visit(self, value: object) -> None:
+        self.weight += _NODE
+        kind = type(value)
+        if kind in HARMLESS:
+            return
+        try:
+            _LOOKS.get(kind, Walk._other)(self, value)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the value's own methods ran
+            self._refuse(f"cannot be read: {brief(error)}")
+
+    def _refuse(self, message: str) -> None:
+        if len(self.problems) <= MAX_PROBLEMS:
+            self.problems.append(Problem(render(self._trail), message))
+
+    def _text(self, value: str, what: str = "") -> None:
+        self.weight += len(value)
+        if (at := str.find(value, "\0")) >= 0:
+            self._refuse(f"{what}contains U+0000 at position {at}, which a database cannot store")
+        if not str.isascii(value):
+            try:
+                str.encode(value)
+            except UnicodeEncodeError as error:
+                code = ord(str.__getitem__(value, error.start))
+                self._refuse(f"{what}contains the lone surrogate U+{code:04X}, which is not text")
+
+    def _int(self, value: int) -> None:
+        if not -_MAX_INT < value < _MAX_INT:
+            self._refuse(f"has more than {MAX_DIGITS:,} digits: pass it as text")
+
+    def _float(self, value: float) -> None:
+        if not math.isfinite(value):
+            self._refuse(f"{float.__repr__(value)} is not a JSON number: pass None or text")
+
+    def _decimal(self, value: Decimal) -> None:
+        if not value.is_finite():
+            self._refuse(f"{value} is not a JSON number: pass None or text")
+
+    def _bytes(self, value: object) -> None:
+        self._refuse(
+            f"{type(value).__name__} cannot be JSON: pass text (base64, say), "
+            "or store the data elsewhere and pass its key"
+        )
+
+    def _mapping(self, value: Mapping[Any, Any]) -> None:
+        self._inside(value, value.items(), keyed=True)
+
+    def _sequence(self, value: Iterable[Any]) -> None:
+        self._inside(value, enumerate(value))
+
+    def _inside(
+        self, container: object, items: Iterable[tuple[Any, Any]], *, keyed: bool = False
+    ) -> None:
+        if id(container) in self._open:
+            return self._refuse("contains itself")
+        if len(self._trail) > MAX_DEPTH:
+            return self._refuse(f"is nested more than {MAX_DEPTH} levels deep")
+        self._open.add(id(container))
+        self._trail.append(None)
+        try:
+            for key, child in items:
+                self._trail[-1] = key
+                if keyed:
+                    self._key(key)
+                self.visit(child)
+                if self.weight > _GIVE_UP:
+                    break
+        finally:
+            self._trail.pop()
+            self._open.discard(id(container))
+        return None
+
+    def _key(self, key: object) -> None:
+        if isinstance(key, str):
+            self._text(key, "the key ")
+        else:
+            self.visit(key)
+
+    def _other(self, value: object) -> None:
+        if id(value) in self._unknown:
+            return self._refuse(f"{type_name(value)} cannot be JSON: pass its data, or its id")
+        for base, look in _BASES:
+            if isinstance(value, base):
+                return look(self, value)
+        if (parts := fields(value)) is not None:
+            return self._inside(value, parts.items())
+        return None
+
+    def _enum(self, value: Enum) -> None:
+        self.visit(value.value)
+
+    def _named(self, value: tuple[Any, ...]) -> None:
+        parts = fields(value)
+        self._inside(value, enumerate(value) if parts is None else parts.items())
+
+    def _iterator(self, value: object) -> None:
+        self._iterators = True
+        self._refuse(f"{type_name(value)} can be read only once: pass a list")
+
+
+# Exact types are looked up; subclasses are tried in order, so that an IntEnum is an enum.
+_LOOKS: dict[type, Callable[[Walk, Any], None]] = {
+    str: Walk._text,
+    int: Walk._int,
+    float: Walk._float,
+    dict: Walk._mapping,
+    list: Walk._sequence,
+    tuple: Walk._sequence,
+    set: Walk._sequence,
+    frozenset: Walk._sequence,
+    Decimal: Walk._decimal,
+    bytes: Walk._bytes,
+}
+_BASES: tuple[tuple[Any, Callable[[Walk, Any], None]], ...] = (
+    (Enum, Walk._enum),
+    (str, Walk._text),
+    (int, Walk._int),
+    (float, Walk._float),
+    (Decimal, Walk._decimal),
+    ((bytes, bytearray, memoryview), Walk._bytes),
+    (Iterator, Walk._iterator),
+    (tuple, Walk._named),
+    ((list, set, frozenset, deque), Walk._sequence),
+    (Mapping, Walk._mapping),
+)

@@ -1,0 +1,62 @@
+"""What must not cross a fork.
+
+A child that inherits an open SQLite connection, even one that it never touches, inherits SQLite's
+belief that this process holds the file's locks, although locks do not survive a fork. Connections
+that the child then opens for itself are unprotected, and commits vanish: so whatever is open is
+closed before a fork, and opened again when it is needed, on both sides. Locks and threads do not
+survive a fork either: the child gets new ones.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Protocol
+from weakref import WeakSet
+
+
+class CrossesForks(Protocol):
+    def before_fork(self) -> None:
+        """Close what must not be inherited, and hold it closed."""
+
+    def after_fork_here(self) -> None:
+        """In the parent: go on."""
+
+    def after_fork_in_child(self) -> None:
+        """Start over, without the threads and locks of the parent."""
+
+
+_known: WeakSet[CrossesForks] = WeakSet()
+_held: list[CrossesForks] = []  # while a fork is under way
+_one_at_a_time = threading.Lock()
+
+
+def mind(one: CrossesForks) -> None:
+    """Tell this one of every fork, for as long as it lives."""
+    _known.add(one)
+
+
+def _before() -> None:
+    _one_at_a_time.acquire()
+    _held[:] = _known
+    for one in _held:
+        one.before_fork()
+
+
+def _after_here() -> None:
+    for one in _held:
+        one.after_fork_here()
+    _held.clear()
+    _one_at_a_time.release()
+
+
+def _after_in_child() -> None:
+    global _one_at_a_time  # noqa: PLW0603
+    _one_at_a_time = threading.Lock()
+    for one in _held:
+        one.after_fork_in_child()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after_here, after_in_child=_after_in_child)

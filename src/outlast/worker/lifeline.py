@@ -1,0 +1,72 @@
+"""How a worker learns that its supervisor is gone: a pipe on which nothing is ever written.
+
+The supervisor alone holds the writing end, so the kernel closes it when the supervisor dies, even
+by SIGKILL. A child that reads the end of the pipe drains and leaves; one that cannot drain is gone
+soon after, because nobody is left to kill it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+log = logging.getLogger("outlast.worker")
+
+VARIABLE = "OUTLAST_LIFELINE"
+OVERTIME = 5.0  # seconds beyond the grace time that an orphan may need to hand in its outcomes
+
+
+class Lifeline:
+    """The supervisor's side: one pipe for all its children."""
+
+    def __init__(self) -> None:
+        self.reading, self._writing = os.pipe()
+
+    def environment(self) -> dict[str, str]:
+        """What a child is started with; `reading` must be passed on to it."""
+        return {**os.environ, VARIABLE: str(self.reading)}
+
+    def close(self) -> None:
+        os.close(self.reading)
+        os.close(self._writing)
+
+
+def hold(worker: Worker) -> bool:
+    """The child's side: stop the worker when the supervisor is gone. False: nobody supervises."""
+    # Taken out of the environment: it means nothing to the processes that this one starts.
+    fd = _pipe(os.environ.pop(VARIABLE, ""))
+    if fd is None:
+        return False
+    os.set_inheritable(fd, False)
+    watching = threading.Thread(
+        target=_watch, args=(fd, worker), name="outlast-lifeline", daemon=True
+    )
+    watching.start()
+    return True
+
+
+def _watch(fd: int, worker: Worker) -> None:
+    with suppress(OSError):
+        os.read(fd, 1)
+    log.warning("the supervisor is gone: draining")
+    if not worker.stopping:
+        worker.stop()
+    time.sleep(worker.settings.grace + OVERTIME)
+    os._exit(1)
+
+
+def _pipe(text: str) -> int | None:
+    """The descriptor, if it is one: a variable that was inherited by mistake ends nothing."""
+    try:
+        fd = int(text)
+        return fd if stat.S_ISFIFO(os.fstat(fd).st_mode) else None
+    except (ValueError, OSError, OverflowError):
+        return None

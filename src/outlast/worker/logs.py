@@ -1,0 +1,185 @@
+"""Log lines that never keep work waiting, and never tell secrets.
+
+Lines go through a bounded queue to a thread that writes them. If whoever reads them stops reading,
+the queue fills up, further lines are dropped and counted, and the count is logged when there is
+room again. Arguments and results are never logged; what error messages may quote is masked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import re
+import threading
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from ..model.text import clean
+
+FACTS = ("job", "attempt", "fence", "tenant", "trace")  # what a line about a job carries
+ROOM = 10_000  # lines that may wait
+LONGEST = 20_000  # characters of one line
+READ = 10 * LONGEST  # characters that are looked at
+LAST_WORDS = 0.5  # seconds at exit to write what still waits
+STDERR = 2
+
+# All repetitions are bounded: a log line may be as long as somebody's file.
+_NAME = r"(?:passw(?:or)?d|pwd|secret|token|api[_-]?key|authorization|credential)[\w-]{0,40}"
+_VALUE = r"""(?:"[^"]{0,999}"?|'[^']{0,999}'?|(?:bearer|basic)\s+\S{1,999}|[^\s,;&)}\]]{1,999})"""
+_MASKS = [
+    (hints, re.compile(pattern, re.IGNORECASE), masked)
+    for hints, pattern, masked in (
+        # ://user:secret@host
+        (["://"], r"(://[^\s:/@]{0,99}):[^\s/]{1,999}@", r"\1:***@"),
+        # password=…, "token": …
+        (
+            ["passw", "pwd", "secret", "token", "api", "authorization", "credential"],
+            rf"""({_NAME}['"]?\s{{0,9}}[=:]\s{{0,9}}){_VALUE}""",
+            r"\1***",
+        ),
+        (["bearer", "basic"], r"\b(bearer|basic)\s+[\w.~+/=-]{8,999}", r"\1 ***"),
+    )
+]
+_CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), 127) if chr(code) != "\t"}
+
+
+def set_up(level: str | int = "info", format: str = "text", fd: int = STDERR) -> None:
+    """Send the log of this process to a file descriptor, as `text` for people or as `json` lines.
+
+    Called again, it replaces what it did before; handlers that others installed are left alone.
+    """
+    formatters = {"text": TextFormatter, "json": JsonFormatter}
+    if format not in formatters:
+        raise ValueError(f"the log format must be text or json, not {format!r}")
+    tear_down()
+    handler = Lines(fd)
+    handler.setFormatter(formatters[format]())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper() if isinstance(level, str) else level)
+
+
+def tear_down() -> None:
+    """Undo `set_up`, as far as it was called."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, Lines)]:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def redact(text: str) -> str:
+    """The text with what looks like a secret masked, and its middle cut out if it is long."""
+    text = text[:READ]
+    lowered = text.lower()
+    for hints, pattern, masked in _MASKS:
+        if any(hint in lowered for hint in hints):  # most lines have none, and this is quick
+            text = pattern.sub(masked, text)
+    return clean(text, LONGEST)
+
+
+class Lines(logging.Handler):
+    """Hands finished lines to a thread. Emitting waits for nothing that a reader could hold up."""
+
+    def __init__(self, fd: int = STDERR, room: int = ROOM) -> None:
+        super().__init__()
+        self.dropped = 0  # in all
+        self._told = 0  # of these, how many the log has admitted
+        self._fd = fd
+        self._room = room
+        self._pid = 0
+        self._queue: queue.Queue[bytes | None]
+        self._thread: threading.Thread | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self._line(record)
+        if self._pid != os.getpid():
+            self._start()
+        try:
+            self._queue.put_nowait(line)
+        except queue.Full:
+            self.dropped += 1
+
+    def _line(self, record: logging.LogRecord) -> bytes:
+        try:
+            text = self.format(record)
+        except Exception as error:  # the arguments do not fit the message
+            text = self.format(_about(f"a log line could not be formatted: {error}", record.name))
+        return (text + "\n").encode()
+
+    def _start(self) -> None:
+        """With the first line; and anew after a fork, which neither threads nor locks survive."""
+        self._pid = os.getpid()
+        self._queue = queue.Queue(self._room)
+        self._thread = threading.Thread(target=self._write, name="outlast-log", daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        while (line := self._queue.get()) is not None:
+            self._put(line)
+            if missing := self.dropped - self._told:
+                self._told += missing
+                told = f"{missing} log lines were dropped: nobody read them fast enough"
+                self._put(self._line(_about(told)))
+
+    def _put(self, line: bytes) -> None:
+        # Not through sys.stderr: its lock, held by a blocked write, would abort the interpreter's
+        # own end. A reader that is gone for good (a broken pipe) is nobody to tell.
+        with suppress(OSError):
+            while line:
+                try:
+                    line = line[os.write(self._fd, line) :]
+                except BlockingIOError:  # somebody else made it non-blocking
+                    time.sleep(0.05)
+
+    def close(self) -> None:
+        """Write what still waits, if somebody reads it. Called by logging at exit."""
+        super().close()
+        thread, self._thread = self._thread, None
+        if thread is not None and self._pid == os.getpid():
+            deadline = time.monotonic() + LAST_WORDS
+            with suppress(queue.Full):
+                self._queue.put(None, timeout=LAST_WORDS)
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class TextFormatter(logging.Formatter):
+    """Short, for people: `12:00:00.123 WARNING outlast.worker: …`, one line but for tracebacks."""
+
+    default_time_format = "%H:%M:%S"
+    default_msec_format = "%s.%03d"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        # What somebody's error says must not look like a line of ours, nor move the cursor.
+        return super().formatMessage(record).translate(_CONTROLS)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(record.getMessage()),
+        }
+        for name in FACTS:
+            if (value := getattr(record, name, None)) is not None:
+                line[name] = value
+        if record.exc_info:
+            line["error"] = redact(self.formatException(record.exc_info))
+        return json.dumps(line, default=str)
+
+
+def _about(message: str, name: str = "outlast.log") -> logging.LogRecord:
+    return logging.LogRecord(name, logging.WARNING, __file__, 0, message, None, None)

@@ -1,0 +1,79 @@
+"""Where there may be something to claim, and when to look.
+
+News name a queue; between news a worker looks for itself, often at first, then calmer. News only
+make it faster: every queue that has something is found by looking.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Iterable
+
+from ..model.settings import WorkerSettings
+from ..ops.claim import look, promote, turns
+from ..store import Store
+
+BUSY_LOOK = 0.1  # seconds between looks while some queue keeps us busy: the others must not starve
+
+
+class Lookout:
+    def __init__(self, queues: Collection[str] | None, settings: WorkerSettings) -> None:
+        self._queues = queues
+        self._settings = settings
+        self._busy: set[str] = set()  # queues that are believed to hold something for us
+        self._last: str | None = None  # the queue that had its turn
+        self._idle = settings.poll_min
+        self._look_at = 0.0
+        self._looked_at = 0.0
+
+    def serves(self, queue: str) -> bool:
+        return self._queues is None or queue in self._queues
+
+    def hear(self, queue: str) -> None:
+        """Something is new: in this queue, or ("") somewhere."""
+        if queue == "":
+            self._look_at = 0.0
+        elif self.serves(queue):
+            self._busy.add(queue)
+            self._idle = self._settings.poll_min
+
+    def wait(self) -> float:
+        """Seconds until it is time to look."""
+        at = max(self._look_at, self._looked_at + BUSY_LOOK) if self._busy else self._look_at
+        return max(0.0, at - time.monotonic())
+
+    async def look(self, store: Store) -> None:
+        """Ask which queues have something; make due jobs ready first, if nobody else has."""
+        now = self._looked_at = time.monotonic()
+        self._idle = min(self._settings.poll_max, self._idle * 2)
+        self._look_at = now + self._idle * random.uniform(0.75, 1.25)
+        seen = await store.arun(look)
+        if seen.due:
+            await store.arun(promote)
+            seen = await store.arun(look)
+        self._note(seen.queues)
+
+    def next(self) -> str | None:
+        """Whose turn it is. It is forgotten until there is word of it again, so that news which
+        come while we ask are not lost."""
+        if not self._busy:
+            return None
+        self._last = turns(self._busy, self._last)[0]
+        self._busy.discard(self._last)
+        return self._last
+
+    def claimed(self, queue: str, number: int, room: int) -> None:
+        """What we got there: as much as we had room for means that there may be more."""
+        if number >= room:
+            self._busy.add(queue)
+        if number:
+            self._idle = self._settings.poll_min
+            self._look_at = min(self._look_at, time.monotonic() + self._idle)
+
+    def failed(self, queue: str) -> None:
+        """We could not ask: it is as it was."""
+        self._busy.add(queue)
+
+    def _note(self, queues: Iterable[str]) -> None:
+        self._busy |= {queue for queue in queues if self.serves(queue)}

@@ -1,0 +1,161 @@
+"""Outcomes and events on their way back to the database.
+
+A batch goes in together. What the database refuses because of a row is handed in one by one, so
+that one that cannot be stored keeps no other waiting; what fails because of the database waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+from ..model.errors import OutlastError, StoreError
+from ..model.job import Claim
+from ..model.lifecycle import Outcome
+from ..model.outcome import Ended, Transition
+from ..model.text import describe
+from ..ops.claim import Wanted
+from ..ops.finish import Finished, finish, turn
+from ..store import Store
+from .held import Hands, Held, facts
+
+log = logging.getLogger("outlast.worker")
+
+Events = list[dict[str, Any]]
+MOST_EVENTS = 10_000  # that may wait while the database is away; what is said beyond is dropped
+
+
+class Returns:
+    def __init__(
+        self,
+        store: Store,
+        hands: Hands,
+        counts: Counter[str],
+        decide: Callable[[Claim, Ended], Transition],
+    ) -> None:
+        self._store = store
+        self._hands = hands
+        self._counts = counts
+        self._decide = decide
+        self._ended: list[Held] = []
+        self._events: deque[dict[str, Any]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._ended) + len(self._events)
+
+    def add(self, held: Held) -> None:
+        self._ended.append(held)
+
+    def say(self, claim: Claim, kind: str, data: str) -> None:
+        """From any thread: keep an event until the next turn hands it in."""
+        if len(self._events) >= MOST_EVENTS:
+            self._counts["events_dropped"] += 1
+            return
+        self._events.append({"job": claim.id, "fence": claim.fence, "kind": kind, "data": data})
+
+    async def exchange(self, wanted: Wanted | None = None) -> tuple[list[Claim], float]:
+        """Hand everything in, and take new jobs with the last round trip: those, and when we
+        asked for them."""
+        ended, self._ended = self._ended, []
+        try:
+            plain = await self._hand_in(ended)
+            asked_at = time.monotonic()
+            if wanted is None:
+                self._settle(await self._finish(plain, []) if plain else Finished())
+                return [], asked_at
+            return await self._claim(plain, wanted), asked_at
+        except BaseException:
+            # What was not taken back is still ours to give.
+            self._ended = [held for held in ended if self._hands.holds(held)] + self._ended
+            raise
+
+    async def _hand_in(self, ended: list[Held]) -> list[Transition]:
+        """Everything but plain successes, which travel with the next claim."""
+        transitions = [held.transition for held in ended if held.transition is not None]
+        events = [self._events.popleft() for _ in range(len(self._events))]
+        other = [transition for transition in transitions if not transition.plain]
+        if other or events:
+            self._settle(await self._finish(other, events))
+        return [transition for transition in transitions if transition.plain]
+
+    async def _claim(self, plain: list[Transition], wanted: Wanted) -> list[Claim]:
+        try:
+            finished, claims = await self._store.arun(turn, plain, wanted)
+        except OutlastError as error:
+            if not plain or not about_a_row(error):
+                raise
+            finished, claims = await self._one_by_one(plain, []), []
+        self._settle(finished)
+        return claims
+
+    async def _finish(self, transitions: list[Transition], events: Events) -> Finished:
+        numbered = [{**event, "n": n} for n, event in enumerate(events)]
+        try:
+            return await self._store.arun(finish, transitions, numbered)
+        except OutlastError as error:
+            if not about_a_row(error):
+                self._events.extendleft(reversed(events))
+                raise
+        return await self._one_by_one(transitions, numbered)
+
+    async def _one_by_one(self, transitions: list[Transition], events: Events) -> Finished:
+        while events:
+            try:
+                await self._record(events[0])
+            except BaseException:
+                self._events.extendleft(reversed(events))
+                raise
+            del events[0]
+        together = Finished()
+        for transition in transitions:
+            finished = await self._finish_alone(transition)
+            together.accepted += finished.accepted
+            together.lost += finished.lost
+        return together
+
+    async def _record(self, event: dict[str, Any]) -> None:
+        try:
+            await self._store.arun(finish, [], [event])
+        except OutlastError as error:
+            if not about_a_row(error):
+                raise
+            self._counts["events_dropped"] += 1
+            log.warning("job %s: an event cannot be stored: %s", event["job"], error)
+
+    async def _finish_alone(self, transition: Transition) -> Finished:
+        """An outcome that cannot be stored becomes a failure that says so."""
+        error: OutlastError | None = None
+        for _ in range(2):
+            try:
+                return await self._store.arun(finish, [transition])
+            except OutlastError as refusal:
+                if not about_a_row(refusal):
+                    raise
+                error = error or refusal
+            ended = Ended(Outcome.FAILED, error=describe(error))
+            transition = self._decide(transition.claim, ended)
+        # Not even the failure: its lease runs out, and whoever sweeps tells of it.
+        log.error("job %s cannot be finished: %s", transition.claim.id, error,
+                  extra=facts(transition.claim))  # fmt: skip
+        return Finished(lost=[transition])
+
+    def _settle(self, finished: Finished) -> None:
+        for transition, state in finished.accepted:
+            self._hands.put_down(transition.claim)
+            self._counts[state] += 1
+        for transition in finished.lost:
+            self._hands.put_down(transition.claim)
+            self._counts["refused"] += 1
+            log.warning(
+                "job %s: attempt %d lost its claim; its outcome (%s) was refused",
+                transition.claim.id, transition.claim.attempt, transition.outcome,
+                extra=facts(transition.claim),
+            )  # fmt: skip
+
+
+def about_a_row(error: OutlastError) -> bool:
+    """Whether an error is about the rows that the database was given, not about the database."""
+    return not isinstance(error, StoreError) or bool(error.facts.get("refused"))

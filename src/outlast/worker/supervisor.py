@@ -1,0 +1,200 @@
+"""Several worker processes under one roof: started, restarted when they die, stopped together.
+
+    starts ──▶ runs ──▶ dies ──▶ waits 1 … 30 s ──▶ starts …          each child for itself
+                │ SIGTERM
+                └──▶ drains ──▶ gone, or killed grace + 1 s later      all of them, one deadline
+
+One thread, and fresh interpreters only: nothing here forks a process that has threads. Children
+live in process groups of their own, so that a Ctrl-C reaches them once, through us. They hold a
+lifeline, so that they do not outlive us.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from .lifeline import Lifeline
+from .loops import Backoff
+
+log = logging.getLogger("outlast.supervisor")
+
+SETTLED = 30.0  # seconds after which a child's earlier deaths are forgotten
+MARGIN = 1.0  # seconds beyond the grace time to hand in outcomes; then SIGKILL
+STOPS = (signal.SIGTERM, signal.SIGINT)
+
+OnExit = Callable[[int, int], None]  # a child's process id, and its exit code (−9: by signal 9)
+
+
+def supervise(
+    command: Sequence[str], processes: int, grace: float, on_exit: OnExit | None = None
+) -> int:
+    """Keep `processes` children running until SIGTERM or SIGINT; the exit code says whether all of
+    them left by themselves. `on_exit` hears of every child that ended."""
+    return Supervisor(command, processes, grace, on_exit).run()
+
+
+class Child:
+    """One place in the fleet, and the process that fills it, if one does."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start_at = 0.0  # when an empty place is filled
+        self.started_at = 0.0
+        self.first_death = 0.0  # of the present row of deaths
+        self.backoff = Backoff()
+
+    def start(self, command: Sequence[str], lifeline: Lifeline) -> None:
+        self.started_at = time.monotonic()
+        try:
+            self.process = subprocess.Popen(
+                command,
+                env=lifeline.environment(),
+                pass_fds=[lifeline.reading],
+                process_group=0,
+            )
+        except OSError as error:
+            self.died(f"cannot be started: {error}")
+
+    def died(self, how: str) -> None:
+        """Leave the place empty for a while: longer each time, unless the last one lived well."""
+        now = time.monotonic()
+        self.process = None
+        if now - self.started_at >= SETTLED:
+            self.backoff.succeeded()
+        if self.backoff.failures == 0:
+            self.first_death = now
+        wait = self.backoff.failed()
+        self.start_at = now + wait
+        times, span = self.backoff.failures, now - self.first_death
+        what = "died" if times == 1 else f"has died {times} times in {span:.0f} s"
+        log.warning("worker %d %s (%s); next start in %.1f s", self.number, what, how, wait)
+
+    def signal(self, number: int) -> None:
+        """Only ever sent to a child that we have not reaped yet: its id cannot be anyone else's."""
+        if self.process is not None:
+            self.process.send_signal(number)
+
+
+class Supervisor:
+    def __init__(
+        self, command: Sequence[str], processes: int, grace: float, on_exit: OnExit | None = None
+    ) -> None:
+        self.command = command
+        self.grace = grace
+        self.children = [Child(number) for number in range(1, processes + 1)]
+        self.on_exit = on_exit
+        self._asked = 0  # how often we were asked to stop
+        self._obeyed = 0
+        self._deadline = float("inf")
+        self._killed = False
+
+    @property
+    def running(self) -> list[Child]:
+        return [child for child in self.children if child.process is not None]
+
+    def run(self) -> int:
+        lifeline = Lifeline()
+        try:
+            with self._wakeups() as wait:
+                while not self._asked or self.running:
+                    self._step(lifeline)
+                    wait(self._next_event())
+                    self._reap()
+        finally:
+            for child in self.running:  # only if something above failed
+                child.signal(signal.SIGKILL)
+            lifeline.close()
+        log.info("all workers have ended")
+        return 1 if self._killed else 0
+
+    def _step(self, lifeline: Lifeline) -> None:
+        now = time.monotonic()
+        if self._obeyed < self._asked:
+            self._obeyed += 1
+            self._pass_on()
+        elif now >= self._deadline:
+            self._kill_the_rest()
+        elif not self._asked:
+            for child in self.children:
+                if child.process is None and now >= child.start_at:
+                    child.start(self.command, lifeline)
+
+    def _pass_on(self) -> None:
+        """The first signal drains, the second hurries, with one deadline for all. Children get
+        SIGTERM whatever we got: a Python that is still starting answers SIGINT with a traceback."""
+        span = self.grace + MARGIN if self._obeyed == 1 else MARGIN
+        self._deadline = min(self._deadline, time.monotonic() + span)
+        log.info("stopping %d workers within %.1f s", len(self.running), span)
+        for child in self.running:
+            child.signal(signal.SIGTERM)
+
+    def _kill_the_rest(self) -> None:
+        for child in self.running:
+            log.error("worker %d does not end in time: killed", child.number)
+            child.signal(signal.SIGKILL)
+        self._killed = True
+        self._deadline = float("inf")
+
+    def _reap(self) -> None:
+        for child in self.running:
+            assert child.process is not None
+            pid, code = child.process.pid, child.process.poll()
+            if code is None:
+                continue
+            if self._asked:
+                child.process = None
+            else:
+                child.died(f"signal {-code}" if code < 0 else f"exit code {code}")
+            if self.on_exit is not None:
+                try:
+                    self.on_exit(pid, code)
+                except Exception:
+                    log.exception("what should follow the end of worker %d failed", child.number)
+
+    def _next_event(self) -> float | None:
+        """Seconds until there is something to do besides signals and deaths."""
+        if self._obeyed < self._asked:
+            return 0.0
+        moments = [self._deadline]
+        if not self._asked:
+            moments += [child.start_at for child in self.children if child.process is None]
+        soonest = min(moments)
+        return None if soonest == float("inf") else max(0.0, soonest - time.monotonic())
+
+    def _ask(self, *_: Any) -> None:
+        self._asked += 1
+
+    @contextmanager
+    def _wakeups(self) -> Iterator[Callable[[float | None], None]]:
+        """A wait that a signal or a child's end cuts short, also one that comes just before it."""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+        before = {number: signal.signal(number, self._ask) for number in STOPS}
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+        old = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(reading, selectors.EVENT_READ)
+
+            def wait(seconds: float | None) -> None:
+                selector.select(seconds)
+                with suppress(BlockingIOError):
+                    os.read(reading, 4096)
+
+            try:
+                yield wait
+            finally:
+                signal.set_wakeup_fd(old)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+                os.close(reading)
+                os.close(writing)

@@ -1,0 +1,51 @@
+"""Threads for sync handlers: started when they are needed, and never waited for.
+
+The standard pool's threads are joined when the interpreter ends, so one handler that does not
+return would keep a drained worker alive for ever. By then its job has long been released.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
+from typing import Any
+
+Work = tuple["Future[Any]", Callable[[], Any]]
+
+
+class Threads(Executor):
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._started = 0
+        self._idle = threading.Semaphore(0)  # threads that wait for work
+        self._lock = threading.Lock()
+        self._work: SimpleQueue[Work | None] = SimpleQueue()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._work.put((future, lambda: fn(*args, **kwargs)))
+        with self._lock:
+            if not self._idle.acquire(blocking=False) and self._started < self._limit:
+                self._started += 1
+                name = f"outlast-job-{self._started}"
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the threads end when they next have nothing to do. Nobody waits for them."""
+        with self._lock:
+            for _ in range(self._started):
+                self._work.put(None)
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            future, call = work
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:
+                    future.set_exception(error)
+            del work, future, call  # what they hold must not live until the next one comes
+            self._idle.release()

@@ -1,0 +1,54 @@
+"""Every command explains itself."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from outlast.cli import COMMANDS, outlast
+from outlast.version import VERSION
+
+every_command = pytest.mark.parametrize("name", COMMANDS)
+
+
+@every_command
+def test_every_command_has_a_help_with_an_example(name: str) -> None:
+    result = CliRunner().invoke(outlast, [name, "--help"])
+    assert result.exit_code == 0
+    assert f"outlast {name}" in result.stdout.split("Options:")[1], "an example"
+
+
+@every_command
+def test_every_option_says_what_it_does(name: str) -> None:
+    command = outlast.get_command(click.Context(outlast), name)
+    assert command is not None
+    silent = [p.opts for p in command.params if isinstance(p, click.Option) and not p.help]
+    assert silent == []
+
+
+@every_command
+def test_whatever_prints_data_prints_json(name: str) -> None:
+    command = outlast.get_command(click.Context(outlast), name)
+    assert command is not None
+    options = {option for param in command.params for option in param.opts}
+    assert {"--url", "--schema"} <= options
+    assert "--json" in options or name == "worker"
+
+
+def test_exit_codes_are_told() -> None:
+    assert "Exit codes: 0  done" in CliRunner().invoke(outlast, ["--help"]).stdout
+
+
+def test_the_version_is_told() -> None:
+    assert CliRunner().invoke(outlast, ["--version"]).stdout == f"outlast {VERSION}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["jobs", "--nonsense"], ["job"], ["jobs", "--state", "lost"]]
+)
+def test_what_is_written_wrongly_ends_with_2_and_changes_nothing(arguments: list[str]) -> None:
+    """R202: unknown keys are rejected."""
+    result = CliRunner().invoke(outlast, arguments)
+    assert result.exit_code == 2
+    assert "Usage:" in result.stderr

@@ -1,0 +1,136 @@
+"""A bad setting stops a command before it begins, and is named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import Field, fields
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from outlast.cli import outlast
+from outlast.cli.work import strangers
+from outlast.model.settings import RetentionSettings, StoreSettings, WorkerSettings
+from tests.cli.conftest import Program, patiently
+
+
+def bad_values(kind: type) -> list[Any]:
+    """Every setting with a value of the wrong type, below its range, above it, and not finite."""
+    return [
+        pytest.param(spec.name, value, id=f"{spec.name}={value}")
+        for spec in fields(kind)
+        for value in _bad(spec)
+    ]
+
+
+def _bad(spec: Field[Any]) -> Iterator[str]:
+    yield from ("much", "nan")
+    if not isinstance(spec.default, bool):
+        low, high = spec.metadata["low"], spec.metadata["high"]
+        yield from ("inf", "-inf", "1e999", str(type(spec.default)(low) - 1))
+        if high != math.inf:
+            yield str(type(spec.default)(high) + 1)
+
+
+def ends_naming(name: str, arguments: list[str], **env: str) -> None:
+    result = CliRunner().invoke(outlast, arguments, env=env)
+    assert result.exit_code in (1, 2), result.output
+    assert isinstance(result.exception, SystemExit), result.exception
+    said = result.stderr
+    assert name in said or name.replace("_", "-") in said or name.upper() in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("name", "value"), bad_values(WorkerSettings))
+def test_a_bad_flag_of_a_worker_is_refused_and_named(name: str, value: str) -> None:
+    """R160, R202: before the app is even looked for."""
+    ends_naming(name, ["worker", "no_such_app", f"--{name.replace('_', '-')}={value}"])
+
+
+@pytest.mark.parametrize(("name", "value"), bad_values(WorkerSettings))
+def test_a_bad_variable_of_a_worker_is_refused_and_named(name: str, value: str) -> None:
+    """R160, R202"""
+    ends_naming(name, ["worker", "no_such_app"], **{f"OUTLAST_{name.upper()}": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [*bad_values(StoreSettings), *bad_values(RetentionSettings)]
+)
+def test_a_bad_variable_is_refused_by_every_command(name: str, value: str) -> None:
+    """R160, R202"""
+    ends_naming(name, ["jobs"], **{f"OUTLAST_{name.upper()}": value})
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--lease", "3"], "renew_every"),
+        (["--renew-every", "6"], "renew_every"),
+        (["--poll-min", "2"], "poll_min"),
+    ],
+)
+def test_settings_that_do_not_fit_each_other_are_refused(flags: list[str], named: str) -> None:
+    """R160: a renewal that comes too late, a shortest wait that is longer than the longest."""
+    ends_naming(named, ["worker", "no_such_app", *flags])
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--processes", "0"],
+        ["--processes", "many"],
+        ["--log-level", "loud"],
+        ["--log-format", "xml"],
+        ["--leese", "5"],
+    ],
+)
+def test_a_bad_flag_beside_the_settings_is_refused_and_named(flags: list[str]) -> None:
+    """R160, R202: unknown keys are rejected."""
+    ends_naming(flags[0], ["worker", "no_such_app", *flags])
+
+
+@pytest.mark.parametrize("schema", ["Upper", "1st", "a-b", "x" * 49, "a;drop"])
+def test_a_bad_schema_is_refused_and_named(schema: str) -> None:
+    """R160"""
+    ends_naming("schema", ["jobs", "--schema", schema])
+
+
+@pytest.mark.parametrize("queues", ["a,,b", "a\x07b"])
+@pytest.mark.kinds("sqlite")
+def test_a_bad_queue_is_refused_and_named(program: Program, queues: str) -> None:
+    """R160"""
+    worker = program.worker("--queues", queues)
+    assert worker.wait() == 1
+    assert "The option queue " in worker.output()
+    assert "Traceback" not in worker.output()
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_worker_tells_every_value_that_is_in_force(program: Program) -> None:
+    """R202: flag over variable over default, all of them in the log."""
+    worker = program.worker("--grace", "3", "--queues", "b,a", OUTLAST_LEASE="2", OUTLAST_GRACE="9")
+    line = patiently(lambda: "INFO outlast.worker: worker" in worker.output() and worker.output())
+    assert "queues: a, b" in line
+    in_force = {"grace": "3.0", "lease": "2.0", "renew_every": "0.3", "concurrency": "32"}
+    for name, value in in_force.items():
+        assert f"{name}={value}" in line
+    assert all(f"{spec.name}=" in line for spec in fields(WorkerSettings))
+
+
+def test_a_misspelt_variable_is_noticed() -> None:
+    """R202: but variables that a platform sets by itself are none of our business."""
+    said = strangers({"OUTLAST_LEESE": "5", "OUTLAST_SERVICE_HOST": "10.0.0.1", "LEASE": "7"})
+    assert said == [
+        "OUTLAST_LEESE is no setting of Outlast and has no effect; did you mean OUTLAST_LEASE?"
+    ]
+
+
+def test_no_setting_is_taken_for_misspelt() -> None:
+    known = [
+        f"OUTLAST_{spec.name.upper()}"
+        for kind in (WorkerSettings, StoreSettings, RetentionSettings)
+        for spec in fields(kind)
+    ]
+    assert strangers(dict.fromkeys([*known, "OUTLAST_URL", "OUTLAST_LIFELINE"], "")) == []

@@ -1,0 +1,137 @@
+"""The examples do what they say, kills included."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.docs.pages import ROOT
+from tests.support import Process, Processes, eventually
+from tests.support.ports import free_port
+
+EXAMPLES = ROOT / "examples"
+QUICK = {
+    "OUTLAST_LEASE": "1.5",
+    "OUTLAST_RENEW_EVERY": "0.4",
+    "OUTLAST_RECLAIM_EVERY": "0.2",
+    "OUTLAST_POLL_MAX": "0.2",
+}
+
+
+class Signup:
+    """examples/signup.py in a folder of its own."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+
+    def __call__(self, *words: str) -> Process:
+        return self.processes.python(EXAMPLES / "signup.py", *words, env=QUICK)
+
+    def show(self) -> dict[str, Any]:
+        shown = ast.literal_eval(self("show").succeed())
+        assert isinstance(shown, dict)
+        return shown
+
+
+def test_a_signup_that_is_killed_before_its_commit_leaves_neither_user_nor_job(
+    processes: Processes,
+) -> None:
+    """R002"""
+    signup = Signup(processes)
+    adding = signup("add", "ada@example.org", "--wait", "60")
+    eventually(lambda: "written, not committed" in adding.output(), message=adding.output)
+    adding.kill()
+    assert signup.show() == {"users": [], "mails": {}}
+
+
+def test_a_welcome_is_sent_although_its_worker_was_killed(processes: Processes) -> None:
+    """R001, R012, R027: enqueued by one process, begun by a second, finished by a third."""
+    signup = Signup(processes)
+    signup("add", "ada@example.org").succeed()
+    assert signup.show() == {"users": ["ada@example.org"], "mails": {"ada@example.org": "ready"}}
+    first = signup("work")
+    eventually(lambda: "connecting: ada" in first.output(), message=first.output)
+    first.kill()
+    assert "sent: ada" not in first.output()
+    second = signup("work")
+    eventually(lambda: "sent: ada" in second.output(), timeout=20, message=second.output)
+    eventually(lambda: signup.show()["mails"] == {"ada@example.org": "succeeded"})
+    assert message_id(first) == message_id(second)
+    second.terminate()
+    second.succeed()
+
+
+def message_id(worker: Process) -> str:
+    found = re.search(r"message id (\S+),", worker.output())
+    assert found, worker.output()
+    return found[1]
+
+
+def test_thumbnails_are_made_retried_and_given_up(processes: Processes, tmp_path: Path) -> None:
+    """R046, R048: one is there, one comes late, one is no picture, one never comes."""
+    write_picture(tmp_path / "cat.ppm", 4, 2)
+    (tmp_path / "note.ppm").write_bytes(b"P5 not a picture but a note\n")
+    pictures = ["cat.ppm", "note.ppm", "late.ppm", "never.ppm"]
+    shrinking = processes.python(EXAMPLES / "thumbnails.py", *pictures)
+    eventually(lambda: "cat.ppm" in shrinking.output(), timeout=20, message=shrinking.output)
+    write_picture(tmp_path / "late.ppm", 6, 6)
+    said = shrinking.succeed(timeout=30)
+    assert "cat.ppm: cat.small.ppm\n" in said
+    assert "note.ppm: outlast.model.errors.Permanent: note.ppm is no PPM picture\n" in said
+    assert "late.ppm: late.small.ppm\n" in said
+    assert "never.ppm: FileNotFoundError:" in said
+    assert (tmp_path / "cat.small.ppm").read_bytes() == b"P6 2 1 255\n" + bytes(range(3)) + bytes(
+        range(6, 9)
+    )
+    assert (tmp_path / "late.small.ppm").read_bytes().startswith(b"P6 3 3 255\n")
+
+
+def write_picture(path: Path, width: int, height: int) -> None:
+    aside = path.with_suffix(".aside")
+    aside.write_bytes(b"P6 %d %d 255\n" % (width, height) + bytes(range(width * height * 3)))
+    aside.rename(path)
+
+
+def test_a_report_is_made_although_the_web_app_was_killed(processes: Processes) -> None:
+    """R003, R027"""
+    port = free_port()
+    first = serve(processes, port)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as web:
+        asked = {"month": "2026-11", "days": 100}
+        id = web.post("/reports", params=asked).json()["job"]
+        assert web.post("/reports", params=asked).json()["job"] == id
+        eventually(lambda: (web.get(f"/reports/{id}").json()["progress"] or {}).get("done", 0) > 2)
+        assert web.get("/reports/unknown").status_code == 404
+    first.kill()
+    second = serve(processes, port)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as web:
+        eventually(lambda: web.get(f"/reports/{id}").json()["state"] == "succeeded", timeout=20)
+        result = web.get(f"/reports/{id}").json()["result"]
+        assert result == {"month": "2026-11", "days": 100, "attempt": 2}
+    second.terminate()
+    second.wait()
+
+
+def serve(processes: Processes, port: int) -> Process:
+    server = processes.python(
+        "uvicorn", "--app-dir", EXAMPLES, "fastapi_app:app", "--port", port, env=QUICK
+    )
+
+    def answers() -> bool:
+        assert not server.ended, server.output()
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/openapi.json").is_success
+        except httpx.TransportError:
+            return False
+
+    eventually(answers, timeout=30, message=server.output)
+    return server
+
+
+def test_examples_are_short() -> None:
+    for example in EXAMPLES.glob("*.py"):
+        assert len(example.read_text().splitlines()) <= 80, example.name

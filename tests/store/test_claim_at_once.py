@@ -1,0 +1,130 @@
+"""Many claimers: every job has one winner, whoever else writes to the same rows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from collections import Counter
+from itertools import count
+
+import pytest
+
+from outlast.model.job import Claim
+from outlast.ops.claim import Wanted, claim
+from outlast.ops.enqueue import enqueue
+from outlast.ops.finish import finish
+from outlast.ops.renew import renew
+from outlast.store import Store
+from tests.store.crowd import all_at_once
+from tests.store.jobs import ending, new, put, states, take
+from tests.support import Database, Processes
+
+CLAIMER = """
+    import json, sys
+    from outlast.model.outcome import release
+    from outlast.ops.claim import Wanted, claim
+    from outlast.store import open_store
+    url, schema, name = sys.argv[1:]
+    store, taken = open_store(url, schema), []
+    while some := store.run(claim, Wanted(name, "default", 7, 60.0)):
+        taken += [one.id for one in some]
+    print(json.dumps(taken))
+"""
+
+
+def test_every_job_has_one_winner_among_fifty_claimers(store: Store, database: Database) -> None:
+    """R024: 50 claimers, 1,000 jobs, 10 rounds: claimed once per attempt, never twice at once."""
+    put(store.run, 1000)
+    stores = [store, *(store.twin() for _ in range(4))]
+
+    def take_all(n: int) -> list[Claim]:
+        taken: list[Claim] = []
+        luck = random.Random(n)
+        while some := take(stores[n % 5].run, luck.randint(5, 25), worker=f"w{n}"):
+            taken += some
+        return taken
+
+    for round in range(1, 11):
+        taken = [one for part in all_at_once(50, take_all) for one in part]
+        assert len({one.id for one in taken}) == len(taken) == 1000
+        assert {(one.fence, one.attempt) for one in taken} == {(round, 1)}
+        store.run(finish, [ending(one, "released") for one in taken])
+    for twin in stores[1:]:
+        twin.close()
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+def test_every_job_has_one_winner_among_processes(
+    store: Store, database: Database, processes: Processes
+) -> None:
+    """R024: eight processes, with nothing in common but the database."""
+    made = {one.id for one in put(store.run, 1000)}
+    started = [processes.python(CLAIMER, database.url, database.schema, f"p{n}") for n in range(8)]
+    taken = [id for one in started for id in json.loads(one.succeed(60))]
+    assert len(taken) == 1000
+    assert set(taken) == made
+
+
+@pytest.mark.kinds("postgres")
+@pytest.mark.parametrize(
+    "tries", [2_000, pytest.param(10_000, marks=pytest.mark.campaign)], ids="{}".format
+)
+def test_a_claim_of_one_takes_one_while_others_write_to_the_rows(
+    store: Store, database: Database, tries: int
+) -> None:
+    """R025: concurrent updates of the candidates cannot widen the LIMIT."""
+    store.run(enqueue, [new() for _ in range(tries + 100)])
+    done = threading.Event()
+    sizes: Counter[int] = Counter()
+
+    def disturb() -> None:
+        change = (
+            "UPDATE job SET trace = clock_timestamp()::text WHERE id IN (SELECT id FROM job WHERE"
+            " state = 'ready' ORDER BY priority DESC, run_at, id LIMIT 20)"
+        )
+        with database.connect() as connection:
+            while not done.is_set():
+                connection.execute(change)
+
+    def take_one_by_one(n: int) -> None:
+        for _ in range(tries // 4):
+            sizes[len(take(store.run, 1, worker=f"w{n}"))] += 1
+
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
+    try:
+        all_at_once(4, take_one_by_one)
+    finally:
+        done.set()
+        disturber.join()
+    assert set(sizes) <= {0, 1}, "0: everything near the front was locked for a moment"
+    assert sizes[1] == states(database).count("running") > tries * 0.9
+
+
+async def test_a_claim_that_is_cancelled_owns_nothing_for_long(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R021: cancelled at 100 moments; whatever was claimed is found by its worker's renewal."""
+    await store.arun(enqueue, [new() for _ in range(300)])
+    held: dict[str, int] = {}
+    luck = random.Random(21)
+    for n in count():
+        asking = asyncio.create_task(store.arun(claim, Wanted("w1", "default", 2, 60.0)))
+        await asyncio.sleep(luck.uniform(0, 0.004))
+        asking.cancel()
+        try:
+            held |= {one.id: one.fence for one in await asking}
+        except asyncio.CancelledError:
+            if n >= 99:
+                break
+    renewed = await store.arun(renew, "w1", held, 60.0)
+    assert renewed.lost == set()
+    await store.arun(finish, [ending(one, "released") for one in renewed.strangers])
+    after = await store.arun(renew, "w1", held, 60.0)
+    assert (after.strangers, after.kept) == ([], set(held))
+    rest = await store.arun(claim, Wanted("w2", "default", 300, 60.0))
+    assert len(rest) + len(held) == 300
+    assert caplog.messages == [], "being cancelled is nothing to complain of"
+    await store.aclose()

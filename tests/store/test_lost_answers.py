@@ -1,0 +1,204 @@
+"""The server did it, and the answer got lost: asking again must not do it twice.
+
+Each operation is cut once between the server's commit and the client's reply, and once before the
+request arrived. Only PostgreSQL has a line that can be cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from outlast.ops import duties, operate
+from outlast.ops.claim import Wanted, claim
+from outlast.ops.enqueue import enqueue
+from outlast.ops.finish import finish, turn
+from outlast.ops.reclaim import reclaim
+from outlast.ops.renew import renew
+from outlast.ops.report import history, job
+from outlast.store import Store, open_store
+from tests.store.conftest import Run
+from tests.store.jobs import end, end_leases, ending, new, put, put_and_take, states, take
+from tests.support import Database, Proxy
+
+pytestmark = pytest.mark.kinds("postgres")
+
+Cut = Callable[[bytes], Any]
+lost = pytest.mark.parametrize("fault", ["swallow_reply_after", "drop_request_when"])
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def distant(request: pytest.FixtureRequest, database: Database, proxy: Proxy) -> Iterator[Run]:
+    """`run`, through the proxy; connected before anything is cut."""
+    store: Store = open_store(proxy.url(database.url), database.schema)
+    store.ready()
+    if request.param == "blocking":
+        yield store.run
+        store.close()
+        return
+    with asyncio.Runner() as loop:
+        yield lambda op, *args, **more: loop.run(store.arun(op, *args, **more))
+        loop.run(store.aclose())
+
+
+@pytest.fixture
+def cut(proxy: Proxy, request: pytest.FixtureRequest) -> Cut:
+    """Lose the answer to (or the request with) the bytes given, once."""
+    fault = request.node.callspec.params["fault"]
+    return lambda when: getattr(proxy, fault)(when)
+
+
+@lost
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_submit_makes_one_job(
+    distant: Run, database: Database, cut: Cut, fault: str, key: str | None
+) -> None:
+    """R004, R170: exactly one job, and the caller has its id."""
+    trap = cut(b"COMMIT" if key else b"INSERT INTO")
+    (made,) = distant(enqueue, [new(key=key)])
+    trap.wait()
+    assert database.rows("SELECT CAST(id AS text), state FROM job") == [(made.id, "ready")]
+
+
+@lost
+def test_a_bulk_submit_makes_each_job_once(
+    distant: Run, database: Database, cut: Cut, fault: str
+) -> None:
+    """R004, R008, R170"""
+    asked = [new(key=f"k{n}" if n % 2 else None) for n in range(500)]
+    trap = cut(b"COMMIT")
+    made = distant(enqueue, asked)
+    trap.wait()
+    assert [one.id for one in made] == [one.id for one in asked]
+    assert len(states(database)) == 500
+
+
+@lost
+def test_a_claim_whose_answer_got_lost_is_found_again(
+    distant: Run, database: Database, cut: Cut, fault: str
+) -> None:
+    """R021, R170: nothing is claimed twice; what is in nobody's hands is named by the next renewal."""
+    put(distant, 4)
+    trap = cut(b"SKIP LOCKED")
+    held = distant(claim, Wanted("w1", "default", 2, 60.0))
+    trap.wait()
+    assert len({one.id for one in held}) == 2
+    renewed = distant(renew, "w1", {one.id: one.fence for one in held}, 60.0)
+    assert len(renewed.kept) == 2
+    assert len(renewed.strangers) == (2 if fault == "swallow_reply_after" else 0)
+    distant(finish, [ending(one, "released") for one in renewed.strangers])
+    assert sorted(states(database)) == ["ready"] * 2 + ["running"] * 2
+    assert max(database.rows("SELECT max(attempt) FROM job")) == (1,)
+
+
+@lost
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "permanent", "postponed", "released"])
+def test_a_finish_is_accepted_once_and_not_called_lost(
+    distant: Run, database: Database, cut: Cut, fault: str, outcome: str
+) -> None:
+    """R026, R095, R170: the second asking learns that the first was accepted."""
+    claimed = put_and_take(distant)
+    follow_ups = (new(),) if outcome == "succeeded" else ()
+    trap = cut(b"COMMIT")
+    finished = end(distant, claimed, outcome, jobs=follow_ups)
+    trap.wait()
+    after = distant(job, claimed.id)
+    assert [state for _, state in finished.accepted] == [after.state]
+    assert finished.lost == []
+    assert after.failures == (outcome in ("failed", "permanent"))
+    attempts, _ = distant(history, claimed.id)
+    assert len(attempts) == (outcome != "succeeded")
+    assert len(states(database)) == 1 + len(follow_ups)
+
+
+@lost
+def test_a_plain_success_handed_in_with_a_claim_is_accepted_once(
+    distant: Run, database: Database, cut: Cut, fault: str
+) -> None:
+    """R026, R170: the round trip that workers make all day."""
+    first = put_and_take(distant)
+    put(distant, 2)
+    trap = cut(b"UPDATE")
+    finished, claims = distant(turn, [ending(first)], Wanted("w1", "default", 1, 60.0))
+    trap.wait()
+    assert [(one.claim, state) for one, state in finished.accepted] == [(first, "succeeded")]
+    assert finished.lost == []
+    assert len(claims) == 1
+    assert states(database)[0] == "succeeded"
+
+
+@lost
+def test_a_renewal_holds(distant: Run, cut: Cut, fault: str) -> None:
+    """R170: what is renewed twice is renewed."""
+    claimed = put_and_take(distant)
+    trap = cut(b"lease_until")
+    renewed = distant(renew, "w1", {claimed.id: claimed.fence}, 60.0)
+    trap.wait()
+    assert renewed.kept == {claimed.id}
+    assert renewed.strangers == []
+
+
+@lost
+@pytest.mark.parametrize("running", [False, True])
+def test_a_cancel_is_one_cancel(distant: Run, cut: Cut, fault: str, running: bool) -> None:
+    """R117, R170: asked again, it is not too late for its own success, and recorded once."""
+    (made,) = put(distant)
+    if running:
+        take(distant)
+    trap = cut(b"COMMIT")
+    answer = distant(operate.cancel, made.id, "ann", "changed my mind")
+    trap.wait()
+    assert (answer.state, answer.cancelling) == (
+        ("running", True) if running else ("cancelled", False)
+    )
+    _, events = distant(history, made.id)
+    assert [event.kind for event in events] == ["cancel"]
+
+
+@lost
+def test_a_redrive_gives_one_new_life(distant: Run, cut: Cut, fault: str) -> None:
+    """R052, R170"""
+    claimed = put_and_take(distant)
+    end(distant, claimed, "permanent")
+    trap = cut(b"COMMIT")
+    assert distant(operate.redrive_one, claimed.id, "ann").state == "ready"
+    trap.wait()
+    _, events = distant(history, claimed.id)
+    assert [event.kind for event in events] == ["redrive"]
+
+
+@lost
+def test_a_reclaim_costs_one_crash(distant: Run, database: Database, cut: Cut, fault: str) -> None:
+    """R085, R170"""
+    claimed = put_and_take(distant)
+    end_leases(database)
+    trap = cut(b"COMMIT")
+    distant(reclaim)
+    trap.wait()
+    after = distant(job, claimed.id)
+    assert (after.state, after.crashes) == ("ready", 1)
+    assert len(distant(history, claimed.id)[0]) == 1
+
+
+@lost
+def test_pause_expire_and_prune_can_be_asked_again(
+    distant: Run, database: Database, cut: Cut, fault: str
+) -> None:
+    """R169, R170"""
+    (made,) = put(distant, expires_in=0.000001)
+    trap = cut(b"expires_at")
+    distant(duties.expire)
+    trap.wait()
+    assert distant(job, made.id).state == "cancelled"
+    trap = cut(b"COMMIT")
+    distant(duties.prune, "cancelled", 0.0, 10)
+    trap.wait()
+    assert states(database) == []
+    trap = cut(b"COMMIT")
+    distant(operate.set_paused, "default", True, "ann")
+    trap.wait()
+    put(distant)
+    assert take(distant) == []

@@ -1,0 +1,223 @@
+"""Tables and their versions: created once, upgraded once, and shared by old and new releases.
+
+There is one version so far, so the next release is written here: it knows a second one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from outlast import Outlast, SchemaMismatch, StoreError
+from outlast.ops.report import job
+from outlast.store import Store, open_store, schema
+from outlast.store.schema import Migration
+from tests.store.jobs import end, put, put_and_take, states, table, take
+from tests.support import Database, Processes
+
+MIGRATE = """
+    import json, sys
+    from outlast.store import open_store
+    url, name, how = sys.argv[1:]
+    store = open_store(url, name)
+    print(json.dumps(store.migrate() if how == "migrate" else store.ready()))
+"""
+
+Release = Callable[..., None]
+
+
+@pytest.fixture
+def release(monkeypatch: pytest.MonkeyPatch, database: Database) -> Release:
+    """`release(2, …)`: from now on this process is a release that knows these statements as the
+    second version of the tables; `release(1)` is today's."""
+    today = schema.migrations
+
+    def become(version: int, *statements: str, compatible_from: int = 1) -> None:
+        prefix = f"{database.schema}_" if database.is_sqlite else f"{database.schema}."
+        extra = tuple(one.replace("ol.", prefix) for one in statements)
+        known = [Migration(2, extra)] if version == 2 else []
+        monkeypatch.setattr(schema, "migrations", lambda *names: (*today(*names), *known))
+        monkeypatch.setattr(schema, "COMPATIBLE_FROM", {1: 1, 2: compatible_from})
+
+    return become
+
+
+NEXT = ("ALTER TABLE ol.job ADD COLUMN flow text", "CREATE TABLE ol.edge (job text)")
+
+
+def opened(database: Database) -> Store:
+    return open_store(database.url, database.schema)
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+@pytest.mark.parametrize("how", ["migrate", "ready"])
+def test_five_processes_migrate_once(database: Database, processes: Processes, how: str) -> None:
+    """R176: asked for at once, or all finding the tables missing at their first use."""
+    started = [processes.python(MIGRATE, database.url, database.schema, how) for _ in range(5)]
+    done = [json.loads(one.succeed(60)) for one in started]
+    if how == "migrate":
+        assert sorted(done) == [[], [], [], [], [1]]
+    versions = f"SELECT version FROM {table(database, 'migration')}"
+    assert database.rows(versions) == [(1,)]
+
+
+def test_missing_tables_are_created_at_the_first_use(database: Database) -> None:
+    """R176: nothing to set up; and migrating what is up to date does nothing."""
+    store = opened(database)
+    assert len(put(store.run)) == 1
+    assert store.migrate() == []
+    store.close()
+
+
+def test_tables_that_are_behind_are_named_and_then_upgraded(
+    database: Database, release: Release
+) -> None:
+    """R176: the message says what to run; no release ever upgrades by itself what others use."""
+    store = opened(database)
+    (made,) = put(store.run)
+    store.close()
+    release(2, *NEXT)
+    store = opened(database)
+    with pytest.raises(SchemaMismatch, match="run `outlast migrate`"):
+        store.run(job, made.id)
+    assert store.migrate() == [2]
+    assert store.run(job, made.id) == made, "and what was there is still there"
+    store.close()
+
+
+def test_a_release_works_with_later_tables_that_say_so(
+    database: Database, release: Release
+) -> None:
+    """R176, R177: old and new processes side by side during a deploy; in-flight rows are safe."""
+    old = opened(database)
+    in_flight = put_and_take(old.run, queue="q")
+    release(2, *NEXT)
+    new = opened(database)
+    assert new.migrate() == [2]
+    release(1)
+    fresh_old = opened(database)
+    for store in (old, fresh_old, new):
+        held = put_and_take(store.run, queue="r")
+        end(store.run, held, "released")
+        (again,) = take(old.run, queue="r")
+        end(new.run, again)
+    end(fresh_old.run, in_flight)
+    assert states(database) == ["succeeded"] * 4
+    for store in (old, fresh_old, new):
+        store.close()
+
+
+def test_a_release_refuses_later_tables_that_need_a_newer_one(
+    database: Database, release: Release
+) -> None:
+    """R176"""
+    release(2, *NEXT, compatible_from=2)
+    store = opened(database)
+    store.ready()
+    store.close()
+    release(1)
+    store = opened(database)
+    with pytest.raises(SchemaMismatch, match="upgrade outlast"):
+        put(store.run)
+    store.close()
+
+
+def test_an_upgraded_database_is_like_a_fresh_one(database: Database, release: Release) -> None:
+    """R176: same columns, defaults, constraints and indexes, however it came to be."""
+    release(1)
+    store = opened(database)
+    store.ready()
+    store.close()
+    release(2, *NEXT)
+    store = opened(database)
+    assert store.migrate() == [2]
+    store.close()
+    before = catalogue(database)
+    _drop_all(database)
+    fresh = opened(database)
+    assert fresh.migrate() == [1, 2]
+    fresh.close()
+    assert catalogue(database) == before
+    assert any("edge" in line for line in before)
+
+
+def test_a_migration_that_dies_midway_leaves_nothing_behind(
+    database: Database, release: Release
+) -> None:
+    """R176: one transaction; the next try starts over."""
+    store = opened(database)
+    store.ready()
+    before = catalogue(database)
+    release(2, *NEXT, "SELECT no_such_function()")
+    with pytest.raises(StoreError):
+        store.migrate()
+    assert catalogue(database) == before
+    release(2, *NEXT)
+    assert store.migrate() == [2]
+    store.close()
+
+
+def test_tables_that_vanished_are_named(database: Database) -> None:
+    """R176: drift has a message that says what to do, on both databases."""
+    store = opened(database)
+    store.ready()
+    _drop_all(database)
+    with pytest.raises(SchemaMismatch, match="outlast migrate"):
+        put(store.run)
+    store.migrate()
+    assert len(put(store.run)) == 1
+    store.close()
+
+
+def test_two_schemas_in_one_database_do_not_meet(database: Database) -> None:
+    """R172: every name is qualified."""
+    one = Outlast(database.url, schema=database.schema)
+    other = Outlast(database.url, schema=f"{database.schema}_b")
+    try:
+        put(one.store.run, 2, key=None)
+        put(other.store.run, 3)
+        assert (one.counts()["ready"], other.counts()["ready"]) == (2, 3)
+        assert len(take(one.store.run, 9)) == 2
+    finally:
+        if not database.is_sqlite:
+            database.rows(f"DROP SCHEMA {database.schema}_b CASCADE")
+        one.close()
+        other.close()
+
+
+def catalogue(database: Database) -> list[str]:
+    """The tables as the database describes them, but for the record of when they were made."""
+    if database.is_sqlite:
+        query = "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_master"
+        lines = [line for (line,) in database.rows(query) if "sqlite_sequence" not in line]
+        return sorted(lines)
+    schema = (database.schema,)
+    columns = database.rows(
+        "SELECT table_name, column_name, data_type, is_nullable, column_default, is_identity,"
+        " ordinal_position FROM information_schema.columns WHERE table_schema = %s",
+        schema,
+    )
+    indexes = database.rows("SELECT indexdef FROM pg_indexes WHERE schemaname = %s", schema)
+    checks = database.rows(
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = %s::regnamespace",
+        schema,
+    )
+    options = database.rows(
+        "SELECT relname, reloptions::text FROM pg_class WHERE relnamespace = %s::regnamespace"
+        " AND relkind IN ('r', 'i')",
+        schema,
+    )
+    return sorted(str(row) for rows in (columns, indexes, checks, options) for row in rows)
+
+
+def _drop_all(database: Database) -> None:
+    if not database.is_sqlite:
+        database.rows(f"DROP SCHEMA {database.schema} CASCADE")
+        return
+    tables = database.rows("SELECT name FROM sqlite_master WHERE name LIKE 'outlast_%'"
+                           " AND type = 'table'")  # fmt: skip
+    for (name,) in tables:
+        database.rows(f"DROP TABLE {name}")

@@ -1,0 +1,185 @@
+"""What a statement costs does not depend on what lies around: 10,000 in flight, a million ended."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from outlast.ops.report import Filter, jobs
+from outlast.ops.statement import Statement
+from outlast.store import Store, open_store
+from outlast.store.postgres_text import parameters, psycopg_text
+from tests.store.jobs import ending, put, table, take
+from tests.support import Database
+from tests.support.databases import postgres_database, sqlite_database
+
+ENDED, IN_FLIGHT = 1_000_000, 10_000
+
+CLAIM = Statement(
+    "claim", {"worker": "w", "queue": "default", "limit": 10, "lease": 9.0, "unknown": "[]"}
+)
+
+
+class Crowded:
+    """A database before and after the crowd came, and what a claim took in both."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.store = open_store(database.url, database.schema)
+        put(self.store.run, 2000)
+        self.alone = _median(self.claim)
+        self.plan_alone = explained(self.store, database, CLAIM)
+        crowd(database, "succeeded", ENDED)
+        crowd(database, "running", IN_FLIGHT)
+
+    def claim(self) -> None:
+        assert len(take(self.store.run, 10)) == 10
+
+
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+)
+def crowded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Crowded]:
+    if request.param == "sqlite":
+        made = Crowded(sqlite_database(tmp_path_factory.mktemp("crowded")))
+        yield made
+        made.store.close()
+        return
+    with postgres_database(request.getfixturevalue("postgres_server")) as database:
+        made = Crowded(database)
+        yield made
+        made.store.close()
+
+
+def test_a_claim_reads_only_what_can_be_claimed(crowded: Crowded) -> None:
+    """R036: the same partial index with 0 and 10,000 in flight and a million ended; ≤ 2× time."""
+    plan = explained(crowded.store, crowded.database, CLAIM)
+    assert used_indexes(crowded.plan_alone) == used_indexes(plan) >= {"job_ready"}
+    assert "Seq Scan on job" not in plan and "SCAN outlast_job" not in plan
+    slack = 0.002  # a round trip on a busy machine
+    assert _median(crowded.claim) <= 2 * crowded.alone + slack
+    analyse(crowded.database)
+    plan = explained(crowded.store, crowded.database, CLAIM)
+    assert used_indexes(plan) >= {"job_ready"}, plan
+    assert _median(crowded.claim) <= 2 * crowded.alone + slack
+
+
+@pytest.mark.parametrize("number", [1, 100])
+def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: int) -> None:
+    """R036: never along the partial index of running rows, dead entries and all."""
+    held = take(crowded.store.run, number)
+    rows = [{"id": one.id, "fence": one.fence} for one in held]
+    ended = [row | _finish_row(one) for row, one in zip(rows, held, strict=True)]
+    for statement in (
+        Statement("finish", rows=ended),
+        Statement("renew", {"worker": "w1", "lease": 9.0}, rows),
+        Statement("settled", rows=rows),
+    ):
+        plan = explained(crowded.store, crowded.database, statement)
+        assert "job_lease" not in plan, plan
+        assert used_indexes(plan) & {"job_pkey", "sqlite_autoindex_outlast_job_1"}, plan
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        (Statement("promote_due", {"limit": 100}), "job_due"),
+        (Statement("any_lost"), "job_lease"),
+        (Statement("lost", {"limit": 100, "skip": 0}), "job_lease"),
+        (Statement("expire", {"limit": 100}), "job_expiry"),
+        (Statement("prune_jobs", {"state": "succeeded", "keep": 9e9, "limit": 100}), "job_ended"),
+        (Statement("look"), "job_ready"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Statement) else "",
+)
+def test_every_net_reads_its_own_index(crowded: Crowded, statement: Statement, index: str) -> None:
+    """R036, R084, R088: what runs twice a second reads no more than it heals."""
+    assert index in used_indexes(explained(crowded.store, crowded.database, statement))
+
+
+@pytest.mark.parametrize("chosen", [Filter(), Filter(state="succeeded"), Filter(state="dead")])
+def test_a_page_is_as_quick_however_deep_it_lies(crowded: Crowded, chosen: Filter) -> None:
+    """R166: page 1,000 of a million rows in ≤ 50 ms (generously: 150 on a busy machine)."""
+    crowd_id = f"00000000-0000-7000-8000-{ENDED // 2:012x}"
+    times = []
+    for _ in range(7):
+        began = time.perf_counter()
+        crowded.store.run(jobs, chosen, crowd_id, 100)
+        times.append(time.perf_counter() - began)
+    assert min(times) < 0.15
+
+
+def crowd(database: Database, state: str, number: int) -> None:
+    """Rows of one state, made in the database itself."""
+    common = "'default', 'default', 'work', '{}', 0, 3, 3, 1, 1"
+    columns = (
+        "id, tenant, queue, task, args, priority, max_attempts, max_crashes, attempt, fence,"
+        " state, worker, run_at, created_at, started_at, lease_until, finished_at"
+    )
+    offset = 0 if state == "succeeded" else ENDED
+    running = state == "running"
+    if database.is_sqlite:
+        serial = f"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM s WHERE n < {number})"
+        id = f"printf('00000000-0000-7000-8000-%012x', n + {offset})"
+        now, source = "strftime('%s') + 0.0", "s"
+        later = f"{now} + 3600"
+    else:
+        serial = ""
+        id = f"CAST('00000000-0000-7000-8000-' || lpad(to_hex(n + {offset}), 12, '0') AS uuid)"
+        now, source = "now()", f"generate_series(1, {number}) AS n"
+        later = "now() + interval '1 hour'"
+    times = f"{now}, {now}, {now}, {later if running else 'NULL'}, {'NULL' if running else now}"
+    with database.connect() as connection:
+        connection.execute(
+            f"INSERT INTO {table(database, 'job')} ({columns}) {serial}"
+            f" SELECT {id}, {common}, '{state}', 'elsewhere', {times} FROM {source}"
+        )
+
+
+def analyse(database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(f"ANALYZE {table(database, 'job')}")
+
+
+def explained(store: Store, database: Database, statement: Statement) -> str:
+    """The plan as text, for the parameters given. Nothing is changed."""
+    query = store.queries[statement.name]
+    if database.is_sqlite:
+        given = {**statement.params, **(statement.rows[0] if statement.rows else {})}
+        with database.connect() as connection:
+            rows = connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", given).fetchall()
+        return "\n".join(row[3] for row in rows)
+    with psycopg.connect(database.url, cursor_factory=psycopg.ClientCursor) as connection:
+        rows = connection.execute(
+            f"EXPLAIN (COSTS OFF) {psycopg_text(query)}", parameters(statement)
+        ).fetchall()
+    return "\n".join(line for (line,) in rows)
+
+
+def used_indexes(plan: str) -> set[str]:
+    found = re.findall(r"(?:Index(?: Only)? Scan(?: Backward)? (?:using|on)|INDEX) (\w+)", plan)
+    return {name.removeprefix("outlast_") for name in found}
+
+
+def _finish_row(held: Any) -> dict[str, Any]:
+    return {
+        "state": str(ending(held).to), "delay": None, "refund": 0, "failures": 0, "crashes": 0,
+        "result": None, "error": None,
+    }  # fmt: skip
+
+
+def _median(act: Callable[[], None]) -> float:
+    times = []
+    for _ in range(25):
+        began = time.perf_counter()
+        act()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)

@@ -1,0 +1,112 @@
+"""Two want the same row at the same moment: one wins, the other is told, nothing is half done."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from outlast import TooLate
+from outlast.model.job import Claim
+from outlast.ops import operate
+from outlast.ops.finish import Finished, finish
+from outlast.ops.reclaim import reclaim
+from outlast.ops.renew import renew
+from outlast.ops.report import history, job
+from outlast.store import Store
+from tests.store.crowd import all_at_once, race
+from tests.store.jobs import end, end_leases, ending, put, put_and_take, states, take
+from tests.support import Database
+
+pytestmark = pytest.mark.kinds("sqlite", "postgres")
+
+RACES = 1000
+
+
+def cancelled(store: Store, id: str) -> str:
+    """What a cancel found: a state, or that it was too late."""
+    try:
+        return str(store.run(operate.cancel, id, "ann", "").state)
+    except TooLate:
+        return "too late"
+
+
+def test_cancel_against_claim_ends_one_way(store: Store, database: Database) -> None:
+    """R114: 1,000 races: cancelled and never claimed, or running and asked to stop."""
+    ids = [one.id for one in put(store.run, RACES)]
+    claims: list[Claim] = []
+    found, _ = race(
+        RACES,
+        lambda n: cancelled(store, ids[n]),
+        lambda n: claims.extend(take(store.run, 1 + n % 2)),
+    )
+    assert Counter(found).keys() == {"cancelled", "running"}, "no race without both"
+    running = {one.id for one in claims}
+    for id, seen, state in zip(ids, found, states(database), strict=True):
+        assert state == seen == ("running" if id in running else "cancelled")
+
+
+def test_cancel_against_finish_ends_one_way(store: Store, database: Database) -> None:
+    """R118: 1,000 races: a success is a success with its result; the cancel is told which."""
+    put(store.run, RACES)
+    held = take(store.run, RACES)
+    ends = [
+        ending(one, result="1") if n % 2 else ending(one, "released") for n, one in enumerate(held)
+    ]
+
+    def finished(n: int) -> Finished:
+        return store.run(finish, [ends[n]])
+
+    found, answers = race(RACES, lambda n: cancelled(store, held[n].id), finished)
+    assert not any(answer.lost for answer in answers)
+    for n, one in enumerate(held):
+        after = store.run(job, one.id)
+        if n % 2:
+            assert (after.state, after.result) == ("succeeded", 1)
+            assert found[n] in ("running", "too late")
+        else:
+            assert (after.state, after.result) == ("cancelled", None)
+            assert found[n] in ("running", "cancelled")
+    assert len(Counter(found)) > 1, "no race without both"
+
+
+def test_reclaim_against_finish_has_one_winner(store: Store, database: Database) -> None:
+    """R077: a sweep never overwrites an accepted end, nor a finish a reclaimed job."""
+    put(store.run, 500)
+    held = take(store.run, 500)
+    end_leases(database)
+    accepted, _ = race(
+        500,
+        lambda n: bool(store.run(finish, [ending(held[n])]).accepted),
+        lambda n: store.run(reclaim, 1 + n % 2),
+    )
+    assert Counter(accepted).keys() == {True, False}, "no race without both"
+    store.run(reclaim)
+    for won, state, one in zip(accepted, states(database), held, strict=True):
+        assert state == ("succeeded" if won else "ready")
+        assert len(store.run(history, one.id)[0]) == (not won)
+
+
+def test_reclaim_against_renew_has_one_winner(store: Store, database: Database) -> None:
+    """R080: a claim that was renewed is never taken back; one that was taken back is never held."""
+    put(store.run, 500)
+    held = take(store.run, 500)
+    end_leases(database)
+    kept, _ = race(
+        500,
+        lambda n: bool(store.run(renew, "w1", {held[n].id: held[n].fence}, 60.0).kept),
+        lambda n: store.run(reclaim, 1 + n % 2),
+    )
+    assert Counter(kept).keys() == {True, False}, "no race without both"
+    for still, state in zip(kept, states(database), strict=True):
+        assert state == ("running" if still else "ready")
+
+
+def test_redrive_at_once_runs_once(store: Store) -> None:
+    """R052: ten at once → one new life, one record."""
+    held = put_and_take(store.run)
+    end(store.run, held, "permanent")
+    revived = all_at_once(10, lambda n: store.run(operate.redrive, [held.id], f"ann{n}"))
+    assert sorted(map(len, revived)) == [0] * 9 + [1]
+    assert len(take(store.run, 9)) == 1
+    assert [event.kind for event in store.run(history, held.id)[1]] == ["redrive"]

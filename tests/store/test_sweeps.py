@@ -1,0 +1,251 @@
+"""The nets: reclaim, expire, prune. What they heal, and above all what they leave alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from outlast import Outlast
+from outlast.ops import duties, operate
+from outlast.ops.duties import Tally
+from outlast.ops.enqueue import enqueue
+from outlast.ops.finish import finish
+from outlast.ops.leave import leave
+from outlast.ops.reclaim import any_lost, reclaim
+from outlast.ops.report import clock, history, job
+from outlast.ops.report import duties as all_duties
+from outlast.ops.report import workers as all_workers
+from outlast.store import Store
+from outlast.worker.heal import Healer
+from tests.store.conftest import Run
+from tests.store.crowd import all_at_once
+from tests.store.jobs import (
+    column,
+    end,
+    end_leases,
+    ending,
+    new,
+    put,
+    put_and_take,
+    set_all,
+    states,
+    table,
+    take,
+)
+from tests.support import Database, eventually
+
+
+def test_a_lost_claim_is_taken_back(run: Run, database: Database) -> None:
+    """R027, R076: ready again for anyone, the crash counted, the failure budget untouched."""
+    held = put_and_take(run)
+    assert not run(any_lost)
+    assert run(reclaim).found == 0, "a lease that holds is left alone"
+    end_leases(database)
+    assert run(any_lost)
+    swept = run(reclaim)
+    assert (swept.found, swept.healed, swept.dead, swept.queues) == (1, 1, 0, {"default"})
+    after = run(job, held.id)
+    assert (after.state, after.crashes, after.failures, after.worker) == ("ready", 1, 0, None)
+    (attempt,), _ = run(history, held.id)
+    assert (attempt.outcome, attempt.worker, attempt.fence) == ("crashed", "w1", held.fence)
+    assert take(run, worker="w2")[0].attempt == 2
+
+
+def test_a_real_lease_runs_out_by_the_databases_clock(run: Run) -> None:
+    """R027, R035, R208: no row is back-dated here."""
+    put(run)
+    (held,) = take(run, lease=0.3)
+    assert not run(any_lost)
+    eventually(lambda: run(any_lost))
+    assert run(clock) >= held.started_at + 0.3
+    assert run(reclaim).healed == 1
+
+
+def test_a_job_that_costs_too_many_workers_is_dead_with_the_evidence(
+    run: Run, database: Database
+) -> None:
+    """R049: the third lost worker is the last one."""
+    (made,) = put(run, max_crashes=3)
+    for _ in range(3):
+        take(run)
+        end_leases(database)
+        swept = run(reclaim)
+    assert (swept.dead, take(run)) == (1, [])
+    after = run(job, made.id)
+    assert (after.state, after.crashes, after.attempt) == ("dead", 3, 3)
+    assert after.error is not None and after.error["type"] == "WorkerLost"
+    assert len(run(history, made.id)[0]) == 3
+
+
+def test_a_lost_job_that_was_cancelled_ends_cancelled(run: Run, database: Database) -> None:
+    """R115: a request whose owner died before it saw it is honoured by the reclaim."""
+    held = put_and_take(run)
+    run(operate.cancel, held.id, "ann", "")
+    end_leases(database)
+    run(reclaim)
+    assert states(database) == ["cancelled"]
+
+
+def test_the_longest_lost_come_first_and_a_limit_is_kept(run: Run, database: Database) -> None:
+    """R084: ordered and paged, so that nothing starves."""
+    put(run, 6)
+    held = take(run, 6)
+    past = "{n}" if database.is_sqlite else "to_timestamp({n})"
+    for n, one in enumerate(reversed(held)):
+        set_all(database, f"lease_until = {past.format(n=n + 1)}", f"id = '{one.id}'")
+    assert run(reclaim, 2).healed == 2
+    assert states(database) == ["running"] * 4 + ["ready"] * 2
+    assert run(reclaim, 2, 1).healed == 2
+    assert states(database) == ["running", "ready", "ready", "running", "ready", "ready"]
+
+
+def spoil(database: Database, where: str) -> None:
+    """Make rows that the database refuses to change out of running."""
+    set_all(database, "trace = 'bad'", where)
+    jobs = table(database, "job")
+    with database.connect() as connection:
+        if database.is_sqlite:
+            connection.execute(
+                f"CREATE TRIGGER spoiled BEFORE UPDATE OF state ON {jobs}"
+                " WHEN old.trace = 'bad' AND new.state <> 'running'"
+                " BEGIN SELECT RAISE(ABORT, 'spoiled'); END"
+            )
+        else:
+            connection.execute(
+                f"ALTER TABLE {jobs} ADD CONSTRAINT spoiled"
+                " CHECK (trace IS DISTINCT FROM 'bad' OR state = 'running')"
+            )
+
+
+@pytest.mark.parametrize(("stuck", "bad"), [(100, 1), (300, 30)])
+async def test_one_bad_row_keeps_no_other_from_being_healed(
+    app: Outlast, store: Store, database: Database, stuck: int, bad: int
+) -> None:
+    """R082, R084: 1 of 100 fails → 99 recovered and 1 counted, in one sweep; also when the first
+    ones are all bad."""
+    put(store.run, stuck)
+    held = take(store.run, stuck)
+    end_leases(database)
+    where = ", ".join(f"'{one.id}'" for one in held[:bad])
+    spoil(database, f"id IN ({where})")
+    swept = await Healer(app.worker(), store).sweep()
+    assert (swept.found, swept.healed, swept.failed) == (stuck, stuck - bad, bad)
+    assert Counter(states(database)) == {"ready": stuck - bad, "running": bad}
+    await store.aclose()
+
+
+def test_five_sweepers_heal_each_job_once(store: Store, database: Database) -> None:
+    """R085: they share the work: 1,000 lost, 1,000 healed, 1,000 records."""
+    put(store.run, 1000)
+    take(store.run, 1000)
+    end_leases(database)
+
+    def sweep(_: int) -> int:
+        healed = 0
+        while store.run(any_lost):
+            healed += store.run(reclaim, 50).healed
+        return healed
+
+    assert sum(all_at_once(5, sweep)) == 1000
+    assert set(states(database)) == {"ready"}
+    assert set(column(database, "crashes")) == {1}
+    assert database.rows(f"SELECT count(*) FROM {table(database, 'attempt')}") == [(1000,)]
+
+
+def test_a_backlog_is_no_reason_to_do_anything(run: Run, database: Database) -> None:
+    """R086, R112: 10,000 queued and some slow but alive; ten sweeps change not one row."""
+    run(enqueue, [new(delay=3600.0 if n % 10 == 0 else None) for n in range(10_000)])
+    take(run, 10)
+    everything = f"SELECT * FROM {table(database, 'job')} ORDER BY id"
+    before = database.rows(everything)
+    for _ in range(10):
+        assert run(reclaim).found == 0
+        assert run(duties.expire) == []
+        assert run(duties.prune, "succeeded", 0.0, 1000) == 0
+    assert database.rows(everything) == before
+
+
+@pytest.mark.kinds("postgres", "pgbouncer")
+def test_a_row_that_somebody_holds_is_left_for_the_next_sweep(run: Run, database: Database) -> None:
+    """R078, R087: a sweep waits for nobody's lock."""
+    put(run, 3)
+    held = take(run, 3)
+    end_leases(database)
+    with database.connect() as other, other.transaction():
+        other.execute("SELECT 1 FROM job WHERE id = %s FOR UPDATE", (held[0].id,))
+        assert run(reclaim).healed == 2
+    assert run(reclaim).healed == 1
+
+
+def test_pruning_removes_what_ended_long_ago_and_nothing_else(run: Run, database: Database) -> None:
+    """R088: small batches; live and dead jobs, young ones and their records stay."""
+    outcomes = ["succeeded", "cancelled", "permanent", "released", "failed"]
+    put(run, 50)
+    held = take(run, 40)
+    run(finish, [ending(one, outcomes[n % 5]) for n, one in enumerate(held[:35])])
+    for one in held[:35]:
+        run(operate.note, "seen", [one.id], {})
+    young = put_and_take(run, queue="young")
+    long_ago = "1" if database.is_sqlite else "now() - interval '30 days'"
+    set_all(database, f"finished_at = {long_ago}", "finished_at IS NOT NULL")
+    end(run, young)
+    set_all(database, f"created_at = {long_ago}, run_at = {long_ago}")
+    before = Counter(states(database))
+    assert (before["succeeded"], before["cancelled"], before["dead"]) == (8, 7, 7)
+    assert [run(duties.prune, "succeeded", 3600.0, 3) for _ in range(4)] == [3, 3, 1, 0]
+    assert [run(duties.prune, "cancelled", 3600.0, 5) for _ in range(3)] == [5, 2, 0]
+    assert run(duties.prune, "dead", 0.0, 100) == 0, "dead ones never, without being asked"
+    after = Counter(states(database))
+    assert after == before - Counter(succeeded=7, cancelled=7)
+    for side in ("attempt", "event"):
+        orphans = (
+            f"SELECT count(*) FROM {table(database, side)} WHERE job NOT IN"
+            f" (SELECT id FROM {table(database, 'job')})"
+        )
+        assert database.rows(orphans) == [(0,)]
+    assert len(run(history, held[2].id)[0]) == 1
+    assert run(job, young.id).state == "succeeded"
+
+
+def test_a_key_is_free_again_when_its_job_is_pruned(run: Run) -> None:
+    """R088, R150"""
+    held = put_and_take(run, key="k")
+    end(run, held)
+    assert run(duties.prune, "succeeded", 0.0, 10) == 1
+    (again,) = put(run, key="k", args="[2]")
+    assert again.id != held.id
+
+
+def test_one_process_at_a_time_takes_a_duty(store: Store) -> None:
+    """R085, R089: any of them, one of them, and the record says how it went."""
+    takers = all_at_once(8, lambda n: store.run(duties.take, "prune", 3600.0, f"w{n}"))
+    assert sum(takers) == 1
+    store.run(duties.report, "prune", Tally(found=5, healed=3, skipped=2))
+    store.run(duties.report, "prune", Tally(failed=1, error="disk full"))
+    (duty,) = store.run(all_duties)
+    assert (duty.found, duty.healed, duty.skipped, duty.failed) == (5, 3, 2, 1)
+    assert duty.succeeded_at is not None and duty.error == "disk full"
+    assert store.run(duties.take, "other", 0.0, "w1")
+    assert store.run(duties.take, "other", 0.0, "w2"), "due again at once"
+
+
+def test_workers_come_live_and_go(run: Run) -> None:
+    """R042"""
+    card = {
+        "id": "w1", "host": "h", "pid": 7, "queues": '["a"]', "tasks": '["t"]', "concurrency": 3,
+        "version": "1", "lease": 15.0,
+    }  # fmt: skip
+    run(duties.arrive, card)
+    run(duties.arrive, card | {"id": "w2", "queues": None})
+    assert run(duties.live, "w1", 2, "draining")
+    assert not run(duties.live, "gone", 0, "working")
+    first, second = run(all_workers)
+    assert (first.id, first.running, first.state, first.alive) == ("w1", 2, "draining", True)
+    assert first.serves("a") and not first.serves("b") and second.serves("b")
+    assert run(duties.prune_workers, 3600.0) == 0
+    held = put_and_take(run)
+    assert run(leave, "w1") == 1, "what it still owned is put back"
+    assert (run(job, held.id).state, run(job, held.id).attempt) == ("ready", 0)
+    eventually(lambda: run(duties.prune_workers, 0.0) == 1)
+    assert run(all_workers) == []

@@ -1,0 +1,178 @@
+"""Handlers in processes of their own, which can be killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from outlast import Outlast
+from tests.support import Database, Processes, aeventually, eventually
+from tests.support.processes import alive
+
+from .working import SLACK, TIMINGS, ended, work
+
+SOURCE = '''
+import os, signal, sys, time
+from pathlib import Path
+from outlast import Context, Outlast, Permanent, Retry
+
+ol = Outlast(os.environ["ISOLATED_URL"], schema=os.environ["ISOLATED_SCHEMA"])
+once = Retry(max_attempts=1)
+
+@ol.task
+async def follow_up(n: int) -> int:
+    return n
+
+@ol.task(isolated=True)
+def speaks(n: int, ctx: Context) -> dict:
+    ctx.progress(1, 2, "half-way")
+    ctx.log("pid", pid=os.getpid())
+    ctx.enqueue(follow_up.job(n), follow_up.job(n + 1))
+    return {"pid": os.getpid(), "attempt": ctx.attempt, "fence": ctx.fence, "big": "x" * 900_000}
+
+@ol.task(isolated=True, retry=once)
+def dies(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+@ol.task(isolated=True, retry=once)
+def exits(code: int) -> None:
+    os._exit(code)
+
+@ol.task(isolated=True, retry=once)
+def raises(what: str) -> None:
+    raise {"Permanent": Permanent, "SystemExit": SystemExit, "KeyError": KeyError}[what]("said")
+
+@ol.task(isolated=True, retry=once, timeout=2.0)
+def hangs(path: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.01)
+
+@ol.task(isolated=True)
+def naps(path: str) -> str:
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(60)
+
+@ol.task(isolated=True)
+def forks() -> str:
+    """Leaves a process behind that holds everything open."""
+    if os.fork() == 0:
+        time.sleep(5)
+        os._exit(0)
+    return "done"
+
+if __name__ == "__main__":
+    from tests.worker.working import work
+    work(ol).run()
+'''
+
+
+@pytest.fixture
+def module(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ModuleType]:
+    """Where isolated tasks are defined: a module that the child can import as we do."""
+    name = f"isolated_{os.getpid()}_{time.monotonic_ns()}"
+    (tmp_path / f"{name}.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("ISOLATED_URL", database.url)
+    monkeypatch.setenv("ISOLATED_SCHEMA", database.schema)
+    module = import_module(name)
+    yield module
+    module.ol.close()
+    del sys.modules[name]
+
+
+async def test_a_handler_in_a_process_of_its_own_does_all_that_others_do(
+    module: ModuleType,
+) -> None:
+    """Arguments, context, progress, follow-up jobs and a large result go through the pipe."""
+    ol: Outlast = module.ol
+    async with work(ol):
+        job = await module.speaks.aenqueue(7)
+        result = await ol.aresult(job.id, timeout=20)
+        await aeventually(lambda: ol.counts()["succeeded"] == 3)
+    assert result["pid"] != os.getpid()
+    assert (result["attempt"], result["fence"], len(result["big"])) == (1, 1, 900_000)
+    assert not alive(result["pid"])
+    _, events = await ol.ahistory(job.id)
+    assert [event.kind for event in events] == ["progress", "log"]
+    assert events[0].data == {"done": 1, "total": 2, "note": "half-way"}
+    assert events[1].data["pid"] == result["pid"]
+
+
+async def test_a_process_that_dies_is_a_failed_attempt(module: ModuleType) -> None:
+    """R032, R049: killed from outside, out of memory, a broken interpreter: the worker lives."""
+    ol: Outlast = module.ol
+    wanted = {
+        "signal 9": module.dies.job(9),
+        "signal 11": module.dies.job(11),
+        "exit code 3": module.exits.job(3),
+        "exit code 0": module.exits.job(0),
+        "Permanent": module.raises.job("Permanent"),
+        "SystemExit": module.raises.job("SystemExit"),
+        "KeyError": module.raises.job("KeyError"),
+    }
+    async with work(ol):
+        for about, job in zip(wanted, await ol.aenqueue(*wanted.values()), strict=True):
+            dead = await ended(ol, job, timeout=30)
+            assert (dead.state, dead.crashes) == ("dead", 0)
+            assert dead.error is not None
+            assert about in dead.error["type"] + dead.error["message"], dead.error
+
+
+async def test_a_process_is_killed_at_its_timeout(module: ModuleType, tmp_path: Path) -> None:
+    """R032: a handler that loops for ever is terminated at its timeout ±10 %."""
+    ol: Outlast = module.ol
+    async with work(ol):
+        job = await module.hangs.aenqueue(str(tmp_path / "pid"))
+        dead = await ended(ol, job, timeout=20)
+    assert dead.error is not None and dead.error["type"] == "TimedOut"
+    assert dead.finished_at is not None and dead.started_at is not None
+    assert 1.8 <= (dead.finished_at - dead.started_at).total_seconds() <= 2.2 + SLACK
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_process_is_killed_when_its_job_is_cancelled(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    """R115"""
+    ol: Outlast = module.ol
+    pid = tmp_path / "pid"
+    async with work(ol):
+        job = await module.naps.aenqueue(str(pid))
+        await aeventually(lambda: pid.exists() and pid.read_text(), timeout=20)
+        asked_at = time.monotonic()
+        await ol.acancel(job.id)
+        assert (await ended(ol, job)).state == "cancelled"
+        assert time.monotonic() - asked_at < TIMINGS["renew_every"] + 0.5 + SLACK
+    assert not alive(int(pid.read_text()))
+
+
+async def test_what_a_handler_leaves_behind_does_not_hold_up_its_job(module: ModuleType) -> None:
+    ol: Outlast = module.ol
+    async with work(ol):
+        job = await module.forks.aenqueue()
+        assert await ol.aresult(job.id, timeout=20) == "done"
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_process_ends_with_its_worker(
+    module: ModuleType, processes: Processes, tmp_path: Path
+) -> None:
+    """R189: a worker that is killed leaves no handler behind, also one run as a script."""
+    pid = tmp_path / "pid"
+    module.naps.enqueue(str(pid))
+    worker = processes.python(Path(module.__file__ or ""))
+    eventually(lambda: pid.exists() and pid.read_text(), timeout=20, message=worker.output)
+    child = int(pid.read_text())
+    assert alive(child)
+    worker.kill()
+    eventually(lambda: not alive(child))
