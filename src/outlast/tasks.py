@@ -17,8 +17,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Prepared(Generic[P]):
-    """A task with a job's options said: `extract.using(delay=30).enqueue(doc=7)`."""
+class Prepared:
+    """A task with a job's options said: `extract.using(delay=30).enqueue(doc=7)`.
+
+    Arguments are the function's own, without the context, which no type can express: they are
+    checked when they are given.
+    """
 
     def __init__(self, app: Outlast, definition: Definition, options: Options, conn: Any) -> None:
         self._app = app
@@ -26,7 +30,7 @@ class Prepared(Generic[P]):
         self._options = options
         self._conn = conn
 
-    def using(self, *, conn: Any = None, **options: Any) -> Prepared[P]:
+    def using(self, *, conn: Any = None, **options: Any) -> Prepared:
         """Say more: queue, priority, tenant, key, delay, at, expires, timeout, max_attempts,
         max_crashes, retry; and `conn`, the caller's own open connection or session."""
         return Prepared(
@@ -36,19 +40,19 @@ class Prepared(Generic[P]):
             self._conn if conn is None else conn,
         )
 
-    def job(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+    def job(self, *args: Any, **kwargs: Any) -> Call:
         """A call to be enqueued together with others: `ol.enqueue(a.job(…), b.job(…))`."""
         return Call(self._definition, self._options, args, kwargs)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    def enqueue(self, *args: Any, **kwargs: Any) -> Job:
         """Enqueue one call. It is durable when this returns (or when `conn` commits)."""
         return self._app.enqueue(self.job(*args, **kwargs), conn=self._conn)[0]
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    async def aenqueue(self, *args: Any, **kwargs: Any) -> Job:
         return (await self._app.aenqueue(self.job(*args, **kwargs), conn=self._conn))[0]
 
 
-class Task(Prepared[P], Generic[P, R]):
+class Task(Prepared, Generic[P, R]):
     """What `@ol.task` makes of a function. Calling it still just calls the function."""
 
     def __init__(self, app: Outlast, definition: Definition) -> None:

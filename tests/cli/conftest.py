@@ -116,13 +116,13 @@ def program(processes: Processes, database: Database, tmp_path: Path) -> Program
     return Program(processes, database, folder)
 
 
-async def work_off(ol: Outlast, concurrency: int = 4) -> None:
-    """Carry out, in this process, whatever is ready."""
-    async with ol.worker(concurrency=concurrency, poll_max=0.1):
+async def work_off(ol: Outlast, ready: int = 0) -> None:
+    """Carry out, in this process, what is ready, until so many are left that are not for us."""
+    async with ol.worker(concurrency=4, poll_max=0.1):
 
         async def done() -> bool:
             counts = await ol.acounts()
-            return counts["ready"] + counts["running"] == 0
+            return (counts["ready"], counts["running"]) == (ready, 0)
 
         await aeventually(done, timeout=30.0)
     await ol.aclose()

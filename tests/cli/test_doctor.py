@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from outlast import Outlast
+from outlast import Outlast, Permanent
 from outlast.ops import duties
 from outlast.ops.doctor import CHECKS
 from outlast.ops.duties import Tally
-from tests.cli.conftest import Commands, Program, patiently
+from tests.cli.conftest import Commands, Program, patiently, work_off
 from tests.support import Database
 
 NOTES = {"wal-reset", "pooled"}  # what these surroundings have, whatever else there is
@@ -140,6 +141,16 @@ def test_what_is_worth_knowing_is_no_problem(run: Commands, ol: Outlast) -> None
     _, found = examined(run)
     assert found["paused"]["problem"] is False
     assert found["paused"]["advice"] == "outlast resume mail"
+
+    @ol.task
+    def hopeless() -> None:
+        raise Permanent("no way")
+
+    hopeless.enqueue()
+    asyncio.run(work_off(ol, ready=1))
+    _, found = examined(run)
+    assert found["dead"]["sentence"] == "1 job gave up and waits for someone to act."
+    assert found["dead"]["problem"] is False
 
 
 def test_the_surroundings_are_told(run: Commands, database: Database) -> None:

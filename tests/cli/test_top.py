@@ -18,6 +18,7 @@ import pytest
 from outlast import Outlast
 from tests.cli.conftest import Commands, Program, patiently
 from tests.support import Database, Proxy
+from tests.support.processes import ROOT
 
 
 def test_one_look_shows_everything(run: Commands, ol: Outlast, program: Program) -> None:
@@ -63,7 +64,14 @@ class Terminal:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env={**os.environ, **env, "TERM": "xterm", "COLUMNS": "160", "LINES": "50"},
+            env={
+                **os.environ,
+                **env,
+                "PYTHONPATH": str(ROOT / "src"),
+                "TERM": "xterm",
+                "COLUMNS": "160",
+                "LINES": "50",
+            },
             start_new_session=True,
         )
         os.close(slave)

@@ -7,8 +7,9 @@ from dataclasses import fields
 from typing import Any
 
 from outlast import Retry
-from outlast.model import options, storable, text
+from outlast.model import options, text
 from outlast.model import retry as retrying
+from outlast.model.arguments import storable
 from outlast.model.options import Options
 from outlast.model.task import Definition
 from outlast.worker import context

@@ -35,6 +35,7 @@ IDENTIFIERS = {
     ("store/postgres.py", "opening"): "SET LOCAL of our own names and numbers",
     ("store/postgres.py", "_version"): "the schema",
     ("store/postgres.py", "_apply"): "the schema",
+    ("store/postgres.py", "drop"): "the schema",
     ("store/postgres.py", "watch"): "LISTEN takes no parameter: the schema",
     ("store/sqlite.py", "_version"): "the schema",
     ("store/sqlite.py", "_apply"): "the schema",

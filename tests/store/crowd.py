@@ -7,10 +7,17 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from outlast.store import Store
 
 T = TypeVar("T")
+
+# A planner that has no other way than to ask a sub-select again for every row.
+NESTED_LOOPS = "?options=" + quote(
+    "-c enable_hashjoin=off -c enable_mergejoin=off -c enable_hashagg=off -c enable_material=off"
+    " -c enable_sort=off"
+)
 
 
 def all_at_once(number: int, act: Callable[[int], T]) -> list[T]:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from outlast import KeyConflict, Outlast, Task
-from tests.store.callers import ON_POSTGRES, ON_SQLITE, Caller
+from tests.store.async_callers import ON_POSTGRES, ON_SQLITE
+from tests.store.callers import Caller
 from tests.store.jobs import states, take
 from tests.support import Database
 

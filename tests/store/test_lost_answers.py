@@ -7,6 +7,7 @@ request arrived. Only PostgreSQL has a line that can be cut.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,8 +27,13 @@ from tests.support import Database, Proxy
 
 pytestmark = pytest.mark.kinds("postgres")
 
-Cut = Callable[[bytes], Any]
+Cut = Callable[[Any], Any]
 lost = pytest.mark.parametrize("fault", ["swallow_reply_after", "drop_request_when"])
+
+
+def at_commit(sent: bytes) -> bool:
+    """This COMMIT, and not one that the same connection sent earlier."""
+    return b"COMMIT" in sent[-100:]
 
 
 @pytest.fixture(params=["blocking", "asyncio"])
@@ -46,9 +52,10 @@ def distant(request: pytest.FixtureRequest, database: Database, proxy: Proxy) ->
 
 @pytest.fixture
 def cut(proxy: Proxy, request: pytest.FixtureRequest) -> Cut:
-    """Lose the answer to (or the request with) the bytes given, once."""
+    """Lose the answer to (or the request with) what is given, once."""
     fault = request.node.callspec.params["fault"]
-    return lambda when: getattr(proxy, fault)(when)
+    cutter: Cut = getattr(proxy, fault)
+    return cutter
 
 
 @lost
@@ -57,7 +64,7 @@ def test_a_submit_makes_one_job(
     distant: Run, database: Database, cut: Cut, fault: str, key: str | None
 ) -> None:
     """R004, R170: exactly one job, and the caller has its id."""
-    trap = cut(b"COMMIT" if key else b"INSERT INTO")
+    trap = cut(at_commit if key else b"INSERT INTO")
     (made,) = distant(enqueue, [new(key=key)])
     trap.wait()
     assert database.rows("SELECT CAST(id AS text), state FROM job") == [(made.id, "ready")]
@@ -69,7 +76,7 @@ def test_a_bulk_submit_makes_each_job_once(
 ) -> None:
     """R004, R008, R170"""
     asked = [new(key=f"k{n}" if n % 2 else None) for n in range(500)]
-    trap = cut(b"COMMIT")
+    trap = cut(at_commit)
     made = distant(enqueue, asked)
     trap.wait()
     assert [one.id for one in made] == [one.id for one in asked]
@@ -80,7 +87,7 @@ def test_a_bulk_submit_makes_each_job_once(
 def test_a_claim_whose_answer_got_lost_is_found_again(
     distant: Run, database: Database, cut: Cut, fault: str
 ) -> None:
-    """R021, R170: nothing is claimed twice; what is in nobody's hands is named by the next renewal."""
+    """R021, R170: nothing is claimed twice; the next renewal names what is in nobody's hands."""
     put(distant, 4)
     trap = cut(b"SKIP LOCKED")
     held = distant(claim, Wanted("w1", "default", 2, 60.0))
@@ -102,7 +109,7 @@ def test_a_finish_is_accepted_once_and_not_called_lost(
     """R026, R095, R170: the second asking learns that the first was accepted."""
     claimed = put_and_take(distant)
     follow_ups = (new(),) if outcome == "succeeded" else ()
-    trap = cut(b"COMMIT")
+    trap = cut(at_commit)
     finished = end(distant, claimed, outcome, jobs=follow_ups)
     trap.wait()
     after = distant(job, claimed.id)
@@ -148,7 +155,7 @@ def test_a_cancel_is_one_cancel(distant: Run, cut: Cut, fault: str, running: boo
     (made,) = put(distant)
     if running:
         take(distant)
-    trap = cut(b"COMMIT")
+    trap = cut(at_commit)
     answer = distant(operate.cancel, made.id, "ann", "changed my mind")
     trap.wait()
     assert (answer.state, answer.cancelling) == (
@@ -163,7 +170,7 @@ def test_a_redrive_gives_one_new_life(distant: Run, cut: Cut, fault: str) -> Non
     """R052, R170"""
     claimed = put_and_take(distant)
     end(distant, claimed, "permanent")
-    trap = cut(b"COMMIT")
+    trap = cut(at_commit)
     assert distant(operate.redrive_one, claimed.id, "ann").state == "ready"
     trap.wait()
     _, events = distant(history, claimed.id)
@@ -175,7 +182,7 @@ def test_a_reclaim_costs_one_crash(distant: Run, database: Database, cut: Cut, f
     """R085, R170"""
     claimed = put_and_take(distant)
     end_leases(database)
-    trap = cut(b"COMMIT")
+    trap = cut(at_commit)
     distant(reclaim)
     trap.wait()
     after = distant(job, claimed.id)
@@ -193,12 +200,33 @@ def test_pause_expire_and_prune_can_be_asked_again(
     distant(duties.expire)
     trap.wait()
     assert distant(job, made.id).state == "cancelled"
-    trap = cut(b"COMMIT")
+    trap = cut(at_commit)
     distant(duties.prune, "cancelled", 0.0, 10)
     trap.wait()
     assert states(database) == []
-    trap = cut(b"COMMIT")
+    trap = cut(at_commit)
     distant(operate.set_paused, "default", True, "ann")
     trap.wait()
     put(distant)
     assert take(distant) == []
+
+
+async def test_an_operation_that_is_cancelled_leaves_quietly(
+    database: Database, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R021: in the middle of whatever it was saying; the next one has a connection of its own."""
+    store = open_store(proxy.url(database.url), database.schema)
+    wanted = Wanted("w1", "default", 2, 60.0)
+    for operation, args in ((claim, (wanted,)), (enqueue, ([new(key="k")],)), (reclaim, ())):
+        await store.arun(operation, *args)
+        proxy.freeze()
+        asking = asyncio.create_task(store.arun(operation, *args))
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        proxy.thaw()
+        gc.collect()
+    assert caplog.messages == []
+    await store.aclose()

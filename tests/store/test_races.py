@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from urllib.parse import quote
 
 import pytest
 
@@ -13,10 +15,10 @@ from outlast.ops.finish import Finished, finish
 from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
 from outlast.ops.report import history, job
-from outlast.store import Store
+from outlast.store import Store, open_store
 from tests.store.crowd import all_at_once, race
-from tests.store.jobs import end, end_leases, ending, put, put_and_take, states, take
-from tests.support import Database
+from tests.store.jobs import end, end_leases, ending, put, put_and_take, set_all, states, take
+from tests.support import Database, Postgres
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
 
@@ -100,6 +102,39 @@ def test_reclaim_against_renew_has_one_winner(store: Store, database: Database) 
     assert Counter(kept).keys() == {True, False}, "no race without both"
     for still, state in zip(kept, states(database), strict=True):
         assert state == ("running" if still else "ready")
+
+
+# What the planner does by itself when the table is large: through the primary key, row by row.
+AS_IF_LARGE = "?options=" + quote(
+    "-c enable_hashjoin=off -c enable_mergejoin=off -c enable_seqscan=off"
+)
+
+
+@pytest.mark.kinds("postgres")
+def test_renewals_and_finishes_of_the_same_jobs_never_deadlock(
+    database: Database, postgres_server: Postgres
+) -> None:
+    """R174: a worker renews from one thread and hands in from another, each in its own order."""
+    before = postgres_server.log.read_text(errors="replace").count("deadlock detected")
+    store = open_store(database.url + AS_IF_LARGE, database.schema)
+    put(store.run, 100)
+    held = take(store.run, 100)
+
+    def renewed(n: int) -> None:
+        mixed = random.Random(n).sample(held, 100)
+        store.run(renew, "w1", {one.id: one.fence for one in mixed}, 60.0)
+
+    def failed(n: int) -> None:
+        mixed = random.Random(-n).sample(held, 100)
+        store.run(finish, [ending(one, "failed") for one in mixed])
+        again = "state = 'running', worker = 'w1', lease_until = now(), failures = 0"
+        set_all(database, again)
+        database.rows("DELETE FROM attempt")
+
+    race(40, renewed, failed)
+    store.close()
+    after = postgres_server.log.read_text(errors="replace").count("deadlock detected")
+    assert after == before
 
 
 def test_redrive_at_once_runs_once(store: Store) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from outlast import Outlast
 from outlast.ops import duties, operate
+from outlast.ops.claim import promote
 from outlast.ops.duties import Tally
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
@@ -16,15 +17,16 @@ from outlast.ops.reclaim import any_lost, reclaim
 from outlast.ops.report import clock, history, job
 from outlast.ops.report import duties as all_duties
 from outlast.ops.report import workers as all_workers
-from outlast.store import Store
+from outlast.store import Store, open_store
 from outlast.worker.heal import Healer
 from tests.store.conftest import Run
-from tests.store.crowd import all_at_once
+from tests.store.crowd import NESTED_LOOPS, all_at_once
 from tests.store.jobs import (
     column,
     end,
     end_leases,
     ending,
+    make_due,
     new,
     put,
     put_and_take,
@@ -206,6 +208,24 @@ def test_pruning_removes_what_ended_long_ago_and_nothing_else(run: Run, database
         assert database.rows(orphans) == [(0,)]
     assert len(run(history, held[2].id)[0]) == 1
     assert run(job, young.id).state == "succeeded"
+
+
+@pytest.mark.kinds("postgres")
+@pytest.mark.parametrize("planner", ["", NESTED_LOOPS], ids=["as usual", "nested loops"])
+def test_no_plan_widens_a_limit(database: Database, planner: str) -> None:
+    """R087, R088: a batch is as small as was asked for, so that its transaction is short."""
+    store = open_store(database.url + planner, database.schema)
+    put(store.run, 9, queue="late", expires_in=0.000001)
+    assert len(store.run(duties.expire, 4)) == 4
+    assert store.run(duties.prune, "cancelled", 0.0, 3) == 3
+    put(store.run, 9, queue="due", delay=60.0)
+    make_due(database)
+    store.run(promote, 4)
+    assert Counter(states(database)) == {"cancelled": 1, "ready": 5 + 4, "scheduled": 5}
+    take(store.run, 9, queue="due")
+    end_leases(database)
+    assert store.run(reclaim, 4).healed == 4
+    store.close()
 
 
 def test_a_key_is_free_again_when_its_job_is_pruned(run: Run) -> None:

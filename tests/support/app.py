@@ -47,7 +47,8 @@ class Ledger:
         self.path = path
 
     def write(self, what: str, task: str, context: Context) -> None:
-        line = f"{what} {task} {context.job.id} {context.attempt} {os.getpid()} {time.monotonic()}\n"
+        who = f"{context.job.id} {context.attempt} {os.getpid()}"
+        line = f"{what} {task} {who} {time.monotonic()}\n"
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             os.write(fd, line.encode())
@@ -111,13 +112,13 @@ class App:
         async def block(seconds: float, ctx: Context) -> None:
             """Blocks the event loop, as no handler should."""
             with ledger.around("block", ctx):
-                time.sleep(seconds)
+                time.sleep(seconds)  # noqa: ASYNC251
 
         @ol.task
         async def gated(gate: str, ctx: Context) -> dict[str, Any]:
             """Runs until a file exists; on its first attempt only, it may never."""
             with ledger.around("gated", ctx):
-                while ctx.attempt == 1 and not (folder / gate).exists():
+                while ctx.attempt == 1 and not (folder / gate).exists():  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
                 ctx.progress(1, 1, "last words")
             return {"pid": os.getpid(), "attempt": ctx.attempt}
@@ -160,8 +161,8 @@ class App:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ended)
 
         self.mark, self.nap, self.nap_in_thread, self.block = mark, nap, nap_in_thread, block
-        self.gated, self.followed, self.fails_once, self.stalls = gated, followed, fails_once, stalls
-        self.ends_thread = ends_thread
+        self.gated, self.followed, self.fails_once = gated, followed, fails_once
+        self.stalls, self.ends_thread = stalls, ends_thread
 
     @classmethod
     def of(cls, database: Database, folder: Path) -> App:

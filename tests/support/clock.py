@@ -23,6 +23,9 @@ def _library() -> str:
     """Where libfaketime is installed: what the faketime command itself would preload."""
     command = [require_program("faketime"), "-f", "+0", "sh", "-c", "echo $LD_PRELOAD"]
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    return subprocess.run(
-        command, env=environment, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    for _ in range(10):
+        # It names a semaphore by its process id, and fails if an earlier owner left one behind.
+        done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+        if done.returncode == 0:
+            return done.stdout.strip()
+    raise AssertionError(f"faketime does not start: {done.stderr}")

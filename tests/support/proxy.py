@@ -69,6 +69,7 @@ class Proxy:
         self._closed = False
         self._delay = 0.0
         self._trap: Trap | None = None
+        self.accepted = 0  # connections that clients have opened, refused ones included
         self._connections: set[_Connection] = set()
         self._listener = socket.create_server((self.host, 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
@@ -215,6 +216,7 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return  # closed
+            self.accepted += 1
             self._serve(client)
 
     def _serve(self, client: socket.socket) -> None:

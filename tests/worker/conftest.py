@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from outlast import Outlast
+from outlast.worker.loops import Backoff
 from tests.support import Database
 
 
@@ -17,3 +18,9 @@ from tests.support import Database
 def ol(database: Database) -> Iterator[Outlast]:
     with Outlast(database.url, schema=database.schema) as opened:
         yield opened
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Back-off is short, so that many failures do not take long."""
+    monkeypatch.setattr(Backoff.__init__, "__defaults__", (0.05, 0.3, 2.0))

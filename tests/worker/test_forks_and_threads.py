@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -48,8 +49,10 @@ def numbers(app: App) -> Counter[int]:
 
 
 @pytest.fixture
-def app(database: Database, tmp_path: Path) -> App:
-    return App.of(database, tmp_path)
+def app(database: Database, tmp_path: Path) -> Iterator[App]:
+    app = App.of(database, tmp_path)
+    yield app
+    app.close()
 
 
 def test_twenty_threads_share_one_client(app: App) -> None:
@@ -64,14 +67,15 @@ def test_twenty_threads_share_one_client(app: App) -> None:
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(use, range(20)))
     assert numbers(app) == Counter(range(200))
-    app.close()
 
 
 def test_children_forked_from_a_process_that_used_its_client_enqueue(
     app: App, processes: Processes
 ) -> None:
     """R193: from 20 threads in the parent and in each child, at the same time."""
-    script = CLIENT + """
+    script = (
+        CLIENT
+        + """
 def enqueue(first, count):
     for number in range(first, first + count):
         job = app.mark.enqueue(number)
@@ -92,14 +96,16 @@ enqueue(600, 100)                                 # and they are still its own
 wait_for(children)
 enqueue(700, 100)
 """
+    )
     processes.python(script, env=app.environment()).succeed(60.0)
     assert numbers(app) == Counter(range(800))
-    app.close()
 
 
 def test_async_callers_in_forked_children(app: App, processes: Processes) -> None:
     """R193: an event loop in the parent, and another in each child."""
-    script = CLIENT + """
+    script = (
+        CLIENT
+        + """
 async def enqueue(first):
     await asyncio.gather(*[app.mark.aenqueue(first + n) for n in range(20)])
     assert (await app.ol.acounts())["ready"] >= 20
@@ -109,9 +115,9 @@ children = [fork(lambda n=n: asyncio.run(enqueue(20 * n))) for n in range(1, 4)]
 asyncio.run(enqueue(80))
 wait_for(children)
 """
+    )
     processes.python(script, env=app.environment()).succeed(30.0)
     assert numbers(app) == Counter(range(100))
-    app.close()
 
 
 def test_what_a_child_enqueues_outlasts_the_close_of_its_parent(
@@ -119,7 +125,9 @@ def test_what_a_child_enqueues_outlasts_the_close_of_its_parent(
 ) -> None:
     """R193, R012: a parent that used SQLite, forked and went away must not take the log that its
     child writes to with it."""
-    script = CLIENT + """
+    script = (
+        CLIENT
+        + """
 there, go = os.pipe(), os.pipe()
 
 def enqueue():
@@ -139,16 +147,18 @@ with Outlast(os.environ["OUTLAST_URL"], schema=os.environ["OUTLAST_SCHEMA"]) as 
 os.write(go[1], b".")
 wait_for([child])
 """
+    )
     processes.python(script, env=app.environment()).succeed(30.0)
     assert numbers(app) == Counter(range(12))
-    app.close()
 
 
 def test_waiting_for_results_works_in_a_forked_child(app: App, processes: Processes) -> None:
     """R193: the thread that asks for results stays behind with the parent."""
     job = app.mark.enqueue(7)
     worker = app.start_worker(processes)
-    script = CLIENT + f"""
+    script = (
+        CLIENT
+        + f"""
 def ask():
     assert app.ol.result({job.id!r}, timeout=20.0) == 7
 
@@ -159,16 +169,53 @@ waiting.join()
 ask()
 wait_for(children)
 """
+    )
     processes.python(script, env=app.environment()).succeed(30.0)
     worker.terminate()
     assert worker.wait() == 0
-    app.close()
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_fork_while_another_thread_reads_a_signature_hangs_nobody(
+    app: App, processes: Processes
+) -> None:
+    """R193: the first use of a task takes a while, and whatever lock that needs stays behind."""
+    script = (
+        CLIENT
+        + """
+from pydantic_core import core_schema
+inside, leave = threading.Event(), threading.Event()
+
+class Slow(int):
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        inside.set()
+        leave.wait()
+        return core_schema.int_schema()
+
+@app.ol.task
+def slow(n: Slow) -> None: ...
+
+busy = threading.Thread(target=lambda: slow.enqueue(Slow(1)))
+busy.start()
+inside.wait()
+child = fork(lambda: app.mark.enqueue(2))
+time.sleep(0.1)
+leave.set()
+wait_for([child])
+busy.join()
+"""
+    )
+    processes.python(script, env=app.environment()).succeed(20.0)
+    assert numbers(app) == Counter([1, 2])
 
 
 def test_a_handler_may_fork(app: App, processes: Processes) -> None:
     """R193: a worker's own connections survive a handler that forks, and so does its child's use
     of them."""
-    script = CLIENT + """
+    script = (
+        CLIENT
+        + """
 from outlast import Context
 ol = app.ol
 
@@ -179,6 +226,7 @@ def forks(n: int, ctx: Context) -> int:
 
 ol.worker(concurrency=4).run()
 """
+    )
 
     @app.ol.task
     def forks(n: int) -> int: ...
@@ -190,7 +238,6 @@ ol.worker(concurrency=4).run()
     worker.terminate()
     assert worker.wait() == 0
     assert "Traceback" not in worker.output()
-    app.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a fork without Python's knowledge")
@@ -199,7 +246,9 @@ def test_a_fork_that_python_was_not_told_of_uses_no_connection_of_its_parent(
     app: App, processes: Processes
 ) -> None:
     """R193: extensions fork too; a connection knows by itself which process it belongs to."""
-    script = CLIENT + """
+    script = (
+        CLIENT
+        + """
 import ctypes
 libc = ctypes.PyDLL(None)
 app.mark.enqueue(0)
@@ -211,7 +260,7 @@ app.mark.enqueue(2)
 wait_for([child])
 app.mark.enqueue(3)
 """
+    )
     processes.python(script, env=app.environment()).succeed(30.0)
     with Outlast(app.url, schema=app.schema) as ol:
         assert ol.counts()["ready"] == 4
-    app.close()

@@ -49,7 +49,7 @@ def exits(code: int) -> None:
 def raises(what: str) -> None:
     raise {"Permanent": Permanent, "SystemExit": SystemExit, "KeyError": KeyError}[what]("said")
 
-@ol.task(isolated=True, retry=once, timeout=2.0)
+@ol.task(isolated=True, retry=once, timeout=1.5)
 def hangs(path: str) -> None:
     Path(path).write_text(str(os.getpid()))
     while True:
@@ -136,7 +136,7 @@ async def test_a_process_is_killed_at_its_timeout(module: ModuleType, tmp_path: 
         dead = await ended(ol, job, timeout=20)
     assert dead.error is not None and dead.error["type"] == "TimedOut"
     assert dead.finished_at is not None and dead.started_at is not None
-    assert 1.8 <= (dead.finished_at - dead.started_at).total_seconds() <= 2.2 + SLACK
+    assert 1.35 <= (dead.finished_at - dead.started_at).total_seconds() <= 1.65 + SLACK
     assert not alive(int((tmp_path / "pid").read_text()))
 
 

@@ -54,6 +54,13 @@ def root() -> Iterator[logging.Logger]:
     logger.setLevel(level)
 
 
+@pytest.fixture
+def app(database: Database, tmp_path: Path) -> Iterator[App]:
+    app = App.of(database, tmp_path)
+    yield app
+    app.close()
+
+
 @contextmanager
 def only_to(pipe: Pipe, formatter: logging.Formatter, room: int = 1000) -> Iterator[Any]:
     """A logger whose lines nobody but our handler sees."""
@@ -179,10 +186,9 @@ class TestSecrets:
 
     @pytest.mark.parametrize("format", ["text", "json"])
     def test_neither_arguments_nor_results_nor_errors_that_quote_them_are_logged(
-        self, database: Database, processes: Processes, tmp_path: Path, format: str
+        self, app: App, database: Database, processes: Processes, format: str
     ) -> None:
         """R198: a payload with a token leaves no trace in a worker's log."""
-        app = App.of(database, tmp_path)
         script = """
         import os
         from outlast import Context, Permanent, Retry
@@ -216,15 +222,12 @@ class TestSecrets:
             bad = '{"payload": "hunter2"}'
             connection.execute(f"UPDATE {table} SET args = '{bad}' WHERE id = '{jobs[0].id}'")
         worker = processes.python(script, env=app.environment() | {"FORMAT": format})
-        eventually(
-            lambda: all(app.ol.job(job.id).final for job in jobs), message=worker.output
-        )
+        eventually(lambda: all(app.ol.job(job.id).final for job in jobs), message=worker.output)
         worker.terminate()
         assert worker.wait() == 0
         assert worker.output().count(jobs[1].id) >= 2, "each failure is logged, without its words"
         assert "hunter2" not in worker.output()
         assert "hunter2" in str(app.ol.job(jobs[1].id).error), "they are kept with the job"
-        app.close()
 
 
 class TestBlocked:
@@ -264,11 +267,8 @@ class TestBlocked:
         assert process.wait(20.0) == 0
         assert process.output() == "done\n"
 
-    def test_work_goes_on_when_nobody_reads_the_log(
-        self, database: Database, processes: Processes, tmp_path: Path
-    ) -> None:
+    def test_work_goes_on_when_nobody_reads_the_log(self, app: App, processes: Processes) -> None:
         """R191: block the pipe behind stderr → throughput unchanged."""
-        app = App.of(database, tmp_path)
         script = """
         import logging, os, sys, threading
         from outlast.worker.logs import set_up
@@ -300,8 +300,8 @@ class TestBlocked:
             worker = processes.python(script, mode, env=app.environment())
             app.finished(chatty.enqueue(0))
             began_at = time.monotonic()
-            jobs = app.ol.enqueue(*[chatty.job(n) for n in range(300)])
-            eventually(lambda: app.ol.counts()["succeeded"] % 301 == 0, 60.0)
+            jobs = app.ol.enqueue(*[chatty.job(n) for n in range(150)])
+            eventually(lambda: app.ol.counts()["succeeded"] % 151 == 0, 60.0)
             took = time.monotonic() - began_at
             assert {app.ol.job(job.id).state for job in jobs[::50]} == {"succeeded"}
             worker.terminate()
@@ -310,7 +310,6 @@ class TestBlocked:
 
         free, blocked = seconds("read"), seconds("blocked")
         assert blocked < 2 * free + 2.0, f"{blocked:.2f} s blocked, {free:.2f} s free"
-        app.close()
 
     def test_a_forked_child_has_a_log_of_its_own(self, processes: Processes) -> None:
         """R193: the thread that writes stays behind with the parent."""

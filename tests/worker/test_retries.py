@@ -1,10 +1,11 @@
-"""When a job is tried again, and when it is not: the delay is in the row, and every path obeys it."""
+"""When a job is tried again: the delay is in the row, and every path to execution obeys it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from datetime import timedelta
+from itertools import pairwise
 
 from outlast import Context, Job, Outlast, Retry
 from outlast.ops.claim import promote
@@ -83,7 +84,7 @@ async def test_the_gaps_between_attempts_grow(ol: Outlast) -> None:
     async with work(ol, poll_max=0.02):
         job = await fails.aenqueue()
         assert (await ended(ol, job)).state == "dead"
-    gaps = [after - before for before, after in zip(starts, starts[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(starts)]
     for gap, least in zip(gaps, [0.1, 0.2, 0.4, 0.4], strict=True):
         assert least - 0.005 <= gap < least + POLL + SLACK
 

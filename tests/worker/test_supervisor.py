@@ -74,9 +74,7 @@ class Fleet:
         return self.process.output()
 
 
-def fleet(
-    processes: Processes, tmp_path: Path, kind: str, count: int, grace: float = 5.0
-) -> Fleet:
+def fleet(processes: Processes, tmp_path: Path, kind: str, count: int, grace: float = 5.0) -> Fleet:
     script = tmp_path / "child.py"
     script.write_text(CHILD)
     return Fleet(processes, [sys.executable, "-S", str(script), kind], count, grace)
@@ -101,7 +99,8 @@ class TestRestart:
         running = fleet(processes, tmp_path, "broken", 2)
         pattern = r"worker 1 has died 3 times in \d+ s \(exit code 3\); next start in (\S+) s"
         eventually(lambda: re.search(pattern, running.output()), 20.0, message=running.output)
-        waits = [float(wait) for wait in re.findall(r"worker 1 .* start in (\S+) s", running.output())]
+        found = re.findall(r"worker 1 .* start in (\S+) s", running.output())
+        waits = [float(wait) for wait in found]
         assert waits == sorted(waits)
         assert waits[0] >= 0.7
         assert waits[2] >= 4.0
@@ -252,6 +251,7 @@ class TestWorkers:
         assert {app.ol.job(job.id).state for job in jobs} == {"ready"}
         assert {app.ol.job(job.id).attempt for job in jobs} == {0}
 
+    @pytest.mark.kinds("sqlite")
     def test_a_signal_to_everyone_and_one_from_the_supervisor_are_one_stop(
         self, app: App, processes: Processes
     ) -> None:
@@ -266,6 +266,7 @@ class TestWorkers:
         assert supervisor.wait() == 0
         assert app.ol.job(job.id).state == "succeeded"
 
+    @pytest.mark.kinds("postgres")
     def test_workers_do_not_outlive_a_killed_supervisor(
         self, app: App, processes: Processes
     ) -> None:
@@ -278,6 +279,7 @@ class TestWorkers:
         eventually(lambda: not any(alive(pid) for pid in pids), 5.0 + SLACK)
         assert {app.ol.job(job.id).state for job in jobs} == {"ready"}
 
+    @pytest.mark.campaign  # as the one above, but it takes the overtime
     @pytest.mark.kinds("sqlite")
     def test_a_worker_that_cannot_drain_does_not_outlive_a_killed_supervisor_either(
         self, app: App, processes: Processes

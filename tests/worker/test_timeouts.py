@@ -96,7 +96,7 @@ async def test_a_handler_that_blocks_the_event_loop_loses_its_job_at_its_timeout
     async def blocks(ctx: Context) -> int:
         ended_by.append(ctx.attempt)
         if ctx.attempt == 1:
-            time.sleep(3)
+            time.sleep(2.5)  # noqa: ASYNC251
         return ctx.attempt
 
     job = await blocks.aenqueue()
@@ -104,7 +104,7 @@ async def test_a_handler_that_blocks_the_event_loop_loses_its_job_at_its_timeout
 
     def watch() -> None:
         """The test's own loop is the one that is blocked."""
-        until = time.monotonic() + 2.8
+        until = time.monotonic() + 2.4
         while time.monotonic() < until and ol.job(job.id).state != "scheduled":
             time.sleep(0.05)
         seen.append(str(ol.job(job.id).state))

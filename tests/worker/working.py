@@ -18,8 +18,9 @@ __all__ = ["BOUND", "SLACK", "TIMINGS", "Spy", "change", "ended", "sql", "starte
 
 
 def work(ol: Outlast, **said: Any) -> Worker:
-    """A worker with short timings, and a grace time that does not hold up a failing test."""
-    return ol.worker(**{**TIMINGS, "grace": 2.0, **said})
+    """A worker with short timings. Its leases are not: a busy machine must not cost a test a job
+    that it says nothing about."""
+    return ol.worker(**{**TIMINGS, "lease": 15.0, "grace": 2.0, **said})
 
 
 async def ended(ol: Outlast, job: Job, timeout: float = 10.0) -> Job:
@@ -65,18 +66,15 @@ class Spy:
         self.counts: Counter[str] = Counter()
         self.round_trips = 0
         self.seen: list[tuple[float, str]] = []
-        self._refused: dict[str, list[Exception]] = {}
+        self._refused: dict[str, tuple[list[Exception], dict[str, Any]]] = {}
         _spied(ol.store, self)
 
-    def refuse(self, name: str, error: Exception, times: int = 1) -> None:
-        """The next statements of this name fail."""
-        self._refused[name] = [error] * times
-
-    def allow(self) -> None:
-        self._refused.clear()
+    def refuse(self, name: str, error: Exception, times: int = 1, **params: Any) -> None:
+        """The next statements of this name, with these parameters, fail."""
+        self._refused[name] = ([error] * times, params)
 
     def refusing(self, name: str) -> bool:
-        return bool(self._refused.get(name))
+        return bool(self._refused[name][0])
 
     def times(self, name: str) -> list[float]:
         return [at for at, seen in self.seen if seen == name]
@@ -104,7 +102,8 @@ class Spy:
         for statement in step if isinstance(step, Together) else (step,):
             self.counts[statement.name] += 1
             self.seen.append((monotonic(), statement.name))
-            if errors := self._refused.get(statement.name):
+            errors, params = self._refused.get(statement.name, ([], {}))
+            if errors and params.items() <= dict(statement.params).items():
                 raise errors.pop()
 
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "workers": "workers",
     "doctor": "doctor",
     "top": "top",
+    "demo": "demo",
 }
 
 

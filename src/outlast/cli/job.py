@@ -130,6 +130,8 @@ def _lines(file: File) -> list[tuple[str, Any]]:
         ("finished", job.finished_at and moment(job.finished_at)),
         ("expires", job.expires_at and moment(job.expires_at)),
         ("timeout", job.timeout and span(job.timeout)),
+        ("fence", job.fence),
+        ("trace", job.trace),
     ]  # fmt: skip
     return lines + _owner_lines(file)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from .arguments import Arguments
 from .errors import InvalidArguments, InvalidOption, Problem, UnknownTask
 from .ids import new_job_id
 from .job import NewJob
+from .lazy import lazy
 from .options import Options, check_name, epoch, seconds
 from .retry import Retry
 
@@ -44,11 +44,11 @@ class Definition:
                 option="isolated", reason=f"is for sync functions: {self.name} is async"
             )
 
-    @cached_property
+    @lazy
     def arguments(self) -> Arguments:
         return Arguments(self.function, self.name, self.context_type)
 
-    @cached_property
+    @lazy
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 

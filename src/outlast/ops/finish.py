@@ -35,7 +35,7 @@ def finish(
         yield BEGIN
     if events:
         yield Statement("record_events", rows=events)
-    rows: Rows = yield _finish(transitions)
+    rows: Rows = (yield _finish(transitions)) if transitions else []
     states = _by_hold(rows)
     accepted = [t for t in transitions if t.claim.hold in states]
     if records := [_record(t) for t in accepted if not _at_once(t)]:

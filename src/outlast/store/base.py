@@ -120,10 +120,11 @@ class Store(ABC):
         """Call `woken` with the name of a queue that changed (or "" for any), for ever. May fail:
         then whoever watches tries again, and polling finds everything meanwhile."""
 
-    def before_fork(self) -> None:
-        """See `forks`. Connections to PostgreSQL know by themselves which process they belong to."""
+    def before_fork(self) -> None:  # noqa: B027
+        """See `forks`. Connections to PostgreSQL know by themselves whose they are."""
 
-    def after_fork_here(self) -> None: ...
+    def after_fork_here(self) -> None:  # noqa: B027
+        pass
 
     def after_fork_in_child(self) -> None:
         self._checking = threading.Lock()

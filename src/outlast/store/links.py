@@ -22,10 +22,52 @@ from psycopg.pq import TransactionStatus
 from ..model.errors import DeadlineExceeded, StoreBusy
 
 
+class _InOneWrite:
+    """Statements that travel together leave together, the Sync that ends them with them.
+
+    psycopg sends each one as soon as it is said, and the server begins at once: a process that is
+    frozen, or a host that is lost, between two of them would keep the server waiting for the rest,
+    with rows locked and no timeout of its own that applies.
+    """
+
+    command_queue: Any
+    pgconn: Any
+
+    def _communicate_gen(self) -> Any:
+        commands = self.command_queue
+        if commands and commands[-1] == self.pgconn.pipeline_sync:
+            while commands:
+                commands.popleft()()  # libpq only gathers them, until the Sync
+            yield from super()._communicate_gen()  # type: ignore[misc]
+
+    def _fetch_gen(self, *, flush: bool) -> Any:
+        """After a Sync the answers come by themselves. psycopg would ask for them, and the server
+        would take that for the end of our idleness: its idle-in-transaction timeout would not run.
+        """
+        yield from super()._fetch_gen(flush=False)  # type: ignore[misc]
+
+
+class Parcel(_InOneWrite, psycopg.Pipeline):
+    pass
+
+
+class AsyncParcel(_InOneWrite, psycopg.AsyncPipeline):
+    pass
+
+
 class Link(psycopg.Connection[Any]):
     """A blocking connection on which no wait outlasts its deadline."""
 
     deadline: float = 15.0
+
+    @contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        self._pipeline = Parcel(self)
+        try:
+            with self._pipeline as pipeline:
+                yield pipeline
+        finally:
+            self._pipeline = None
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         try:
@@ -44,6 +86,15 @@ class AsyncLink(psycopg.AsyncConnection[Any]):
 
     deadline: float | None = 15.0
     cancelled = False
+
+    @asynccontextmanager
+    async def pipeline(self) -> AsyncIterator[psycopg.AsyncPipeline]:
+        self._pipeline = AsyncParcel(self)
+        try:
+            async with self._pipeline as pipeline:
+                yield pipeline
+        finally:
+            self._pipeline = None
 
     async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         from psycopg import waiting

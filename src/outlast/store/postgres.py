@@ -198,6 +198,11 @@ class PostgresStore(Store):
         twin._checked, twin.pooled = self._checked, self.pooled
         return twin
 
+    def drop(self) -> None:
+        """Remove the schema and all that is in it: for those who made one of their own."""
+        with understood(), self._pool.lend() as link:
+            link.execute(f'DROP SCHEMA IF EXISTS "{self.address.schema}" CASCADE')
+
     def close(self) -> None:
         self._pool.clear()
         self._apools.abandon()
@@ -308,6 +313,9 @@ def understood() -> Iterator[None]:
             reason=f"the tables do not fit this release ({_first_line(error)}): run"
             " `outlast migrate`"
         ) from error
+    except (errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout) as error:
+        # We were away for so long, frozen perhaps, that the server hung up.
+        raise StoreUnavailable(reason=_first_line(error), broke=True) from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         # Insufficient resources (class 53: disk full, too many connections) is said by a server
         # that lives; without a code, or with 57P0x and 08xxx, the connection is what broke.

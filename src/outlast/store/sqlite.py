@@ -94,10 +94,12 @@ class SqliteStore(Store):
         self._reader = connect(self.path, self.settings)
 
     def committed(self) -> None:
-        """After a commit: keep the log short."""
+        """After a commit: keep the log short. That this cannot be done now (a full disk) is no news
+        for a caller whose commit stands; the next one tries again."""
         self._commits += 1
         if self._commits % 64 == 0 and self._log_pages() > self.settings.checkpoint_pages:
-            self.checkpoint()
+            with suppress(StoreError):
+                self.checkpoint()
 
     def checkpoint(self) -> bool:
         """Copy the log into the database while nobody can commit. False: somebody is writing."""

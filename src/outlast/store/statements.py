@@ -67,7 +67,7 @@ class Query:
     @property
     def answers(self) -> bool:
         """Whether rows come back."""
-        return self.sql.startswith(("SELECT", "WITH")) or "RETURNING" in self.sql
+        return self.reads or self.sql.startswith("SELECT") or "RETURNING" in self.sql
 
     def spelled(self, mark: Callable[[str], str], *, percent: str = "%") -> str:
         """The text with each parameter spelled for a driver."""

@@ -37,7 +37,7 @@ P = ParamSpec("P")
 log = logging.getLogger("outlast.worker")
 
 SOONEST = 0.01  # seconds between looks at our own leases
-PATIENCE = 1.0  # seconds that every call may take: less would give up on a busy machine
+PATIENCE = 2.0  # seconds that every call may take: less would give up on a busy machine
 
 
 class Keeper:
@@ -50,6 +50,7 @@ class Keeper:
         self.healer = Healer(worker, worker.app.store.twin(connections=1))
         self.loops: list[Loop] = []
         self._strangers: dict[tuple[str, int], float] = {}  # and when we first saw them
+        self._slow = 0  # calls in a row that we gave up on
         self._started = threading.Event()
         self._ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -85,6 +86,8 @@ class Keeper:
     def _main(self) -> None:
         try:
             asyncio.run(self._keep())
+        except Exception as error:
+            log.critical("the keeper failed: %s", error, exc_info=True)
         finally:
             self._ended = True
             self._started.set()
@@ -122,12 +125,16 @@ class Keeper:
             await self._soon(duties.arrive, worker.card())
 
     async def _soon(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """With a deadline that leaves time to renew on another connection."""
-        patience = max(PATIENCE, self.settings.lease / 3)
+        """With a deadline that leaves time to renew on another connection; longer each time, as a
+        database that is merely slow would be slower still if everyone kept giving up on it."""
+        patience = max(PATIENCE, self.settings.lease / 3) * 2 ** min(self._slow, 10)
         try:
             async with asyncio.timeout(patience):
-                return await self.store.arun(operation, *args, **kwargs)
+                answer = await self.store.arun(operation, *args, **kwargs)
+            self._slow = 0
+            return answer
         except TimeoutError as error:
+            self._slow += 1
             if isinstance(error, OutlastError):
                 raise
             raise DeadlineExceeded(seconds=round(patience, 3)) from error

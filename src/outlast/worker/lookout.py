@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from ..model.settings import WorkerSettings
 from ..ops.claim import look, promote, turns
 from ..store import Store
+from .loops import Backoff
 
 BUSY_LOOK = 0.1  # seconds between looks while some queue keeps us busy: the others must not starve
 
@@ -22,6 +23,7 @@ class Lookout:
         self._queues = queues
         self._settings = settings
         self._busy: set[str] = set()  # queues that are believed to hold something for us
+        self._troubled: dict[str, tuple[Backoff, float]] = {}  # those that fail, and until when
         self._last: str | None = None  # the queue that had its turn
         self._idle = settings.poll_min
         self._look_at = 0.0
@@ -40,7 +42,7 @@ class Lookout:
 
     def wait(self) -> float:
         """Seconds until it is time to look."""
-        at = max(self._look_at, self._looked_at + BUSY_LOOK) if self._busy else self._look_at
+        at = max(self._look_at, self._looked_at + BUSY_LOOK) if self._open() else self._look_at
         return max(0.0, at - time.monotonic())
 
     async def look(self, store: Store) -> None:
@@ -57,14 +59,15 @@ class Lookout:
     def next(self) -> str | None:
         """Whose turn it is. It is forgotten until there is word of it again, so that news which
         come while we ask are not lost."""
-        if not self._busy:
+        if not (queues := self._open()):
             return None
-        self._last = turns(self._busy, self._last)[0]
+        self._last = turns(queues, self._last)[0]
         self._busy.discard(self._last)
         return self._last
 
     def claimed(self, queue: str, number: int, room: int) -> None:
         """What we got there: as much as we had room for means that there may be more."""
+        self._troubled.pop(queue, None)
         if number >= room:
             self._busy.add(queue)
         if number:
@@ -72,8 +75,17 @@ class Lookout:
             self._look_at = min(self._look_at, time.monotonic() + self._idle)
 
     def failed(self, queue: str) -> None:
-        """We could not ask: it is as it was."""
+        """It could not be asked. It rests for a while: its trouble is not the other queues'."""
         self._busy.add(queue)
+        backoff, _ = self._troubled.get(queue, (Backoff(), 0.0))
+        self._troubled[queue] = (backoff, time.monotonic() + backoff.failed())
+
+    def _open(self) -> set[str]:
+        """Queues that may be asked now."""
+        if not self._troubled:
+            return self._busy
+        now = time.monotonic()
+        return self._busy - {queue for queue, (_, until) in self._troubled.items() if until > now}
 
     def _note(self, queues: Iterable[str]) -> None:
         self._busy |= {queue for queue in queues if self.serves(queue)}

@@ -95,7 +95,7 @@ class Returns:
         numbered = [{**event, "n": n} for n, event in enumerate(events)]
         try:
             return await self._store.arun(finish, transitions, numbered)
-        except OutlastError as error:
+        except BaseException as error:
             if not about_a_row(error):
                 self._events.extendleft(reversed(events))
                 raise
@@ -156,6 +156,8 @@ class Returns:
             )  # fmt: skip
 
 
-def about_a_row(error: OutlastError) -> bool:
+def about_a_row(error: BaseException) -> bool:
     """Whether an error is about the rows that the database was given, not about the database."""
-    return not isinstance(error, StoreError) or bool(error.facts.get("refused"))
+    if isinstance(error, StoreError):
+        return bool(error.facts.get("refused"))
+    return isinstance(error, OutlastError)

@@ -22,7 +22,14 @@ from contextlib import suppress
 from json import dumps
 from typing import TYPE_CHECKING, Any, Self
 
-from ..model.errors import OutlastError, SchemaMismatch, StoreError, Unsupported
+from ..model.errors import (
+    DeadlineExceeded,
+    OutlastError,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    Unsupported,
+)
 from ..model.ids import new_instance_id
 from ..model.job import Claim
 from ..model.lifecycle import Outcome
@@ -173,15 +180,18 @@ class Worker:
             await self.turn()
             self._backoff.succeeded()
         except Exception as error:
-            self.counts["turn_failed"] += 1
             wait = self._backoff.failed()
-            known = isinstance(error, OutlastError)
-            log.warning("%s; next try in %.1f s", error, wait, exc_info=not known)
+            self._failed(f"next try in {wait:.1f} s", error)
             await self._hold(wait)
         if not self.keeper.alive and not self._hurry:
             log.critical("the keeper's thread died: leaving, so that no lease is held in vain")
             self.stop()
             self._broken = self._hurry = True  # without renewals there is no time to drain
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self.counts["turn_failed"] += 1
+        bug = not isinstance(error, OutlastError)  # its traceback tells more than its message
+        log.warning("%s; %s", error, what, exc_info=bug)
 
     async def turn(self) -> None:
         """Give back what has ended, take what there is room for, or wait."""
@@ -194,9 +204,13 @@ class Worker:
             return
         try:
             claims, asked_at = await self.returns.exchange(self._wanted(queue, room))
-        except BaseException:
+        except Exception as error:
+            if isinstance(error, StoreUnavailable | DeadlineExceeded):
+                self.lookout.hear(queue)
+                raise
             self.lookout.failed(queue)
-            raise
+            self._failed(f"claiming from {queue!r} failed", error)
+            return
         self.counts["claimed"] += len(claims)
         self.lookout.claimed(queue, len(claims), room)
         for claim in claims:

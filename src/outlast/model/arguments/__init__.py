@@ -10,10 +10,10 @@ default that the function has then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArguments, Problem
+from ..lazy import lazy
 from .paths import render
 from .signature import read_signature
 from .storable import MAX_PAYLOAD
@@ -60,7 +60,7 @@ class Arguments:
             raise InvalidArguments(self.task, [self._unexpected(str(self.context_parameter))])
         return values
 
-    @cached_property
+    @lazy
     def _codec(self) -> Codec:
         # Pydantic takes a tenth of a second to import: not for those who only import outlast.
         from .codec import Codec

@@ -6,12 +6,11 @@ CAST(id AS text), fence, task, CAST(args AS text), attempt, failures, crashes,
 
 -- name: promote_due
 -- Make scheduled jobs ready whose time has come, oldest first.
--- postgres: SKIP LOCKED, so that two promoters share the work
-UPDATE ol.job SET state = 'ready'
-WHERE id IN (
-    SELECT id FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()
+-- postgres: SKIP LOCKED, so that two promoters share the work; in a CTE, as in claim
+WITH due AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()
     ORDER BY run_at, id LIMIT :limit FOR UPDATE SKIP LOCKED)
-    AND state = 'scheduled'
+UPDATE ol.job AS j SET state = 'ready' FROM due WHERE j.id = due.chosen
 -- sqlite: one writer at a time
 UPDATE ol.job SET state = 'ready'
 WHERE id IN (
@@ -35,7 +34,8 @@ SELECT NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run
 
 -- name: claim
 -- Take the next ready jobs of one queue, highest priority first, then the longest due.
--- postgres: locked in a CTE and updated by join, so that a concurrent write cannot widen the LIMIT
+-- postgres: locked in a CTE and updated by join: a sub-select may be asked again for every row, and
+-- then takes more than its LIMIT
 WITH picked AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
     WHERE state = 'ready' AND queue = :queue

@@ -20,16 +20,16 @@ FROM ol.duty ORDER BY name
 
 -- name: expire
 -- End jobs that were not started by their own expiry.
--- postgres: SKIP LOCKED, so that sweepers share the work
-UPDATE ol.job
-SET state = 'cancelled', finished_at = ol.now(),
-    error = CAST('{"type": "Expired", "message": "not started before expires_at"}' AS json)
-WHERE id IN (
-    SELECT id FROM ol.job
+-- postgres: SKIP LOCKED, so that sweepers share the work; in a CTE, as in claim
+WITH late AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')
         AND expires_at <= ol.now()
     ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED)
-    AND state IN ('waiting', 'scheduled', 'ready')
+UPDATE ol.job AS j
+SET state = 'cancelled', finished_at = ol.now(),
+    error = CAST('{"type": "Expired", "message": "not started before expires_at"}' AS json)
+FROM late WHERE j.id = late.chosen
 RETURNING CAST(id AS text)
 -- sqlite: one writer at a time
 UPDATE ol.job
@@ -44,11 +44,12 @@ RETURNING CAST(id AS text)
 
 -- name: prune_jobs
 -- Remove jobs that ended in one way long enough ago, oldest first.
--- postgres: SKIP LOCKED, so that nobody waits for a pruner
-DELETE FROM ol.job WHERE id IN (
-    SELECT id FROM ol.job
+-- postgres: SKIP LOCKED, so that nobody waits for a pruner; in a CTE, as in claim
+WITH ended AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job
     WHERE state IN ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:keep)
     ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+DELETE FROM ol.job AS j USING ended WHERE j.id = ended.chosen
 RETURNING CAST(id AS text)
 -- sqlite: one writer at a time
 DELETE FROM ol.job WHERE id IN (

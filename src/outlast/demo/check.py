@@ -1,0 +1,101 @@
+"""Does the database tell the truth? What it says, compared with what the handlers wrote down."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from ..model.job import Job
+from .ledger import DONE, FAILED, STARTED, Entry
+
+
+@dataclass(frozen=True)
+class Verdict:
+    enqueued: int
+    follow_ups: int
+    succeeded: int
+    lost: int  # enqueued, and no longer there
+    dead: int
+    stuck: int  # there, and not at an end
+    accepted_twice: int  # orders with more than one receipt
+    unproven: int  # succeeded without a finished run in the ledger, or without its receipt
+    attempts: int
+    failed: int  # attempts that raised, as planned
+    kills: int
+    taken_over: int  # attempts that a kill cut short and another worker began again
+    recovery: list[float]  # seconds from each of these kills until then, in order
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        wrong = self.lost or self.dead or self.stuck or self.accepted_twice or self.unproven
+        return not wrong and self.succeeded == self.enqueued + self.follow_ups
+
+    def recovered_within(self, share: float) -> float | None:
+        """Seconds within which so many of the jobs were taken over."""
+        if not self.recovery:
+            return None
+        return self.recovery[min(len(self.recovery) - 1, int(share * len(self.recovery)))]
+
+    def as_json(self) -> dict[str, Any]:
+        facts = asdict(self)
+        facts["recovery"] = {
+            name: None if (value := self.recovered_within(share)) is None else round(value, 3)
+            for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+        }
+        return {"ok": self.ok, **facts, "seconds": round(self.seconds, 2)}
+
+
+def judge(
+    enqueued: Sequence[str],
+    jobs: Iterable[Job],
+    entries: Iterable[Entry],
+    kills: Mapping[int, float],
+    seconds: float,
+) -> Verdict:
+    """From what was asked for, what the database holds, and what was seen."""
+    rows = {job.id: job for job in jobs}
+    seen = list(entries)
+    states = Counter(str(job.state) for job in rows.values())
+    receipts = Counter(job.args["n"] for job in rows.values() if job.task == "receipt")
+    recovery = sorted(_recoveries(seen, kills))
+    return Verdict(
+        enqueued=len(enqueued),
+        follow_ups=sum(receipts.values()),
+        succeeded=states["succeeded"],
+        lost=sum(id not in rows for id in enqueued),
+        dead=states["dead"],
+        stuck=sum(not job.final for job in rows.values()),
+        accepted_twice=sum(count - 1 for count in receipts.values()),
+        unproven=_unproven(rows.values(), seen, receipts),
+        attempts=sum(entry.what == STARTED for entry in seen),
+        failed=sum(entry.what == FAILED for entry in seen),
+        kills=len(kills),
+        taken_over=len(recovery),
+        recovery=recovery,
+        seconds=seconds,
+    )
+
+
+def _unproven(jobs: Iterable[Job], seen: list[Entry], receipts: Counter[int]) -> int:
+    """A result says which attempt it came from: the ledger must have seen that attempt's end."""
+    done = {(entry.job, entry.attempt) for entry in seen if entry.what == DONE}
+    succeeded = [job for job in jobs if job.state == "succeeded"]
+    unseen = sum((job.id, job.result) not in done for job in succeeded)
+    return unseen + sum(receipts[job.args["n"]] == 0 for job in succeeded if job.task == "order")
+
+
+def _recoveries(seen: list[Entry], kills: Mapping[int, float]) -> Iterable[float]:
+    """For each attempt in a killed worker's hands, how long until its job ran elsewhere."""
+    starts: dict[str, list[Entry]] = defaultdict(list)
+    failed = {(entry.job, entry.attempt) for entry in seen if entry.what == FAILED}
+    for entry in seen:
+        if entry.what == STARTED:
+            starts[entry.job].append(entry)
+    for attempts in starts.values():
+        for one, following in pairwise(attempts):
+            if one.pid in kills and (one.job, one.attempt) not in failed:
+                yield following.at - kills[one.pid]

@@ -1,0 +1,84 @@
+"""The demo's worker processes: started, killed without warning, replaced."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ..worker.lifeline import Lifeline
+
+
+class Fleet:
+    """Real processes. They end with this one, however it ends."""
+
+    def __init__(self, url: str, schema: str, folder: Path) -> None:
+        self._place = {"OUTLAST_URL": url, "OUTLAST_SCHEMA": schema}
+        self._ledger = folder / "ledger"
+        self._log = folder / "workers.log"
+        self._lifeline = Lifeline()
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self.kills: dict[int, float] = {}  # process id → when
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.pid for worker in self._workers]
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "outlast.demo.tasks", str(self._ledger)],
+                env={**self._lifeline.environment(), **self._place, "PYTHONPATH": _importable()},
+                pass_fds=[self._lifeline.reading],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+            )
+        self._workers.append(worker)
+
+    def kill(self, busy: set[int]) -> int | None:
+        """SIGKILL one that has work in its hands, and start another. None: too few of them are at
+        work to spare one, because a slow machine is still starting the others."""
+        victims = [worker for worker in self._workers if worker.pid in busy]
+        if len(victims) < 2:
+            return None
+        victim = random.choice(victims)
+        victim.kill()
+        self.kills[victim.pid] = time.monotonic()
+        victim.wait()
+        self._workers.remove(victim)
+        self.start()
+        return victim.pid
+
+    def replace_the_dead(self) -> None:
+        """One that died by itself would be a bug; the demo shows it, and goes on."""
+        for worker in [worker for worker in self._workers if worker.poll() is not None]:
+            self._workers.remove(worker)
+            self.start()
+
+    def stop(self) -> None:
+        for worker in self._workers:
+            worker.terminate()
+        deadline = time.monotonic() + 3.0
+        for worker in self._workers:
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(max(0.0, deadline - time.monotonic()))
+            worker.kill()
+            worker.wait()
+        self._workers.clear()
+        self._lifeline.close()
+
+    def said(self, lines: int = 10) -> str:
+        """The end of the workers' log, for when something is wrong."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _importable() -> str:
+    """Where this very package is, before anything that the working directory may hold."""
+    here = str(Path(__file__).parents[2])
+    return os.pathsep.join(part for part in (here, os.environ.get("PYTHONPATH")) if part)

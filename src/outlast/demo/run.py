@@ -1,0 +1,122 @@
+"""The demo itself: enqueue, work, kill, count. It shows nothing; who watches it does."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..client import Outlast
+from ..model.job import Job
+from .check import Verdict, judge
+from .fleet import Fleet
+from .ledger import Ledger
+from .tasks import Tasks
+
+KILL_EVERY = 1.0  # seconds
+LOOK_EVERY = 0.2
+BATCH = 500
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How it stands."""
+
+    seconds: float
+    enqueued: int
+    succeeded: int
+    running: int
+    unfinished: int
+    kills: int
+    workers: list[int]
+    killed: int | None = None  # the process that was killed just now
+
+
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    jobs: int = 3000
+    workers: int = 4
+    limit: float = 120.0  # seconds after which what is not done counts as stuck
+
+
+def demonstrate(plan: Plan, url: str | None, watch: Watch) -> tuple[Verdict, str]:
+    """Run the demo; the verdict, and the end of the workers' log."""
+    with tempfile.TemporaryDirectory(prefix="outlast-demo-") as name, place(url, Path(name)) as ol:
+        ledger = Ledger(Path(name) / "ledger")
+        fleet = Fleet(ol.store.address.url, ol.store.address.schema, Path(name))
+        began_at = time.monotonic()
+        try:
+            ids = _enqueue(ol, Tasks(ol, ledger), plan.jobs)
+            for _ in range(plan.workers):
+                fleet.start()
+            _wait(ol, fleet, plan, watch, began_at)
+            seconds = time.monotonic() - began_at
+        finally:
+            fleet.stop()
+            ledger.close()
+        return judge(ids, _all_jobs(ol), ledger.read(), fleet.kills, seconds), fleet.said()
+
+
+@contextmanager
+def place(url: str | None, folder: Path) -> Iterator[Outlast]:
+    """A file of its own; or, in somebody's PostgreSQL, a schema of its own. Gone afterwards."""
+    schema = f"outlast_demo_{secrets.token_hex(4)}" if url else "outlast"
+    with Outlast(url or f"sqlite:///{folder / 'demo.db'}", schema=schema) as ol:
+        ol.migrate()
+        try:
+            yield ol
+        finally:
+            if url:
+                _drop(ol)
+
+
+def _drop(ol: Outlast) -> None:
+    from ..store.postgres import PostgresStore
+
+    assert isinstance(ol.store, PostgresStore)
+    ol.store.drop()
+
+
+def _enqueue(ol: Outlast, tasks: Tasks, count: int) -> list[str]:
+    """What we were told is there: from now on, none of these may be lost."""
+    ids: list[str] = []
+    for first in range(0, count, BATCH):
+        calls = [tasks.call(n) for n in range(first, min(count, first + BATCH))]
+        ids += [job.id for job in ol.enqueue(*calls)]
+    return ids
+
+
+def _wait(ol: Outlast, fleet: Fleet, plan: Plan, watch: Watch, began_at: float) -> None:
+    """Until nothing is left to do, kill a busy worker every second."""
+    kill_at = time.monotonic() + KILL_EVERY
+    while True:
+        counts, now = ol.counts(), time.monotonic()
+        unfinished = sum(counts[state] for state in ("waiting", "scheduled", "ready", "running"))
+        killed = None
+        if unfinished and now >= kill_at:
+            killed = fleet.kill({worker.pid for worker in ol.workers() if worker.running})
+            kill_at = now + KILL_EVERY if killed else kill_at
+        watch(
+            Progress(
+                now - began_at, plan.jobs, counts["succeeded"], counts["running"], unfinished,
+                len(fleet.kills), fleet.pids, killed,
+            )
+        )  # fmt: skip
+        if not unfinished or now - began_at > plan.limit:
+            return
+        fleet.replace_the_dead()
+        time.sleep(LOOK_EVERY)
+
+
+def _all_jobs(ol: Outlast) -> Iterator[Job]:
+    last = None
+    while page := ol.jobs(before=last, limit=1000):
+        yield from page
+        last = page[-1].id

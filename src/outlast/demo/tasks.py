@@ -1,0 +1,96 @@
+"""What the demo's jobs do. `python -m outlast.demo.tasks LEDGER` is one of its worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..client import Outlast
+from ..model.retry import Retry
+from ..model.task import Call
+from ..worker.context import Context
+from .ledger import DONE, FAILED, STARTED, Ledger
+
+# A worker dies every second here, so a job may lose several in a row through no fault of its own.
+# By default it would be dead after three, because a job that kills its workers must be stopped.
+UNLUCKY = 1000
+
+# Short, because for now it is the end of its lease by which a dead worker is noticed.
+TIMINGS: dict[str, Any] = {
+    "concurrency": 2, "lease": 2.0, "renew_every": 0.5, "reclaim_every": 0.25, "poll_max": 0.2,
+    "grace": 1.0,
+}  # fmt: skip
+
+
+class Tasks:
+    def __init__(self, ol: Outlast, ledger: Ledger) -> None:
+        @contextmanager
+        def noted(ctx: Context) -> Iterator[None]:
+            job = ctx.job.id
+            ledger.write(STARTED, job, ctx.attempt)
+            try:
+                yield
+            except RuntimeError:
+                ledger.write(FAILED, job, ctx.attempt)
+                raise
+            ledger.write(DONE, job, ctx.attempt)
+
+        @ol.task(max_crashes=UNLUCKY)
+        async def resize(n: int, ms: int, ctx: Context) -> int:
+            with noted(ctx):
+                await asyncio.sleep(ms / 1000)
+            return ctx.attempt
+
+        @ol.task(max_crashes=UNLUCKY)
+        def render(n: int, ms: int, ctx: Context) -> int:
+            """A sync function: it runs in a thread."""
+            with noted(ctx):
+                time.sleep(ms / 1000)
+            return ctx.attempt
+
+        @ol.task(max_crashes=UNLUCKY, retry=Retry(base=0.2))
+        async def deliver(n: int, ms: int, ctx: Context) -> int:
+            """Fails the first time."""
+            with noted(ctx):
+                await asyncio.sleep(ms / 1000)
+                if ctx.job.failures == 0:
+                    raise RuntimeError("nobody at home")
+            return ctx.attempt
+
+        @ol.task(max_crashes=UNLUCKY)
+        async def receipt(n: int, ctx: Context) -> int:
+            with noted(ctx):
+                return ctx.attempt
+
+        @ol.task(max_crashes=UNLUCKY)
+        async def order(n: int, ms: int, ctx: Context) -> int:
+            """Its receipt exists if, and only if, this attempt is accepted."""
+            with noted(ctx):
+                await asyncio.sleep(ms / 1000)
+                ctx.enqueue(receipt.job(n))  # ctx is given to it
+            return ctx.attempt
+
+        self._mix: list[Any] = [*[resize] * 3, *[render] * 3, *[deliver] * 2, *[order] * 2]
+
+    def call(self, n: int) -> Call:
+        """The n-th job: all kinds in turn, 5 to 60 ms long."""
+        made: Call = self._mix[n % len(self._mix)].job(n, 5 + n * 37 % 56)
+        return made
+
+
+def main() -> None:
+    logging.basicConfig(level="WARNING", format="%(asctime)s %(process)d %(message)s")
+    ol = Outlast(os.environ["OUTLAST_URL"], schema=os.environ["OUTLAST_SCHEMA"])
+    Tasks(ol, Ledger(Path(sys.argv[1])))
+    ol.worker(**TIMINGS).run()
+
+
+if __name__ == "__main__":
+    main()
