@@ -6,7 +6,7 @@ import re
 
 import click
 
-from outlast.cli import COMMANDS, outlast
+from outlast.cli import commands
 from outlast.cli.reference import reference
 from tests.support.processes import ROOT
 
@@ -20,13 +20,10 @@ def test_the_page_is_what_the_commands_say() -> None:
 
 def test_every_command_and_option_has_its_place() -> None:
     """R202: that the page is made from the code would not help if the making left things out."""
-    root = click.Context(outlast)
     sections = {
         part.partition("\n")[0]: part for part in re.split(r"^## outlast ", PAGE, flags=re.M)
     }
-    for name in COMMANDS:
-        command = outlast.get_command(root, name)
-        assert command is not None
+    for name, command in commands().items():
         listed = set(re.findall(r"`(--[a-z-]+)", sections[name].split("```console\n$ outlast")[1]))
         own = {param.opts[0]: param for param in command.params if isinstance(param, click.Option)}
         assert listed == set(own)

@@ -7,7 +7,6 @@ request arrived. Only PostgreSQL has a line that can be cut.
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -209,24 +208,3 @@ def test_pause_expire_and_prune_can_be_asked_again(
     trap.wait()
     put(distant)
     assert take(distant) == []
-
-
-async def test_an_operation_that_is_cancelled_leaves_quietly(
-    database: Database, proxy: Proxy, caplog: pytest.LogCaptureFixture
-) -> None:
-    """R021: in the middle of whatever it was saying; the next one has a connection of its own."""
-    store = open_store(proxy.url(database.url), database.schema)
-    wanted = Wanted("w1", "default", 2, 60.0)
-    for operation, args in ((claim, (wanted,)), (enqueue, ([new(key="k")],)), (reclaim, ())):
-        await store.arun(operation, *args)
-        proxy.freeze()
-        asking = asyncio.create_task(store.arun(operation, *args))
-        await asyncio.sleep(0.05)
-        assert not asking.done()
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        proxy.thaw()
-        gc.collect()
-    assert caplog.messages == []
-    await store.aclose()

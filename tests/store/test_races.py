@@ -131,7 +131,7 @@ def test_renewals_and_finishes_of_the_same_jobs_never_deadlock(
         set_all(database, again)
         database.rows("DELETE FROM attempt")
 
-    race(40, renewed, failed)
+    race(80, renewed, failed)
     store.close()
     after = postgres_server.log.read_text(errors="replace").count("deadlock detected")
     assert after == before

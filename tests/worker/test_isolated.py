@@ -108,6 +108,7 @@ async def test_a_handler_in_a_process_of_its_own_does_all_that_others_do(
     assert events[1].data["pid"] == result["pid"]
 
 
+@pytest.mark.kinds("sqlite")
 async def test_a_process_that_dies_is_a_failed_attempt(module: ModuleType) -> None:
     """R032, R049: killed from outside, out of memory, a broken interpreter: the worker lives."""
     ol: Outlast = module.ol
@@ -128,6 +129,7 @@ async def test_a_process_that_dies_is_a_failed_attempt(module: ModuleType) -> No
             assert about in dead.error["type"] + dead.error["message"], dead.error
 
 
+@pytest.mark.kinds("postgres")
 async def test_a_process_is_killed_at_its_timeout(module: ModuleType, tmp_path: Path) -> None:
     """R032: a handler that loops for ever is terminated at its timeout ±10 %."""
     ol: Outlast = module.ol
@@ -156,6 +158,7 @@ async def test_a_process_is_killed_when_its_job_is_cancelled(
     assert not alive(int(pid.read_text()))
 
 
+@pytest.mark.kinds("sqlite")
 async def test_what_a_handler_leaves_behind_does_not_hold_up_its_job(module: ModuleType) -> None:
     ol: Outlast = module.ol
     async with work(ol):

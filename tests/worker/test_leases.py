@@ -64,7 +64,7 @@ async def test_claims_in_hand_are_kept_however_long_a_handler_takes_or_blocks_th
 ) -> None:
     """R029, R034: renewals come from a thread of their own, for everything in hand; a small sample
     of the campaign."""
-    await long_handlers(ol, leases=4, **SHORT)
+    await long_handlers(ol, leases=3, **SHORT)
 
 
 @pytest.mark.campaign

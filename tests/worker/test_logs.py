@@ -263,7 +263,7 @@ class TestBlocked:
         [thread.join() for thread in threads]
         print("done", flush=True)
         """
-        process = processes.python(script)
+        process = processes.python(script, env={"PYTHONUNBUFFERED": None})
         assert process.wait(20.0) == 0
         assert process.output() == "done\n"
 

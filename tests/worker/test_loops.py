@@ -8,14 +8,13 @@ import random
 import pytest
 
 from outlast import Context, Outlast, Retry
-from outlast.model.errors import Contention, StoreError, StoreUnavailable
+from outlast.model.errors import Contention, StoreUnavailable
 from tests.support import Database, aeventually
 
 from .working import BOUND, SLACK, TIMINGS, Spy, ended, sql, work
 
 ERRORS = {
     "unavailable": StoreUnavailable(reason="cut"),
-    "refused": StoreError("permission denied"),
     "bug": KeyError("a bug of our own"),
 }
 KEEPERS = ("renew", "owned", "worker_lives", "any_lost", "take_duty", "expire", "report_duty")

@@ -203,6 +203,7 @@ async def test_a_paused_queue_starts_nothing_until_it_is_resumed(ol: Outlast) ->
         assert time.monotonic() - before < TIMINGS["poll_max"] + 1 + SLACK
 
 
+@pytest.mark.kinds("sqlite")
 async def test_a_worker_short_of_memory_waits_instead_of_claiming(ol: Outlast) -> None:
     """R192: nothing is claimed and nothing fails; it goes on when there is memory again."""
 

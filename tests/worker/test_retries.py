@@ -7,6 +7,8 @@ import time
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
+
 from outlast import Context, Job, Outlast, Retry
 from outlast.ops.claim import promote
 from tests.support import Database, aeventually
@@ -47,6 +49,7 @@ async def test_a_back_off_survives_the_worker_that_decided_it(ol: Outlast) -> No
     assert 0 <= starts[1] - waiting.run_at.timestamp() + 0.01 < POLL + SLACK
 
 
+@pytest.mark.kinds("postgres")
 async def test_no_path_to_execution_goes_around_the_back_off(ol: Outlast) -> None:
     """R045: with wake-ups, promotions, reclaims and polls all at work, nothing runs too early."""
     starts: list[float] = []
@@ -72,6 +75,7 @@ async def test_no_path_to_execution_goes_around_the_back_off(ol: Outlast) -> Non
     assert 1.1 <= starts[1] - failed_at < 1.2 + POLL + SLACK
 
 
+@pytest.mark.kinds("sqlite")
 async def test_the_gaps_between_attempts_grow(ol: Outlast) -> None:
     """R046, R047: each at least twice the last, up to the cap, and never a tight loop."""
     starts: list[float] = []

@@ -36,7 +36,7 @@ async def test_an_unknown_task_is_left_for_others_and_reported(
         met = worker.counts["unhandled"]
         assert 1 <= met <= 5
         spy.forget()
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.6)
         assert worker.counts["unhandled"] == met, "it does not ask for them again"
         assert spy.counts["claim"] <= spy.counts["look"] + 1 <= 30, "and does not look in vain"
     for job in strange:

@@ -23,6 +23,7 @@ def far(database: Database, proxy: Proxy) -> Iterator[Outlast]:
         yield opened
 
 
+@pytest.mark.kinds("postgres")
 async def test_a_thousand_waiters_cost_a_few_questions(ol: Outlast) -> None:
     """R162: one question for all of them, about one a second; all are answered."""
     gate = asyncio.Event()
@@ -46,6 +47,7 @@ async def test_a_thousand_waiters_cost_a_few_questions(ol: Outlast) -> None:
     assert spy.counts["ended"] <= 70
 
 
+@pytest.mark.kinds("sqlite")
 async def test_a_timeout_is_kept_by_all_who_wait(ol: Outlast) -> None:
     """R162: exact to a second, together, with one last question and the state as it is then."""
 

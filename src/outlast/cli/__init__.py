@@ -30,6 +30,7 @@ COMMANDS = {
     "doctor": "doctor",
     "top": "top",
     "demo": "demo",
+    "verify": "verify",
 }
 
 
@@ -72,6 +73,19 @@ def outlast(url: str | None, schema: str | None) -> None:
 
     --url and --schema may stand before the command or after it.
     """
+
+
+def commands() -> dict[str, click.Command]:
+    """Every command by the words that call it; those of groups, not the groups."""
+    found: dict[str, click.Command] = {}
+    for name in COMMANDS:
+        command = outlast.get_command(click.Context(outlast), name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found |= {f"{name} {inner}": each for inner, each in command.commands.items()}
+        else:
+            found[name] = command
+    return found
 
 
 def main() -> None:

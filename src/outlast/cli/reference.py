@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import click
 
-from . import outlast
+from . import commands
 from .places import json_option, schema_option, url_option
 
 INTRODUCTION = """\
@@ -38,11 +38,10 @@ HEAD = "| option | default | environment | |\n|---|---|---|---|"
 
 def reference() -> str:
     """The whole page."""
-    root = click.Context(outlast, info_name="outlast")
-    names = outlast.list_commands(root)
-    listed = "\n".join(f"- [`outlast {name}`](#outlast-{name})" for name in names)
+    found = commands()
+    listed = "\n".join(f"- [`outlast {name}`](#outlast-{name.replace(' ', '-')})" for name in found)
     common = "\n".join([HEAD, *map(_row, _common().values())])
-    sections = [_section(root, name) for name in names]
+    sections = [_section(name, command) for name, command in found.items()]
     return "\n".join([INTRODUCTION.format(common=common), f"{listed}\n", *sections])
 
 
@@ -58,10 +57,8 @@ def _common() -> dict[str, click.Option]:
     return {option.opts[0]: option for option in reversed(options)}
 
 
-def _section(root: click.Context, name: str) -> str:
-    command = outlast.get_command(root, name)
-    assert command is not None
-    context = click.Context(command, info_name=name, parent=root)
+def _section(name: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=f"outlast {name}")
     usage = " ".join(command.get_usage(context).split()).removeprefix("Usage: ")
     parts = [
         f"## outlast {name}",

@@ -85,7 +85,6 @@ class AsyncLink(psycopg.AsyncConnection[Any]):
     whatever it was, it is idempotent or fenced, and nobody waits for its answer."""
 
     deadline: float | None = 15.0
-    cancelled = False
 
     @asynccontextmanager
     async def pipeline(self) -> AsyncIterator[psycopg.AsyncPipeline]:
@@ -99,9 +98,6 @@ class AsyncLink(psycopg.AsyncConnection[Any]):
     async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         from psycopg import waiting
 
-        if self.cancelled:
-            # psycopg wants to end its pipeline properly, and would log that it cannot.
-            raise asyncio.CancelledError
         try:
             return await waiting.wait_async(
                 gen, self.pgconn.socket, interval=interval, timeout=timeout or self.deadline
@@ -110,7 +106,6 @@ class AsyncLink(psycopg.AsyncConnection[Any]):
             give_up(self, gen)
             raise DeadlineExceeded(seconds=timeout or self.deadline) from None
         except (asyncio.CancelledError, KeyboardInterrupt):
-            self.cancelled = True
             give_up(self, gen)
             raise
 

@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..errors import InvalidArguments, Problem
+from ..text import brief, clean
 from .jsontext import Writer, oversized, suspicious
 from .parameters import adapter_of
 from .paths import real, related, render
@@ -26,7 +27,6 @@ from .plain import plain
 from .roundtrip import differences
 from .signature import Signature
 from .storable import MAX_PAYLOAD, MAX_PROBLEMS, look, unstorable
-from ..text import brief, clean
 
 _OUR_WORDS = {"missing": "is missing", "extra_forbidden": "is not expected here"}
 

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 from pydantic_core import SchemaSerializer
 
 from ..errors import InvalidResult, Problem
-from .storable import MAX_PAYLOAD, TOO_BIG, unstorable
 from ..text import brief, type_name
+from .storable import MAX_PAYLOAD, TOO_BIG, unstorable
 
 
 class Writer:

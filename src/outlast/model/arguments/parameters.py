@@ -8,8 +8,8 @@ from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 from ..errors import InvalidArguments, Problem
-from .signature import Signature
 from ..text import clean
+from .signature import Signature
 
 
 def adapter_of(task: str, signature: Signature) -> TypeAdapter[Any]:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import Problem
-from .paths import fields, render, short
 from ..text import brief, type_name
+from .paths import fields, render, short
 
 _ABSENT = object()
 

@@ -16,8 +16,8 @@ from typing import Any
 from uuid import UUID
 
 from ..errors import Problem
-from .paths import fields, render
 from ..text import brief, type_name
+from .paths import fields, render
 
 MAX_DEPTH = 100
 MAX_DIGITS = 4_300  # Python itself refuses to read longer ones
