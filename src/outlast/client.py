@@ -58,6 +58,7 @@ class Outlast:
         self.retention = retention or RetentionSettings.of()
         self.registry = Registry()
         self._wakes = Wakes()
+        self._callers_wakes = Wakes()  # apart: theirs are heard when they commit, if they do
         self._waiting = Waiting(self.store)
 
     # Define
@@ -116,9 +117,7 @@ class Outlast:
             self.store.ready_beside_caller()
             return run_on(conn, self.store, self._enqueue_and_wake(jobs))
         made = self.store.run(enqueue, jobs)
-        if queues := self._to_wake(made):
-            with suppress(StoreError):  # it only makes things faster
-                self.store.run(wake, self.store.channel, queues)
+        self._wake(self._to_wake(made, self._wakes))
         return made
 
     async def aenqueue(self, *calls: Call, conn: Any = None) -> list[Job]:
@@ -127,21 +126,30 @@ class Outlast:
             await self.store.aready_beside_caller()
             return await arun_on(conn, self.store, self._enqueue_and_wake(jobs))
         made = await self.store.arun(enqueue, jobs)
-        if queues := self._to_wake(made):
-            with suppress(StoreError):
-                await self.store.arun(wake, self.store.channel, queues)
+        await self._awake(self._to_wake(made, self._wakes))
         return made
 
     def _enqueue_and_wake(self, jobs: list[NewJob]) -> Op[list[Job]]:
         made = yield from enqueue(jobs)
-        if queues := self._to_wake(made):
+        if queues := self._to_wake(made, self._callers_wakes):
             yield from wake(self.store.channel, queues)
         return made
 
-    def _to_wake(self, jobs: list[Job]) -> list[str]:
+    def _to_wake(self, jobs: list[Job], wakes: Wakes) -> list[str]:
         if not self.store.wakes:
             return []
-        return self._wakes.due({job.queue for job in jobs if job.state is State.READY})
+        return wakes.due({job.queue for job in jobs if job.state is State.READY})
+
+    def _wake(self, words: list[str]) -> None:
+        """It only makes things faster, so it may fail."""
+        if words and self.store.wakes:
+            with suppress(StoreError):
+                self.store.run(wake, self.store.channel, words)
+
+    async def _awake(self, words: list[str]) -> None:
+        if words and self.store.wakes:
+            with suppress(StoreError):
+                await self.store.arun(wake, self.store.channel, words)
 
     # See
 
@@ -232,27 +240,24 @@ class Outlast:
     def cancel(self, id: str, reason: str = "") -> Job:
         """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel."""
         job = self.store.run(operate.cancel, job_id(id), actor(), reason)
-        self._tell_owner(job)
+        self._wake([CANCEL_SIGNAL] if job.state is State.RUNNING else [])
         return job
 
     async def acancel(self, id: str, reason: str = "") -> Job:
         job = await self.store.arun(operate.cancel, job_id(id), actor(), reason)
-        if job.state is State.RUNNING and self.store.wakes:
-            with suppress(StoreError):
-                await self.store.arun(wake, self.store.channel, [CANCEL_SIGNAL])
+        await self._awake([CANCEL_SIGNAL] if job.state is State.RUNNING else [])
         return job
-
-    def _tell_owner(self, job: Job) -> None:
-        if job.state is State.RUNNING and self.store.wakes:
-            with suppress(StoreError):  # its next renewal tells it anyway
-                self.store.run(wake, self.store.channel, [CANCEL_SIGNAL])
 
     def retry(self, id: str) -> Job:
         """Give a dead or cancelled job a new life, all budgets full (a redrive)."""
-        return self.store.run(operate.redrive_one, job_id(id), actor())
+        job = self.store.run(operate.redrive_one, job_id(id), actor())
+        self._wake([job.queue])
+        return job
 
     async def aretry(self, id: str) -> Job:
-        return await self.store.arun(operate.redrive_one, job_id(id), actor())
+        job = await self.store.arun(operate.redrive_one, job_id(id), actor())
+        await self._awake([job.queue])
+        return job
 
     def retry_all(
         self,
@@ -267,6 +272,7 @@ class Outlast:
         while page := self.store.run(report.jobs, which, cursor, 500):
             done += len(self.store.run(operate.redrive, [job.id for job in page], actor()))
             cursor = page[-1].id
+        self._wake([ANYWHERE] if done else [])
         return done
 
     async def aretry_all(
@@ -282,6 +288,7 @@ class Outlast:
             ids = [job.id for job in page]
             done += len(await self.store.arun(operate.redrive, ids, actor()))
             cursor = page[-1].id
+        await self._awake([ANYWHERE] if done else [])
         return done
 
     def pause(self, queue: str) -> None:
@@ -293,15 +300,11 @@ class Outlast:
 
     def resume(self, queue: str) -> None:
         self.store.run(operate.set_paused, check_name("queue", queue), False, actor())
-        if self.store.wakes:
-            with suppress(StoreError):
-                self.store.run(wake, self.store.channel, [queue])
+        self._wake([queue])
 
     async def aresume(self, queue: str) -> None:
         await self.store.arun(operate.set_paused, check_name("queue", queue), False, actor())
-        if self.store.wakes:
-            with suppress(StoreError):
-                await self.store.arun(wake, self.store.channel, [queue])
+        await self._awake([queue])
 
     # Work
 
@@ -365,6 +368,7 @@ class Outlast:
         return f"<Outlast {self.store.address}>"
 
 
+ANYWHERE = ""  # no queue in particular: look
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
 
 

@@ -64,9 +64,9 @@ def test_the_demo_kills_workers_and_loses_nothing(
 def test_the_demo_on_postgres_drops_the_schema_it_made(
     run: Callable[..., Process], tmp_path: Path, postgres_server: Postgres
 ) -> None:
-    demo = run("--jobs", 600, "--workers", 3, "--json", "--url", postgres_server.url())
+    demo = run("--jobs", 400, "--workers", 3, "--json", "--url", postgres_server.url())
     verdict = json.loads(demo.succeed(90.0))
-    assert (verdict["ok"], verdict["enqueued"], verdict["succeeded"]) == (True, 600, 720)
+    assert (verdict["ok"], verdict["enqueued"], verdict["succeeded"]) == (True, 400, 480)
     assert verdict["kills"] >= 1
     if verdict["taken_over"]:
         assert 0 < verdict["recovery"]["p50"] <= verdict["recovery"]["p99"]
@@ -78,7 +78,7 @@ def test_a_job_that_vanishes_is_noticed(
     run: Callable[..., Process], postgres_server: Postgres
 ) -> None:
     """A demo that cannot fail would prove nothing."""
-    demo = run("--jobs", 200, "--json", "--url", postgres_server.url())
+    demo = run("--jobs", 100, "--workers", 2, "--json", "--url", postgres_server.url())
     [schema] = eventually(lambda: schemas(postgres_server), 30.0)
     table = f"{schema}.job"
     eventually(

@@ -23,7 +23,7 @@ from tests.store.callers import (
     SqlalchemySession,
     Sqlite3,
     Sqlite3ByHand,
-    Sqlite3Rows,
+    Sqlite3Dicts,
     alchemy_url,
 )
 from tests.support import Database
@@ -178,7 +178,7 @@ class SqlalchemyAsyncpgConnection(SqlalchemyAsyncConnection):
 
 
 ON_SQLITE: tuple[type[Caller], ...] = (
-    Sqlite3, Sqlite3ByHand, Sqlite3Rows, Sqlite3InLoop, SqlalchemyConnection, SqlalchemySession,
+    Sqlite3, Sqlite3ByHand, Sqlite3Dicts, Sqlite3InLoop, SqlalchemyConnection, SqlalchemySession,
     SqlalchemyScoped, SqlalchemyAsyncConnection, SqlalchemyAsyncSession, SqlalchemyAsyncScoped,
     Django,
 )  # fmt: skip

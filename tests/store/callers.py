@@ -59,10 +59,14 @@ class Sqlite3ByHand(Caller):
         return connection
 
 
-class Sqlite3Rows(Caller):
+class Sqlite3Dicts(Caller):
+    """Rows as dicts, by the recipe that everybody copies."""
+
     def open(self) -> Any:
         connection = sqlite3.connect(self.database.path, isolation_level="IMMEDIATE")
-        connection.row_factory = sqlite3.Row
+        connection.row_factory = lambda cursor, row: {
+            column[0]: value for column, value in zip(cursor.description, row, strict=True)
+        }
         return connection
 
 

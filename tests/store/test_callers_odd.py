@@ -80,6 +80,25 @@ def test_a_refused_call_leaves_no_transaction_where_there_was_none(
         connection.rollback()
 
 
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("kind", ["plain", "sqlalchemy", "django"])
+def test_a_row_that_is_refused_takes_its_whole_call_with_it(
+    app: Outlast, work: Any, database: Database, kind: str
+) -> None:
+    """R008: SQLite inserts row by row, and still all or none."""
+    database.rows(
+        "CREATE TRIGGER unlucky BEFORE INSERT ON outlast_job WHEN new.args LIKE '%13%'"
+        " BEGIN SELECT RAISE(ABORT, 'unlucky'); END"
+    )
+    connection = autocommitting(database)[kind]()
+    with pytest.raises(Exception, match="unlucky"):
+        app.enqueue(*(work.job(n) for n in (11, 12, 13, 14)), conn=connection)
+    assert states(database) == []
+    connection.close()
+    if kind == "sqlalchemy":
+        connection.engine.dispose()
+
+
 @pytest.mark.kinds("postgres")
 async def test_asyncpg_without_a_transaction_commits_each_call(
     app: Outlast, work: Any, database: Database

@@ -90,6 +90,7 @@ def module(
     del sys.modules[name]
 
 
+@pytest.mark.kinds("sqlite")
 async def test_a_handler_in_a_process_of_its_own_does_all_that_others_do(
     module: ModuleType,
 ) -> None:
@@ -139,9 +140,11 @@ async def test_a_process_is_killed_at_its_timeout(module: ModuleType, tmp_path: 
     assert dead.error is not None and dead.error["type"] == "TimedOut"
     assert dead.finished_at is not None and dead.started_at is not None
     assert 1.35 <= (dead.finished_at - dead.started_at).total_seconds() <= 1.65 + SLACK
-    assert not alive(int((tmp_path / "pid").read_text()))
+    pid = tmp_path / "pid"
+    assert not pid.exists() or not alive(int(pid.read_text()))  # it may have been slow to start
 
 
+@pytest.mark.kinds("postgres")
 async def test_a_process_is_killed_when_its_job_is_cancelled(
     module: ModuleType, tmp_path: Path
 ) -> None:

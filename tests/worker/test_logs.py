@@ -184,6 +184,7 @@ class TestSecrets:
             assert len(logs.redact(text)) <= logs.LONGEST
         assert time.monotonic() - began_at < 5.0
 
+    @pytest.mark.kinds("sqlite")
     @pytest.mark.parametrize("format", ["text", "json"])
     def test_neither_arguments_nor_results_nor_errors_that_quote_them_are_logged(
         self, app: App, database: Database, processes: Processes, format: str

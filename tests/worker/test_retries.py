@@ -128,7 +128,7 @@ async def test_a_delayed_job_starts_when_it_is_due(ol: Outlast) -> None:
         starts[ctx.job.id] = time.time()
 
     async with work(ol):
-        jobs = [await later.using(delay=delay).aenqueue() for delay in (0.2, 0.7, 1.2)]
+        jobs = [await later.using(delay=delay).aenqueue() for delay in (0.2, 0.5, 0.8)]
         for job in jobs:
             await ol.aresult(job.id, timeout=10)
             assert 0 <= starts[job.id] - job.run_at.timestamp() + 0.01 < POLL + SLACK

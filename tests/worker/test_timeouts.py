@@ -151,6 +151,7 @@ async def test_a_running_job_is_told_of_its_cancel_and_ends_cancelled(ol: Outlas
     assert [event.kind for event in events] == ["cancel"]
 
 
+@pytest.mark.kinds("sqlite")
 async def test_a_thread_that_ignores_its_cancel_is_cancelled_after_the_grace_time(
     ol: Outlast, release: threading.Event
 ) -> None:

@@ -102,6 +102,8 @@ def _check_name(name: str, value: Any) -> None:
         raise InvalidOption(
             option=name, reason=f"must be 1 to {LONGEST_NAME} characters of text, not {value!r:.80}"
         )
+    if name == "queue" and value.startswith("!"):
+        raise InvalidOption(option=name, reason=f"must not start with '!': {value!r:.80}")
     if not value.isprintable():
         raise InvalidOption(option=name, reason=f"has unprintable characters: {value!r:.80}")
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..model.errors import ClaimLost
 from ..model.job import Hold
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import Transition
@@ -42,6 +43,18 @@ def finish(
         yield Statement("record_attempts", rows=records)
     yield from enqueue([job for t in accepted for job in t.jobs])
     return (yield from _settle(transitions, states))
+
+
+def finish_with_keys(transition: Transition) -> Op[Finished]:
+    """The same for one whose follow-ups have keys. These may have to wait for another transaction:
+    they go first, while no row of ours is locked, and alone, so that no other outcome waits too."""
+    yield BEGIN
+    yield Statement("wait_briefly")
+    yield from enqueue(transition.jobs)
+    finished = yield from finish([replace(transition, jobs=())])
+    if finished.lost:
+        raise ClaimLost(job=transition.claim.id)  # which takes back what was enqueued
+    return finished
 
 
 def turn(transitions: Sequence[Transition], wanted: Wanted) -> Op[tuple[Finished, list[Any]]]:

@@ -18,17 +18,17 @@ from collections.abc import Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
-    AsyncExitStack,
-    ExitStack,
     contextmanager,
     suppress,
 )
 from typing import Any, TypeVar
 
 from ..model.errors import WrongConnection
-from ..ops.statement import Begin, Op, Rows, Statement, Step, Together
+from ..ops.statement import Op, Rows, Statement
 from . import sqlite
 from .base import Store
+from .caller_frameworks import DjangoSession, SqlalchemySession
+from .caller_session import AsyncCallerSession, CallerSession, commits_by_itself
 from .postgres_text import parameters, psycopg_text
 from .runner import adrive, drive
 from .statements import POSTGRES, SQLITE, Query
@@ -69,47 +69,6 @@ async def arun_on(connection: Any, store: Store, op: Op[T]) -> T:
     raise WrongConnection(reason=_unknown(connection))
 
 
-class CallerSession:
-    """An operation in somebody else's transaction."""
-
-    def __init__(self, connection: Any, store: Store) -> None:
-        self.connection = connection
-        self.queries = store.queries
-        self.stack = ExitStack()
-        _same_database(self.dialect(), store)
-
-    def __enter__(self) -> CallerSession:
-        self.nested = False
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.stack.__exit__(*error)
-
-    def answer(self, step: Step) -> Any:
-        if isinstance(step, Begin):
-            self._nest()
-            return None
-        if isinstance(step, Together):
-            return [self.answer(statement) for statement in step]
-        if step.rows is not None and self.dialect() == SQLITE:
-            self._nest()  # row by row there: only so are they inserted all or none
-        return self.execute(self.queries[step.name], step)
-
-    def _nest(self) -> None:
-        if not self.nested:
-            self.stack.enter_context(self.savepoint())
-            self.nested = True
-
-    def dialect(self) -> str:
-        raise NotImplementedError
-
-    def savepoint(self) -> AbstractContextManager[Any]:
-        raise NotImplementedError
-
-    def execute(self, query: Query, statement: Statement) -> Rows:
-        raise NotImplementedError
-
-
 class Sqlite3Session(CallerSession):
     def dialect(self) -> str:
         return SQLITE
@@ -129,7 +88,7 @@ class Sqlite3Session(CallerSession):
                 connection.execute("RELEASE outlast")
             raise
         connection.execute("RELEASE outlast")
-        if alone and _commits_by_itself(connection):
+        if alone and commits_by_itself(connection):
             connection.execute("COMMIT")
 
     def execute(self, query: Query, statement: Statement) -> Rows:
@@ -154,109 +113,6 @@ class PsycopgSession(CallerSession):
             cursor.execute(psycopg_text(query), parameters(statement))
             # Asked of the statement: in the caller's pipeline the cursor does not know yet.
             return cursor.fetchall() if query.answers else []
-
-
-class SqlalchemySession(CallerSession):
-    def __init__(self, connection: Any, store: Store) -> None:
-        self.inner = connection.connection() if hasattr(connection, "get_bind") else connection
-        super().__init__(connection, store)
-
-    def dialect(self) -> str:
-        return _our_name(self.inner.dialect.name)
-
-    def savepoint(self) -> AbstractContextManager[Any]:
-        if not _in_transaction(self.inner.connection.driver_connection):
-            if self._autocommits():
-                return self._transaction()
-            if self.dialect() == SQLITE:
-                # SQLAlchemy believes in a transaction that sqlite3 begins only at the first write.
-                # Until then a savepoint would be all of it, and its release a commit.
-                self.inner.exec_driver_sql("BEGIN IMMEDIATE")
-        # Not the session's own begin_nested: that one says SAVEPOINT only when it is used.
-        return self.inner.begin_nested()  # type: ignore[no-any-return]
-
-    def _autocommits(self) -> bool:
-        adapted = self.inner.connection.dbapi_connection
-        if self.dialect() == SQLITE:
-            return _commits_by_itself(self.inner.connection.driver_connection)
-        return getattr(adapted, "autocommit", False) is True
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Isolation level AUTOCOMMIT: SQLAlchemy's own begin and commit mean nothing there."""
-        self.inner.exec_driver_sql("BEGIN")
-        try:
-            yield
-        except BaseException:
-            self.inner.exec_driver_sql("ROLLBACK")
-            raise
-        self.inner.exec_driver_sql("COMMIT")
-
-    def execute(self, query: Query, statement: Statement) -> Rows:
-        if self.dialect() == SQLITE and statement.rows is not None:
-            found = [self._one(query, {**statement.params, **row}) for row in statement.rows]
-            return [row for rows in found for row in rows]
-        return self._one(query, parameters(statement))
-
-    def _one(self, query: Query, given: dict[str, Any]) -> Rows:
-        from sqlalchemy import text
-
-        result = self.inner.execute(text(query.sql), given)
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-
-class DjangoSession(CallerSession):
-    def dialect(self) -> str:
-        return _our_name(self.connection.vendor)
-
-    def savepoint(self) -> AbstractContextManager[Any]:
-        from django.db import transaction
-
-        return transaction.atomic(using=self.connection.alias)  # type: ignore[no-any-return]
-
-    def execute(self, query: Query, statement: Statement) -> Rows:
-        if self.dialect() == SQLITE and statement.rows is not None:
-            found = [self._one(query, {**statement.params, **row}) for row in statement.rows]
-            return [row for rows in found for row in rows]
-        return self._one(query, parameters(statement))
-
-    def _one(self, query: Query, given: dict[str, Any]) -> Rows:
-        with self.connection.cursor() as cursor:
-            cursor.execute(psycopg_text(query), given)
-            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-
-
-class AsyncCallerSession:
-    """The same, awaited."""
-
-    def __init__(self, connection: Any, store: Store) -> None:
-        self.connection = connection
-        self.queries = store.queries
-        self.stack = AsyncExitStack()
-        self.nested = False
-        _same_database(POSTGRES, store)
-
-    async def __aenter__(self) -> AsyncCallerSession:
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self.stack.__aexit__(*error)
-
-    async def answer(self, step: Step) -> Any:
-        if isinstance(step, Begin):
-            if not self.nested:
-                await self.stack.enter_async_context(await self.savepoint())
-                self.nested = True
-            return None
-        if isinstance(step, Together):
-            return [await self.answer(statement) for statement in step]
-        return await self.execute(self.queries[step.name], step)
-
-    async def savepoint(self) -> AbstractAsyncContextManager[Any]:
-        raise NotImplementedError
-
-    async def execute(self, query: Query, statement: Statement) -> Rows:
-        raise NotImplementedError
 
 
 class AsyncPsycopgSession(AsyncCallerSession):
@@ -292,10 +148,6 @@ _KINDS: dict[str, type[CallerSession]] = {
 }
 
 
-def _our_name(dialect: str) -> str:
-    return POSTGRES if dialect == "postgresql" else dialect
-
-
 def _family(connection: Any) -> str:
     for cls in type(connection).__mro__:
         family = cls.__module__.partition(".")[0]
@@ -307,29 +159,6 @@ def _family(connection: Any) -> str:
 def _is_async(connection: Any) -> bool:
     names = [cls.__name__.lower() for cls in type(connection).__mro__]
     return _family(connection) == "asyncpg" or any("async" in name for name in names)
-
-
-def _in_transaction(driver: Any) -> bool:
-    """Whether a connection is in a transaction, by its driver's own word."""
-    if hasattr(driver, "in_transaction"):
-        return bool(driver.in_transaction)  # sqlite3, aiosqlite
-    if hasattr(driver, "is_in_transaction"):
-        return bool(driver.is_in_transaction())  # asyncpg
-    return bool(driver.info.transaction_status != 0)  # psycopg: 0 is idle
-
-
-def _commits_by_itself(connection: Any) -> bool:
-    """Whether a sqlite3 connection commits every statement that is in no transaction."""
-    mode = getattr(connection, "autocommit", None)  # since Python 3.12; may be "as it was before"
-    return mode if isinstance(mode, bool) else connection.isolation_level is None
-
-
-def _same_database(dialect: str, store: Store) -> None:
-    if dialect != store.address.dialect:
-        raise WrongConnection(
-            reason=f"the connection given is for {dialect}, but jobs are kept in {store.address}:"
-            " they can only commit together in one database"
-        )
 
 
 def _plain_cursor(connection: Any) -> Any:

@@ -122,6 +122,11 @@ def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -
     return not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE
 
 
+# After a fork, what the parent had open: neither used nor closed here. To close it would be to end
+# the parent's own conversation.
+_OF_THE_PARENT: list[Any] = []
+
+
 class Pool:
     """Blocking connections, lent to one thread at a time, last returned first lent."""
 
@@ -129,8 +134,12 @@ class Pool:
         self._connect = connect
         self._size = size
         self._patience = patience
-        self._forgotten: list[Any] = []
         self._reset()
+
+    def _mind_fork(self) -> None:
+        if self._pid != os.getpid():
+            _OF_THE_PARENT.extend(self._idle)
+            self._reset()
 
     def _reset(self) -> None:
         self._pid = os.getpid()
@@ -139,10 +148,7 @@ class Pool:
 
     @contextmanager
     def lend(self) -> Iterator[Link]:
-        if self._pid != os.getpid():
-            # After a fork these sockets belong to the parent: neither used nor closed here.
-            self._forgotten += self._idle
-            self._reset()
+        self._mind_fork()
         places = self._places
         if not places.acquire(timeout=self._patience):
             raise StoreBusy(reason=f"all {self._size} connections of this process are in use")
@@ -166,6 +172,7 @@ class Pool:
 
     def clear(self) -> None:
         """Close what is idle: after one connection broke, the others are suspect."""
+        self._mind_fork()
         while (link := self._pop()) is not None:
             link.close()
 
@@ -175,6 +182,7 @@ class AsyncPool:
 
     def __init__(self, connect: Callable[[], Any], size: int) -> None:
         self._connect = connect
+        self._pid = os.getpid()
         self._idle: list[AsyncLink] = []
         self._places = asyncio.Semaphore(size)
 
@@ -195,7 +203,10 @@ class AsyncPool:
             await self._idle.pop().close()
 
     def abandon(self) -> None:
-        """Close the sockets of a loop that no longer runs."""
+        """Close the sockets of a loop that no longer runs, unless they are our parent's."""
+        if self._pid != os.getpid():
+            _OF_THE_PARENT.extend(self._idle)
+            self._idle = []
         while self._idle:
             link = self._idle.pop()  # by name: it must not be collected before it is closed
             link.pgconn.finish()

@@ -306,6 +306,9 @@ def understood() -> Iterator[None]:
         raise
     except (errors.SerializationFailure, errors.DeadlockDetected) as error:
         raise Contention(reason=_first_line(error)) from error
+    except errors.ReadOnlySqlTransaction as error:
+        # A server that has been demoted: whoever comes next may be led to the one in charge.
+        raise StoreUnavailable(reason=_first_line(error), broke=True) from error
     except (errors.QueryCanceled, errors.LockNotAvailable) as error:
         raise StoreBusy(reason=_first_line(error)) from error
     except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:

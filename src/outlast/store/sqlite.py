@@ -196,11 +196,11 @@ class SqliteStore(Store):
         return twin
 
     def close(self) -> None:
-        with self._lock:
-            thread, self._thread = self._thread, None
-            self._close_connections()
+        thread, self._thread = self._thread, None
         if thread is not None:
-            thread.shutdown(wait=True)
+            thread.shutdown(wait=True)  # first: what it still does would open them again
+        with self._lock:
+            self._close_connections()
 
     def _close_connections(self) -> None:
         if self._pid == os.getpid():

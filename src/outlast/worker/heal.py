@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ class Healer:
     def __init__(self, worker: Worker, store: Store) -> None:
         self.worker = worker
         self.store = store
+        self._reclaim_at = 0.0
 
     def loops(self) -> list[Loop]:
         prune_every = self.worker.app.retention.prune_every
@@ -36,10 +38,14 @@ class Healer:
         ]
 
     async def reclaim(self) -> None:
-        """Take back what dead workers held."""
-        if not await self.store.arun(any_lost):
-            return
-        swept = await self.sweep()
+        """Take back what dead workers held. When the database has been away, nobody could renew:
+        then the living come first, or an outage would be charged to their jobs as a crash."""
+        try:
+            lost = await self.store.arun(any_lost)
+            swept = await self.sweep() if lost and time.monotonic() >= self._reclaim_at else Swept()
+        except OutlastError:
+            self._reclaim_at = time.monotonic() + 3 * self.worker.settings.renew_every
+            raise
         if swept.found:
             log.info("reclaimed %d of %d lost jobs (%d dead, %d failed)",
                      swept.healed, swept.found, swept.dead, swept.failed)  # fmt: skip

@@ -12,15 +12,16 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from ..model.errors import OutlastError, StoreError
+from ..model.errors import ClaimLost, OutlastError, StoreBusy, StoreError
 from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Transition
 from ..model.text import describe
 from ..ops.claim import Wanted
-from ..ops.finish import Finished, finish, turn
+from ..ops.finish import Finished, finish, finish_with_keys, turn
 from ..store import Store
 from .held import Hands, Held, facts
+from .loops import Backoff
 
 log = logging.getLogger("outlast.worker")
 
@@ -41,13 +42,18 @@ class Returns:
         self._counts = counts
         self._decide = decide
         self._ended: list[Held] = []
+        self._keyed: list[Held] = []  # whose follow-ups have keys, and may have to wait for others
+        self._keyed_at = 0.0  # when to try these
+        self._patience = Backoff(first=0.5)
         self._events: deque[dict[str, Any]] = deque()
 
     def __len__(self) -> int:
-        return len(self._ended) + len(self._events)
+        waiting = len(self._keyed) if time.monotonic() >= self._keyed_at else 0
+        return len(self._ended) + len(self._events) + waiting
 
     def add(self, held: Held) -> None:
-        self._ended.append(held)
+        keyed = held.transition is not None and has_keys(held.transition)
+        (self._keyed if keyed else self._ended).append(held)
 
     def say(self, claim: Claim, kind: str, data: str) -> None:
         """From any thread: keep an event until the next turn hands it in."""
@@ -62,6 +68,7 @@ class Returns:
         ended, self._ended = self._ended, []
         try:
             plain = await self._hand_in(ended)
+            await self._hand_in_keyed()
             asked_at = time.monotonic()
             if wanted is None:
                 self._settle(await self._finish(plain, []) if plain else Finished())
@@ -80,6 +87,20 @@ class Returns:
         if other or events:
             self._settle(await self._finish(other, events))
         return [transition for transition in transitions if transition.plain]
+
+    async def _hand_in_keyed(self) -> None:
+        """One by one, and not for long: a key that somebody's open transaction holds is tried again
+        later, and holds up nothing but its own job."""
+        if not self._keyed or time.monotonic() < self._keyed_at:
+            return
+        for held in tuple(self._keyed):
+            try:
+                if held.transition is not None and self._hands.holds(held):
+                    self._settle(await self._finish_alone(held.transition))
+                self._keyed.remove(held)
+                self._patience.succeeded()
+            except StoreBusy:
+                self._keyed_at = time.monotonic() + self._patience.failed()
 
     async def _claim(self, plain: list[Transition], wanted: Wanted) -> list[Claim]:
         try:
@@ -130,7 +151,11 @@ class Returns:
         error: OutlastError | None = None
         for _ in range(2):
             try:
+                if has_keys(transition):
+                    return await self._store.arun(finish_with_keys, transition)
                 return await self._store.arun(finish, [transition])
+            except ClaimLost:
+                return Finished(lost=[transition])
             except OutlastError as refusal:
                 if not about_a_row(refusal):
                     raise
@@ -161,3 +186,7 @@ def about_a_row(error: BaseException) -> bool:
     if isinstance(error, StoreError):
         return bool(error.facts.get("refused"))
     return isinstance(error, OutlastError)
+
+
+def has_keys(transition: Transition) -> bool:
+    return any(job.key is not None for job in transition.jobs)

@@ -28,13 +28,13 @@ WITH late AS MATERIALIZED (
     ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED)
 UPDATE ol.job AS j
 SET state = 'cancelled', finished_at = ol.now(),
-    error = CAST('{"type": "Expired", "message": "not started before expires_at"}' AS json)
+    error = CAST('{"type": "Expired", "message": "expires_at passed while it waited"}' AS json)
 FROM late WHERE j.id = late.chosen
 RETURNING CAST(id AS text)
 -- sqlite: one writer at a time
 UPDATE ol.job
 SET state = 'cancelled', finished_at = ol.now(),
-    error = '{"type": "Expired", "message": "not started before expires_at"}'
+    error = '{"type": "Expired", "message": "expires_at passed while it waited"}'
 WHERE id IN (
     SELECT id FROM ol.job
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')

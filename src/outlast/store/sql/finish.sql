@@ -36,6 +36,13 @@ SET state = CASE WHEN j.cancelling AND :state IN ('ready', 'scheduled') THEN 'ca
 WHERE j.id = :id AND j.fence = :fence AND j.state = 'running'
 RETURNING CAST(id AS text), fence, state
 
+-- name: wait_briefly
+-- In this transaction, give up soon when somebody else holds what we need.
+-- postgres: for a key that another open transaction may be inserting
+SELECT set_config('lock_timeout', '200ms', true)
+-- sqlite: one writer at a time: who has begun waits for nobody
+SELECT 1
+
 -- name: settled
 -- How claims that no longer hold did end: the answer to a finish whose first answer got lost.
 -- postgres: all rows travel as one JSON parameter

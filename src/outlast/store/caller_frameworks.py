@@ -1,0 +1,96 @@
+"""Connections that a framework has wrapped: SQLAlchemy's and Django's, on either database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from ..ops.statement import Rows, Statement
+from .base import Store
+from .caller_session import CallerSession, commits_by_itself
+from .postgres_text import parameters, psycopg_text
+from .statements import POSTGRES, SQLITE, Query
+
+
+class SqlalchemySession(CallerSession):
+    def __init__(self, connection: Any, store: Store) -> None:
+        self.inner = connection.connection() if hasattr(connection, "get_bind") else connection
+        super().__init__(connection, store)
+
+    def dialect(self) -> str:
+        return _our_name(self.inner.dialect.name)
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        if not _in_transaction(self.inner.connection.driver_connection):
+            if self._autocommits():
+                return self._transaction()
+            if self.dialect() == SQLITE:
+                # SQLAlchemy believes in a transaction that sqlite3 begins only at the first write.
+                # Until then a savepoint would be all of it, and its release a commit.
+                self.inner.exec_driver_sql("BEGIN IMMEDIATE")
+        # Not the session's own begin_nested: that one says SAVEPOINT only when it is used.
+        return self.inner.begin_nested()  # type: ignore[no-any-return]
+
+    def _autocommits(self) -> bool:
+        adapted = self.inner.connection.dbapi_connection
+        if self.dialect() == SQLITE:
+            return commits_by_itself(self.inner.connection.driver_connection)
+        return getattr(adapted, "autocommit", False) is True
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Isolation level AUTOCOMMIT: SQLAlchemy's own begin and commit mean nothing there."""
+        self.inner.exec_driver_sql("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self.inner.exec_driver_sql("ROLLBACK")
+            raise
+        self.inner.exec_driver_sql("COMMIT")
+
+    def execute(self, query: Query, statement: Statement) -> Rows:
+        if self.dialect() == SQLITE and statement.rows is not None:
+            found = [self._one(query, {**statement.params, **row}) for row in statement.rows]
+            return [row for rows in found for row in rows]
+        return self._one(query, parameters(statement))
+
+    def _one(self, query: Query, given: dict[str, Any]) -> Rows:
+        from sqlalchemy import text
+
+        result = self.inner.execute(text(query.sql), given)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+class DjangoSession(CallerSession):
+    def dialect(self) -> str:
+        return _our_name(self.connection.vendor)
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        from django.db import transaction
+
+        return transaction.atomic(using=self.connection.alias)  # type: ignore[no-any-return]
+
+    def execute(self, query: Query, statement: Statement) -> Rows:
+        if self.dialect() == SQLITE and statement.rows is not None:
+            found = [self._one(query, {**statement.params, **row}) for row in statement.rows]
+            return [row for rows in found for row in rows]
+        return self._one(query, parameters(statement))
+
+    def _one(self, query: Query, given: dict[str, Any]) -> Rows:
+        with self.connection.cursor() as cursor:
+            cursor.execute(psycopg_text(query), given)
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+
+def _our_name(dialect: str) -> str:
+    return POSTGRES if dialect == "postgresql" else dialect
+
+
+def _in_transaction(driver: Any) -> bool:
+    """Whether a connection is in a transaction, by its driver's own word."""
+    if hasattr(driver, "in_transaction"):
+        return bool(driver.in_transaction)  # sqlite3, aiosqlite
+    if hasattr(driver, "is_in_transaction"):
+        return bool(driver.is_in_transaction())  # asyncpg
+    return bool(driver.info.transaction_status != 0)  # psycopg: 0 is idle
