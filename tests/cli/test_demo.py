@@ -103,6 +103,7 @@ def test_what_is_not_done_in_time_is_stuck(run: Callable[..., Process], tmp_path
     assert demo.wait(60.0) == 1
     verdict = json.JSONDecoder().raw_decode(demo.output())[0]
     assert verdict["stuck"] > 1000
+    assert "see --seconds" in demo.output()
     assert verdict["lost"] == 0
     assert leftovers(tmp_path) == []
 
@@ -146,7 +147,8 @@ class TestCheck:
         verdict = self.judge()
         assert verdict.ok
         assert (verdict.enqueued, verdict.follow_ups, verdict.succeeded) == (3, 1, 4)
-        assert (verdict.attempts, verdict.failed, verdict.kills, verdict.taken_over) == (6, 1, 1, 1)
+        assert (verdict.attempts, verdict.again, verdict.failed) == (6, 2, 1)
+        assert (verdict.kills, verdict.taken_over) == (1, 1)
         assert verdict.recovery == [2.0]
         assert verdict.recovered_within(0.5) == verdict.recovered_within(0.99) == 2.0
 

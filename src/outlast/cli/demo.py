@@ -29,7 +29,7 @@ from .show import print_json
     help="Worker processes. One of them is killed every second, and replaced.",
 )  # fmt: skip
 @click.option(
-    "--seconds", type=click.FloatRange(1.0), default=120.0, show_default=True,
+    "--seconds", type=click.FloatRange(1.0), default=300.0, show_default=True,
     help="What is not done after so long counts as stuck.",
 )  # fmt: skip
 @click.option(
@@ -71,5 +71,6 @@ def demo(
     console.print(table(verdict))
     console.print(f"\n{remarks(verdict)}", soft_wrap=True)
     if not verdict.ok:
-        click.echo(f"\noutlast: the promise was broken; the workers said last:\n{said}", err=True)
+        wrong = "the promise was broken" if verdict.broken else "not all is done: see --seconds"
+        click.echo(f"\noutlast: {wrong}; the workers said last:\n{said}", err=True)
         sys.exit(1)

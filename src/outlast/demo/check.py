@@ -23,6 +23,7 @@ class Verdict:
     accepted_twice: int  # orders with more than one receipt
     unproven: int  # succeeded without a finished run in the ledger, or without its receipt
     attempts: int
+    again: int  # of these, not the first of their job
     failed: int  # attempts that raised, as planned
     kills: int
     taken_over: int  # attempts that a kill cut short and another worker began again
@@ -31,8 +32,12 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        wrong = self.lost or self.dead or self.stuck or self.accepted_twice or self.unproven
-        return not wrong and self.succeeded == self.enqueued + self.follow_ups
+        return not self.broken and self.succeeded == self.enqueued + self.follow_ups
+
+    @property
+    def broken(self) -> bool:
+        """What no machine is too slow for."""
+        return any((self.lost, self.dead, self.accepted_twice, self.unproven))
 
     def recovered_within(self, share: float) -> float | None:
         """Seconds within which so many of the jobs were taken over."""
@@ -59,6 +64,7 @@ def judge(
     """From what was asked for, what the database holds, and what was seen."""
     rows = {job.id: job for job in jobs}
     seen = list(entries)
+    started = [entry.job for entry in seen if entry.what == STARTED]
     states = Counter(str(job.state) for job in rows.values())
     receipts = Counter(job.args["n"] for job in rows.values() if job.task == "receipt")
     recovery = sorted(_recoveries(seen, kills))
@@ -71,7 +77,8 @@ def judge(
         stuck=sum(not job.final for job in rows.values()),
         accepted_twice=sum(count - 1 for count in receipts.values()),
         unproven=_unproven(rows.values(), seen, receipts),
-        attempts=sum(entry.what == STARTED for entry in seen),
+        attempts=len(started),
+        again=len(started) - len(set(started)),
         failed=sum(entry.what == FAILED for entry in seen),
         kills=len(kills),
         taken_over=len(recovery),

@@ -45,7 +45,7 @@ class Fleet:
         """SIGKILL one that has work in its hands, and start another. None: too few of them are at
         work to spare one, because a slow machine is still starting the others."""
         victims = [worker for worker in self._workers if worker.pid in busy]
-        if len(victims) < 2:
+        if len(victims) <= len(self._workers) // 2:
             return None
         victim = random.choice(victims)
         victim.kill()

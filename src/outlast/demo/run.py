@@ -43,7 +43,7 @@ Watch = Callable[[Progress], None]
 class Plan:
     jobs: int = 3000
     workers: int = 4
-    limit: float = 120.0  # seconds after which what is not done counts as stuck
+    limit: float = 300.0  # seconds after which what is not done counts as stuck
 
 
 def demonstrate(plan: Plan, url: str | None, watch: Watch) -> tuple[Verdict, str]:

@@ -98,7 +98,6 @@ _MUST_BE_ZERO = {"lost", "dead", "stuck", "accepted twice", "unproven"}
 
 
 def _rows(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    again = verdict.attempts - verdict.enqueued - verdict.follow_ups
     yield "enqueued", f"{verdict.enqueued:,}", f"and {verdict.follow_ups:,} follow-up jobs"
     yield "succeeded", f"{verdict.succeeded:,}", f"in {verdict.seconds:.1f} s"
     yield "lost", f"{verdict.lost:,}", "enqueued, and not there any more"
@@ -108,7 +107,7 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
     yield "unproven", f"{verdict.unproven:,}", "a result, and no run that led to it"
     yield "kills survived", f"{verdict.kills:,}", f"{verdict.taken_over:,} jobs were in their hands"
     yield (
-        "attempts again", f"{again:,}",
+        "attempts again", f"{verdict.again:,}",
         f"{verdict.failed:,} had failed as planned; the others, a kill",
     )  # fmt: skip
     for name, share in (("recovery p50", 0.5), ("recovery p99", 0.99)):

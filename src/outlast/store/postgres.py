@@ -325,6 +325,9 @@ def understood() -> Iterator[None]:
         broke = error.sqlstate is None or error.sqlstate[:2] in {"57", "08"}
         raise StoreUnavailable(reason=_first_line(error), broke=broke) from error
     except psycopg.Error as error:
+        if type(error) is psycopg.DatabaseError and error.sqlstate is None:
+            # In a pipeline, a connection that breaks is an answer without a code.
+            raise StoreUnavailable(reason=_first_line(error), broke=True) from error
         rows = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
         raise StoreError(f"PostgreSQL refused: {_first_line(error)}", refused=rows) from error
 

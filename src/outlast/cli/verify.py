@@ -1,0 +1,151 @@
+"""The proof, on your own database: `outlast verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..model.words import count
+from .failing import safe
+from .places import json_option, placed
+from .show import console, print_json, table
+from .values import span
+
+if TYPE_CHECKING:
+    from ..verify.campaign import Campaign
+    from ..verify.figures import Figures
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SHOWN = 20  # violations told in full
+
+
+@click.group(
+    epilog="""
+    Each campaign works in schemas (or files) of its own in the database of --url, and removes them
+    when it ends, also by Ctrl-C; their names begin with that of --schema. Without --url and
+    OUTLAST_URL it takes a temporary SQLite file.
+
+    Exit code 0: the promise held. 1: it did not, and the command that shows it again is printed.
+
+    Example: outlast verify crash --budget 60
+    """
+)
+def verify() -> None:
+    """Show that the promise holds: kill, freeze, and look at what is left."""
+
+
+def campaign_options(command: F) -> F:
+    for option in reversed(
+        (
+            click.option(
+                "--points", type=click.IntRange(1), help="How many to try; else as time allows."
+            ),
+            click.option(
+                "--budget",
+                metavar="SPAN",
+                callback=span,
+                help="How long it may take: 90, 90s, 10m. Without --points, 60 s.",
+            ),
+            click.option(
+                "--seed", type=click.IntRange(0), help="The order in which points are tried."
+            ),
+            click.option(
+                "--path", "paths", multiple=True, metavar="NAME", help="Only this path; repeatable."
+            ),
+            click.option(
+                "--at-once", type=click.IntRange(1, 100), help="Processes that act at once."
+            ),
+            click.option(
+                "--ledger",
+                type=click.Path(dir_okay=False, path_type=Path),
+                metavar="FILE",
+                help="Append one line of JSON with the figures of this run.",
+            ),
+            click.option("--keep", is_flag=True, help="Leave schemas and files, to look at them."),
+        )
+    ):
+        command = option(command)
+    return json_option(placed(command))
+
+
+@verify.command(
+    epilog="""
+    \b
+    Examples: outlast verify crash
+              outlast verify crash --url postgresql://localhost/test --budget 10m
+              outlast verify crash --path bulk --path worker --seed 7
+    """
+)
+@campaign_options
+def crash(**given: Any) -> None:
+    """Kill a process before and after every statement of everything that it may be doing."""
+    from ..verify.crash import Crash
+
+    _run(Crash, given)
+
+
+@verify.command(
+    epilog="""
+    \b
+    Examples: outlast verify zombie
+              outlast verify zombie --url postgresql://localhost/test --points 2000
+    """
+)
+@campaign_options
+def zombie(**given: Any) -> None:
+    """Freeze owners until somebody else has their jobs: whatever they do then is refused."""
+    from ..verify.zombie import Zombies
+
+    _run(Zombies, given)
+
+
+def _run(kind: type[Campaign], given: dict[str, Any]) -> None:
+    from ..verify.campaign import Wish
+    from ..verify.figures import append
+    from ..verify.progress import Progress
+
+    as_json, ledger = given.pop("as_json"), given.pop("ledger")
+    with Progress(given["points"], given["budget"]) as progress:
+        figures = kind(Wish(**given), progress).run()
+    if ledger is not None:
+        append(ledger, figures)
+    if as_json:
+        print_json(figures.as_json())
+    else:
+        _show(figures)
+    context = click.get_current_context()
+    if figures.interrupted:
+        context.exit(130)
+    if figures.wrong or not figures.total(figures.goal):
+        context.exit(1)
+
+
+def _show(figures: Figures) -> None:
+    columns = ["path", "points#", *(f"{what}#" for what in figures.columns), "violations#"]
+    rows = [
+        [path, row.points, *(row.counts.get(what, 0) for what in figures.columns), row.violations]
+        for path, row in figures.rows.items()
+    ]
+    console().print(table(columns, rows))
+    click.echo(f"\n{_sentence(figures)}")
+    for wrong in figures.wrong[:SHOWN]:
+        click.echo(f"\n{click.style(wrong.where, bold=True)}\n  {safe(wrong.told)}")
+    if len(figures.wrong) > SHOWN:
+        click.echo(f"\n… and {len(figures.wrong) - SHOWN:,} more.")
+    if figures.wrong:
+        click.echo(f"\nAgain: {figures.reproduction()}")
+
+
+def _sentence(figures: Figures) -> str:
+    counts = ", ".join(f"{figures.total(what):,} {what}" for what in figures.columns)
+    rate = figures.total(figures.goal) / max(figures.seconds, 0.001)
+    wrong = count(len(figures.wrong), "violation")
+    ended = " (interrupted)" if figures.interrupted else ""
+    return (
+        f"{figures.url}, seed {figures.seed}: {counts}, {figures.jobs:,} jobs in"
+        f" {figures.seconds:.0f} s ({rate:.1f} {figures.goal} a second){ended}: {wrong}."
+    )

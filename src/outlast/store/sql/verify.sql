@@ -1,0 +1,24 @@
+-- name: dump_jobs
+-- Every job, as the checker wants it.
+SELECT CAST(j.id AS text), j.state, j.attempt, j.failures, j.crashes, j.fence, j.worker,
+    ol.epoch(j.lease_until) - ol.epoch(ol.now()), ol.epoch(j.run_at) - ol.epoch(ol.now()),
+    CAST(j.result AS text), j.max_attempts, j.max_crashes, j.queue, CAST(j.args AS text)
+FROM ol.job AS j
+
+-- name: dump_attempts
+-- Every record of an attempt.
+SELECT CAST(a.job AS text), a.fence, a.attempt, a.outcome
+FROM ol.attempt AS a ORDER BY a.job, a.fence
+
+-- name: dump_events
+-- Every event, in the order in which they were accepted.
+SELECT CAST(e.job AS text), e.attempt, e.kind, CAST(e.data AS text)
+FROM ol.event AS e ORDER BY e.seq
+
+-- name: dump_orphans
+-- Attempts and events whose job is gone.
+SELECT 'attempt', CAST(a.job AS text) FROM ol.attempt AS a
+WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = a.job)
+UNION ALL
+SELECT 'event', CAST(e.job AS text) FROM ol.event AS e
+WHERE e.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job)

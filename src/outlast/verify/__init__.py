@@ -1,0 +1,16 @@
+"""The proof, as a command: `outlast verify` kills, freezes, cuts and restarts, and then looks.
+
+ledger      what was really done, written by those who did it to a file, not through Outlast
+evidence    everything that is known at the end: the ledger, and a dump of the tables
+checker     decides the five invariants from the evidence, and nothing else
+records     the fourth of them: each job's record, read as a history
+trap        stops a process before or after its n-th word with the database
+place       schemas or files of our own, and their removal
+workload    the tasks that run here;  stage  what a path acts on
+paths       everything that can happen to a job, each as a short piece of code to be killed in
+points      every exchange of every path, before and after;  tracing  finds them
+children    forked processes, and how they end
+campaign    what all campaigns have;  figures, progress  what they have to show
+crash, zombie     one file per campaign;  recovery, heir  what comes after the fault
+mutation    the same campaigns on a copy that is broken on purpose: the tester is tested
+"""

@@ -1,0 +1,109 @@
+"""Everything that is known when a campaign is over, as values: what the checker decides from."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..model.job import lenient_json
+from ..ops.statement import Op, Rows, Statement, Together
+from ..store import Store
+from .ledger import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """The order of the fields is the order of the columns of `dump_jobs`."""
+
+    id: str
+    state: str
+    attempt: int
+    failures: int
+    crashes: int
+    fence: int
+    worker: str | None
+    lease_left: float | None  # seconds; None: no lease
+    due_in: float  # seconds until run_at; negative: past
+    result: Any
+    max_attempts: int
+    max_crashes: int
+    queue: str
+    args: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    job: str
+    fence: int
+    attempt: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    job: str | None
+    attempt: int | None
+    kind: str
+    data: Any
+
+
+@dataclass(slots=True)
+class Evidence:
+    """The tables, the ledger, and the rows that callers wrote beside their jobs (by queue)."""
+
+    rows: dict[str, JobRow] = field(default_factory=dict)
+    attempts: dict[str, list[AttemptRow]] = field(default_factory=dict)
+    events: list[EventRow] = field(default_factory=list)
+    ledger: list[Entry] = field(default_factory=list)
+    business: set[str] = field(default_factory=set)
+    orphans: list[str] = field(default_factory=list)  # side rows whose job is gone
+
+    def entries(self, what: str) -> Iterator[Entry]:
+        return (entry for entry in self.ledger if entry.what == what)
+
+    def ran(self) -> dict[str, list[int]]:
+        """Under which claims each job was run, each as often as it was."""
+        fences: dict[str, list[int]] = defaultdict(list)
+        for entry in self.entries("began"):
+            fences[entry.about].append(entry.fence)
+        return fences
+
+    def redriven(self) -> Counter[str]:
+        """How often each job got a new life."""
+        return Counter(event.job for event in self.events if event.job and event.kind == "redrive")
+
+    def record(self, id: str, fence: int) -> AttemptRow | None:
+        found = [record for record in self.attempts.get(id, ()) if record.fence == fence]
+        return found[0] if found else None
+
+
+def dump() -> Op[list[Rows]]:
+    names = ("dump_jobs", "dump_attempts", "dump_events", "dump_orphans")
+    rows: list[Rows] = yield Together([Statement(name) for name in names])
+    return rows
+
+
+def collect(store: Store, ledger: Iterable[Entry], business: Iterable[str] = ()) -> Evidence:
+    """Read the tables and the ledger as they stand."""
+    jobs, attempts, events, orphans = store.run(dump)
+    by_job: dict[str, list[AttemptRow]] = defaultdict(list)
+    for attempt in (AttemptRow(*row) for row in attempts):
+        by_job[attempt.job].append(attempt)
+    return Evidence(
+        rows={row[0]: _job(row) for row in jobs},
+        attempts=by_job,
+        events=[EventRow(job, attempt, kind, lenient_json(data))
+                for job, attempt, kind, data in events],
+        ledger=list(ledger),
+        business=set(business),
+        orphans=[f"{kind} of {job}" for kind, job in orphans],
+    )  # fmt: skip
+
+
+def _job(row: tuple[Any, ...]) -> JobRow:
+    facts = dict(zip(JobRow.__slots__, row, strict=True))
+    for name in ("result", "args"):
+        facts[name] = lenient_json(facts[name])
+    return JobRow(**facts)

@@ -1,0 +1,60 @@
+"""What was really done and said, told by those who did it: a file that only grows.
+
+Each line is one write with O_APPEND, so that lines of many processes never mix and a process that
+is killed leaves a whole line or none. Nothing of Outlast is involved: it is the witness.
+
+    began      a handler began                          job, fence
+    ended      a handler is about to return             job, fence, how many jobs it asked for
+    promised   somebody was told that this job stands   job, the states in which it may end
+    refused    its transaction will be rolled back      job
+    never      nobody may ever run it                   job
+    together   jobs that exist all or none              queue, how many
+    beside     exists if, and only if, a row of the caller's does     queue
+    told       an owner was told whether its write counted            job, fence, [outcome, yes/no]
+    took       another owner has it                                   job, fence
+    kept       one that came back was told whether it still owns it   job, fence, yes/no
+    robbed     an owner whose lease had not run out lost its job      job, fence
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line: what happened to which job (or queue), under which claim."""
+
+    what: str
+    about: str
+    fence: int = 0
+    said: Any = None
+    pid: int = 0
+    at: float = 0.0  # time.monotonic(), which all processes of one machine share
+
+
+class Ledger:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, what: str, about: str, fence: int = 0, said: Any = None) -> None:
+        line = json.dumps([what, about, fence, said, os.getpid(), time.monotonic()]) + "\n"
+        fd = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+        try:
+            os.write(fd, line.encode())
+        finally:
+            os.close(fd)
+
+    def read(self) -> Iterator[Entry]:
+        if not self.path.exists():
+            return
+        with self.path.open() as lines:
+            for line in lines:
+                if line.endswith("\n"):
+                    yield Entry(*json.loads(line))

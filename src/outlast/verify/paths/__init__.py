@@ -1,0 +1,22 @@
+"""Everything that can happen to a job, each as a short piece of code to be killed in.
+
+A path is a generator: what comes before its `yield` prepares, what comes after is done under the
+trap. What somebody was told on the way, it tells the ledger, and the judge does the rest.
+
+    enqueueing    a call becomes a row, alone, in bulk, or in the caller's transaction
+    holding       claim, renew, report, release
+    finishing     the one way out of running, in all outcomes
+    steering      what people do: cancel, redrive, pause
+    healing       reclaim, expire, promote, prune, the other duties
+    working       whole worker processes
+    migrating     the tables themselves
+"""
+
+from __future__ import annotations
+
+from . import enqueueing, finishing, healing, holding, migrating, steering, working
+from .path import LATER, PATHS, Path, perform
+
+__all__ = ["LATER", "PATHS", "Path", "perform"]
+
+_MODULES = (enqueueing, holding, finishing, steering, healing, working, migrating)

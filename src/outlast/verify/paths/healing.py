@@ -1,0 +1,92 @@
+"""What every worker does for all: reclaim, expire, promote, prune, and take turns in doing so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ...model.lifecycle import Outcome
+from ...ops import duties
+from ...ops.claim import promote
+from ...ops.duties import Tally
+from ...ops.reclaim import any_lost, reclaim
+from ..stage import Stage
+from .holding import event
+from .path import path
+
+A_MOMENT = 0.003  # seconds: longer than the spans that are meant to be over
+FOR_EVER = 5.0  # seconds within which a duty must be free again
+
+
+@path("reclaim")
+def take_back(stage: Stage) -> Iterator[None]:
+    """One lost claim to run again, one too many, and one that somebody wanted cancelled."""
+    stage.enqueued()
+    stage.enqueued(1, "dead", max_crashes=1)
+    (unwanted,) = stage.enqueued(1, "cancelled")
+    stage.began(stage.claim(lease=0.001))
+    stage.ol.cancel(unwanted.id)
+    time.sleep(A_MOMENT)
+    yield
+    stage.run(any_lost)
+    stage.run(reclaim)
+
+
+@path("expire")
+def expire(stage: Stage) -> Iterator[None]:
+    for job in stage.enqueued(2, "cancelled", expires=0.001):
+        stage.never(job.id)
+    time.sleep(A_MOMENT)
+    yield
+    stage.run(duties.expire)
+
+
+@path("promote")
+def make_ready(stage: Stage) -> Iterator[None]:
+    stage.enqueued(2, delay=0.001)
+    time.sleep(A_MOMENT)
+    yield
+    stage.run(promote)
+
+
+@path("prune", apart=True, most=8)
+def prune(stage: Stage) -> Iterator[None]:
+    """Ended jobs go with all that belongs to them."""
+    task = stage.work.mark.using(queue=stage.queue)
+    stage.ol.enqueue(*[task.job() for _ in range(3)])
+    claims = stage.began(stage.claim())
+    events = [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)]
+    stage.finish([(claim, stage.ended(Outcome.CANCELLED, claim)) for claim in claims], events)
+    stage.run(duties.arrive, stage.ol.worker().card())
+    time.sleep(A_MOMENT)
+    yield
+    stage.run(duties.prune, "cancelled", 0.0, 2)
+    stage.run(duties.prune, "cancelled", 0.0, 2)
+    stage.run(duties.prune_workers, 0.0)
+
+
+@path("duty")
+def duty(stage: Stage) -> Iterator[None]:
+    yield
+    if stage.run(duties.take, stage.queue, 0.2, stage.owner):
+        stage.run(duties.report, stage.queue, Tally(found=1, healed=1))
+
+
+@duty.again
+def take_over(stage: Stage) -> Iterator[str]:
+    """Whoever took a duty and died holds it up for one period and no longer."""
+    until = time.monotonic() + FOR_EVER
+    while not stage.run(duties.take, stage.queue, 0.2, "successor"):
+        if time.monotonic() > until:
+            yield "a duty that nobody does cannot be taken"
+            return
+        time.sleep(0.01)
+
+
+@path("checkpoint", only="sqlite")
+def checkpoint(stage: Stage) -> Iterator[None]:
+    """The write-ahead log is copied into the database."""
+    stage.enqueued(3)
+    yield
+    stage.ol.store.checkpoint()  # type: ignore[attr-defined]
+    stage.enqueued()

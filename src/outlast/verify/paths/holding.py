@@ -1,0 +1,87 @@
+"""A job in hand: claimed, held on to, reported on, put back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from ...model.lifecycle import Outcome
+from ...model.outcome import decide
+from ...ops import duties
+from ...ops.claim import Wanted, look
+from ...ops.finish import turn
+from ...ops.leave import leave
+from ...ops.renew import renew
+from ..stage import Stage
+from ..workload import AT_ONCE
+from .path import path
+
+
+@path("claim")
+def claim(stage: Stage) -> Iterator[None]:
+    stage.enqueued(3)
+    stage.enqueued(1, delay=0.001)
+    yield
+    stage.run(look)
+    stage.claim()
+
+
+@path("renew", owner=True)
+def hold_on(stage: Stage) -> Iterator[None]:
+    claims = stage.claimed(2)
+    yield
+    held = {claim.id: claim.fence for claim in claims}
+    stage.run(renew, stage.owner, held, stage.lease)
+    stage.run(renew, stage.owner, held, stage.lease)
+
+
+@path("report", owner=True)
+def report(stage: Stage) -> Iterator[None]:
+    """Progress and logs, kept only while the claim holds."""
+    claims = stage.claimed(2)
+    yield
+    stage.finish([], [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)])
+    stage.finish([], [event(claims[0].id, claims[0].fence, 0)])
+
+
+def event(id: str, fence: int, n: int) -> dict[str, object]:
+    data = json.dumps({"done": n, "fence": fence})
+    return {"job": id, "fence": fence, "kind": "progress", "data": data, "n": n}
+
+
+@path("release", owner=True)
+def release(stage: Stage) -> Iterator[None]:
+    claims = stage.claimed(2)
+    yield
+    stage.finish([(claim, stage.ended(Outcome.RELEASED, claim)) for claim in claims])
+
+
+@path("turn", owner=True)
+def give_and_take(stage: Stage) -> Iterator[None]:
+    """Successes are given back and new jobs taken, in one round trip."""
+    claims = stage.claimed(2)
+    stage.enqueued(1)
+    yield
+    ends = [stage.ended(Outcome.SUCCEEDED, claim) for claim in claims]
+    given = [decide(c, e, AT_ONCE, 0.5) for c, e in zip(claims, ends, strict=True)]
+    wanted = Wanted(stage.owner, stage.queue, 5, stage.lease)
+    finished, _ = stage.run(turn, given, wanted)
+    stage.told(finished)
+
+
+@path("arrive")
+def arrive(stage: Stage) -> Iterator[None]:
+    card = stage.ol.worker(stage.queue).card()
+    yield
+    stage.run(duties.arrive, card)
+    stage.run(duties.live, card["id"], 0, "working")
+    stage.run(leave, card["id"])
+
+
+@path("leave", owner=True)
+def go(stage: Stage) -> Iterator[None]:
+    """Whoever goes puts back what it holds."""
+    stage.run(duties.arrive, stage.ol.worker(stage.queue).card() | {"id": stage.owner})
+    stage.claimed(2)
+    yield
+    stage.run(leave, stage.owner)

@@ -1,0 +1,33 @@
+"""The tables come to be, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...client import Outlast
+from ...model.lifecycle import Outcome
+from ..stage import Stage
+from ..workload import Workload
+from .path import path
+
+
+@path("migrate", most=16)
+def migrate(stage: Stage) -> Iterator[None]:
+    place = stage.place.beside(stage.queue)
+    ol = Outlast(place.url, schema=place.schema)
+    yield
+    ol.migrate()
+
+
+@migrate.again
+def migrate_again(stage: Stage) -> Iterator[str]:
+    """One that died midway left nothing behind, or everything; either way the next one works."""
+    fresh = Stage(Workload(stage.place.beside(stage.queue)), stage.queue, stage.lease)
+    fresh.ol.migrate()
+    if fresh.ol.migrate() != []:
+        yield "a second migration found something to do"
+    (claim,) = fresh.claimed()
+    finished = fresh.finish([(claim, fresh.ended(Outcome.SUCCEEDED, claim))])
+    if len(finished.accepted) != 1 or fresh.ol.counts()["succeeded"] != 1:
+        yield "a job in the migrated tables could not be finished"
+    fresh.ol.close()

@@ -1,0 +1,77 @@
+"""What people do to jobs: cancel, redrive, pause and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...model.lifecycle import Outcome
+from ..stage import SOMEHOW, Stage
+from .path import path
+
+
+@path("cancel-queued")
+def cancel_queued(stage: Stage) -> Iterator[None]:
+    (job,) = stage.enqueued(1, "succeeded", "cancelled")
+    yield
+    stage.ol.cancel(job.id, "verify")
+    stage.promise(job.id, "cancelled")
+    stage.never(job.id)
+
+
+@path("cancel-running")
+def cancel_running(stage: Stage) -> Iterator[None]:
+    """Its owner never hears of it; whoever takes the job back ends it."""
+    (claim,) = stage.claimed(1, "succeeded", "cancelled")
+    yield
+    stage.ol.cancel(claim.id, "verify")
+    stage.promise(claim.id, "cancelled")
+
+
+@path("redrive-dead")
+def redrive_dead(stage: Stage) -> Iterator[None]:
+    (claim,) = stage.claimed(1, "dead", "succeeded")
+    stage.finish([(claim, stage.ended(Outcome.PERMANENT, claim))])
+    yield
+    stage.ol.retry(claim.id)
+    stage.promise(claim.id, "succeeded")
+
+
+@path("redrive-cancelled")
+def redrive_cancelled(stage: Stage) -> Iterator[None]:
+    (job,) = stage.enqueued(1, "cancelled", "succeeded")
+    stage.ol.cancel(job.id)
+    yield
+    stage.ol.retry(job.id)
+    stage.promise(job.id, "succeeded")
+
+
+@path("redrive-all")
+def redrive_all(stage: Stage) -> Iterator[None]:
+    claims = stage.claimed(3, "dead", "succeeded")
+    stage.finish([(claim, stage.ended(Outcome.PERMANENT, claim)) for claim in claims])
+    yield
+    stage.ol.retry_all(queue=stage.queue)
+    for claim in claims:
+        stage.promise(claim.id, "succeeded")
+
+
+@redrive_all.again
+def finish_redrive(stage: Stage) -> Iterator[str]:
+    """One that died midway is simply done again."""
+    stage.ol.retry_all(queue=stage.queue)
+    if left := stage.ol.jobs(queue=stage.queue, state="dead"):
+        yield f"{len(left)} jobs are still dead after a redrive"
+
+
+@path("pause")
+def pause_and_resume(stage: Stage) -> Iterator[None]:
+    stage.enqueued(1, *SOMEHOW)
+    yield
+    stage.ol.pause(stage.queue)
+    stage.ol.resume(stage.queue)
+
+
+@pause_and_resume.again
+def resume(stage: Stage) -> Iterator[str]:
+    stage.ol.resume(stage.queue)
+    yield from ()

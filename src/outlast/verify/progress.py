@@ -1,0 +1,87 @@
+"""How far a campaign is: a live line on a terminal, else a line every few seconds. Always on
+standard error, so that standard output holds the result and nothing else.
+
+Nothing here may start a thread: the process that shows this is the one that forks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from .figures import Figures
+
+EVERY = 5.0  # seconds between lines where nobody can rewrite them
+REFRESH = 0.2
+
+
+class Progress:
+    def __init__(
+        self, points: int | None, budget: float | None, stream: TextIO | None = None
+    ) -> None:
+        self.points, self.budget = points, budget
+        self.stream = stream or sys.stderr
+        self._next = time.monotonic() + EVERY
+        self._live: Any = None
+
+    def __enter__(self) -> Self:
+        if self.stream.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self.stream, highlight=False, markup=False)
+            self._live = Live(
+                console=console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+            self._next = 0.0
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, figures: Figures) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        if self._live is not None:
+            self._live.update(self._bar(figures, now), refresh=True)
+            self._next = now + REFRESH
+        else:
+            print(line(figures, now), file=self.stream, flush=True)
+            self._next = now + EVERY
+
+    def _bar(self, figures: Figures, now: float) -> Any:
+        from rich.columns import Columns
+        from rich.progress_bar import ProgressBar
+
+        share = self.share(figures, now)
+        return Columns([ProgressBar(1.0, share, width=30), line(figures, now)], padding=(0, 2))
+
+    def share(self, figures: Figures, now: float) -> float:
+        """How much of it is done: by the clock or by the count, whichever ends it sooner."""
+        shares = [0.0]
+        if self.budget:
+            shares.append((now - figures.began) / self.budget)
+        if self.points:
+            shares.append(figures.total(figures.goal) / self.points)
+        return min(1.0, max(shares))
+
+
+def line(figures: Figures, now: float) -> str:
+    counts = ", ".join(f"{figures.total(what):,} {what}" for what in figures.columns)
+    wrong = len(figures.wrong)
+    seconds = now - figures.began
+    return f"{figures.campaign}: {counts}, {wrong:,} violations, {seconds:.0f} s"

@@ -1,0 +1,92 @@
+"""I4: a job's record, read as a history. Every claim ended once, each step was a legal one, and the
+row's counters are what the record adds up to.
+
+    claim 1   crashed     ready       crashes 1
+    claim 2   released    ready       the attempt was given back
+    claim 3   failed      scheduled   failures 1
+    claim 4   succeeded   succeeded   no record if it was the first attempt
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ..model.lifecycle import Outcome, State
+from .evidence import AttemptRow, JobRow
+
+Complaint = tuple[str, str]  # the orphan class, and what is wrong
+
+FAILURES = {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.PERMANENT, Outcome.UNDECODABLE}
+ENDS = {Outcome.PERMANENT, Outcome.UNDECODABLE, Outcome.CANCELLED}  # only a redrive goes on
+
+
+def recorded(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterator[Complaint]:
+    yield from complete(row, records)
+    yield from legal(row, records, redriven)
+    yield from counted(row, records, redriven)
+    if row.state == State.DEAD:
+        yield from given_up(row, records)
+
+
+def complete(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[Complaint]:
+    """One record for each claim: not for one that runs, and not for a success at once."""
+    fences = Counter(record.fence for record in records)
+    claims = set(range(1, row.fence + 1))
+    open_claims = {row.fence} if row.state in (State.RUNNING, State.SUCCEEDED) else set()
+    if beyond := sorted(set(fences) - claims):
+        yield "zombie", f"claim {beyond[0]} has a record, and the row is at claim {row.fence}"
+    if missing := sorted(claims - open_claims - set(fences)):
+        yield "forgotten", f"claims {missing[:5]} ended unrecorded"
+    if row.state == State.RUNNING and row.fence in fences:
+        yield "zombie", f"claim {row.fence} runs, and has a record of its end"
+    if twice := [fence for fence, times in fences.items() if times > 1]:
+        yield "zombie", f"claim {twice[0]} ended {fences[twice[0]]} times"
+
+
+def legal(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterator[Complaint]:
+    """Nothing follows a success; a redrive alone follows another final state."""
+    before = [record for record in records if record.fence < row.fence]
+    if any(record.outcome == Outcome.SUCCEEDED for record in before):
+        yield "zombie", "was claimed again after it had succeeded"
+    if sum(record.outcome in ENDS for record in before) > redriven:
+        yield "zombie", "was claimed again after it had ended, and nobody redrove it"
+
+
+def counted(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterator[Complaint]:
+    """Counters say what the record says; a redrive sets them back."""
+    outcomes = Counter(record.outcome for record in records)
+    expected = {
+        "attempt": row.fence - outcomes[Outcome.RELEASED],
+        "crashes": outcomes[Outcome.CRASHED],
+        "failures": sum(outcomes[kind] for kind in FAILURES),
+    }
+    for name, most in expected.items():
+        counter = getattr(row, name)
+        if counter > most or (counter < most and not redriven):
+            yield "miscounted", f"{name} is {counter}, the record says {most}"
+    if not redriven:
+        yield from _numbered(records)
+
+
+def _numbered(records: Sequence[AttemptRow]) -> Iterator[Complaint]:
+    """Attempts are numbered as they came; one that was given back lends its number to the next."""
+    number = 1
+    for record in sorted(records, key=lambda record: record.fence):
+        if record.attempt != number:
+            told = f"claim {record.fence} is on record as attempt {record.attempt}, was {number}"
+            yield "miscounted", told
+            return
+        number += record.outcome != Outcome.RELEASED
+
+
+def given_up(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[Complaint]:
+    """A job is dead for a reason, and not before its budget is spent."""
+    last = [record.outcome for record in records if record.fence == row.fence]
+    match last:
+        case [Outcome.CRASHED] if row.crashes < row.max_crashes:
+            yield "mislabelled", f"is dead after {row.crashes} of {row.max_crashes} crashes"
+        case [Outcome.FAILED | Outcome.TIMED_OUT] if row.failures < row.max_attempts:
+            yield "mislabelled", f"is dead after {row.failures} of {row.max_attempts} failures"
+        case [Outcome.SUCCEEDED | Outcome.POSTPONED | Outcome.RELEASED | Outcome.CANCELLED]:
+            yield "mislabelled", f"is dead, and its last claim was {last[0]}"

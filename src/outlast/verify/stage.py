@@ -1,0 +1,116 @@
+"""What a path acts on: an application, a queue of its own, and words for the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from ..model.job import Claim, Job, NewJob
+from ..model.lifecycle import Outcome
+from ..model.outcome import Ended, decide
+from ..model.task import new_jobs
+from ..ops.claim import Wanted
+from ..ops.claim import claim as claim_op
+from ..ops.finish import Finished, finish
+from ..ops.statement import Op
+from .trap import Trap
+from .workload import AT_ONCE, Workload
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SOMEHOW = ("succeeded", "dead", "cancelled")  # any final state
+
+
+class Stage:
+    def __init__(
+        self, workload: Workload, label: str, lease: float, trap: Trap | None = None
+    ) -> None:
+        self.work = workload
+        self.ol = workload.ol
+        self.place = workload.place
+        self.ledger = workload.ledger
+        self.queue = label  # by its name, everything that happens here is known to be ours
+        self.owner = f"owner-{label}"
+        self.lease = lease
+        self.patience: float | None = None  # seconds a worker works here at the most
+        self.claims: list[Claim] = []  # all that were ever in these hands
+        self.trap = trap or Trap()
+
+    def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.ol.store.run(operation, *args, **kwargs)
+
+    # Jobs to act on
+
+    def enqueued(self, number: int = 1, *states: str, **options: Any) -> list[Job]:
+        task = self.work.mark.using(queue=self.queue, **options)
+        jobs = self.ol.enqueue(*[task.job() for _ in range(number)])
+        for job in jobs:
+            self.promise(job.id, *(states or ("succeeded",)))
+        return jobs
+
+    def claim(self, limit: int = 100, lease: float | None = None) -> list[Claim]:
+        wanted = Wanted(self.owner, self.queue, limit, self.lease if lease is None else lease)
+        claims = self.run(claim_op, wanted)
+        self.claims += claims
+        return claims
+
+    def claimed(self, number: int = 1, *states: str, **options: Any) -> list[Claim]:
+        """Jobs in hand, as if their handlers had begun."""
+        self.enqueued(number, *states, **options)
+        return self.began(self.claim(number))
+
+    def began(self, claims: list[Claim]) -> list[Claim]:
+        for claim in claims:
+            self.ledger.write("began", claim.id, claim.fence)
+        return claims
+
+    def ended(self, outcome: Outcome, claim: Claim, jobs: int = 0, *, tell: bool = True) -> Ended:
+        """The end of an attempt, as a worker would tell it. Untold, it must not count."""
+        if outcome is Outcome.SUCCEEDED:
+            if tell:
+                self.ledger.write("ended", claim.id, claim.fence, jobs)
+            result = json.dumps({"fence": claim.fence})
+            return Ended(outcome, result, jobs=tuple(self._followers(claim, jobs)))
+        error = {"type": "Verify", "message": f"{outcome} on purpose", "traceback": ""}
+        return Ended(outcome, error=error, delay=0.01 if outcome is Outcome.POSTPONED else None)
+
+    def _followers(self, claim: Claim, number: int) -> list[NewJob]:
+        call = self.work.mark.using(queue=self.queue).job(parent=claim.id, claim=claim.fence)
+        return new_jobs([call] * number)
+
+    def finish(
+        self, ends: Sequence[tuple[Claim, Ended]], events: Sequence[dict[str, Any]] = ()
+    ) -> Finished:
+        """Hand outcomes in, and tell the ledger what we were told."""
+        transitions = [decide(claim, ended, AT_ONCE, 0.5) for claim, ended in ends]
+        finished = self.run(finish, transitions, events)
+        self.told(finished)
+        return finished
+
+    def told(self, finished: Finished) -> None:
+        for transition, _ in finished.accepted:
+            hold = transition.claim.hold
+            self.ledger.write("told", *hold, [str(transition.outcome), True])
+        for transition in finished.lost:
+            hold = transition.claim.hold
+            self.ledger.write("told", *hold, [str(transition.outcome), False])
+
+    # What the judge must know
+
+    def promise(self, id: str, *states: str) -> None:
+        """The job stands, and ends in one of these states."""
+        self.ledger.write("promised", id, 0, list(states or ("succeeded",)))
+
+    def refuse(self, id: str) -> None:
+        self.ledger.write("refused", id)
+
+    def never(self, id: str) -> None:
+        self.ledger.write("never", id)
+
+    def together(self, number: int) -> None:
+        self.ledger.write("together", self.queue, 0, number)
+
+    def beside(self) -> None:
+        self.ledger.write("beside", self.queue)

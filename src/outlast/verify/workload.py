@@ -1,0 +1,119 @@
+"""The tasks that campaigns run: each handler tells the ledger what it does, and returns the fence
+of the claim it ran under, so that the judge can see whose result was accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from ..client import Outlast, actor
+from ..model.errors import Permanent, RetryLater
+from ..model.retry import Retry
+from ..model.settings import StoreSettings
+from ..worker.context import Context
+from .ledger import Ledger
+from .place import Place
+
+AT_ONCE = Retry(max_attempts=5, base=0.01, cap=0.05)
+OFTEN = 50  # crashes that a job may cost: a busy machine may lose a lease of a second by itself
+PATIENCE = 20.0  # seconds that a handler lingers when nobody tells it to stop
+
+
+class Workload:
+    """An application and its ledger, which can move from place to place."""
+
+    def __init__(self, place: Place, **settings: Any) -> None:
+        store = replace(StoreSettings.of(), **settings)
+        self.place = place
+        self.ledger = Ledger(place.ledger)
+        self.ol = Outlast(place.url, schema=place.schema, settings=store)
+        self._define(self.ol)
+        self._define_awkward(self.ol)
+
+    def at(self, place: Place) -> Workload:
+        """Go on elsewhere. What handlers do from now on is told to that place's ledger."""
+        if place != self.place:
+            self.place = place
+            self.ledger = Ledger(place.ledger)
+            self.ol.move(place.url, place.schema)
+        return self
+
+    def warm_up(self) -> None:
+        """What is slow the first time, so that children need not do it again."""
+        from ..worker import isolated, signals  # noqa: F401
+
+        with suppress(ImportError):
+            import uvloop  # noqa: F401
+        actor()
+        for task in (self.mark, self.thread, self.parent, self.fails_once, self.permanent,
+                     self.postpones, self.lingers, self.lingers_in_thread):  # fmt: skip
+            task.job().new_job()
+
+    def _define(self, ol: Outlast) -> None:
+        @ol.task(max_crashes=OFTEN)
+        async def mark(ctx: Context, parent: str = "", claim: int = 0) -> dict[str, int]:
+            """Does nothing, and says so. As a follow-up it names whose it is."""
+            return self._ran(ctx)
+
+        @ol.task(max_crashes=OFTEN)
+        def thread(ctx: Context) -> dict[str, int]:
+            return self._ran(ctx)
+
+        @ol.task(max_crashes=OFTEN)
+        async def parent(ctx: Context) -> dict[str, int]:
+            """Reports, and enqueues two jobs, which exist only if this attempt is accepted."""
+            self.ledger.write("began", ctx.job.id, ctx.fence)
+            ctx.log("halfway", fence=ctx.fence)
+            await asyncio.sleep(0.02)
+            child = self.mark.using(queue=ctx.job.queue).job(parent=ctx.job.id, claim=ctx.fence)
+            ctx.enqueue(child, child)
+            self.ledger.write("ended", ctx.job.id, ctx.fence, 2)
+            return {"fence": ctx.fence}
+
+        self.mark, self.thread, self.parent = mark, thread, parent
+
+    def _define_awkward(self, ol: Outlast) -> None:
+        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        async def fails_once(ctx: Context) -> dict[str, int]:
+            result = self._ran(ctx)
+            if ctx.job.failures == 0:
+                raise RuntimeError("not the first time")
+            return result
+
+        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        def permanent(ctx: Context) -> None:
+            self._ran(ctx)
+            raise Permanent("never")
+
+        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        async def postpones(ctx: Context) -> dict[str, int]:
+            """Asks to be called later, the first time."""
+            result = self._ran(ctx)
+            if ctx.fence == 1:
+                raise RetryLater(0.01)
+            return result
+
+        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        async def lingers(ctx: Context) -> dict[str, int]:
+            """Under its first claim it does not end by itself."""
+            result = self._ran(ctx)
+            if ctx.fence == 1:
+                await asyncio.sleep(PATIENCE)
+            return result
+
+        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        def lingers_in_thread(ctx: Context) -> dict[str, int]:
+            result = self._ran(ctx)
+            if ctx.fence == 1 and ctx.cancelled.wait(PATIENCE):
+                raise RuntimeError("told to stop")
+            return result
+
+        self.fails_once, self.permanent, self.postpones = fails_once, permanent, postpones
+        self.lingers, self.lingers_in_thread = lingers, lingers_in_thread
+
+    def _ran(self, ctx: Context) -> dict[str, int]:
+        self.ledger.write("began", ctx.job.id, ctx.fence)
+        return {"fence": ctx.fence}

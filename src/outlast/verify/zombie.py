@@ -1,0 +1,175 @@
+"""`outlast verify zombie`: an owner is frozen at each boundary, loses its job, and comes back.
+
+    freeze    one child per point: it prepares, arms its trap, acts, and stops there by SIGSTOP
+    inherit   its lease runs out; an heir takes the job back, claims it, and may even finish it
+    thaw      SIGCONT: it goes on as if nothing had happened, and then tries all that owners do
+    settle    the heir finishes what is left, and the judge looks
+
+On SQLite a process that is frozen in the middle of a transaction holds the file's lock, so nobody
+can take its job: that is counted as held, and whatever it was told must still be true.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from ..model.lifecycle import Outcome
+from ..ops.renew import renew
+from .campaign import Campaign
+from .children import Ended
+from .heir import FOREVER, Heir, Inherited, Lost
+from .paths import PATHS, perform
+from .paths.holding import event
+from .place import Place
+from .points import Deck, Point, points_of, rounds, unlocked
+from .stage import Stage
+from .tracing import Labels, Tracing
+from .trap import Trap, freeze
+from .workload import Workload
+
+LEASE = 0.3  # seconds: so soon is a frozen owner's job anybody's
+FROZEN = 48  # processes at once
+PATIENCE = 1.5  # seconds that a worker goes on after it was thawed
+
+
+@dataclass(slots=True)
+class Zombie:
+    label: str
+    point: Point
+    place: Place
+    pid: int = 0
+    frozen: bool = False
+
+
+class Zombies(Campaign):
+    name = "zombie"
+    columns = ("frozen", "taken", "held", "refused")
+    goal = "taken"
+    # A frozen session in a transaction holds its rows until the server ends it.
+    settings: ClassVar[dict[str, Any]] = {"idle_timeout": 0.4}
+    owners = True
+
+    def campaign(self) -> None:
+        luck = random.Random(self.seed)
+        traced = Tracing(self, LEASE, lambda *_: None).run()
+        decks = [deck for name, words in sorted(traced.items())
+                 for deck in self._decks(name, words, luck)]  # fmt: skip
+        for points in rounds(decks, luck) if decks else ():
+            for start in range(0, len(points), FROZEN):
+                if not self.over():
+                    self._batch(points[start : start + FROZEN])
+            if self.over():
+                break
+
+    def _decks(self, path: str, words: list[str], luck: random.Random) -> list[Deck]:
+        points = points_of(path, words)
+        if not self.site.is_sqlite:
+            return [Deck(points, PATHS[path].most, luck)]
+        # Inside a transaction nobody can take the job: a few of those will do.
+        free = unlocked(path, words)
+        locked = [point for point in points if point not in free]
+        return [Deck(free, PATHS[path].most, luck), Deck(locked, 1, luck)]
+
+    def over(self) -> bool:
+        """What counts are zombies whose jobs were taken."""
+        self.started = self.figures.total("taken")
+        return super().over()
+
+    def _batch(self, points: list[Point]) -> None:
+        place = self.place()
+        zombies: list[Zombie] = []
+        for number, point in enumerate(points):
+            if self.over():
+                break
+            zombie = Zombie(f"z{number}", point, self._own(place, f"z{number}"))
+            zombies.append(zombie)
+            body = partial(walk, self.work, zombie.label, point, zombie.place)
+            zombie.pid = self.start(body, partial(self._stopped, zombie))
+        self._wait()
+        inherited = self._inherit(place, zombies)
+        for zombie in zombies:
+            if zombie.frozen:
+                self.running += 1
+                os.kill(zombie.pid, signal.SIGCONT)
+        self._wait()
+        self._settle(place, zombies, inherited)
+
+    def _own(self, place: Place, label: str) -> Place:
+        """On SQLite each has a file of its own, because one that is frozen may hold the lock."""
+        if not place.is_sqlite:
+            return place
+        own = place.beside(label)
+        shutil.copyfile(place.url.removeprefix("sqlite:///"), own.url.removeprefix("sqlite:///"))
+        return own
+
+    def _stopped(self, zombie: Zombie, ended: Ended) -> None:
+        self.running -= 1
+        row = self.figures.row(zombie.point.path)
+        if ended.stopped:
+            zombie.frozen = True
+            row.add("frozen")
+        elif not ended.well:
+            self.failed(str(zombie.point), zombie.point, ended)
+        elif not zombie.frozen:
+            row.add("survived")
+
+    def _wait(self) -> None:
+        while self.running:
+            self.step()
+
+    def _inherit(self, place: Place, zombies: list[Zombie]) -> Inherited:
+        """Wait until the jobs of those that are frozen have another owner."""
+        frozen = [Lost(z.label, z.place, n % 2 == 0) for n, z in enumerate(zombies) if z.frozen]
+        heir = Heir(self.work, place.folder / "inherited")
+        self.children.call(partial(heir.inherit, frozen))
+        inherited = heir.inherited()
+        by_label = {zombie.label: zombie for zombie in zombies}
+        for what, labels in (("taken", inherited.taken), ("held", inherited.held)):
+            for label in labels:
+                self.figures.row(by_label[label].point.path).add(what)
+        if not self.site.is_sqlite:
+            for label in inherited.held:
+                point = by_label[label].point
+                told = "I2 owner-dead: its frozen owner keeps its job from being taken"
+                self.figures.complain(str(point), point.path, told)
+        return inherited
+
+    def _settle(self, place: Place, zombies: list[Zombie], inherited: Inherited) -> None:
+        labels: Labels = {zombie.label: zombie.point for zombie in zombies}
+        heir = Heir(self.work, place.folder / "inherited")
+        places = list(dict.fromkeys(zombie.place for zombie in zombies))
+        ends: list[Ended] = []
+        self.children.start(partial(heir.settle, places, inherited, place.verdict), ends.append)
+        while not ends:
+            self.step()
+        verdict = self.judged(place, labels, ends[0])
+        for label, number in (verdict.refused if verdict else {}).items():
+            self.figures.row(labels[label].path).add("refused", number)
+
+
+def walk(work: Workload, label: str, point: Point, place: Place) -> None:
+    """In a child: walk a path, frozen on the way; then do everything that is too late now."""
+    trap = Trap(point.at, point.after, freeze)
+    trap.install()
+    stage = Stage(work.at(place), label, LEASE, trap)
+    stage.patience = PATIENCE
+    perform(PATHS[point.path], stage)
+    if trap.seen >= trap.at:
+        too_late(stage)
+
+
+def too_late(stage: Stage) -> None:
+    """All that an owner may do, once more, by one that is none any more."""
+    for claim in stage.claims:
+        renewed = stage.run(renew, stage.owner, {claim.id: claim.fence}, FOREVER)
+        stage.ledger.write("kept", claim.id, claim.fence, claim.id in renewed.kept)
+        stage.finish([], [event(claim.id, claim.fence, 99)])
+        for outcome in (Outcome.RELEASED, Outcome.FAILED, Outcome.SUCCEEDED):
+            ended = stage.ended(outcome, claim, jobs=2, tell=False)
+            stage.finish([(claim, ended)])
