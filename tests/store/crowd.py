@@ -30,7 +30,7 @@ def all_at_once(number: int, act: Callable[[int], T]) -> list[T]:
 
     with ThreadPoolExecutor(number) as threads:
         futures = [threads.submit(one, n) for n in range(number)]
-        return [future.result(90) for future in futures]
+        return [future.result() for future in futures]
 
 
 def race(rounds: int, *rivals: Callable[[int], Any]) -> list[list[Any]]:

@@ -81,9 +81,9 @@ def states(database: Database) -> list[str]:
 
 
 def set_all(database: Database, change: str, where: str = "true") -> None:
-    """Change rows behind the product's back, in the order of their ids, as everyone does."""
+    """Change rows behind the product's back, waiting for nobody: rows that are locked stay."""
     jobs = table(database, "job")
-    lock = "" if database.is_sqlite else "ORDER BY id FOR UPDATE"
+    lock = "" if database.is_sqlite else "FOR UPDATE SKIP LOCKED"
     with database.connect() as connection:
         connection.execute(
             f"WITH chosen AS (SELECT id FROM {jobs} WHERE {where} {lock})"

@@ -257,7 +257,7 @@ def _ending(claim: Claim, outcome: str) -> Transition:
 @pytest.mark.parametrize(
     ("examples", "steps"),
     [
-        pytest.param(140, 5_000, id="sample"),
+        pytest.param(140, 5_000, id="sample", marks=pytest.mark.timeout(600)),
         pytest.param(
             10_000, 350_000, id="full", marks=[pytest.mark.campaign, pytest.mark.timeout(0)]
         ),

@@ -19,6 +19,8 @@ from tests.store.jobs import ending, put, table, take
 from tests.support import Database
 from tests.support.databases import postgres_database, sqlite_database
 
+pytestmark = pytest.mark.timeout(600)  # a million rows take their time on a busy machine
+
 ENDED, IN_FLIGHT = 1_000_000, 10_000
 
 CLAIM = Statement(

@@ -20,7 +20,7 @@ from tests.store.crowd import all_at_once, race
 from tests.store.jobs import end, end_leases, ending, put, put_and_take, set_all, states, take
 from tests.support import Database, Postgres
 
-pytestmark = pytest.mark.kinds("sqlite", "postgres")
+pytestmark = [pytest.mark.kinds("sqlite", "postgres"), pytest.mark.timeout(600)]
 
 RACES = 1000
 

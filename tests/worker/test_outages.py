@@ -6,11 +6,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from outlast import Context, Outlast
 from outlast.model.errors import StoreUnavailable
+from outlast.model.job import Claim
+from outlast.worker.held import Held
+from outlast.worker.keeper import Urgent
 from outlast.worker.loops import Backoff, Loop
 from tests.support import Database, Proxy, aeventually
 
@@ -114,24 +118,48 @@ def test_back_off_grows_to_its_cap_with_jitter_and_starts_again_after_a_success(
 
 
 async def test_a_loop_outlives_every_error_and_forgets_those_of_long_ago() -> None:
-    """R023: counted, backed off; one that ran well for long starts anew."""
-    passes = 0
+    """R014, R023: counted and backed off; a pass that went well for long starts anew."""
+    errors = [StoreUnavailable(reason="away"), ValueError("a bug"), KeyError("x")]
+    lasting = 0.0
+
+    async def once() -> None:
+        await asyncio.sleep(lasting)
+        if errors:
+            raise errors.pop()
+
+    loop = Loop("test", once, 5.0, Backoff(first=0.01, cap=0.06, factor=2.0))
+    waits = [await loop.step() for _ in range(3)]
+    for wait, plain in zip(waits, [0.01, 0.02, 0.04], strict=True):
+        assert 0.7 * plain <= wait <= plain
+    errors.append(StoreUnavailable(reason="cut off after it had watched for long"))
+    lasting = 0.1
+    assert await loop.step() <= 0.01
+    assert 4.0 <= await loop.step() <= 5.0
+    assert (loop.passes, loop.failures) == (5, 4)
+
+
+async def test_a_loop_runs_when_it_is_poked_and_ends_when_it_is_told() -> None:
+    """R023: and at no other time."""
 
     async def once() -> float:
-        nonlocal passes
-        passes += 1
-        if passes == 4:
-            await asyncio.sleep(0.1)  # longer than the cap: this one was fine for long
-        if passes <= 4:
-            raise [StoreUnavailable(reason="away"), ValueError("a bug"), KeyError("x")][passes % 3]
         return 3600.0
 
-    loop = Loop("test", once, 0.01, Backoff(first=0.01, cap=0.05))
+    loop = Loop("test", once, 3600.0)
     running = asyncio.create_task(loop.run())
-    await aeventually(lambda: loop.passes == 5)
-    assert loop.failures == 4
-    assert loop._backoff.failures == 0
-    loop.poke()
-    await aeventually(lambda: loop.passes == 6)
+    for passes in (1, 2, 3):
+        await aeventually(lambda passes=passes: loop.passes == passes)
+        loop.poke()
     loop.stop()
     await asyncio.wait_for(running, 5)
+
+
+def test_a_renewal_is_tried_again_soon_while_a_lease_is_at_stake() -> None:
+    """R033: within the lease, several times; a worker with empty hands can wait like any other."""
+    with Outlast("sqlite:///nowhere.db") as ol:
+        worker = ol.worker(lease=15.0, renew_every=5.0)
+        idle = Urgent(worker)
+        assert max(idle.failed() for _ in range(20)) > 20
+        facts: dict[str, Any] = dict.fromkeys(Claim.__slots__)  # type: ignore[attr-defined]
+        worker.hands.take(Held(Claim(**facts | {"id": "x", "fence": 1}), safe_until=0.0))
+        busy = Urgent(worker)
+        assert max(busy.failed() for _ in range(20)) <= 2.5

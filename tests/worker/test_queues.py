@@ -124,7 +124,9 @@ async def test_a_queue_that_is_always_full_does_not_starve_another(
 
 @pytest.mark.kinds("sqlite")
 @pytest.mark.usefixtures("hasty")
-async def test_a_queue_that_cannot_be_read_stops_no_other(ol: Outlast) -> None:
+async def test_a_queue_that_cannot_be_read_stops_no_other(
+    ol: Outlast, caplog: pytest.LogCaptureFixture
+) -> None:
     """R019: claims of the one fail again and again; the other does not even slow down."""
 
     @ol.task
@@ -143,6 +145,8 @@ async def test_a_queue_that_cannot_be_read_stops_no_other(ol: Outlast) -> None:
         assert time.monotonic() - before < 2.0 + SLACK
         assert await ol.aresult(broken.id, timeout=30) == -1, "and the one recovers"
         assert worker.counts["turn_failed"] == 5
+    assert "claiming from 'one' failed" in caplog.text
+    assert "next try in" not in caplog.text, "the worker itself never had to wait"
 
 
 async def test_a_worker_serves_the_queues_it_was_given_and_no_others(ol: Outlast) -> None:

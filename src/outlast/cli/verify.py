@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..model.errors import InvalidOption
 from ..model.words import count
 from .failing import safe
 from .places import json_option, placed
@@ -110,7 +111,11 @@ def _run(kind: type[Campaign], given: dict[str, Any]) -> None:
 
     as_json, ledger = given.pop("as_json"), given.pop("ledger")
     with Progress(given["points"], given["budget"]) as progress:
-        figures = kind(Wish(**given), progress).run()
+        try:
+            campaign = kind(Wish(**given), progress)
+        except InvalidOption as error:
+            raise click.UsageError(str(error)) from error
+        figures = campaign.run()
     if ledger is not None:
         append(ledger, figures)
     if as_json:

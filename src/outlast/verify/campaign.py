@@ -8,7 +8,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -62,25 +62,35 @@ class Campaign(ABC):
         self.started = 0  # points
         self.running = 0  # children that walk a path just now
         self._next: list[Place] = []
+        self._stops: list[int] = []
 
     def run(self) -> Figures:
         """Do it, and leave nothing behind, however it ends."""
         try:
-            with stoppable():
-                self.work = Workload(self.site.next(), **self.settings)
-                self.work.warm_up()
-                self.children = Children(self.site.folder / "noise")
-                try:
-                    self.campaign()
-                finally:
-                    self.children.end_all()
+            with stoppable() as self._stops:
+                self._run()
         except KeyboardInterrupt:
             self.figures.interrupted = True
-        finally:
-            self.figures.close()
-            if not self.wish.keep:
-                self.site.remove()
+        except BaseException:
+            with suppress(Exception):  # the first error tells more
+                self.clean_up()
+            raise
+        self.clean_up()
         return self.figures
+
+    def _run(self) -> None:
+        self.work = Workload(self.site.next(), **self.settings)
+        self.work.warm_up()
+        self.children = Children(self.site.folder / "noise")
+        try:
+            self.campaign()
+        finally:
+            self.children.end_all()
+
+    def clean_up(self) -> None:
+        self.figures.close()
+        if not self.wish.keep:
+            self.site.remove()
 
     @abstractmethod
     def campaign(self) -> None: ...
@@ -93,6 +103,8 @@ class Campaign(ABC):
         return self.wish.points is not None and self.started >= self.wish.points
 
     def step(self) -> None:
+        if self._stops:
+            raise KeyboardInterrupt
         self.children.step()
         self.watch(self.figures)
 
@@ -113,7 +125,7 @@ class Campaign(ABC):
         while not place.ready.exists():
             self.step()
         self._prepare()
-        self.work.at(place)
+        self.work.trust(place)
         return place
 
     def _prepare(self) -> None:
@@ -160,21 +172,22 @@ class Campaign(ABC):
 
 def prepare(work: Workload, place: Place) -> None:
     """In a child: the tables of a place."""
-    work.at(place).ol.migrate()
-    place.add_business()
-    work.ol.close()
-    place.ready.touch()
+    work.at(place).make_ready()
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """SIGTERM ends a campaign as Ctrl-C does: what it made is removed."""
+def stoppable() -> Iterator[list[int]]:
+    """SIGTERM ends a campaign as Ctrl-C does: what it made is removed. The signals that came are
+    also listed, because Python drops what is raised while it forks."""
+    came: list[int] = []
 
-    def stop(*_: object) -> None:
+    def stop(number: int, _: object) -> None:
+        came.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield came
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

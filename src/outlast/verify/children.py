@@ -8,6 +8,7 @@ import ctypes
 import faulthandler
 import gc
 import os
+import re
 import signal
 import sys
 import traceback
@@ -15,6 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from ..model.errors import OutlastError
 
 PATIENCE = 300.0  # seconds a child may take, far more than any needs; then it says where it hangs
 
@@ -103,8 +106,13 @@ class Children:
             os._exit(1)
 
 
-class ChildFailed(Exception):
-    """A process that only prepares or looks has failed: what it said on standard error."""
+class ChildFailed(OutlastError):
+    """A process that only prepares or looks has failed."""
+
+    def __init__(self, words: str) -> None:
+        """`words`: what it said on standard error, a traceback as a rule."""
+        last = (words.splitlines() or ["it said nothing"])[-1]
+        super().__init__(re.sub(r"^[\w.]+: ", "", last), words=words)
 
 
 def _read(pid: int, status: int) -> Ended:

@@ -25,6 +25,7 @@ class Mutant:
     campaign: str = "crash"
     paths: tuple[str, ...] = ()
     points: int = 40
+    only: str | None = None  # the one kind of database on which it breaks anything
 
 
 class Unbreakable(Exception):
@@ -66,40 +67,44 @@ def hunt(mutant: Mutant, folder: Path, url: str | None = None, seed: int = 1) ->
 
 MUTANTS = [
     Mutant(
-        "finish without the fence (SQLite)",
+        "finish without the fence",
         "store/sql/finish.sql",
         "WHERE j.id = :id AND j.fence = :fence AND j.state = 'running'\nRETURNING",
         "WHERE j.id = :id AND :fence > 0 AND j.state = 'running'\nRETURNING",
         campaign="zombie",
         paths=("finish-succeeded", "finish-failed"),
         points=10,
+        only="sqlite",
     ),
     Mutant(
-        "finish without the fence (PostgreSQL)",
+        "finish without the fence, on PostgreSQL",
         "store/sql/finish.sql",
         "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\nRETURNING",
         "WHERE j.id = t.id AND j.state || '' = 'running'\nRETURNING",
         campaign="zombie",
         paths=("finish-succeeded", "finish-failed"),
         points=10,
+        only="postgres",
     ),
     Mutant(
-        "renew without the fence (SQLite)",
+        "renew without the fence",
         "store/sql/renew.sql",
         "WHERE j.id = :id AND j.fence = :fence AND j.worker = :worker AND j.state = 'running'",
         "WHERE j.id = :id AND :fence > 0 AND :worker <> '' AND j.state = 'running'",
         campaign="zombie",
         paths=("renew", "report"),
         points=10,
+        only="sqlite",
     ),
     Mutant(
-        "events without the fence (SQLite)",
+        "events without the fence",
         "store/sql/operate.sql",
         "AND j.id = :job AND j.fence = :fence AND j.state = 'running'",
         "AND j.id = :job AND :fence > 0 AND j.state = 'running'",
         campaign="zombie",
         paths=("renew", "report"),
         points=10,
+        only="sqlite",
     ),
     Mutant(
         "what comes with a finish is not in its transaction",
@@ -139,21 +144,23 @@ MUTANTS = [
         points=16,
     ),
     Mutant(
-        "a claim without a new fence (SQLite)",
+        "a claim without a new fence",
         "store/sql/claim.sql",
         "-- sqlite: one writer at a time needs no lock clause\nUPDATE ol.job AS j\n"
         "SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1,",
         "-- sqlite: one writer at a time needs no lock clause\nUPDATE ol.job AS j\n"
         "SET state = 'running', attempt = j.attempt + 1, fence = max(j.fence, 1),",
         paths=("finish-succeeded", "finish-failed"),
+        only="sqlite",
     ),
     Mutant(
-        "bulk jobs are inserted one by one (SQLite)",
+        "bulk jobs are inserted one by one",
         "ops/enqueue.py",
         '    inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])\n',
         "    inserted: Rows = []\n"
         "    for job in unique:\n"
         '        inserted += yield Statement("insert_jobs", rows=[job.row()])\n',
         paths=("bulk", "transaction-bulk"),
+        only="sqlite",
     ),
 ]

@@ -35,7 +35,7 @@ class Place:
 
     @property
     def ready(self) -> Path:
-        """Exists as soon as the tables do."""
+        """Is written as soon as the tables are there, and says what was found out."""
         return self.folder / "ready"
 
     @property
@@ -140,7 +140,7 @@ def remove_schemas(url: str, prefix: str) -> None:
     from psycopg import sql
 
     find = "SELECT nspname FROM pg_namespace WHERE nspname = %s OR starts_with(nspname, %s)"
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
         connection.execute("SET client_min_messages = warning")
         for (name,) in connection.execute(find, (prefix, f"{prefix}_")).fetchall():
             drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name))

@@ -19,6 +19,7 @@ from .place import Place
 
 AT_ONCE = Retry(max_attempts=5, base=0.01, cap=0.05)
 OFTEN = 50  # crashes that a job may cost: a busy machine may lose a lease of a second by itself
+POOLED = "pooled"
 PATIENCE = 20.0  # seconds that a handler lingers when nobody tells it to stop
 
 
@@ -40,6 +41,24 @@ class Workload:
             self.ledger = Ledger(place.ledger)
             self.ol.move(place.url, place.schema)
         return self
+
+    def trust(self, place: Place) -> Workload:
+        """Go to a place that was made ready; what was found out there need not be found out again
+        by every child."""
+        self.at(place)
+        store = self.ol.store
+        store._checked = True
+        if place.ready.read_text() == POOLED:
+            store.pooled = True  # type: ignore[attr-defined]
+        return self
+
+    def make_ready(self) -> None:
+        """Make the tables of this place, and say that they are there."""
+        self.ol.store.ready()
+        self.place.add_business()
+        self.ol.close()
+        pooled = getattr(self.ol.store, "pooled", False)
+        self.place.ready.write_text(POOLED if pooled else "direct")
 
     def warm_up(self) -> None:
         """What is slow the first time, so that children need not do it again."""

@@ -11,6 +11,14 @@ from ..workload import Workload
 from .path import path
 
 
+@path("start")
+def start(stage: Stage) -> Iterator[None]:
+    """The first thing that a process does: are the tables there, and of which version?"""
+    ol = Outlast(stage.place.url, schema=stage.place.schema)
+    yield
+    ol.store.ready()
+
+
 @path("migrate", most=16)
 def migrate(stage: Stage) -> Iterator[None]:
     place = stage.place.beside(stage.queue)
