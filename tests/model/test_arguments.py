@@ -197,7 +197,7 @@ def test_a_structure_without_end_is_refused() -> None:
         bomb = [bomb, bomb]
     started = monotonic()
     assert "far more than 1,000,000" in problems(untyped, bomb)[""]
-    assert monotonic() - started < 10
+    assert monotonic() - started < 60
 
 
 def test_a_tree_of_models_may_be_as_deep_as_lists() -> None:

@@ -183,7 +183,7 @@ def test_a_thousand_retries_are_spread(run: Run, database: Database) -> None:
     extracted = "run_at" if database.is_sqlite else "extract(epoch FROM run_at)"
     due = [float(moment) for moment in column(database, extracted)]
     start = held[0].started_at
-    assert all(9.9 < moment - start < 31 for moment in due)
+    assert all(9.9 < moment - start < 60 for moment in due)
     buckets = [int(moment - start) for moment in due]
     assert max(buckets.count(second) for second in set(buckets)) <= 100
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 
 import pytest
 
+from outlast.store.statements import SQLITE, queries
 from outlast.verify.paths import PATHS
 from tests.support import Database, Processes
 from tests.verify.running import run
 
 
 def test_whoever_is_killed_wherever_nothing_is_lost(
-    processes: Processes, database: Database, tmp_path: Path
+    processes: Processes, database: Database
 ) -> None:
     """R001, R002, R008, R026, R027, R044, R061–R063, R068, R090, R205: SIGKILL before or after any
     statement of any path; then everything ends as promised, once, on record."""
@@ -24,6 +25,38 @@ def test_whoever_is_killed_wherever_nothing_is_lost(
     assert said["kills"] >= 4 * len(PATHS)
     assert said["jobs"] > said["kills"]
     assert left(database) == []
+
+
+TRACE = """
+    import json, sys
+    from outlast.verify.campaign import Wish
+    from outlast.verify.crash import LEASE, Crash
+    from outlast.verify.tracing import Tracing
+
+    class Traced(Crash):
+        def campaign(self):
+            self.words = Tracing(self, LEASE, lambda *_: None).run()
+
+    traced = Traced(Wish(url=sys.argv[1]))
+    traced.run()
+    print(json.dumps(traced.words))
+"""
+
+
+@pytest.mark.kinds("sqlite")
+def test_every_statement_that_writes_is_on_some_path(
+    processes: Processes, database: Database
+) -> None:
+    """R205: what is added to the protocol and to no path is noticed here."""
+    traced = json.loads(processes.python(TRACE, database.url).succeed(60.0))
+    assert set(traced) == set(PATHS)
+    said = {word for words in traced.values() for word in words}
+    written = {
+        query.name: " ".join(query.sql.split())[:60]
+        for query in queries(SQLITE, "outlast").values()
+        if not query.reads
+    }
+    assert [name for name, text in written.items() if text not in said] == []
 
 
 @pytest.mark.campaign

@@ -58,7 +58,9 @@ class Workload:
         self.place.add_business()
         self.ol.close()
         pooled = getattr(self.ol.store, "pooled", False)
-        self.place.ready.write_text(POOLED if pooled else "direct")
+        written = self.place.ready.with_suffix(".new")
+        written.write_text(POOLED if pooled else "direct")
+        written.replace(self.place.ready)  # there at once, or not at all
 
     def warm_up(self) -> None:
         """What is slow the first time, so that children need not do it again."""
