@@ -66,10 +66,11 @@ def test_a_result_counts_from_its_commit_on(app: App, processes: Processes) -> N
     assert runs == {"committed claim": 1, "before finish": 2, "committed finish": 1}
 
 
-def test_a_result_its_events_and_its_follow_up_jobs_are_there_together_or_not_at_all(
+def test_a_result_and_its_follow_up_jobs_are_there_together_or_not_at_all(
     app: App, processes: Processes
 ) -> None:
-    """R026: also when the worker dies inside the transaction."""
+    """R026: also when the worker dies inside the transaction. What the handler said before it ended
+    may be there earlier, never later."""
     points = ["before finish", "after finish", "committed finish"]
     jobs = {
         point: app.followed.using(queue=point.replace(" ", "-")).enqueue(n)
@@ -85,7 +86,7 @@ def test_a_result_its_events_and_its_follow_up_jobs_are_there_together_or_not_at
                 app.ol.job(job.id).state == ("succeeded" if done else "running")
             )
         )
-        assert len(app.ol.history(job.id)[1]) == (1 if done else 0), "events"
+        assert len(app.ol.history(job.id)[1]) >= (1 if done else 0)
     assert [follower.args for follower in app.ol.jobs(task="mark")] == [{"n": 2}]
     other = app.start_worker(processes)
     for job in jobs.values():

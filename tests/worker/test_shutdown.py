@@ -85,7 +85,9 @@ def test_a_second_signal_ends_even_a_worker_whose_loop_is_blocked(
     worker = app.start_worker(processes, grace=60.0)
     app.ledger.wait("start")
     worker.terminate()
-    worker.interrupt()  # another signal: two of a kind that both wait to be handled are one
+    # Its keeper says so, in a thread of its own.
+    eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"])
+    worker.terminate()
     asked_at = time.monotonic()
     assert worker.wait() != 0
     assert time.monotonic() - asked_at < 1.0 + SLACK
