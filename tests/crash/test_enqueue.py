@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import Database, Process, Processes, eventually
-from tests.support.app import SLACK, TIMINGS, App
+from tests.support.app import PATIENCE, SLACK, TIMINGS, App
 
 # One process starts many: each is forked from a fresh interpreter, and is as real as any other.
 MANY = """
@@ -41,7 +41,7 @@ def test_jobs_whose_enqueuer_was_killed_right_after_the_commit_run_exactly_once(
     """R001, R061, R012: 100 processes, each killed after the commit and before anything else; the
     worker knows nothing but the database."""
     worker = app.start_worker(processes)
-    eventually(lambda: app.ol.workers() != [])
+    eventually(lambda: app.ol.workers() != [], PATIENCE)
     script = """
 def enqueue(number):
     arm("committed insert_jobs")
@@ -59,7 +59,7 @@ assert codes == [-signal.SIGKILL] * 100, codes
     delays = [(job.started_at - job.created_at).total_seconds() for job in jobs]
     assert max(delays) < TIMINGS["poll_max"] + 1.0 + SLACK
     worker.terminate()
-    assert worker.wait() == 0
+    assert worker.wait(PATIENCE) == 0
     assert len(app.ledger.read("run")) == 100, "none ran twice"
 
 
@@ -87,7 +87,7 @@ connection.commit()
 connection.close()
 """
     process = started(processes, app, script)
-    assert process.wait() == (-9 if end == "killed" else 0)
+    assert process.wait(PATIENCE) == (-9 if end == "killed" else 0)
     there = 0 if end == "killed" else 1
     # PostgreSQL may take a moment to notice that its client is gone.
     eventually(lambda: database.rows("SELECT count(*) FROM orders") == [(there,)])

@@ -28,6 +28,7 @@ from tests.support.waiting import eventually
 TIMINGS = {"lease": 2.0, "renew_every": 0.5, "reclaim_every": 0.5, "poll_max": 0.2}
 BOUND = 3.7  # seconds: lease + renewal + a look for lost claims + a look for work, by TIMINGS
 SLACK = 5.0  # seconds that a loaded machine may take on top
+PATIENCE = 30.0  # seconds to wait for what has no bound of its own, such as a process that starts
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,14 @@ class Ledger:
         ]
         return [e for e in entries if what in (None, e.what) and job in (None, e.job)]
 
-    def wait(self, what: str, job: str | None = None, count: int = 1, timeout: float = 10.0) -> Any:
+    def wait(self, what: str, job: str | None = None, count: int = 1) -> Any:
         """The entries of a kind, as soon as there are so many."""
 
         def enough() -> list[Entry]:
             found = self.read(what, job)
             return found if len(found) >= count else []
 
-        return eventually(enough, timeout, message=lambda: f"ledger: {self.read()}")
+        return eventually(enough, PATIENCE, message=lambda: f"ledger: {self.read()}")
 
 
 class App:
@@ -185,7 +186,7 @@ class App:
         env = self.environment(**settings)
         return processes.python("tests.support.app", point, queue, env=env)
 
-    def finished(self, job: Job, timeout: float = 15.0) -> Job:
+    def finished(self, job: Job) -> Job:
         """The job, once it has succeeded; R090: a crash is never its end."""
 
         def succeeded() -> Job | None:
@@ -193,7 +194,7 @@ class App:
             assert now.state not in ("dead", "cancelled"), now
             return now if now.state == "succeeded" else None
 
-        return eventually(succeeded, timeout, message=lambda: str(self.ol.job(job.id)))
+        return eventually(succeeded, PATIENCE, message=lambda: str(self.ol.job(job.id)))
 
     def close(self) -> None:
         self.ol.close()

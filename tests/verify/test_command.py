@@ -121,11 +121,16 @@ def test_what_is_written_wrongly_is_said_at_once(
 
 
 @pytest.mark.kinds("sqlite")
-def test_a_database_that_is_not_there_is_told_in_one_sentence(processes: Processes) -> None:
+def test_a_database_that_is_not_there_is_told_in_one_sentence(
+    processes: Processes, tmp_path: Path
+) -> None:
     url = "postgresql://postgres:s3cret@127.0.0.1:1/nowhere"
-    refused = start(processes, "crash", "--url", url, "--points", 1)
+    refused = processes.python(
+        "outlast", "verify", "crash", "--url", url, "--points", 1, env={"TMPDIR": str(tmp_path)}
+    )
     assert refused.wait(30.0) == 1
     said = refused.output()
     assert said.startswith("outlast: "), said
     assert "Traceback" not in said
     assert "s3cret" not in said
+    assert list(tmp_path.glob("outlast-verify-*")) == []

@@ -12,7 +12,7 @@ import pytest
 
 from outlast import Outlast
 from tests.support import Database, Processes, eventually
-from tests.support.app import App
+from tests.support.app import PATIENCE, App
 
 CLIENT = """
 import asyncio, os, sys, threading, time
@@ -172,7 +172,7 @@ wait_for(children)
     )
     processes.python(script, env=app.environment()).succeed(30.0)
     worker.terminate()
-    assert worker.wait() == 0
+    assert worker.wait(PATIENCE) == 0
 
 
 @pytest.mark.kinds("sqlite")
@@ -236,7 +236,7 @@ ol.worker(concurrency=4).run()
     eventually(lambda: app.ol.counts()["succeeded"] == 40, 30.0, message=worker.output)
     assert [app.ol.job(job.id).attempt for job in jobs] == [1] * 20
     worker.terminate()
-    assert worker.wait() == 0
+    assert worker.wait(PATIENCE) == 0
     assert "Traceback" not in worker.output()
 
 

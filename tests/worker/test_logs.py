@@ -17,7 +17,7 @@ import pytest
 
 from outlast.worker import logs
 from tests.support import Database, Processes, eventually
-from tests.support.app import App
+from tests.support.app import PATIENCE, App
 
 FACTS = {"job": "0198", "attempt": 2, "fence": 5, "tenant": "acme", "trace": "00-ab"}
 
@@ -225,7 +225,7 @@ class TestSecrets:
         worker = processes.python(script, env=app.environment() | {"FORMAT": format})
         eventually(lambda: all(app.ol.job(job.id).final for job in jobs), message=worker.output)
         worker.terminate()
-        assert worker.wait() == 0
+        assert worker.wait(PATIENCE) == 0
         assert worker.output().count(jobs[1].id) >= 2, "each failure is logged, without its words"
         assert "hunter2" not in worker.output()
         assert "hunter2" in str(app.ol.job(jobs[1].id).error), "they are kept with the job"
@@ -306,7 +306,7 @@ class TestBlocked:
             took = time.monotonic() - began_at
             assert {app.ol.job(job.id).state for job in jobs[::50]} == {"succeeded"}
             worker.terminate()
-            assert worker.wait() == 0
+            assert worker.wait(PATIENCE) == 0
             return took
 
         free, blocked = seconds("read"), seconds("blocked")

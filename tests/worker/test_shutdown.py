@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Database, Processes, eventually
-from tests.support.app import SLACK, App
+from tests.support.app import PATIENCE, SLACK, App
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_short_jobs_end_and_long_ones_are_claimable_with_their_attempt_unspent(
     app.ledger.wait("start", count=10)
     asked_at = time.monotonic()
     worker.terminate()
-    assert worker.wait() == 0
+    assert worker.wait(PATIENCE) == 0
     gone_at = time.monotonic()
     assert gone_at - asked_at < 2.0 + 1.0 + SLACK
     jobs = {job.id: job for job in app.ol.jobs()}
@@ -44,7 +44,7 @@ def test_short_jobs_end_and_long_ones_are_claimable_with_their_attempt_unspent(
     assert {entry.job for entry in again} == {job.id for job in long}
     assert {entry.attempt for entry in again} == {1}, "the first attempt was not charged"
     other.terminate()
-    assert other.wait() == 0
+    assert other.wait(PATIENCE) == 0
 
 
 def test_nothing_is_claimed_while_a_worker_drains(app: App, processes: Processes) -> None:
@@ -53,10 +53,10 @@ def test_nothing_is_claimed_while_a_worker_drains(app: App, processes: Processes
     worker = app.start_worker(processes, grace=30.0, concurrency=10)
     app.ledger.wait("start")
     worker.terminate()
-    eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"])
+    eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"], PATIENCE)
     late = app.mark.enqueue(1)
     (app.folder / "gate").touch()
-    assert worker.wait() == 0
+    assert worker.wait(PATIENCE) == 0
     assert app.ol.job(running.id).state == "succeeded"
     assert app.ol.job(late.id).state == "ready"
 
@@ -67,10 +67,10 @@ def test_a_second_signal_does_not_wait(app: App, processes: Processes) -> None:
     worker = app.start_worker(processes, grace=60.0)
     app.ledger.wait("start", count=2)
     worker.terminate()
-    eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"])
+    eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"], PATIENCE)
     asked_at = time.monotonic()
     worker.interrupt()
-    assert worker.wait() == 0
+    assert worker.wait(PATIENCE) == 0
     assert time.monotonic() - asked_at < 1.0 + SLACK
     for job in jobs:
         assert (app.ol.job(job.id).state, app.ol.job(job.id).attempt) == ("ready", 0)
@@ -86,10 +86,10 @@ def test_a_second_signal_ends_even_a_worker_whose_loop_is_blocked(
     app.ledger.wait("start")
     worker.terminate()
     # Its keeper says so, in a thread of its own.
-    eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"])
+    eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"], PATIENCE)
     worker.terminate()
     asked_at = time.monotonic()
-    assert worker.wait() != 0
+    assert worker.wait(PATIENCE) != 0
     assert time.monotonic() - asked_at < 1.0 + SLACK
 
 
@@ -103,7 +103,7 @@ def test_a_signal_while_it_starts_is_obeyed(app: App, processes: Processes) -> N
     for worker in workers:
         worker.terminate()
     for worker in workers:
-        assert worker.wait() in (0, -15)
+        assert worker.wait(PATIENCE) in (0, -15)
     assert (app.ol.job(job.id).state, app.ol.job(job.id).attempt) == ("ready", 0)
 
 
@@ -118,7 +118,7 @@ def test_a_worker_that_waits_for_its_database_can_be_stopped(
     eventually(lambda: "next try" in worker.output(), message=worker.output)
     asked_at = time.monotonic()
     worker.terminate()
-    assert worker.wait() == 0
+    assert worker.wait(PATIENCE) == 0
     assert time.monotonic() - asked_at < 1.0 + SLACK
 
 
@@ -132,11 +132,11 @@ def test_what_handlers_said_and_returned_last_is_stored_at_shutdown(
     jobs = app.ol.enqueue(*[app.gated.job("gate") for _ in range(5)])
     app.ledger.wait("start", count=6)
     worker.terminate()
-    eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"])
+    eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"], PATIENCE)
     (app.folder / "gate").touch()
     app.ledger.wait("end", count=5)
     worker.terminate()  # at once: the outcomes may not have reached the database yet
-    assert worker.wait() == 0
+    assert worker.wait(PATIENCE) == 0
     for job in jobs:
         ended = app.ol.job(job.id)
         assert (ended.state, ended.result["attempt"]) == ("succeeded", 1)
@@ -156,7 +156,7 @@ def test_a_worker_whose_keeper_died_leaves_at_once(
         app.ledger.wait("start")
     app.ends_thread.enqueue("outlast-keeper")
     asked_at = app.ledger.wait("run")[0].at
-    assert worker.wait() == 1, "an init system restarts what failed"
+    assert worker.wait(PATIENCE) == 1, "an init system restarts what failed"
     assert time.monotonic() - asked_at < 2.0 + SLACK, "within the lease"
     assert "the keeper's thread died" in worker.output()
     for job in jobs:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Database, Process, Processes, eventually
-from tests.support.app import SLACK, App
+from tests.support.app import PATIENCE, SLACK, App
 from tests.support.processes import alive, kill
 
 SUPERVISE = """
@@ -152,7 +152,7 @@ class TestStop:
         running = fleet(processes, tmp_path, "polite", 3)
         pids = running.wait_for(3)
         running.process.signal(number)
-        assert running.process.wait() == 0
+        assert running.process.wait(PATIENCE) == 0
         assert sorted(running.said("told")) == sorted(pids)
         assert not running.living()
 
@@ -164,7 +164,7 @@ class TestStop:
         running.wait_for(5)
         asked_at = time.monotonic()
         running.process.terminate()
-        assert running.process.wait() == 1, "it was no clean stop"
+        assert running.process.wait(PATIENCE) == 1, "it was no clean stop"
         took = time.monotonic() - asked_at
         assert 1.9 <= took < 2.0 + SLACK
         assert not running.living()
@@ -177,7 +177,7 @@ class TestStop:
         eventually(lambda: len(running.said("told")) == 3, message=running.output)
         asked_at = time.monotonic()
         running.process.terminate()
-        assert running.process.wait() == 1
+        assert running.process.wait(PATIENCE) == 1
         assert 0.9 <= time.monotonic() - asked_at < 1.0 + SLACK
         assert sorted(running.said("told")) == sorted([*pids, *pids])
 
@@ -197,7 +197,7 @@ class TestStop:
         here = re.compile(r"^here (\d+)", re.M)
         eventually(lambda: len(here.findall(process.output())) == 3, message=process.output)
         process.terminate()
-        assert process.wait() == 1
+        assert process.wait(PATIENCE) == 1
         told = set(re.findall(r"^told (\d+)", process.output(), re.M))
         [neighbour] = set(here.findall(process.output())) - told
         assert alive(int(neighbour))
@@ -215,7 +215,7 @@ class TestStop:
         for running in fleets:
             running.process.terminate()
         for running in fleets:
-            assert running.process.wait() in (0, -signal.SIGTERM)
+            assert running.process.wait(PATIENCE) in (0, -signal.SIGTERM)
             eventually(lambda running=running: not running.living(), 5.0)
 
 
@@ -242,10 +242,10 @@ class TestWorkers:
         """R182, R183: three busy workers, handlers that do not end."""
         jobs = app.ol.enqueue(*[app.nap.job(60.0), app.nap_in_thread.job(60.0)] * 6)
         supervisor = self.start(app, processes, 3, grace=1.0, slack=2 * SLACK)
-        app.ledger.wait("start", count=12, timeout=15.0)
+        app.ledger.wait("start", count=12)
         asked_at = time.monotonic()
         supervisor.terminate()
-        code = supervisor.wait()
+        code = supervisor.wait(PATIENCE)
         assert time.monotonic() - asked_at < 2.0 + 2 * SLACK
         assert code == 0, supervisor.output()
         assert {app.ol.job(job.id).state for job in jobs} == {"ready"}
@@ -261,9 +261,9 @@ class TestWorkers:
         [start] = app.ledger.wait("start")
         supervisor.terminate()
         os.kill(start.pid, signal.SIGTERM)
-        eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"])
+        eventually(lambda: [row.state for row in app.ol.workers()] == ["draining"], PATIENCE)
         (app.folder / "gate").touch()
-        assert supervisor.wait() == 0
+        assert supervisor.wait(PATIENCE) == 0
         assert app.ol.job(job.id).state == "succeeded"
 
     @pytest.mark.kinds("postgres")
@@ -273,7 +273,7 @@ class TestWorkers:
         """R189: they drain, give back what they hold, and leave."""
         jobs = app.ol.enqueue(*[app.nap.job(60.0)] * 4, *[app.nap_in_thread.job(60.0)] * 4)
         supervisor = self.start(app, processes, 2, grace=0.5)
-        pids = {entry.pid for entry in app.ledger.wait("start", count=8, timeout=15.0)}
+        pids = {entry.pid for entry in app.ledger.wait("start", count=8)}
         assert len(pids) == 2
         supervisor.kill()
         eventually(lambda: not any(alive(pid) for pid in pids), 5.0 + SLACK)

@@ -24,8 +24,8 @@ from .workload import Workload
 HEIR = "heir"
 LEASE = 120.0  # seconds: the heir is in no hurry
 FOREVER = 5000.0  # what a zombie would renew for; nobody else has such a lease
-LONGEST = 10.0  # seconds until every job must have been inherited
-PATIENCE = 3  # tries: a lock that is held for longer is a frozen owner's
+LONGEST = 30.0  # seconds until every job must have been inherited
+PATIENCE = 2  # tries: a lock that is held for longer is a frozen owner's
 
 
 class Lost(NamedTuple):
@@ -55,8 +55,9 @@ class Heir:
 
     # While the owners are frozen
 
-    def inherit(self, lost: list[Lost]) -> None:
+    def inherit(self, lost: list[Lost], lease: float) -> None:
         """Take all of it, however often we must look until a lease or a lock is gone."""
+        time.sleep(lease)  # nothing can be had before
         found, until = Inherited(), time.monotonic() + LONGEST
         waiting = {place: [one for one in lost if one.place == place] for _, place, _ in lost}
         refused: Counter[Place] = Counter()
@@ -110,7 +111,7 @@ class Heir:
 
     # When they are back
 
-    def settle(self, places: list[Place], inherited: Inherited, file: FilePath) -> None:
+    def settle(self, places: list[Place], inherited: Inherited) -> Verdict:
         """Finish everything, and judge every place."""
         verdict = Verdict()
         for place in places:
@@ -123,7 +124,7 @@ class Heir:
             for queue, number in late_answers(evidence).items():
                 verdict.refused[queue] = verdict.refused.get(queue, 0) + number
             self.work.ol.close()
-        verdict.write(file)
+        return verdict
 
     def _extended(self) -> Iterator[Violation]:
         """A lease that only a zombie can have asked for, on a job that is no longer its own."""

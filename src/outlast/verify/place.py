@@ -129,9 +129,9 @@ class Site:
         return Place(self.address.url, f"{self.prefix}_{self._made}", folder)
 
     def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
         if not self.is_sqlite:
             remove_schemas(self.address.url, self.prefix)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def remove_schemas(url: str, prefix: str) -> None:

@@ -35,6 +35,9 @@ from .workload import Workload
 
 LEASE = 0.3  # seconds: so soon is a frozen owner's job anybody's
 FROZEN = 48  # processes at once
+SETTLING = 2  # batches that may be settling while others are frozen
+INSIDE = 6  # points in a round at which, on SQLite, the file is locked
+WORKERS = 12  # points in a round of a whole worker, on SQLite, where most are of no use
 PATIENCE = 1.5  # seconds that a worker goes on after it was thawed
 
 
@@ -56,25 +59,28 @@ class Zombies(Campaign):
     owners = True
 
     def campaign(self) -> None:
-        luck = random.Random(self.seed)
-        traced = Tracing(self, LEASE, lambda *_: None).run()
-        decks = [deck for name, words in sorted(traced.items())
-                 for deck in self._decks(name, words, luck)]  # fmt: skip
-        for points in rounds(decks, luck) if decks else ():
+        self._settling = 0
+        decks = self._decks(Tracing(self, LEASE, lambda *_: None).run())
+        for points in rounds(decks, self._luck) if decks else ():
             for start in range(0, len(points), FROZEN):
                 if not self.over():
                     self._batch(points[start : start + FROZEN])
             if self.over():
                 break
+        while self._settling:
+            self.step()
 
-    def _decks(self, path: str, words: list[str], luck: random.Random) -> list[Deck]:
-        points = points_of(path, words)
+    def _decks(self, traced: dict[str, list[str]]) -> list[Deck]:
+        self._luck = luck = random.Random(self.seed)
+        every = {path: points_of(path, words) for path, words in sorted(traced.items())}
         if not self.site.is_sqlite:
-            return [Deck(points, PATHS[path].most, luck)]
+            return [Deck(points, PATHS[path].most, luck) for path, points in every.items()]
         # Inside a transaction nobody can take the job: a few of those will do.
-        free = unlocked(path, words)
-        locked = [point for point in points if point not in free]
-        return [Deck(free, PATHS[path].most, luck), Deck(locked, 1, luck)]
+        free = {path: unlocked(path, words) for path, words in sorted(traced.items())}
+        locked = [p for path, points in every.items() for p in points if p not in free[path]]
+        decks = [Deck(points, WORKERS if path == "worker-one" else None, luck)
+                 for path, points in free.items()]  # fmt: skip
+        return [*decks, Deck(locked, INSIDE, luck)]
 
     def over(self) -> bool:
         """What counts are zombies whose jobs were taken."""
@@ -127,7 +133,7 @@ class Zombies(Campaign):
         """Wait until the jobs of those that are frozen have another owner."""
         frozen = [Lost(z.label, z.place, n % 2 == 0) for n, z in enumerate(zombies) if z.frozen]
         heir = Heir(self.work, place.folder / "inherited")
-        self.children.call(partial(heir.inherit, frozen))
+        self.children.call(partial(heir.inherit, frozen, LEASE))
         inherited = heir.inherited()
         by_label = {zombie.label: zombie for zombie in zombies}
         for what, labels in (("taken", inherited.taken), ("held", inherited.held)):
@@ -141,14 +147,18 @@ class Zombies(Campaign):
         return inherited
 
     def _settle(self, place: Place, zombies: list[Zombie], inherited: Inherited) -> None:
-        labels: Labels = {zombie.label: zombie.point for zombie in zombies}
-        heir = Heir(self.work, place.folder / "inherited")
-        places = list(dict.fromkeys(zombie.place for zombie in zombies))
-        ends: list[Ended] = []
-        self.children.start(partial(heir.settle, places, inherited, place.verdict), ends.append)
-        while not ends:
+        """While the next batch is being frozen."""
+        while self._settling >= SETTLING:
             self.step()
-        verdict = self.judged(place, labels, ends[0])
+        self._settling += 1
+        labels: Labels = {zombie.label: zombie.point for zombie in zombies}
+        places = list(dict.fromkeys(zombie.place for zombie in zombies))
+        body = partial(look_after, self.work, place, places, inherited, self.wish.keep)
+        self.children.start(body, partial(self._settled, place, labels))
+
+    def _settled(self, place: Place, labels: Labels, ended: Ended) -> None:
+        self._settling -= 1
+        verdict = self.judged(place, labels, ended)
         for label, number in (verdict.refused if verdict else {}).items():
             self.figures.row(labels[label].path).add("refused", number)
 
@@ -162,6 +172,15 @@ def walk(work: Workload, label: str, point: Point, place: Place) -> None:
     perform(PATHS[point.path], stage)
     if trap.seen >= trap.at:
         too_late(stage)
+
+
+def look_after(
+    work: Workload, place: Place, places: list[Place], inherited: Inherited, keep: bool
+) -> None:
+    """In a child: settle a batch, which is of no more use then."""
+    Heir(work, place.folder / "inherited").settle(places, inherited).write(place.verdict)
+    if not keep:
+        place.remove()
 
 
 def too_late(stage: Stage) -> None:
