@@ -36,7 +36,15 @@ PAYLOAD = "x" * 88  # about 100 bytes as JSON
 
 def start_worker(concurrency: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "outlast", "worker", "benchmarks.figures:ol"]
-    return subprocess.Popen([*command, "--concurrency", str(concurrency), "--log-level", "ERROR"])
+    return subprocess.Popen([*command, "--concurrency", str(concurrency), "--log-level", "error"])
+
+
+def finished(jobs: int, workers: list[subprocess.Popen[bytes]]) -> None:
+    """Wait until so many are through; a worker that gave up is an error, not a long wait."""
+    while ol.counts()["succeeded"] < jobs:
+        if gone := [worker.args for worker in workers if worker.poll() is not None]:
+            raise SystemExit(f"a worker ended before the jobs did: {gone[0]}")
+        time.sleep(0.1)
 
 
 def stop(workers: list[subprocess.Popen[bytes]]) -> None:
@@ -53,8 +61,7 @@ def drain(jobs: int, processes: int, concurrency: int) -> float:
         ol.enqueue(*(noop.job(payload=PAYLOAD) for _ in range(first, min(jobs, first + 1000))))
     workers = [start_worker(concurrency) for _ in range(processes)]
     try:
-        while ol.counts()["succeeded"] < jobs:
-            time.sleep(0.1)
+        finished(jobs, workers)
     finally:
         stop(workers)
     first, last = rows("SELECT min(started_at), max(finished_at) FROM {job}")[0]
@@ -84,13 +91,11 @@ def idle_latency(jobs: int) -> list[float]:
     workers = [start_worker(10)]
     try:
         noop.enqueue(payload="warm")
-        while ol.counts()["succeeded"] < 1:
-            time.sleep(0.05)
+        finished(1, workers)
         for _ in range(jobs):
             time.sleep(0.02)
             noop.enqueue(payload=PAYLOAD)
-        while ol.counts()["succeeded"] < jobs + 1:
-            time.sleep(0.05)
+        finished(jobs + 1, workers)
     finally:
         stop(workers)
     spans = [

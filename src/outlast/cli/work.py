@@ -93,7 +93,7 @@ def variable(name: str) -> str:
 )
 @click.option(
     "--log-level",
-    type=click.Choice(LEVELS),
+    type=click.Choice(LEVELS, case_sensitive=False),
     default="info",
     envvar="OUTLAST_LOG_LEVEL",
     show_default=True,
