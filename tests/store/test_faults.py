@@ -19,7 +19,7 @@ from outlast.ops.enqueue import enqueue, wake
 from outlast.ops.explain import explain
 from outlast.ops.finish import finish, turn
 from outlast.ops.leave import leave
-from outlast.ops.reclaim import any_lost, reclaim
+from outlast.ops.reclaim import reclaim, signs_of_loss
 from outlast.ops.renew import renew
 from outlast.ops.statement import Op, Statement, Together
 from outlast.store import Store, open_store
@@ -54,7 +54,7 @@ def every_operation(run: Run, database: Database) -> dict[str, tuple[Callable[..
         (turn, ([ending(held[2]), ending(stale)], WANTED)),
         (finish, (ends, [event])),
         (renew, ("w1", {held[3].id: held[3].fence}, 60.0)),
-        (any_lost, ()),
+        (signs_of_loss, ()),
         (reclaim, ()),
         (leave, ("w1",)),
         (operate.cancel, (held[3].id, "ann", "")),

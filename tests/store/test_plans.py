@@ -24,7 +24,15 @@ pytestmark = pytest.mark.timeout(600)  # a million rows take their time on a bus
 ENDED, IN_FLIGHT = 1_000_000, 10_000
 
 CLAIM = Statement(
-    "claim", {"worker": "w", "queue": "default", "limit": 10, "lease": 9.0, "unknown": "[]"}
+    "claim",
+    {
+        "worker": "w",
+        "queue": "default",
+        "limit": 10,
+        "lease": 9.0,
+        "unknown": "[]",
+        "last_life": True,
+    },
 )
 
 
@@ -94,7 +102,7 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
     ("statement", "index"),
     [
         (Statement("promote_due", {"limit": 100}), "job_due"),
-        (Statement("any_lost"), "job_lease"),
+        (Statement("signs_of_loss"), "job_lease"),
         (Statement("lost", {"limit": 100, "skip": 0}), "job_lease"),
         (Statement("expire", {"limit": 100}), "job_expiry"),
         (Statement("prune_jobs", {"state": "succeeded", "keep": 9e9, "limit": 100}), "job_ended"),

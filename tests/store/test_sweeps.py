@@ -13,7 +13,7 @@ from outlast.ops.duties import Tally
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
 from outlast.ops.leave import leave
-from outlast.ops.reclaim import any_lost, reclaim
+from outlast.ops.reclaim import reclaim, signs_of_loss
 from outlast.ops.report import clock, history, job
 from outlast.ops.report import duties as all_duties
 from outlast.ops.report import workers as all_workers
@@ -41,10 +41,10 @@ from tests.support import Database, eventually
 def test_a_lost_claim_is_taken_back(run: Run, database: Database) -> None:
     """R027, R076: ready again for anyone, the crash counted, the failure budget untouched."""
     held = put_and_take(run)
-    assert not run(any_lost)
+    assert not run(signs_of_loss).lease
     assert run(reclaim).found == 0, "a lease that holds is left alone"
     end_leases(database)
-    assert run(any_lost)
+    assert run(signs_of_loss).lease
     swept = run(reclaim)
     assert (swept.found, swept.healed, swept.dead, swept.queues) == (1, 1, 0, {"default"})
     after = run(job, held.id)
@@ -58,8 +58,8 @@ def test_a_real_lease_runs_out_by_the_databases_clock(run: Run) -> None:
     """R027, R035, R208: no row is back-dated here."""
     put(run)
     (held,) = take(run, lease=0.3)
-    assert not run(any_lost)
-    eventually(lambda: run(any_lost))
+    assert not run(signs_of_loss).lease
+    eventually(lambda: run(signs_of_loss).lease)
     assert run(clock) >= held.started_at + 0.3
     assert run(reclaim).healed == 1
 
@@ -145,7 +145,7 @@ def test_five_sweepers_heal_each_job_once(store: Store, database: Database) -> N
 
     def sweep(_: int) -> int:
         healed = 0
-        while store.run(any_lost):
+        while store.run(signs_of_loss).lease:
             healed += store.run(reclaim, 50).healed
         return healed
 

@@ -17,7 +17,7 @@ ERRORS = {
     "unavailable": StoreUnavailable(reason="cut"),
     "bug": KeyError("a bug of our own"),
 }
-KEEPERS = ("renew", "owned", "worker_lives", "any_lost", "take_duty", "expire", "report_duty")
+KEEPERS = ("renew", "owned", "worker_lives", "signs_of_loss", "take_duty", "expire", "report_duty")
 
 
 @pytest.mark.parametrize("kind", ERRORS)

@@ -120,9 +120,11 @@ def worker(
     for stranger in strangers(os.environ):
         log.warning(stranger)
     if processes > 1:
+        from ..worker.burials import Burials
         from ..worker.supervisor import supervise
 
-        ctx.exit(supervise(_child(ctx, url, schema), processes, made.settings.grace))
+        command, burials = _child(ctx, url, schema), Burials(made.store)
+        ctx.exit(supervise(command, processes, made.settings.grace, burials))
     _introduce(made)
     made.run()
 

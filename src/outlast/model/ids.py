@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
+INSTANCE = "OUTLAST_INSTANCE"  # how a supervisor tells its child who it is
+
 entropy: Callable[[int], bytes] = os.urandom
 
 _lock = threading.Lock()

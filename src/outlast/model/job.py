@@ -81,6 +81,13 @@ class Claim:
     def hold(self) -> Hold:
         return self.id, self.fence
 
+    @property
+    def last_life(self) -> bool:
+        """One more lost worker would end it. Such jobs share a process with no other of their
+        kind: the next crash then tells the poison from its innocent neighbours. A first crash
+        tells nothing (hosts die, processes are replaced), so it keeps nobody waiting."""
+        return self.crashes > 0 and self.crashes + 1 >= self.max_crashes
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -20,6 +20,7 @@ class Wanted:
     lease: float
     unknown: Collection[str] = ()  # tasks this worker has met and cannot run
     promote: bool = True
+    last_life: bool = True  # may one that a further lost worker would end be among them?
 
     def statements(self) -> list[Statement]:
         """Due jobs are made ready first, so no other process is on the path of a delay."""
@@ -31,6 +32,7 @@ class Wanted:
                 "limit": self.limit,
                 "lease": self.lease,
                 "unknown": json.dumps(sorted(self.unknown)),
+                "last_life": self.last_life,
             },
         )
         return [Statement("promote_due", {"limit": 1000}), claim] if self.promote else [claim]

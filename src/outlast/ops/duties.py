@@ -70,3 +70,9 @@ def live(id: str, running: int, state: str) -> Op[bool]:
     """Say that a worker is alive; False if nobody knows it any more."""
     rows: Rows = yield Statement("worker_lives", {"id": id, "running": running, "state": state})
     return bool(rows)
+
+
+def prove_life(id: str) -> Op[bool]:
+    """A worker holds its liveness lock; False if nobody knows it."""
+    rows: Rows = yield Statement("prove_life", {"id": id})
+    return bool(rows)

@@ -1,20 +1,31 @@
 """Jobs whose owner is gone are taken back: by anyone, guarded, through the same door as a finish.
 
-claim            renew     renew      (owner dies)          lease ends
-├─────────────────┼─────────┼───────────────✝───────────────────┤ reclaim ─▶ ready
-running                                                          crashes + 1
+    claim            renew     renew      ✝ the owner dies
+    ├─────────────────┼─────────┼─────────┼──────────────────────────────┤
+                                          │ exit    its supervisor sees it at once
+                                          │ lock    its liveness lock is free: about half a second
+                                          │ lease   nothing else speaks: when its lease ends
+    and without a death:                    deadline  it runs past its own timeout
+
+Whatever was noticed, the job is ready again, with one crash more (or one failure more, past a
+deadline), or ended if that was too many.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..model.job import Claim
 from ..model.lifecycle import Outcome, State
-from ..model.outcome import Transition, crashed
+from ..model.outcome import Ended, Transition, crashed, decide
+from ..model.retry import Retry
 from ..model.text import brief
 from .finish import finish
-from .statement import BEGIN, Op, Rows, Statement
+from .operate import note
+from .statement import BEGIN, Op, Row, Rows, Statement
 
 
 @dataclass(slots=True)
@@ -27,18 +38,69 @@ class Swept:
     dead: int = 0
     queues: set[str] = field(default_factory=set)
 
+    def add(self, other: Swept) -> None:
+        self.found += other.found
+        self.healed += other.healed
+        self.failed += other.failed
+        self.dead += other.dead
+        self.queues |= other.queues
 
-def any_lost() -> Op[bool]:
-    """Is there anything to take back? Reads one index entry and locks nothing."""
-    rows: Rows = yield Statement("any_lost")
-    return bool(rows)
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What speaks for a loss."""
+
+    lease: bool = False
+    workers: tuple[str, ...] = ()  # on SQLite: those whose file has to be looked at
+    fleet: int = 1  # how many share the looking
+
+
+def signs_of_loss() -> Op[Signs]:
+    """Is there anything to take back? One statement, and no row is locked."""
+    rows: Rows = yield Statement("signs_of_loss")
+    return Signs(
+        lease=any(kind == "lease" for kind, _ in rows),
+        workers=tuple(what for kind, what in rows if kind == "worker"),
+        fleet=sum(int(what) for kind, what in rows if kind == "fleet"),
+    )
 
 
 def reclaim(limit: int = 500, skip: int = 0) -> Op[Swept]:
     """Take back jobs whose lease ran out."""
     yield BEGIN
     rows: Rows = yield Statement("lost", {"limit": limit, "skip": skip})
-    lost = [_taken_back(Claim(*claim), bool(cancelling)) for *claim, cancelling, _ in rows]
+    return (yield from _take_back(rows, "stopped renewing"))
+
+
+def reclaim_overdue(slack: float, luck: float, limit: int = 500) -> Op[Swept]:
+    """Take back jobs that run past their own deadline although their owner lives."""
+    yield BEGIN
+    rows: Rows = yield Statement("past_deadline", {"slack": slack, "limit": limit})
+    return (yield from _apply([_past_deadline(Claim(*claim), luck) for *claim, _, _ in rows]))
+
+
+def bury(workers: Iterable[str], how: str, detail: str = "", limit: int = 10_000) -> Op[Swept]:
+    """Take back what these workers were running: they are gone for certain. Their cards are taken
+    down in the same transaction, and by whom is on record."""
+    yield BEGIN
+    names = json.dumps(sorted(workers))
+    buried: Rows = yield Statement("bury_workers", {"workers": names})
+    rows: Rows = yield Statement("owned_by", {"workers": names, "limit": limit})
+    swept = yield from _take_back(rows, detail or _HOW[how])
+    if buried or rows:
+        yield from note("worker-lost", [None], _obituary(buried, rows, how, detail))
+    return swept
+
+
+_HOW = {"lock": "died (its liveness lock is free)", "exit": "died (its supervisor saw it exit)"}
+
+
+def _take_back(rows: Rows, how: str) -> Op[Swept]:
+    lost = [_taken_back(Claim(*claim), bool(cancelling), how) for *claim, cancelling, _ in rows]
+    return (yield from _apply(lost))
+
+
+def _apply(lost: Sequence[Transition]) -> Op[Swept]:
     swept = Swept(found=len(lost))
     if lost:
         finished = yield from finish(lost)
@@ -48,19 +110,40 @@ def reclaim(limit: int = 500, skip: int = 0) -> Op[Swept]:
     return swept
 
 
-def _taken_back(claim: Claim, cancelling: bool) -> Transition:
+def _taken_back(claim: Claim, cancelling: bool, how: str) -> Transition:
     """A row too broken to tell what should become of it goes dead, and holds up no other."""
     try:
-        return crashed(claim, cancelling=cancelling, error=_evidence(claim))
+        return crashed(claim, cancelling=cancelling, error=_evidence(claim, how))
     except TypeError as error:
         told = {"type": "Undecodable", "message": f"its row cannot be read: {brief(error)}"}
         return Transition(claim, Outcome.UNDECODABLE, State.DEAD, error=told, crashes=1)
 
 
-def _evidence(claim: Claim) -> dict[str, str]:
+def _past_deadline(claim: Claim, luck: float) -> Transition:
+    told = {
+        "type": "TimedOut",
+        "message": f"attempt {claim.attempt} still ran on worker {claim.worker} long after its"
+        f" timeout of {claim.timeout:g} s",
+        "traceback": "",
+    }
+    retry = Retry.from_json(claim.retry) if claim.retry else Retry()
+    return decide(claim, Ended(Outcome.TIMED_OUT, error=told), retry, luck)
+
+
+def _evidence(claim: Claim, how: str) -> dict[str, str]:
     return {
         "type": "WorkerLost",
-        "message": f"worker {claim.worker} stopped renewing attempt {claim.attempt}"
+        "message": f"worker {claim.worker} {how} during attempt {claim.attempt}"
         f" (lost worker {claim.crashes + 1} of at most {claim.max_crashes})",
         "traceback": "",
+    }
+
+
+def _obituary(buried: Rows, rows: Sequence[Row], how: str, detail: str) -> dict[str, Any]:
+    return {
+        "workers": [{"id": id, "host": host, "pid": pid} for id, host, pid in buried],
+        "how": how,
+        "detail": detail,
+        "jobs": [row[0] for row in rows[:100]],
+        "number": len(rows),
     }

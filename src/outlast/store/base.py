@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, ParamSpec, TypeVar
 
 from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
@@ -116,9 +116,17 @@ class Store(ABC):
     async def aonce(self, op: Op[T]) -> T: ...
 
     @abstractmethod
-    async def watch(self, woken: Callable[[str], None], every: float) -> None:
-        """Call `woken` with the name of a queue that changed (or "" for any), for ever. May fail:
-        then whoever watches tries again, and polling finds everything meanwhile."""
+    async def watch(self, worker: str, woken: Callable[[str], None], every: float) -> None:
+        """Call `woken` with the name of a queue that changed (or "" for any), for ever, and hold
+        the worker's liveness lock meanwhile. May fail: then whoever watches tries again; polling
+        finds everything meanwhile, and leases hold."""
+
+    @abstractmethod
+    def confirm_dead(self, workers: Sequence[str]) -> list[str]:
+        """Those of the workers with a sign of death that are dead."""
+
+    def buried(self, workers: Sequence[str]) -> None:  # noqa: B027
+        """They are gone for good: clear away what proved their lives."""
 
     def before_fork(self) -> None:  # noqa: B027
         """See `forks`. Connections to PostgreSQL know by themselves whose they are."""

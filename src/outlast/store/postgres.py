@@ -8,7 +8,7 @@ pooler that does not pass them on, they are set in every transaction instead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -177,20 +177,26 @@ class PostgresStore(Store):
             (migration.version, schema.COMPATIBLE_FROM[migration.version]),
         )
 
-    async def watch(self, woken: Callable[[str], None], every: float) -> None:
-        """Listen on a connection of its own; a pooler's would not be ours when the news comes."""
+    async def watch(self, worker: str, woken: Callable[[str], None], every: float) -> None:
+        """Listen on a connection of its own, which also holds the liveness lock: the server frees
+        it the moment the connection ends. A pooler's connection would not be ours for long."""
         if self.pooled:
             await asyncio.Event().wait()
         with understood():
             link = await self._aconnect()
-            link.deadline = None  # waiting is what it is for
             try:
+                await link.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (worker,))
+                await link.execute(*self.render(Statement("prove_life", {"id": worker})))
                 await link.execute(f'LISTEN "{self.channel}"')
+                link.deadline = None  # waiting is what it is for
                 woken("")  # whatever came while nobody listened
                 async for notice in link.notifies():
                     woken(notice.payload)
             finally:
                 await link.close()
+
+    def confirm_dead(self, workers: Sequence[str]) -> list[str]:
+        return list(workers)  # the statement that found them has tried their locks
 
     def twin(self, connections: int | None = None) -> Store:
         settings = replace(self.settings, pool_size=connections or self.settings.pool_size)

@@ -15,7 +15,7 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,8 +29,9 @@ from ..model.errors import (
     Unsupported,
 )
 from ..model.settings import StoreSettings
+from ..ops.duties import prove_life
 from ..ops.statement import Begin, Op, Rows, Statement, Step, Together
-from . import schema
+from . import alive, schema
 from .address import Address
 from .base import Store
 from .filesystem import refuse_network_file_system
@@ -56,6 +57,7 @@ class SqliteStore(Store):
         self._reader: sqlite3.Connection | None = None
         self._watcher: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._proofs: dict[str, alive.Proof] = {}
 
     def once(self, op: Op[T]) -> T:
         with self._lock, understood():
@@ -163,19 +165,33 @@ class SqliteStore(Store):
         version, compatible_from = self.writer.execute(query).fetchone()
         return version or 0, compatible_from or 0
 
-    async def watch(self, woken: Callable[[str], None], every: float) -> None:
-        """`data_version` changes when another connection has committed; reading it is cheap."""
+    async def watch(self, worker: str, woken: Callable[[str], None], every: float) -> None:
+        """`data_version` changes when another connection has committed; reading it is cheap. A
+        locked file is the proof of life meanwhile."""
+        proof = self._proofs.setdefault(worker, alive.Proof(self.path, worker))
         try:
-            last = None
-            while True:
-                version = self._data_version()
-                if version != last:
-                    last = version
-                    woken("")
-                await asyncio.sleep(every)
+            with understood():
+                if proof.hold():
+                    await self.arun(prove_life, worker)
+                last = None
+                while True:
+                    version = self._data_version()
+                    if version != last:
+                        last = version
+                        woken("")
+                    await asyncio.sleep(every)
+        except asyncio.CancelledError:
+            self._proofs.pop(worker).give_up()
+            raise
         finally:
             with self._watching:
                 self._close_watcher()
+
+    def confirm_dead(self, workers: Sequence[str]) -> list[str]:
+        return alive.dead(self.path, workers)
+
+    def buried(self, workers: Sequence[str]) -> None:
+        alive.bury(self.path, workers)
 
     def _data_version(self) -> int:
         # A lock of its own, because the other one may be held for as long as a write waits.
@@ -222,6 +238,9 @@ class SqliteStore(Store):
 
     def after_fork_in_child(self) -> None:
         super().after_fork_in_child()
+        for proof in self._proofs.values():
+            proof.forget()
+        self._proofs = {}
         self._lock, self._watching = threading.RLock(), threading.Lock()
         self._thread = None
 

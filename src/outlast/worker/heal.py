@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..model.errors import OutlastError
 from ..ops import duties
 from ..ops.duties import Tally
 from ..ops.enqueue import wake
-from ..ops.reclaim import Swept, any_lost, reclaim
+from ..ops.reclaim import Swept, bury, reclaim, reclaim_overdue, signs_of_loss
 from ..store import Store
 from .loops import Loop
 from .returns import about_a_row
@@ -22,30 +23,64 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.worker")
 
+SHARED = 4  # workers; a larger fleet does not look more often than so many
+CERTAIN = 0.12  # seconds between the two looks that make sure of a death
+OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
+
 
 class Healer:
     def __init__(self, worker: Worker, store: Store) -> None:
         self.worker = worker
         self.store = store
-        self._reclaim_at = 0.0
+        self._suspected: dict[str, float] = {}  # workers without a lock, and since when
+        self._leases_count_at = 0.0
 
     def loops(self) -> list[Loop]:
         prune_every = self.worker.app.retention.prune_every
         return [
             Loop("reclaim", self.reclaim, self.worker.settings.reclaim_every),
+            Loop("deadline", self.duty("deadline", self.overdue, OVERTIME), OVERTIME),
             Loop("expire", self.duty("expire", self.expire, 1.0), 1.0),
             Loop("prune", self.duty("prune", self.prune, prune_every), prune_every),
         ]
 
-    async def reclaim(self) -> None:
-        """Take back what dead workers held. When the database has been away, nobody could renew:
-        then the living come first, or an outage would be charged to their jobs as a crash."""
+    async def reclaim(self) -> float | None:
+        """Take back what dead workers held, however their death is noticed. When the database has
+        been away, nobody could renew: then leases say nothing until the living had their turn, or
+        an outage would be charged to their jobs as a crash."""
         try:
-            lost = await self.store.arun(any_lost)
-            swept = await self.sweep() if lost and time.monotonic() >= self._reclaim_at else Swept()
+            swept, fleet = await self._reclaim()
+            await self._report(swept)
         except OutlastError:
-            self._reclaim_at = time.monotonic() + 3 * self.worker.settings.renew_every
+            self._leases_count_at = time.monotonic() + 3 * self.worker.settings.renew_every
             raise
+        if self._suspected:
+            return CERTAIN
+        share = max(1.0, fleet / SHARED)
+        return self.worker.settings.reclaim_every * share * random.uniform(0.8, 1.0)
+
+    async def _reclaim(self) -> tuple[Swept, int]:
+        signs = await self.store.arun(signs_of_loss)
+        dead = self._certainly_dead(self.store.confirm_dead(signs.workers))
+        swept = Swept()
+        if dead:
+            swept.add(await self.store.arun(bury, dead, "lock"))
+            self.store.buried(dead)
+            self.worker.tell("buried", len(dead))
+        if signs.lease and time.monotonic() >= self._leases_count_at:
+            swept.add(await self.sweep())
+        return swept, signs.fleet
+
+    def _certainly_dead(self, silent: Sequence[str]) -> list[str]:
+        """A lock is free for a moment when its connection breaks and is made again: dead is who is
+        seen without one twice."""
+        now = time.monotonic()
+        first_seen = {id: self._suspected.get(id, now) for id in silent if id != self.worker.id}
+        dead = [id for id, since in first_seen.items() if now - since >= CERTAIN * 0.9]
+        self._suspected = {id: since for id, since in first_seen.items() if id not in dead}
+        return dead
+
+    async def _report(self, swept: Swept) -> None:
         if swept.found:
             log.info("reclaimed %d of %d lost jobs (%d dead, %d failed)",
                      swept.healed, swept.found, swept.dead, swept.failed)  # fmt: skip
@@ -74,10 +109,7 @@ class Healer:
                 total.failed += 1
                 log.error("a lost job cannot be reclaimed: %s", error)
                 continue
-            total.found += swept.found
-            total.healed += swept.healed
-            total.dead += swept.dead
-            total.queues |= swept.queues
+            total.add(swept)
             if swept.found < size:
                 return total
 
@@ -97,6 +129,13 @@ class Healer:
             await self.store.arun(duties.report, name, tally)
 
         return run
+
+    async def overdue(self) -> Tally:
+        """Jobs that run past their own deadline although their worker lives."""
+        slack = self.worker.settings.cancel_grace + OVERTIME
+        swept = await self.store.arun(reclaim_overdue, slack, random.random())
+        await self._report(swept)
+        return Tally(found=swept.found, healed=swept.healed, failed=swept.failed)
 
     async def expire(self) -> Tally:
         expired = await self.store.arun(duties.expire)

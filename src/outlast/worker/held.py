@@ -114,6 +114,9 @@ class Hands:
         """When the first of them becomes unsafe."""
         return min((held.safe_until for held in self.running()), default=math.inf)
 
+    def has_last_life(self) -> bool:
+        return any(held.claim.last_life for held in tuple(self._held.values()))
+
     def __len__(self) -> int:
         return len(self._held)
 

@@ -123,6 +123,7 @@ class Keeper:
         await self._release_strangers(renewed.strangers)
         if not await self._soon(duties.live, worker.id, len(fences), worker.state):
             await self._soon(duties.arrive, worker.card())
+            worker.post(worker.watch_again)  # which proves our life anew
 
     async def _soon(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """With a deadline that leaves time to renew on another connection; longer each time, as a

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from ..model.ids import INSTANCE, new_instance_id
 from .lifeline import Lifeline
 from .loops import Backoff
 
@@ -30,7 +31,7 @@ SETTLED = 30.0  # seconds after which a child's earlier deaths are forgotten
 MARGIN = 1.0  # seconds beyond the grace time to hand in outcomes; then SIGKILL
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
-OnExit = Callable[[int, int], None]  # a child's process id, and its exit code (−9: by signal 9)
+OnExit = Callable[[str, int], None]  # a child's instance id, and its exit code (−9: by signal 9)
 
 
 def supervise(
@@ -47,6 +48,7 @@ class Child:
     def __init__(self, number: int) -> None:
         self.number = number
         self.process: subprocess.Popen[bytes] | None = None
+        self.instance = ""  # who its worker is, so that we know whom to bury
         self.start_at = 0.0  # when an empty place is filled
         self.started_at = 0.0
         self.first_death = 0.0  # of the present row of deaths
@@ -54,10 +56,11 @@ class Child:
 
     def start(self, command: Sequence[str], lifeline: Lifeline) -> None:
         self.started_at = time.monotonic()
+        self.instance = new_instance_id()
         try:
             self.process = subprocess.Popen(
                 command,
-                env=lifeline.environment(),
+                env={**lifeline.environment(), INSTANCE: self.instance},
                 pass_fds=[lifeline.reading],
                 process_group=0,
             )
@@ -147,7 +150,7 @@ class Supervisor:
     def _reap(self) -> None:
         for child in self.running:
             assert child.process is not None
-            pid, code = child.process.pid, child.process.poll()
+            code = child.process.poll()
             if code is None:
                 continue
             if self._asked:
@@ -156,7 +159,7 @@ class Supervisor:
                 child.died(f"signal {-code}" if code < 0 else f"exit code {code}")
             if self.on_exit is not None:
                 try:
-                    self.on_exit(pid, code)
+                    self.on_exit(child.instance, code)
                 except Exception:
                     log.exception("what should follow the end of worker %d failed", child.number)
 

@@ -30,7 +30,7 @@ from ..model.errors import (
     StoreUnavailable,
     Unsupported,
 )
-from ..model.ids import new_instance_id
+from ..model.ids import INSTANCE, new_instance_id
 from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.settings import WorkerSettings
@@ -64,7 +64,9 @@ class Worker:
         self.store = app.store
         self.settings = settings
         self.queues = None if queues is None else sorted(set(queues))
-        self.id = new_instance_id()
+        # Random at every start, so that no worker answers for a dead one; a supervisor makes it up
+        # for its child, so that it knows whom to bury.
+        self.id = os.environ.pop(INSTANCE, "") or new_instance_id()
         self.hands = Hands()
         self.counts: Counter[str] = Counter()
         self.lookout = Lookout(self.queues, settings)
@@ -82,6 +84,7 @@ class Worker:
         self._promote_at = 0.0
         self._backoff = Backoff()
         self._background: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     # Start and stop
 
@@ -99,7 +102,7 @@ class Worker:
         await self._arrive()
         self.keeper = Keeper(self)
         self.keeper.start()
-        watch = Loop("watch", self._watch, 0.0)
+        watch = Loop("watch", self._watch, 0.0, Backoff(first=0.02))
         watching = asyncio.create_task(watch.run(), name="outlast-watch")
         try:
             while not self.stopping:
@@ -169,8 +172,24 @@ class Worker:
             "lease": self.settings.lease,
         }
 
-    async def _watch(self) -> None:
-        await self.store.watch(self.woken, self.settings.watch_every)
+    async def _watch(self) -> float:
+        self._watching = asyncio.create_task(
+            self.store.watch(self.id, self.woken, self.settings.watch_every)
+        )
+        try:
+            await self._watching
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        finally:
+            self._watching.cancel()
+        return 0.0
+
+    def watch_again(self) -> None:
+        """Somebody took us for dead, and our card down: prove that we live."""
+        if self._watching is not None:
+            self._watching.cancel()
 
     # The loop
 
@@ -229,7 +248,8 @@ class Worker:
         if due:
             self._promote_at = now + PROMOTE_EVERY
         unknown = self.carrier.unknown()
-        return Wanted(self.id, queue, room, self.settings.lease, unknown, promote=due)
+        last_life = not self.hands.has_last_life()
+        return Wanted(self.id, queue, room, self.settings.lease, unknown, due, last_life)
 
     def _room(self) -> int:
         floor = self.settings.memory_floor

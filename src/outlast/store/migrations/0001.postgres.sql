@@ -49,6 +49,9 @@ CREATE TABLE ol.job (
 
 -- The claim's own order, over nothing but what can be claimed.
 CREATE INDEX job_ready ON ol.job (queue, priority DESC, run_at, id) WHERE state = 'ready';
+-- Jobs that one more lost worker would end: claimed apart from each other.
+CREATE INDEX job_last_life ON ol.job (queue, priority DESC, run_at, id)
+    WHERE state = 'ready' AND crashes > 0 AND crashes + 1 >= max_crashes;
 CREATE INDEX job_due ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX job_lease ON ol.job (lease_until) WHERE state = 'running';
 CREATE INDEX job_ended ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
@@ -93,7 +96,9 @@ CREATE TABLE ol.worker (
     version text NOT NULL,
     lease double precision NOT NULL,
     started_at timestamptz NOT NULL,
-    seen_at timestamptz NOT NULL
+    seen_at timestamptz NOT NULL,
+    -- Under which start of the server its liveness lock was taken; without one, its leases alone speak.
+    proof text
 );
 
 CREATE TABLE ol.queue (

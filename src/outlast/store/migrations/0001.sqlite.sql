@@ -43,6 +43,9 @@ CREATE TABLE ol.job (
 
 -- The claim's own order, over nothing but what can be claimed.
 CREATE INDEX ol.index(job_ready) ON ol.job (queue, priority DESC, run_at, id) WHERE state = 'ready';
+-- Jobs that one more lost worker would end: claimed apart from each other.
+CREATE INDEX ol.index(job_last_life) ON ol.job (queue, priority DESC, run_at, id)
+    WHERE state = 'ready' AND crashes > 0 AND crashes + 1 >= max_crashes;
 CREATE INDEX ol.index(job_due) ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX ol.index(job_lease) ON ol.job (lease_until) WHERE state = 'running';
 CREATE INDEX ol.index(job_ended) ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
@@ -87,7 +90,9 @@ CREATE TABLE ol.worker (
     version TEXT NOT NULL,
     lease REAL NOT NULL,
     started_at REAL NOT NULL,
-    seen_at REAL NOT NULL
+    seen_at REAL NOT NULL,
+    -- Whether it holds a locked file; without one, its leases alone speak.
+    proof TEXT
 );
 
 CREATE TABLE ol.queue (

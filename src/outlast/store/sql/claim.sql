@@ -42,6 +42,12 @@ WITH picked AS MATERIALIZED (
         AND (expires_at IS NULL OR expires_at > ol.now())
         AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
         AND task NOT IN (SELECT ol.each(:unknown))
+        AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life) AND id = (
+            SELECT id FROM ol.job
+            WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes + 1 >= max_crashes
+                AND (expires_at IS NULL OR expires_at > ol.now())
+                AND task NOT IN (SELECT ol.each(:unknown))
+            ORDER BY priority DESC, run_at, id LIMIT 1)))
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED)
@@ -60,6 +66,12 @@ WHERE j.id IN (
         AND (expires_at IS NULL OR expires_at > ol.now())
         AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
         AND task NOT IN (SELECT ol.each(:unknown))
+        AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life) AND id = (
+            SELECT id FROM ol.job
+            WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes + 1 >= max_crashes
+                AND (expires_at IS NULL OR expires_at > ol.now())
+                AND task NOT IN (SELECT ol.each(:unknown))
+            ORDER BY priority DESC, run_at, id LIMIT 1)))
     ORDER BY priority DESC, run_at, id
     LIMIT :limit)
 RETURNING ol.claim_columns

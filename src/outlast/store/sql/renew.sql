@@ -14,9 +14,26 @@ RETURNING CAST(id AS text), fence, cancelling
 -- What the database says that one worker is running.
 SELECT ol.claim_columns FROM ol.job AS j WHERE j.state = 'running' AND j.worker = :worker
 
--- name: any_lost
--- Is there a claim whose lease ran out? Asked often, so it locks nothing.
-SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until < ol.now() LIMIT 1
+-- name: signs_of_loss
+-- Is there a claim whose lease ran out, or a worker whose liveness lock is free? And how many are we,
+-- to share the looking? Asked often by everyone, so it is one statement and locks no row.
+-- postgres: a lock taken here is let go when the statement ends; one taken under an earlier start of
+-- the server went with that, and its absence says nothing
+SELECT 'lease', NULL WHERE EXISTS (
+    SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until < ol.now())
+UNION ALL
+SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker WHERE seen_at > ol.ago(60)
+UNION ALL
+SELECT 'worker', w.id FROM ol.worker AS w
+WHERE w.proof = CAST(extract(epoch FROM pg_postmaster_start_time()) AS text)
+    AND pg_try_advisory_xact_lock(hashtextextended(w.id, 0))
+-- sqlite: which workers claim to hold a locked file; whether they do is asked of the file system
+SELECT 'lease', NULL WHERE EXISTS (
+    SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until < ol.now())
+UNION ALL
+SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker WHERE seen_at > ol.ago(60)
+UNION ALL
+SELECT 'worker', w.id FROM ol.worker AS w WHERE w.proof IS NOT NULL
 
 -- name: lost
 -- Claims whose lease ran out, longest first, held until they are dealt with.
@@ -31,3 +48,32 @@ SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
 FROM ol.job AS j
 WHERE j.state = 'running' AND j.lease_until < ol.now()
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
+
+-- name: past_deadline
+-- Claims that run past their own deadline although their owner lives, held until dealt with.
+-- postgres: SKIP LOCKED, so that sweepers share the work
+SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
+FROM ol.job
+WHERE state = 'running' AND timeout IS NOT NULL
+    AND started_at + make_interval(secs => timeout + :slack) < ol.now()
+ORDER BY lease_until LIMIT :limit
+FOR UPDATE SKIP LOCKED
+-- sqlite: one writer at a time
+SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
+FROM ol.job
+WHERE state = 'running' AND timeout IS NOT NULL AND started_at + timeout + :slack < ol.now()
+ORDER BY lease_until LIMIT :limit
+
+-- name: owned_by
+-- What workers that are gone were running, held until it is dealt with.
+-- postgres: SKIP LOCKED, so that sweepers share the work
+SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
+FROM ol.job
+WHERE state = 'running' AND worker IN (SELECT ol.each(:workers))
+ORDER BY lease_until LIMIT :limit
+FOR UPDATE SKIP LOCKED
+-- sqlite: one writer at a time
+SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
+FROM ol.job
+WHERE state = 'running' AND worker IN (SELECT ol.each(:workers))
+ORDER BY lease_until LIMIT :limit

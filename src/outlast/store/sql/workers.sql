@@ -20,3 +20,18 @@ DELETE FROM ol.worker WHERE id = :id
 SELECT id, host, pid, CAST(queues AS text), CAST(tasks AS text), concurrency, running, state,
     version, lease, ol.epoch(started_at), ol.epoch(seen_at), ol.epoch(ol.now()) - ol.epoch(seen_at)
 FROM ol.worker ORDER BY started_at, id
+
+-- name: prove_life
+-- A worker holds its liveness lock from now on.
+-- postgres: under this start of the server; after another, the proof has to be given anew
+UPDATE ol.worker SET proof = CAST(extract(epoch FROM pg_postmaster_start_time()) AS text)
+WHERE id = :id
+RETURNING id
+-- sqlite: a locked file
+UPDATE ol.worker SET proof = 'file' WHERE id = :id
+RETURNING id
+
+-- name: bury_workers
+-- Take down the cards of workers that are gone; each is buried by one process only.
+DELETE FROM ol.worker WHERE id IN (SELECT ol.each(:workers))
+RETURNING id, host, pid

@@ -9,7 +9,7 @@ from ...model.lifecycle import Outcome
 from ...ops import duties
 from ...ops.claim import promote
 from ...ops.duties import Tally
-from ...ops.reclaim import any_lost, reclaim
+from ...ops.reclaim import reclaim, signs_of_loss
 from ..stage import Stage
 from .holding import event
 from .path import path
@@ -28,7 +28,7 @@ def take_back(stage: Stage) -> Iterator[None]:
     stage.ol.cancel(unwanted.id)
     time.sleep(A_MOMENT)
     yield
-    stage.run(any_lost)
+    stage.run(signs_of_loss)
     stage.run(reclaim)
 
 

@@ -1,0 +1,88 @@
+"""Proof of life on one machine: a file that its worker keeps locked.
+
+The kernel lets go of the lock when the process ends, however it ends, so a lock that can be had
+means that its worker is dead. Each worker has a file of its own beside the database; who buries a
+worker removes its file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+try:
+    import fcntl
+
+    CAN_LOCK = True
+except ImportError:  # no such locks here: leases alone
+    CAN_LOCK = False
+
+
+def folder(database: Path) -> Path:
+    return Path(f"{database}-workers")
+
+
+class Proof:
+    """One worker's locked file. Held until given up: trouble with the database is not a death."""
+
+    def __init__(self, database: Path, worker: str) -> None:
+        self._file = folder(database) / worker
+        self._fd: int | None = None
+
+    def hold(self) -> bool:
+        """False where files cannot be locked."""
+        if not CAN_LOCK:
+            return False
+        if self._fd is None:
+            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            fd = os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:  # somebody is trying it at this moment
+                os.close(fd)
+                raise
+            self._fd = fd
+        return True
+
+    def forget(self) -> None:
+        """In a forked child: the lock is the parent's, and must not outlive it here."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def give_up(self) -> None:
+        if self._fd is not None:
+            with suppress(OSError):
+                self._file.unlink()
+            os.close(self._fd)
+            self._fd = None
+
+
+def dead(database: Path, workers: Iterable[str]) -> list[str]:
+    """Those whose file nobody holds locked, or is gone."""
+    return [worker for worker in workers if _is_free(folder(database) / worker)]
+
+
+def bury(database: Path, workers: Iterable[str]) -> None:
+    for worker in workers:
+        with suppress(OSError):
+            (folder(database) / worker).unlink()
+
+
+def _is_free(file: Path) -> bool:
+    try:
+        fd = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # not told: leave it to the lease
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(fd)
