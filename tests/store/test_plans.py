@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -43,7 +42,7 @@ class Crowded:
         self.database = database
         self.store = open_store(database.url, database.schema)
         put(self.store.run, 2000)
-        self.alone = _median(self.claim)
+        self.alone = _quickest(self.claim)
         self.plan_alone = explained(self.store, database, CLAIM)
         crowd(database, "succeeded", ENDED)
         crowd(database, "running", IN_FLIGHT)
@@ -74,12 +73,12 @@ def test_a_claim_reads_only_what_can_be_claimed(crowded: Crowded) -> None:
     plan = explained(crowded.store, crowded.database, CLAIM)
     assert used_indexes(crowded.plan_alone) == used_indexes(plan) >= {"job_ready"}
     assert "Seq Scan on job" not in plan and "SCAN outlast_job" not in plan
-    slack = 0.002  # a round trip on a busy machine
-    assert _median(crowded.claim) <= 2 * crowded.alone + slack
+    slack = 0.002
+    assert _quickest(crowded.claim) <= 2 * crowded.alone + slack
     analyse(crowded.database)
     plan = explained(crowded.store, crowded.database, CLAIM)
     assert used_indexes(plan) >= {"job_ready"}, plan
-    assert _median(crowded.claim) <= 2 * crowded.alone + slack
+    assert _quickest(crowded.claim) <= 2 * crowded.alone + slack
 
 
 @pytest.mark.parametrize("number", [1, 100])
@@ -186,10 +185,10 @@ def _finish_row(held: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _median(act: Callable[[], None]) -> float:
+def _quickest(act: Callable[[], None]) -> float:
     times = []
     for _ in range(25):
         began = time.perf_counter()
         act()
         times.append(time.perf_counter() - began)
-    return statistics.median(times)
+    return min(times)

@@ -154,6 +154,13 @@ class App:
             return {"pid": os.getpid(), "attempt": ctx.attempt}
 
         @ol.task
+        async def poison(ctx: Context) -> None:
+            """Takes its process with it, once the others have begun."""
+            ledger.write("start", "poison", ctx)
+            await asyncio.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        @ol.task
         async def ends_thread(name: str, ctx: Context) -> None:
             """Ends a thread of its own process from inside, as a bug there would."""
             ledger.write("run", "ends_thread", ctx)
@@ -163,7 +170,7 @@ class App:
 
         self.mark, self.nap, self.nap_in_thread, self.block = mark, nap, nap_in_thread, block
         self.gated, self.followed, self.fails_once = gated, followed, fails_once
-        self.stalls, self.ends_thread = stalls, ends_thread
+        self.stalls, self.ends_thread, self.poison = stalls, ends_thread, poison
 
     @classmethod
     def of(cls, database: Database, folder: Path) -> App:
@@ -182,8 +189,8 @@ class App:
         self, processes: Processes, point: str = "", queue: str = "", **settings: object
     ) -> Process:
         """A worker process for one queue or for all, which kills itself at `point` (see
-        tests.support.points)."""
-        env = self.environment(**settings)
+        tests.support.points). A victim heals nothing, or it might die of that instead."""
+        env = self.environment(**({"reclaim_every": 3600} if point else {}) | settings)
         return processes.python("tests.support.app", point, queue, env=env)
 
     def finished(self, job: Job) -> Job:

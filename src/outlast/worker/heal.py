@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.worker")
 
 SHARED = 4  # workers; a larger fleet does not look more often than so many
-CERTAIN = 0.12  # seconds between the two looks that make sure of a death
+CERTAIN = 0.15  # seconds between the two looks that make sure of a death
 OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
 
 
