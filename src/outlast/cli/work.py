@@ -168,7 +168,7 @@ def strangers(environ: Mapping[str, str]) -> list[str]:
     settings = (WorkerSettings, StoreSettings, RetentionSettings)
     known = {variable(spec.name) for kind in settings for spec in fields(kind)}
     known |= {variable(name) for name in ("url", "schema", "queues", "processes")}
-    known |= {variable(name) for name in ("log_format", "log_level", "lifeline")}
+    known |= {variable(name) for name in ("log_format", "log_level", "lifeline", "instance")}
     return [
         f"{name} is no setting of Outlast and has no effect; did you mean {close[0]}?"
         for name in sorted(environ)

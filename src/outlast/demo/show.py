@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from .check import Verdict
 from .run import Progress, Watch
-from .tasks import TIMINGS
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -122,6 +121,6 @@ def remarks(verdict: Verdict) -> str:
         "that was enqueued is in the database and at its end; every result is that of an attempt\n"
         "that the file saw end; every order has exactly one receipt, which is enqueued by the\n"
         "acceptance of its result and by nothing else.\n"
-        f"A dead worker is noticed when its lease ends: {TIMINGS['lease']:g} s here, 15 s by"
-        " default."
+        "A dead worker is noticed by the lock that it held, with the settings that workers have\n"
+        "by default. Had its host been lost, the end of its lease would tell, after 15 s."
     )

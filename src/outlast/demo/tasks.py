@@ -22,11 +22,8 @@ from .ledger import DONE, FAILED, STARTED, Ledger
 # By default it would be dead after three, because a job that kills its workers must be stopped.
 UNLUCKY = 1000
 
-# Short, because for now it is the end of its lease by which a dead worker is noticed.
-TIMINGS: dict[str, Any] = {
-    "concurrency": 2, "lease": 2.0, "renew_every": 0.5, "reclaim_every": 0.25, "poll_max": 0.2,
-    "grace": 1.0,
-}  # fmt: skip
+CONCURRENCY = 2  # small, so that there is something left to kill for half a minute
+GRACE = 1.0  # seconds to drain at the end; leases, looks and locks are as by default
 
 
 class Tasks:
@@ -89,7 +86,7 @@ def main() -> None:
     logging.basicConfig(level="WARNING", format="%(asctime)s %(process)d %(message)s")
     ol = Outlast(os.environ["OUTLAST_URL"], schema=os.environ["OUTLAST_SCHEMA"])
     Tasks(ol, Ledger(Path(sys.argv[1])))
-    ol.worker(**TIMINGS).run()
+    ol.worker(concurrency=CONCURRENCY, grace=GRACE).run()
 
 
 if __name__ == "__main__":

@@ -92,6 +92,12 @@ def bury(workers: Iterable[str], how: str, detail: str = "", limit: int = 10_000
     return swept
 
 
+def forget(workers: Iterable[str]) -> Op[int]:
+    """Take down the cards of workers that are gone. What they held is left to its leases."""
+    rows: Rows = yield Statement("bury_workers", {"workers": json.dumps(sorted(workers))})
+    return len(rows)
+
+
 _HOW = {"lock": "died (its liveness lock is free)", "exit": "died (its supervisor saw it exit)"}
 
 

@@ -13,7 +13,7 @@ from ..model.errors import OutlastError
 from ..ops import duties
 from ..ops.duties import Tally
 from ..ops.enqueue import wake
-from ..ops.reclaim import Swept, bury, reclaim, reclaim_overdue, signs_of_loss
+from ..ops.reclaim import Swept, bury, forget, reclaim, reclaim_overdue, signs_of_loss
 from ..store import Store
 from .loops import Loop
 from .returns import about_a_row
@@ -64,12 +64,25 @@ class Healer:
         dead = self._certainly_dead(self.store.confirm_dead(signs.workers))
         swept = Swept()
         if dead:
-            swept.add(await self.store.arun(bury, dead, "lock"))
-            self.store.buried(dead)
-            self.worker.tell("buried", len(dead))
+            swept.add(await self.bury(dead))
         if signs.lease and time.monotonic() >= self._leases_count_at:
             swept.add(await self.sweep())
         return swept, signs.fleet
+
+    async def bury(self, dead: Sequence[str]) -> Swept:
+        """If a row of theirs cannot be written, all wait for their leases, where each is dealt with
+        by itself."""
+        try:
+            swept = await self.store.arun(bury, dead, "lock")
+        except OutlastError as error:
+            if not about_a_row(error):
+                raise
+            log.error("what dead workers held is left to its leases: %s", error)
+            await self.store.arun(forget, dead)
+            swept = Swept()
+        self.store.buried(dead)
+        self.worker.tell("buried", len(dead))
+        return swept
 
     def _certainly_dead(self, silent: Sequence[str]) -> list[str]:
         """A lock is free for a moment when its connection breaks and is made again: dead is who is

@@ -1,0 +1,150 @@
+"""Workers that are gone for certain: what they held is taken back, whatever its leases say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from outlast import Outlast
+from outlast.ops import duties
+from outlast.ops.operate import cancel
+from outlast.ops.reclaim import bury, reclaim_overdue, signs_of_loss
+from outlast.ops.report import history, job
+from outlast.ops.report import workers as all_workers
+from outlast.store import Store
+from outlast.worker.heal import CERTAIN, Healer
+from tests.store.crowd import all_at_once
+from tests.store.jobs import Run, column, end, end_leases, put, set_all, states, table, take
+from tests.store.test_sweeps import spoil
+from tests.support import Database
+
+
+def arrived(app: Outlast, run: Run, *ids: str) -> None:
+    """Workers with a card, and nothing more."""
+    for id in ids:
+        run(duties.arrive, app.worker().card() | {"id": id})
+
+
+def test_only_the_dead_workers_jobs_are_taken_back(app: Outlast, run: Run) -> None:
+    """R061, R080: with the evidence; and the living keep theirs."""
+    arrived(app, run, "w1", "w2")
+    put(run, 5)
+    lost, kept = take(run, 3), take(run, 2, worker="w2")
+    swept = run(bury, ["w1"], "lock")
+    assert (swept.found, swept.healed, swept.dead, swept.queues) == (3, 3, 0, {"default"})
+    assert [worker.id for worker in run(all_workers)] == ["w2"]
+    assert {run(job, one.id).state for one in lost} == {"ready"}
+    assert {run(job, one.id).state for one in kept} == {"running"}
+    [attempt] = run(history, lost[0].id)[0]
+    assert attempt.error["message"] == (
+        "worker w1 died (its liveness lock is free) during attempt 1 (lost worker 1 of at most 3)"
+    )
+    assert run(bury, ["w1"], "lock").found == 0, "once"
+    assert not end(run, lost[0]).accepted, "what the dead says later is refused"
+
+
+def test_a_lost_worker_may_be_one_too_many_or_no_longer_matter(app: Outlast, run: Run) -> None:
+    """R049, R062 `uncancelled`: at the cap a job is dead; one that somebody wanted to cancel is."""
+    arrived(app, run, "w1")
+    (last,) = put(run, 1, max_crashes=1)
+    (unwanted,) = put(run)
+    take(run, 2)
+    run(cancel, unwanted.id, "somebody", "")
+    swept = run(bury, ["w1"], "exit", "died (signal 9, SIGKILL)")
+    assert (swept.found, swept.dead) == (2, 1)
+    assert (run(job, last.id).state, run(job, unwanted.id).state) == ("dead", "cancelled")
+    assert "signal 9, SIGKILL" in run(job, last.id).error["message"]
+
+
+def test_five_who_notice_at_once_bury_once(app: Outlast, store: Store, database: Database) -> None:
+    """R085: by its lock and by its supervisor, say."""
+    arrived(app, store.run, "w1")
+    put(store.run, 200)
+    take(store.run, 200)
+    swept = all_at_once(5, lambda _: store.run(bury, ["w1"], "lock"))
+    assert sum(one.healed for one in swept) == 200
+    assert set(column(database, "crashes")) == {1}
+    notes = f"SELECT count(*) FROM {table(database, 'event')} WHERE kind = 'worker-lost'"
+    assert database.rows(notes) == [(1,)]
+
+
+async def test_one_bad_row_does_not_keep_the_dead_from_being_buried(
+    app: Outlast, store: Store, database: Database
+) -> None:
+    """R082: the jobs wait for their leases, where each row is dealt with by itself."""
+    arrived(app, store.run, "w1")
+    put(store.run, 10)
+    held = take(store.run, 10)
+    spoil(database, f"id = '{held[3].id}'")
+    healer = Healer(app.worker(), store)
+    assert (await healer.bury(["w1"])).healed == 0
+    assert store.run(all_workers) == []
+    end_leases(database)
+    swept = await healer.sweep()
+    assert (swept.healed, swept.failed) == (9, 1)
+    assert Counter(states(database)) == {"ready": 9, "running": 1}
+    await store.aclose()
+
+
+def test_without_a_proof_of_life_nobody_is_suspected(app: Outlast, run: Run) -> None:
+    """R078, R172: what cannot be known is no death: behind a pooler there is no lock at all."""
+    arrived(app, run, "w1")
+    assert run(signs_of_loss).workers == ()
+    assert run(signs_of_loss).fleet == 1
+
+
+def test_who_is_dead_must_be_seen_dead_twice(app: Outlast, store: Store) -> None:
+    """R169: a lock may be free while its connection is being made again."""
+    healer = Healer(app.worker(), store)
+    assert healer._certainly_dead(["w1", healer.worker.id]) == []
+    assert healer._certainly_dead([]) == [], "it was back"
+    assert healer._certainly_dead(["w1"]) == []
+    healer._suspected["w1"] -= CERTAIN
+    assert healer._certainly_dead(["w1", "w2"]) == ["w1"]
+
+
+def test_a_job_past_its_deadline_is_ended_by_others(run: Run, database: Database) -> None:
+    """R032, R060 `owner-hung`: as timed out, by its own policy; others are left alone."""
+    (slow,) = put(run, 1, timeout=1.0)
+    put(run)
+    put(run, 1, timeout=9999.0)
+    take(run, 3)
+    assert run(reclaim_overdue, 5.0, 0.5).found == 0
+    past = "started_at - 10" if database.is_sqlite else "started_at - interval '10 seconds'"
+    set_all(database, f"started_at = {past}")
+    swept = run(reclaim_overdue, 5.0, 0.5)
+    assert (swept.found, swept.healed) == (1, 1)
+    assert run(job, slow.id).state == "scheduled"
+    [attempt] = run(history, slow.id)[0]
+    assert attempt.outcome == "timed-out"
+
+
+class TestLastLives:
+    """R049, R050: jobs that one more lost worker would end share a process with no other such."""
+
+    def test_one_at_a_time(self, run: Run, database: Database) -> None:
+        put(run, 4)
+        set_all(database, "crashes = 2")
+        (one,) = take(run, 10)
+        assert one.last_life
+        assert take(run, 10, last_life=False) == []
+        assert len(take(run, 10)) == 1, "a process that has none may have the next"
+
+    def test_the_others_are_not_kept_waiting(self, run: Run, database: Database) -> None:
+        put(run, 3)
+        set_all(database, "crashes = 2")
+        put(run, 3)
+        assert [one.last_life for one in take(run, 10)] == [True, False, False, False]
+
+    def test_one_crash_tells_nothing(self, run: Run, database: Database) -> None:
+        put(run, 3)
+        set_all(database, "crashes = 1")
+        assert len(take(run, 10)) == 3
+
+    def test_a_last_life_of_an_unknown_task_blocks_no_other(
+        self, run: Run, database: Database
+    ) -> None:
+        put(run, 1, task="unknown")
+        put(run)
+        set_all(database, "crashes = 2")
+        (one,) = take(run, 10, unknown=["unknown"])
+        assert one.task == "work"
