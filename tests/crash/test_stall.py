@@ -75,3 +75,16 @@ def test_a_worker_that_stalls_within_its_lease_loses_nothing(
     a.resume()
     ended = app.finished(job)
     assert (ended.attempt, ended.result["pid"]) == (1, a.pid)
+
+
+def test_a_process_whose_loop_stands_still_ends_and_its_job_runs_elsewhere(
+    app: App, processes: Processes
+) -> None:
+    """R187: it renews from a thread of its own, so no lease tells; it says so, and ends."""
+    job = app.block_at_first.enqueue()
+    wedged = app.start_worker(processes, stall_limit=1.0, lease=300.0)
+    app.ledger.wait("start")
+    app.start_worker(processes, stall_limit=0.0, lease=300.0)
+    assert wedged.wait(PATIENCE) == 1
+    assert "the event loop stood still" in wedged.output()
+    assert app.finished(job).attempt == 2

@@ -116,6 +116,12 @@ class App:
                 time.sleep(seconds)  # noqa: ASYNC251
 
         @ol.task
+        async def block_at_first(ctx: Context) -> None:
+            """Blocks the event loop for good, on its first attempt."""
+            with ledger.around("block_at_first", ctx):
+                time.sleep(300.0 if ctx.attempt == 1 else 0.0)  # noqa: ASYNC251
+
+        @ol.task
         async def gated(gate: str, ctx: Context) -> dict[str, Any]:
             """Runs until a file exists; on its first attempt only, it may never."""
             with ledger.around("gated", ctx):
@@ -169,6 +175,7 @@ class App:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ended)
 
         self.mark, self.nap, self.nap_in_thread, self.block = mark, nap, nap_in_thread, block
+        self.block_at_first = block_at_first
         self.gated, self.followed, self.fails_once = gated, followed, fails_once
         self.stalls, self.ends_thread, self.poison = stalls, ends_thread, poison
 

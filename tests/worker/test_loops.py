@@ -125,7 +125,7 @@ async def cancelled_at_random(ol: Outlast, database: Database, seed: int, moment
     for _ in range(moments):
         worker = work(ol, concurrency=5, lease=TIMINGS["lease"])
         running = asyncio.create_task(worker.arun())
-        await asyncio.sleep(dice.uniform(0.0, 0.12))
+        await asyncio.sleep(dice.uniform(0.0, 0.6))
         running.cancel()
         if dice.random() < 0.3:
             await asyncio.sleep(0)

@@ -78,6 +78,9 @@ class WorkerSettings(Settings):
     cancel_grace: float = setting(
         5.0, "seconds a cancelled or timed-out handler has to return before it is abandoned", 0.0
     )
+    stall_limit: float = setting(
+        300.0, "seconds its event loop may stand still before a worker process ends; 0: no limit", 0
+    )
     memory_floor: int = setting(
         0, "MB of memory that must be free for a worker to claim; 0: not checked", 0
     )

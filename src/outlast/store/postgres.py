@@ -181,6 +181,7 @@ class PostgresStore(Store):
         """Listen on a connection of its own, which also holds the liveness lock: the server frees
         it the moment the connection ends. A pooler's connection would not be ours for long."""
         if self.pooled:
+            woken("")
             await asyncio.Event().wait()
         with understood():
             link = await self._aconnect()

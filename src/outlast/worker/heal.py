@@ -25,6 +25,7 @@ log = logging.getLogger("outlast.worker")
 
 SHARED = 4  # workers; a larger fleet does not look more often than so many
 CERTAIN = 0.15  # seconds between the two looks that make sure of a death
+REUNION = 3.0  # seconds after an outage in which a free lock says nothing
 OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
 
 
@@ -34,6 +35,7 @@ class Healer:
         self.store = store
         self._suspected: dict[str, float] = {}  # workers without a lock, and since when
         self._leases_count_at = 0.0
+        self._locks_count_at = 0.0
 
     def loops(self) -> list[Loop]:
         prune_every = self.worker.app.retention.prune_every
@@ -53,6 +55,7 @@ class Healer:
             await self._report(swept)
         except OutlastError:
             self._leases_count_at = time.monotonic() + 3 * self.worker.settings.renew_every
+            self.doubt_locks()
             raise
         if self._suspected:
             return CERTAIN
@@ -61,13 +64,20 @@ class Healer:
 
     async def _reclaim(self) -> tuple[Swept, int]:
         signs = await self.store.arun(signs_of_loss)
-        dead = self._certainly_dead(self.store.confirm_dead(signs.workers))
+        dead = []
+        if time.monotonic() >= self._locks_count_at:
+            dead = self._certainly_dead(self.store.confirm_dead(signs.workers))
         swept = Swept()
         if dead:
             swept.add(await self.bury(dead))
         if signs.lease and time.monotonic() >= self._leases_count_at:
             swept.add(await self.sweep())
         return swept, signs.fleet
+
+    def doubt_locks(self) -> None:
+        """A broken connection of our own: others may be making theirs anew as well."""
+        self._locks_count_at = time.monotonic() + REUNION
+        self._suspected = {}
 
     async def bury(self, dead: Sequence[str]) -> Swept:
         """If a row of theirs cannot be written, all wait for their leases, where each is dealt with

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ..model.errors import DeadlineExceeded, OutlastError
@@ -25,6 +27,7 @@ from ..ops.statement import Op
 from .execute import timed_out
 from .heal import Healer
 from .held import SAFETY, facts
+from .logs import tear_down
 from .loops import Backoff, Loop
 from .returns import about_a_row
 
@@ -36,6 +39,7 @@ P = ParamSpec("P")
 
 log = logging.getLogger("outlast.worker")
 
+STILL = 10.0  # seconds without a turn of the worker's loop that are worth a word
 SOONEST = 0.01  # seconds between looks at our own leases
 PATIENCE = 2.0  # seconds that every call may take: less would give up on a busy machine
 
@@ -50,6 +54,8 @@ class Keeper:
         self.healer = Healer(worker, worker.app.store.twin(connections=1))
         self.loops: list[Loop] = []
         self._strangers: dict[tuple[str, int], float] = {}  # and when we first saw them
+        self._watching: asyncio.Future[None] | None = None
+        self._told = False  # that the worker's loop stands still
         self._slow = 0  # calls in a row that we gave up on
         self._started = threading.Event()
         self._ended = False
@@ -72,6 +78,7 @@ class Keeper:
         """End soon: from now on nothing more is renewed."""
         for loop in self.loops:
             self._call(loop.stop)
+        self._call(self._stop_watching)
 
     def join(self) -> None:
         self._thread.join(self.store.settings.deadline)
@@ -97,8 +104,10 @@ class Keeper:
         self._loop = asyncio.get_running_loop()
         self.loops = [
             Loop("renew", self.renew, self.settings.renew_every, Urgent(self.worker)),
+            Loop("watch", self.watch, 0.0, Backoff(first=0.02, cap=1.0)),
             Loop("fence", self.fence, self.settings.reclaim_every),
             Loop("overdue", self.overdue, self.settings.reclaim_every),
+            Loop("pulse", self.pulse, 1.0),
             *self.healer.loops(),
         ]
         self._started.set()
@@ -112,6 +121,28 @@ class Keeper:
 
     # Hold on
 
+    async def watch(self) -> float:
+        """Hear of news, and prove that we live meanwhile; here, where nothing blocks the loop."""
+        worker, every = self.worker, self.settings.watch_every
+        heard = partial(worker.post, worker.woken)
+        self._watching = asyncio.ensure_future(self.store.watch(worker.id, heard, every))
+        try:
+            await self._watching
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        except OutlastError:
+            self.healer.doubt_locks()  # others may have lost theirs with ours
+            raise
+        finally:
+            self._watching.cancel()
+        return 0.0
+
+    def _stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+
     async def renew(self) -> None:
         """Hold on to everything in hand; learn what is lost, what should stop, what we forgot."""
         asked_at = time.monotonic()
@@ -123,7 +154,7 @@ class Keeper:
         await self._release_strangers(renewed.strangers)
         if not await self._soon(duties.live, worker.id, len(fences), worker.state):
             await self._soon(duties.arrive, worker.card())
-            worker.post(worker.watch_again)  # which proves our life anew
+            self._stop_watching()  # somebody took us for dead: the next watch proves our life anew
 
     async def _soon(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """With a deadline that leaves time to renew on another connection; longer each time, as a
@@ -180,6 +211,22 @@ class Keeper:
             self.worker.tell("overdue", 1)
             log.error("job %s: its handler blocks the event loop past its timeout; given up",
                       held.claim.id, extra=facts(held.claim))  # fmt: skip
+
+    async def pulse(self) -> None:
+        """A loop that stands still carries nothing out, and its leases are renewed all the same: it
+        is said, and after a while the process ends, so that its jobs run elsewhere."""
+        worker, limit = self.worker, self.settings.stall_limit
+        worker.post(worker.beat)
+        still = time.monotonic() - worker.beat_at
+        if still < STILL:
+            self._told = False
+        elif not self._told:
+            self._told = True
+            log.error("the event loop stands still for %.0f s: a handler blocks it", still)
+        if worker.owns_process and 0 < limit < still:
+            log.critical("the event loop stood still for %.0f s: this process ends", still)
+            tear_down()
+            os._exit(1)
 
 
 class Urgent(Backoff):

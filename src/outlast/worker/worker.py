@@ -42,7 +42,7 @@ from .carry import Carrier
 from .held import Hands
 from .keeper import Keeper
 from .lookout import Lookout
-from .loops import Backoff, Loop
+from .loops import Backoff
 from .memory import free_megabytes
 from .returns import Returns
 from .threads import Threads
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.worker")
 
+PROOF = 1.0  # seconds to wait for a proof of life before the first claim
 PROMOTE_EVERY = 0.1  # seconds; a busy worker makes due jobs ready this often
 LAST_WORDS = 0.25  # seconds from telling handlers to stop at shutdown until they are left behind
 
@@ -84,7 +85,9 @@ class Worker:
         self._promote_at = 0.0
         self._backoff = Backoff()
         self._background: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watched = asyncio.Event()  # the keeper hears of news, and proves that we live
+        self.owns_process = False  # or a guest in somebody's program
+        self.beat_at = time.monotonic()  # the last turn of the event loop that the keeper asked for
 
     # Start and stop
 
@@ -92,19 +95,20 @@ class Worker:
         """Work until stopped; SIGTERM and SIGINT drain, a second one leaves at once."""
         from .signals import run_with_signals
 
+        self.owns_process = True
         run_with_signals(self)
 
     async def arun(self) -> None:
         """Work until `stop()` is called, then drain."""
         self._loop = asyncio.get_running_loop()
+        self.beat()
         if self.stopping:
             self._stopped.set()
         await self._arrive()
         self.keeper = Keeper(self)
         self.keeper.start()
-        watch = Loop("watch", self._watch, 0.0, Backoff(first=0.02))
-        watching = asyncio.create_task(watch.run(), name="outlast-watch")
         try:
+            await self._watched_over()
             while not self.stopping:
                 await self._step()
             await self._drain()
@@ -117,9 +121,6 @@ class Worker:
             raise
         finally:
             self.keeper.let_go()  # first, and without waiting: we may be cancelled once more
-            watch.stop()
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
             await asyncio.to_thread(self.keeper.join)
             with suppress(StoreError):  # others will find out
                 await self.store.arun(leave, self.id)
@@ -159,6 +160,13 @@ class Worker:
                 log.warning("%s; next try in %.1f s", error, wait)
                 await self._hold(wait)
 
+    async def _watched_over(self) -> None:
+        """What is claimed before there is a proof of life waits for a lease if we die: so there
+        should be one first, if it can be had soon."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROOF):
+                await self._watched.wait()
+
     def card(self) -> dict[str, Any]:
         """Who we are, for others to see."""
         return {
@@ -172,24 +180,8 @@ class Worker:
             "lease": self.settings.lease,
         }
 
-    async def _watch(self) -> float:
-        self._watching = asyncio.create_task(
-            self.store.watch(self.id, self.woken, self.settings.watch_every)
-        )
-        try:
-            await self._watching
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-        finally:
-            self._watching.cancel()
-        return 0.0
-
-    def watch_again(self) -> None:
-        """Somebody took us for dead, and our card down: prove that we live."""
-        if self._watching is not None:
-            self._watching.cancel()
+    def beat(self) -> None:
+        self.beat_at = time.monotonic()
 
     # The loop
 
@@ -263,6 +255,7 @@ class Worker:
     def woken(self, queue: str) -> None:
         """Something changed: in this queue, or ("") somewhere. A word that starts with ! is for
         the keeper."""
+        self._watched.set()
         if queue.startswith("!"):
             self.keeper.renew_now()
         else:
