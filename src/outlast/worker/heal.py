@@ -41,7 +41,8 @@ class Healer:
         self._suspected: dict[str, float] = {}  # workers without a lock, and since when
         self._leases_count_at = 0.0
         self._bad = 0  # lost jobs, the longest lost ones, that cannot be taken back
-        self._try_bad_at = 0.0
+        self._retry_from = 0  # among these
+        self._retry_at = 0.0
         self._record_at = 0.0
         self.auditor = Auditor(worker, store)
 
@@ -127,13 +128,27 @@ class Healer:
 
     async def sweep(self, batch: int = BATCH) -> Swept:
         """Page through all lost claims. Those that cannot be taken back come first, being the
-        longest lost: between two tries they are stepped over, so that they delay nobody."""
-        now = time.monotonic()
-        if now >= self._try_bad_at:
-            self._bad, self._try_bad_at = 0, now + SET_ASIDE
+        longest lost: they are stepped over, so that they delay nobody, and tried again later."""
         swept = await self._sweep(reclaim, batch, self._bad)
-        self._bad += swept.failed
+        if self._bad and time.monotonic() >= self._retry_at:
+            swept.add(await self._retry(batch))
+        elif swept.failed:
+            self._bad += swept.failed
+            self._retry_at = time.monotonic() + SET_ASIDE
         return swept
+
+    async def _retry(self, batch: int) -> Swept:
+        """Some of those that could not be taken back. If all is well where they were, somebody has
+        mended or removed them, and the next pass begins at the beginning."""
+        again = await self._sweep(reclaim, batch, self._retry_from)
+        self._retry_at = time.monotonic() + SET_ASIDE
+        self._retry_from += again.failed
+        self._bad = max(0, self._bad - again.healed)
+        if again.failed == 0:
+            self._bad = self._retry_from = 0
+        elif self._retry_from >= self._bad:
+            self._retry_from = 0
+        return again
 
     async def _sweep(
         self, once: Callable[[int, int], Op[Swept]], batch: int = BATCH, skip: int = 0
@@ -150,7 +165,8 @@ class Healer:
                 if size == 1:
                     total.found += 1
                     total.failed += 1
-                    log.error("a lost job cannot be healed: %s", error)
+                    level = logging.ERROR if total.failed == 1 else logging.DEBUG
+                    log.log(level, "a lost job cannot be healed: %s", error)
                 size = max(1, size // 2)
                 continue
             total.add(swept)
