@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from .statement import BEGIN, Op, Rows, Statement
+from .statement import BEGIN, Op, Rows, Statement, Together
 
 
 @dataclass(slots=True)
@@ -45,10 +46,12 @@ def report(name: str, tally: Tally) -> Op[None]:
     yield Statement("report_duty", {"name": name, **asdict(tally)})
 
 
-def record(name: str, tally: Tally, every: float, worker: str) -> Op[None]:
-    """The same for what nobody takes, because every process does it."""
-    yield Statement(
-        "record_duty", {"name": name, "every": every, "worker": worker, **asdict(tally)}
+def record(tallies: Mapping[str, Tally], every: float, worker: str) -> Op[None]:
+    """The same for what nobody takes, because every process does it or because it is a part of
+    another duty."""
+    yield Together(
+        Statement("record_duty", {"name": name, "every": every, "worker": worker, **asdict(tally)})
+        for name, tally in tallies.items()
     )
 
 

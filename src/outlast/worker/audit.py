@@ -41,9 +41,11 @@ class Auditor:
             tally = await self._clear_away(kind)
             self._tell("left-behind", tally, loud=False)
             classes.setdefault("left-behind", Tally()).add(tally)
-        total, every = Tally(), self.worker.settings.audit_every
-        for name, tally in classes.items():
-            await self.store.arun(duties.record, name, tally.judged(), every, self.worker.id)
+        judged = {name: tally.judged() for name, tally in classes.items()}
+        every = self.worker.settings.audit_every
+        await self.store.arun(duties.record, judged, every, self.worker.id)
+        total = Tally()
+        for tally in classes.values():
             total.add(tally)
         return total
 

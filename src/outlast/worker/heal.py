@@ -123,8 +123,8 @@ class Healer:
         if swept.found or now >= self._record_at:
             self._record_at = now + RECORD_EVERY * max(1.0, fleet / SHARED)
             tally = judged("reclaim", tally_of(swept))
-            args = ("reclaim", tally, RECORD_EVERY, self.worker.id)
-            await self.store.arun(duties.record, *args)
+            every = RECORD_EVERY
+            await self.store.arun(duties.record, {"reclaim": tally}, every, self.worker.id)
 
     async def sweep(self, batch: int = BATCH) -> Swept:
         """Page through all lost claims. Those that cannot be taken back come first, being the

@@ -64,7 +64,7 @@ ORDER BY expires_at LIMIT :limit OFFSET :skip
 -- Running jobs without an owner or a lease, which no lease would ever bring back.
 SELECT CAST(id AS text), ol.epoch(ol.now()) - COALESCE(ol.epoch(started_at), ol.epoch(created_at))
 FROM ol.job WHERE state = 'running' AND (lease_until IS NULL OR worker IS NULL)
-ORDER BY id LIMIT :limit OFFSET :skip
+ORDER BY lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_invisible
 -- Queued jobs with an owner or a lease, among those whose turn comes first.
