@@ -205,10 +205,10 @@ class Outlast:
 
     def explain(self, id: str) -> str:
         """In words: what a job is waiting for, or how it ended."""
-        return self.store.run(explain, job_id(id))
+        return self.store.run(explain, job_id(id), self.store.confirm_dead)
 
     async def aexplain(self, id: str) -> str:
-        return await self.store.arun(explain, job_id(id))
+        return await self.store.arun(explain, job_id(id), self.store.confirm_dead)
 
     def queues(self) -> list[Queue]:
         return self.store.run(report.queues)

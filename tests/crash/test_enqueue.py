@@ -38,8 +38,8 @@ def started(processes: Processes, app: App, script: str, *args: object) -> Proce
 def test_jobs_whose_enqueuer_was_killed_right_after_the_commit_run_exactly_once(
     app: App, processes: Processes
 ) -> None:
-    """R001, R061, R012: 100 processes, each killed after the commit and before anything else; the
-    worker knows nothing but the database."""
+    """R001, R061, R012, `untriggered`: 100 processes, each killed after the commit and before
+    anything else; the worker knows nothing but the database."""
     worker = app.start_worker(processes)
     eventually(lambda: app.ol.workers() != [], PATIENCE)
     script = """

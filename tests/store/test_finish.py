@@ -62,7 +62,7 @@ def stolen(run: Run, database: Database, by: str = "w2") -> tuple[Claim, Claim]:
      "undecodable"],
 )  # fmt: skip
 def test_a_zombie_cannot_end_what_another_holds(run: Run, database: Database, outcome: str) -> None:
-    """R030, R161: complete, fail, retry, release, cancel: all refused, and told so."""
+    """R030, R161, `zombie`: complete, fail, retry, release, cancel: all refused, and told so."""
     zombie, owner = stolen(run, database)
     before = run(job, owner.id)
     finished = end(run, zombie, outcome, result='"stale"', jobs=(new(), new(key="k")))

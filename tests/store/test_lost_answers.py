@@ -86,7 +86,8 @@ def test_a_bulk_submit_makes_each_job_once(
 def test_a_claim_whose_answer_got_lost_is_found_again(
     distant: Run, database: Database, cut: Cut, fault: str
 ) -> None:
-    """R021, R170: nothing is claimed twice; the next renewal names what is in nobody's hands."""
+    """R021, R170, `unstarted`: nothing is claimed twice; the next renewal names what is in nobody's
+    hands."""
     put(distant, 4)
     trap = cut(b"SKIP LOCKED")
     held = distant(claim, Wanted("w1", "default", 2, 60.0))

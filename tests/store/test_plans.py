@@ -35,6 +35,12 @@ CLAIM = Statement(
 )
 
 
+def found(name: str, **said: Any) -> Statement:
+    """One of the audit's finders."""
+    params = {"late": 60.0, "limit": 100, "skip": 0} | said
+    return Statement(name, {k: v for k, v in params.items() if v is not None})
+
+
 class Crowded:
     """A database before and after the crowd came, and what a claim took in both."""
 
@@ -103,9 +109,22 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
         (Statement("promote_due", {"limit": 100}), "job_due"),
         (Statement("signs_of_loss"), "job_lease"),
         (Statement("lost", {"limit": 100, "skip": 0}), "job_lease"),
-        (Statement("expire", {"limit": 100}), "job_expiry"),
+        (Statement("expire", {"limit": 100, "skip": 0}), "job_expiry"),
         (Statement("prune_jobs", {"state": "succeeded", "keep": 9e9, "limit": 100}), "job_ended"),
         (Statement("look"), "job_ready"),
+        *[
+            (found(name), "job_lease")
+            for name in ("find_owner_dead", "find_forgotten", "find_uncancelled", "find_owner_hung")
+        ],
+        (found("find_endless", late=None), "job_lease"),
+        (found("find_ownerless", late=None), "job_lease"),
+        (found("find_timer_lost"), "job_due"),
+        (found("find_expired"), "job_expiry"),
+        (found("find_invisible", late=None), "job_ready"),
+        (found("find_invisible", late=None), "job_due"),
+        (found("find_leaked_slots", state="succeeded"), "job_ended"),
+        (found("find_poison", late=None), "job_dead"),
+        (found("find_undecodable", late=None), "job_dead"),
     ],
     ids=lambda value: value.name if isinstance(value, Statement) else "",
 )

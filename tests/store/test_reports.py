@@ -16,6 +16,7 @@ from outlast.ops.explain import explain
 from outlast.ops.finish import finish
 from outlast.ops.reclaim import reclaim
 from outlast.ops.report import Filter, history, job, jobs
+from outlast.store import Store
 from tests.store.conftest import Run
 from tests.store.jobs import (
     end,
@@ -163,28 +164,32 @@ def test_events_keep_the_order_in_which_they_were_said(run: Run) -> None:
         assert [event.seq for event in events] == sorted(event.seq for event in events)
 
 
-def test_a_job_explains_itself(run: Run, database: Database) -> None:
+def test_a_job_explains_itself(run: Run, store: Store, database: Database) -> None:
     """R199: why it is not running, in each state."""
+
+    def why(id: str) -> str:
+        return run(explain, id, store.confirm_dead)
+
     (ready,) = put(run)
-    assert "No worker is alive" in run(explain, ready.id)
+    assert "No worker is alive" in why(ready.id)
     card = {
         "id": "w1", "host": "h", "pid": 7, "queues": '["other"]', "tasks": "[]",
         "concurrency": 3, "version": "1", "lease": 15.0,
     }  # fmt: skip
     run(duties.arrive, card)
-    assert "serves the queue 'default'" in run(explain, ready.id)
+    assert "serves the queue 'default'" in why(ready.id)
     assert run(report.unhandled) == [("default", "work", 1)]
     run(operate.set_paused, "default", True, "ann")
-    assert "paused" in run(explain, ready.id)
+    assert "paused" in why(ready.id)
     run(operate.set_paused, "default", False, "ann")
     (later,) = put(run, delay=3600.0)
-    assert "1 h" in run(explain, later.id) or "60.0 min" in run(explain, later.id)
+    assert "1 h" in why(later.id) or "60.0 min" in why(later.id)
     (held,) = take(run)
-    assert "w1" in run(explain, held.id)
+    assert "w1" in why(held.id)
     end_leases(database)
-    assert "expired" in run(explain, held.id)
+    assert "expired" in why(held.id)
     end(run, held, "permanent")
-    assert "it broke" in run(explain, held.id)
+    assert "it broke" in why(held.id)
 
 
 def test_a_row_that_somebody_spoiled_can_still_be_read(run: Run, database: Database) -> None:

@@ -24,8 +24,8 @@ SAMPLES = {
     "running": 0, "pid": 1, "concurrency": 1, "attempt": 1, "paused": True, "keep": 1.0,
     "every": 1.0, "lease": 1.0, "found": 1, "healed": 1, "skipped": 1, "failed": 1, "after": 0,
     "n": 0, "refund": 0, "failures": 0, "crashes": 0, "at": 0.0, "expires_at": 0.0,
-    "expires_in": 1.0, "started_at": 0.0, "workers": "[]", "last_life": True,
-    "slack": 1.0,
+    "expires_in": 1.0, "started_at": 0.0, "late": 1.0, "soon": 1.0, "slack": 1.0, "workers": "[]",
+    "last_life": True,
 }  # fmt: skip
 
 

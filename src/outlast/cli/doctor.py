@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from ..model.errors import SchemaMismatch, StoreError
 from ..model.words import count
-from ..ops.doctor import Finding, Surroundings, examine
+from ..ops.conditions import Surroundings
+from ..ops.doctor import examine
+from ..ops.findings import Finding
+from ..ops.report import clock
 from .failing import safe, sentence
 from .places import connected, json_option
 from .show import print_json
@@ -53,15 +57,31 @@ def diagnose(store: Store) -> list[Finding]:
 
 
 def surroundings(store: Store) -> Surroundings:
+    from ..store.filesystem import file_system
     from ..store.schema import latest
     from ..store.statements import SQLITE
 
-    version = None
     if store.address.dialect == SQLITE:
         import sqlite3
 
-        version = sqlite3.sqlite_version_info
-    return Surroundings(latest(), version, bool(getattr(store, "pooled", False)))
+        assert store.address.path is not None
+        return Surroundings(
+            latest(),
+            sqlite=sqlite3.sqlite_version_info,
+            file_system=file_system(store.address.path),
+            confirm_dead=store.confirm_dead,
+        )
+    pooled = bool(getattr(store, "pooled", False))
+    return Surroundings(latest(), pooled=pooled, clock=clock_difference(store))
+
+
+def clock_difference(store: Store) -> float:
+    """Seconds that the database is ahead of us, at the least: it answered between two looks at our
+    own clock, and may be right anywhere between them."""
+    before = time.time()
+    now = store.run(clock)
+    after = time.time()
+    return min(0.0, now - before) or max(0.0, now - after)
 
 
 def print_findings(found: list[Finding]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,9 @@ class File:
     events: list[Event]
 
 
-def on_file(id: str) -> Op[File]:
+def on_file(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[File]:
     job = yield from report.job(id)
-    why = yield from explain(id)
+    why = yield from explain(id, confirm_dead)
     now = yield from report.clock()
     workers = yield from report.workers()
     attempts, events = yield from report.history(id)
@@ -53,7 +54,7 @@ def job(ol: Outlast, id: str, as_json: bool) -> None:
     """Show all that is known of a job, and say why it is not running."""
     from ..client import job_id
 
-    file = ol.store.run(on_file, job_id(id))
+    file = ol.store.run(on_file, job_id(id), ol.store.confirm_dead)
     if as_json:
         print_json(as_facts(file))
     else:

@@ -71,6 +71,9 @@ class WorkerSettings(Settings):
     lease: float = setting(15.0, "seconds a claim is held without being renewed", 0.2, 86400)
     renew_every: float = setting(5.0, "seconds between renewals; at most a third of lease", 0.05)
     reclaim_every: float = setting(0.5, "seconds between looks for lost claims", 0.05, 3600)
+    audit_every: float = setting(
+        60.0, "seconds between looks for what should be impossible", 0.05, 86400
+    )
     poll_min: float = setting(0.01, "seconds before an idle worker looks again", 0.001)
     poll_max: float = setting(1.0, "seconds between looks of a worker idle for long", 0.01, 3600)
     watch_every: float = setting(0.005, "seconds between looks for a change (SQLite)", 0.001, 10)

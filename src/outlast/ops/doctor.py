@@ -8,48 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..model.lifecycle import State
+from ..model.orphans import LITTER, ORPHANS
 from ..model.words import count, span
-from . import report
+from . import conditions, report, strays
+from .conditions import Conditions, Surroundings
+from .findings import Finding
 from .report import Duty, Queue, Worker
-from .statement import Op, Rows, Statement, Together
+from .statement import Op, Statement
+from .strays import Strays
 
-# Nets look about twice a second, and duties every few seconds: what is this late, nobody does.
-LATE_LEASE, LATE_DUTY, LATE_TIMER = 3.0, 60.0, 10.0
-
-# Before this, a commit that restarts the log while a checkpoint runs could lose its end.
-SAFE_SQLITE = (3, 51, 3)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    name: str
-    sentence: str
-    advice: str
-    problem: bool = True  # False: worth knowing, and nothing is wrong
-
-
-class Late(NamedTuple):
-    """How many rows are late, and the longest of them by how many seconds."""
-
-    number: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the rows cannot tell."""
-
-    known_version: int  # the version of the tables that this release was made for
-    sqlite: tuple[int, ...] | None = None
-    pooled: bool = False
+PERIODS = 3  # a duty that has not succeeded for so many of its periods is late
+A_WHILE = 5.0  # seconds; or for this long, where a period is shorter than a busy machine's hiccup
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    around: Surroundings
+    conditions: Conditions
     now: float
     version: int
     queues: list[Queue]
@@ -57,9 +33,8 @@ class Facts:
     owners: dict[str, int]
     duties: list[Duty]
     unhandled: list[tuple[str, str, int]]
-    unowned: Late
-    overdue: Late
-    outlived: Late
+    strays: Strays
+    left_behind: dict[str, int]
 
     @property
     def alive(self) -> list[Worker]:
@@ -77,18 +52,21 @@ def facts(around: Surroundings) -> Op[Facts]:
     workers = yield from report.workers()
     duties = yield from report.duties()
     unhandled = yield from report.unhandled()
-    owners, unowned, overdue, outlived = yield Together(
-        [Statement(name) for name in ("owners", "unowned", "overdue", "outlived")]
-    )
+    owners = yield Statement("owners")
+    stray = yield from strays.strays()
+    litter = yield from strays.left_behind()
+    around_it = yield from conditions.conditions(around)
     return Facts(
-        around, now, version, queues, workers, dict(owners), duties, unhandled,
-        _late(unowned), _late(overdue), _late(outlived),
-    )  # fmt: skip
+        around_it, now, version, queues, workers, dict(owners), duties, unhandled, stray, litter
+    )
 
 
 def findings(facts: Facts) -> list[Finding]:
     """Everything that was found, problems first."""
     found = [finding for check in CHECKS for finding in check(facts)]
+    found += strays.told(facts.strays, bool(facts.alive))
+    found += strays.told_of_litter(facts.left_behind)
+    found += conditions.told(facts.conditions)
     return sorted(found, key=lambda finding: not finding.problem)
 
 
@@ -114,54 +92,40 @@ def unknown_tasks(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def lost_owners(facts: Facts) -> Iterator[Finding]:
-    if facts.unowned.number and facts.unowned.seconds > LATE_LEASE:
-        yield Finding(
-            "owner-dead",
-            f"{count(facts.unowned.number, 'running job')} lost the owner, at the longest"
-            f" {span(facts.unowned.seconds)} ago, and nobody has taken them back.",
-            "Look into the logs of the workers: each of them should do it within a second."
-            if facts.alive
-            else "Start a worker: any one takes them back within a second.",
-        )
-
-
-def late_timers(facts: Facts) -> Iterator[Finding]:
-    if facts.overdue.number and facts.overdue.seconds > LATE_TIMER:
-        yield Finding(
-            "timer-lost",
-            f"{count(facts.overdue.number, 'scheduled job')} should have become ready, at the"
-            f" longest {span(facts.overdue.seconds)} ago.",
-            "Look into the logs of the workers: any look for work makes due jobs ready."
-            if facts.alive
-            else "Start a worker: its first look makes due jobs ready.",
-        )
-
-
-def outlived_jobs(facts: Facts) -> Iterator[Finding]:
-    if facts.outlived.number and facts.outlived.seconds > LATE_TIMER:
-        yield Finding(
-            "expired",
-            f"{count(facts.outlived.number, 'queued job')} should have been cancelled at"
-            f" expires_at, at the longest {span(facts.outlived.seconds)} ago.",
-            "Start a worker, or see why the duty 'expire' fails. They will not be run late.",
-        )
-
-
 def stalled_nets(facts: Facts) -> Iterator[Finding]:
+    """Late: alive workers, and nobody has done it well for too long. Failing: its last pass healed
+    nothing and failed at something, or broke off. A class that the audit counts is late with it."""
+    since = min((worker.started_at.timestamp() for worker in facts.alive), default=0.0)
     for duty in facts.duties:
-        late = facts.now - duty.next_at.timestamp()
-        if facts.alive and late > LATE_DUTY:
-            yield Finding(
-                "stalled-net",
-                f"The duty {duty.name!r} is {span(late)} late: no live worker does it.",
-                "Restart the workers one by one, and keep their logs.",
-            )
-        elif duty.error:
+        if duty.error:
             yield Finding(
                 "stalled-net",
                 f"The duty {duty.name!r} failed when it was last done: {duty.error}",
                 "It is tried again by itself; if this stays, the error says what to mend.",
+            )
+        elif facts.alive and duty.name not in ORPHANS | LITTER:
+            done = (duty.succeeded_at or duty.next_at).timestamp()
+            if facts.now - max(done, since) > max(A_WHILE, PERIODS * duty.every):
+                yield Finding(
+                    "stalled-net",
+                    f"The duty {duty.name!r} was last done {span(facts.now - done)} ago, and should"
+                    f" be done every {span(duty.every)}: no live worker does it.",
+                    "Restart the workers one by one, and keep their logs.",
+                )
+
+
+def audited(facts: Facts) -> Iterator[Finding]:
+    """What should never have been there to be found."""
+    for duty in facts.duties:
+        known = ORPHANS.get(duty.name)
+        if known is not None and duty.found:
+            yield Finding(
+                duty.name,
+                f"The audit has found {duty.found} of these so far: {duty.healed} healed,"
+                f" {duty.skipped} left alone, {duty.failed} failed.",
+                f"{known.arises} {known.by} That it was found by the audit means that something"
+                " else has failed before: the logs of the workers tell when.",
+                problem=False,
             )
 
 
@@ -204,36 +168,12 @@ def dead_jobs(facts: Facts) -> Iterator[Finding]:
 
 
 def schema_ahead(facts: Facts) -> Iterator[Finding]:
-    if facts.version > facts.around.known_version:
+    if facts.version > facts.conditions.around.known_version:
         yield Finding(
             "newer-schema",
             f"The tables are at version {facts.version}, this release knows"
-            f" {facts.around.known_version} and can work with them.",
+            f" {facts.conditions.around.known_version} and can work with them.",
             "Upgrade outlast here when the deploy is through.",
-            problem=False,
-        )
-
-
-def old_sqlite(facts: Facts) -> Iterator[Finding]:
-    version = facts.around.sqlite
-    if version is not None and version < SAFE_SQLITE:
-        yield Finding(
-            "wal-reset",
-            f"SQLite {'.'.join(map(str, version))} has the WAL-reset race: a checkpoint beside a"
-            " commit can lose the end of the log.",
-            "Outlast makes its own checkpoints safely. Let no other program checkpoint this file,"
-            f" or use SQLite {'.'.join(map(str, SAFE_SQLITE))} or newer.",
-            problem=False,
-        )
-
-
-def pooled_connection(facts: Facts) -> Iterator[Finding]:
-    if facts.around.pooled:
-        yield Finding(
-            "pooled",
-            "The connection goes through a pooler that shares sessions.",
-            "This works, by polling instead of wake-ups, and a dead worker is noticed when its"
-            " lease ends. Give workers a direct connection to make both faster.",
             problem=False,
         )
 
@@ -241,19 +181,10 @@ def pooled_connection(facts: Facts) -> Iterator[Finding]:
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     unserved_queues,
     unknown_tasks,
-    lost_owners,
-    late_timers,
-    outlived_jobs,
     stalled_nets,
+    audited,
     silent_workers,
     paused_queues,
     dead_jobs,
     schema_ahead,
-    old_sqlite,
-    pooled_connection,
 )
-
-
-def _late(rows: Rows) -> Late:
-    number, seconds = rows[0]
-    return Late(int(number), float(seconds or 0.0))

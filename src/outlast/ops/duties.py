@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from .statement import BEGIN, Op, Rows, Statement
+from .statement import BEGIN, Op, Rows, Statement, Together
 
 
 @dataclass(slots=True)
@@ -19,30 +20,44 @@ class Tally:
     failed: int = 0
     error: str | None = None
 
+    def add(self, other: Tally) -> None:
+        self.found += other.found
+        self.healed += other.healed
+        self.skipped += other.skipped
+        self.failed += other.failed
+
+    def judged(self) -> Tally:
+        """A pass that healed nothing and failed at something is no success: the net is broken, or
+        all that it finds is. A pass that had to leave everything alone is one."""
+        if self.failed and not self.healed and self.error is None:
+            return replace(self, error=f"{self.failed} of {self.found} failed and none was healed")
+        return self
+
 
 def take(name: str, every: float, worker: str) -> Op[bool]:
-    """True for the one process that should do this duty now."""
-    rows: Rows = yield Statement("take_duty", {"name": name, "every": every, "worker": worker})
+    """True for the one process that should do this duty now. It is due again a little sooner than
+    asked for, because whoever asks next does not come at the very moment."""
+    given = {"name": name, "every": every, "soon": every * 0.8, "worker": worker}
+    rows: Rows = yield Statement("take_duty", given)
     return bool(rows)
 
 
 def report(name: str, tally: Tally) -> Op[None]:
-    yield Statement(
-        "report_duty",
-        {
-            "name": name,
-            "found": tally.found,
-            "healed": tally.healed,
-            "skipped": tally.skipped,
-            "failed": tally.failed,
-            "error": tally.error,
-        },
+    yield Statement("report_duty", {"name": name, **asdict(tally)})
+
+
+def record(tallies: Mapping[str, Tally], every: float, worker: str) -> Op[None]:
+    """The same for what nobody takes, because every process does it or because it is a part of
+    another duty."""
+    yield Together(
+        Statement("record_duty", {"name": name, "every": every, "worker": worker, **asdict(tally)})
+        for name, tally in tallies.items()
     )
 
 
-def expire(limit: int = 500) -> Op[list[str]]:
+def expire(limit: int = 500, skip: int = 0) -> Op[list[str]]:
     """End jobs that are past their own expiry; they never run late."""
-    rows: Rows = yield Statement("expire", {"limit": limit})
+    rows: Rows = yield Statement("expire", {"limit": limit, "skip": skip})
     return [id for (id,) in rows]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..model.job import Job
@@ -9,8 +10,11 @@ from ..model.lifecycle import State
 from ..model.outcome import reason
 from ..model.words import count, span
 from . import report
+from .reclaim import signs_of_loss
 from .report import Queue, Worker
 from .statement import Op
+
+ENDLESS = 3600.0  # seconds: no worker takes a lease like this without being listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +26,33 @@ class Facts:
     queue: Queue | None
     workers: list[Worker]
     ahead: int
+    lock_free: bool = False  # nobody holds the liveness lock of its worker
+
+    @property
+    def owner(self) -> Worker | None:
+        return next((worker for worker in self.workers if worker.id == self.job.worker), None)
+
+    @property
+    def alive(self) -> list[Worker]:
+        """Those that live, as far as this job's own worker is not known to be dead."""
+        gone = self.job.worker if self.lock_free else None
+        return [worker for worker in self.workers if worker.alive and worker.id != gone]
 
 
-def explain(id: str) -> Op[str]:
+def explain(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[str]:
+    """Why a job stands where it stands. `confirm_dead` tells which of the workers with a sign of
+    death are dead, where that is no matter of the database."""
     job = yield from report.job(id)
     now = yield from report.clock()
     queues = yield from report.queues()
     workers = yield from report.workers()
     ahead = (yield from report.ahead(id)) if job.state is State.READY else 0
     queue = next((queue for queue in queues if queue.name == job.queue), None)
-    return in_words(Facts(job, now, queue, workers, ahead))
+    free = False
+    if job.state is State.RUNNING:
+        signs = yield from signs_of_loss()
+        free = bool(confirm_dead([worker for worker in signs.workers if worker == job.worker]))
+    return in_words(Facts(job, now, queue, workers, ahead, free))
 
 
 def in_words(facts: Facts) -> str:
@@ -60,11 +81,11 @@ def in_words(facts: Facts) -> str:
 
 def _ready(facts: Facts) -> str:
     job = facts.job
-    if job.expires_at and job.expires_at.timestamp() <= facts.now:
-        return "It has expired, and will be cancelled in a moment."
+    if expired := _expired(facts):
+        return expired
     if facts.queue and facts.queue.paused:
         return f"Its queue is paused: `outlast resume {job.queue}` lets it run."
-    alive = [worker for worker in facts.workers if worker.alive]
+    alive = facts.alive
     if not alive:
         return "No worker is alive: start one with `outlast worker APP`."
     serving = [worker for worker in alive if worker.serves(job.queue)]
@@ -79,13 +100,34 @@ def _ready(facts: Facts) -> str:
     place = f"{count(facts.ahead, 'job')} of its queue" if facts.ahead else "no job of its queue"
     busy = all(worker.running >= worker.concurrency for worker in able)
     why = "all of them are busy" if busy else "it will be claimed at their next look"
-    return f"It is ready, with {place} before it. {count(len(able), 'worker')} can run it; {why}."
+    suspect = (
+        f" It has cost {count(job.crashes, 'worker')}, and one more would end it: it is run beside"
+        " no other of that kind."
+        if job.crashes and job.crashes + 1 >= job.max_crashes
+        else ""
+    )
+    able_ones = count(len(able), "worker")
+    return f"It is ready, with {place} before it. {able_ones} can run it; {why}.{suspect}"
+
+
+def _expired(facts: Facts) -> str:
+    expires_at = facts.job.expires_at
+    if expires_at is None or expires_at.timestamp() > facts.now:
+        return ""
+    since = span(facts.now - expires_at.timestamp())
+    if facts.alive:
+        return f"It expired {since} ago, and will be cancelled in a moment."
+    return f"It expired {since} ago and will not be run; the next worker that starts cancels it."
 
 
 def _scheduled(facts: Facts) -> str:
     job = facts.job
+    if expired := _expired(facts):
+        return expired
     wait = job.run_at.timestamp() - facts.now
     when = f"in {span(wait)}" if wait > 0 else "now: the next worker that looks takes it"
+    if wait <= 0 and not facts.alive:
+        when = f"(due {span(-wait)} ago) when a worker is alive: start one"
     if job.failures or job.attempt:
         return (
             f"It tries again {when} (attempt {job.attempt + 1}, {count(job.failures, 'failure')}"
@@ -95,16 +137,65 @@ def _scheduled(facts: Facts) -> str:
 
 
 def _running(facts: Facts) -> str:
-    job = facts.job
-    owner = next((worker for worker in facts.workers if worker.id == job.worker), None)
+    job, owner = facts.job, facts.owner
     who = f"worker {job.worker}" + (f" (pid {owner.pid} on {owner.host})" if owner else "")
     since = facts.now - job.started_at.timestamp() if job.started_at else 0.0
-    left = job.lease_until.timestamp() - facts.now if job.lease_until else 0.0
-    lease = (
-        f"its lease is good for {span(left)}"
-        if left > 0
-        else f"its lease expired {span(-left)} ago: it will be reclaimed at any live worker's next"
-        " look"
+    said = [f"It is running on {who}, attempt {job.attempt}, for {span(since)}."]
+    said += [fact for fact in (_liveness(facts), _lease(facts), _deadline(facts, since)) if fact]
+    if job.cancelling:
+        said.append("It was asked to stop: whoever ends it or takes it back honours that.")
+    return " ".join(said)
+
+
+def _liveness(facts: Facts) -> str:
+    """What speaks for or against the life of its worker."""
+    job, owner = facts.job, facts.owner
+    if job.worker is None or job.lease_until is None:
+        return f"It has no owner or no lease, which cannot be: the audit puts it back.{_who(facts)}"
+    if facts.lock_free:
+        return (
+            "Its worker's liveness lock is free: that process is dead, and any live worker takes"
+            f" the job back at its next look.{_who(facts)}"
+        )
+    if owner is None:
+        return "Its worker is not listed any more."
+    if not owner.alive:
+        return f"Its worker has been silent for {span(owner.silent_for)}."
+    return ""
+
+
+def _lease(facts: Facts) -> str:
+    job = facts.job
+    if job.lease_until is None:
+        return ""
+    left = job.lease_until.timestamp() - facts.now
+    if left <= 0:
+        return (
+            f"Its lease expired {span(-left)} ago: it will be reclaimed at any live worker's next"
+            f" look.{_who(facts)}"
+        )
+    if facts.owner is None and left > ENDLESS:
+        return (
+            f"Its lease is good for {span(left)}, longer than any worker takes: the audit takes it"
+            f" back.{_who(facts)}"
+        )
+    return f"Its lease is good for {span(left)}."
+
+
+def _deadline(facts: Facts, since: float) -> str:
+    if facts.job.timeout is None:
+        return ""
+    left = facts.job.timeout - since
+    if left > 0:
+        return f"Its timeout is in {span(left)}."
+    return (
+        f"It ran past its timeout {span(-left)} ago: its worker should have stopped it, and the"
+        f" others end it soon.{_who(facts)}"
     )
-    stop = " It was asked to stop." if job.cancelling else ""
-    return f"It is running on {who}, attempt {job.attempt}, for {span(since)}; {lease}.{stop}"
+
+
+def _who(facts: Facts) -> str:
+    """Who would do it, if anybody."""
+    return (
+        "" if facts.alive else " No worker is alive to do so: start one with `outlast worker APP`."
+    )

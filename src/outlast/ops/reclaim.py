@@ -34,6 +34,7 @@ class Swept:
 
     found: int = 0
     healed: int = 0
+    skipped: int = 0  # its owner was quicker
     failed: int = 0
     dead: int = 0
     queues: set[str] = field(default_factory=set)
@@ -41,6 +42,7 @@ class Swept:
     def add(self, other: Swept) -> None:
         self.found += other.found
         self.healed += other.healed
+        self.skipped += other.skipped
         self.failed += other.failed
         self.dead += other.dead
         self.queues |= other.queues
@@ -69,14 +71,15 @@ def reclaim(limit: int = 500, skip: int = 0) -> Op[Swept]:
     """Take back jobs whose lease ran out."""
     yield BEGIN
     rows: Rows = yield Statement("lost", {"limit": limit, "skip": skip})
-    return (yield from _take_back(rows, "stopped renewing"))
+    return (yield from take_back(rows, "stopped renewing"))
 
 
-def reclaim_overdue(slack: float, luck: float, limit: int = 500) -> Op[Swept]:
+def reclaim_overdue(slack: float, luck: float, limit: int = 500, skip: int = 0) -> Op[Swept]:
     """Take back jobs that run past their own deadline although their owner lives."""
     yield BEGIN
-    rows: Rows = yield Statement("past_deadline", {"slack": slack, "limit": limit})
-    return (yield from _apply([_past_deadline(Claim(*claim), luck) for *claim, _, _ in rows]))
+    given = {"slack": slack, "limit": limit, "skip": skip}
+    rows: Rows = yield Statement("past_deadline", given)
+    return (yield from past_deadline(rows, luck))
 
 
 def bury(workers: Iterable[str], how: str, detail: str = "", limit: int = 10_000) -> Op[Swept]:
@@ -85,25 +88,32 @@ def bury(workers: Iterable[str], how: str, detail: str = "", limit: int = 10_000
     yield BEGIN
     names = json.dumps(sorted(workers))
     buried: Rows = yield Statement("bury_workers", {"workers": names})
-    rows: Rows = yield Statement("owned_by", {"workers": names, "limit": limit})
-    swept = yield from _take_back(rows, detail or _HOW[how])
+    rows: Rows = yield Statement("owned_by", {"workers": names, "limit": limit, "skip": 0})
+    swept = yield from take_back(rows, detail or _HOW[how])
     if buried or rows:
         yield from note("worker-lost", [None], _obituary(buried, rows, how, detail))
     return swept
 
 
-def forget(workers: Iterable[str]) -> Op[int]:
-    """Take down the cards of workers that are gone. What they held is left to its leases."""
-    rows: Rows = yield Statement("bury_workers", {"workers": json.dumps(sorted(workers))})
-    return len(rows)
+def inherit(workers: Iterable[str], how: str, limit: int, skip: int) -> Op[Swept]:
+    """Take back a few of the jobs of workers that are gone; their cards stay for now."""
+    yield BEGIN
+    given = {"workers": json.dumps(sorted(workers)), "limit": limit, "skip": skip}
+    rows: Rows = yield Statement("owned_by", given)
+    return (yield from take_back(rows, _HOW[how]))
 
 
 _HOW = {"lock": "died (its liveness lock is free)", "exit": "died (its supervisor saw it exit)"}
 
 
-def _take_back(rows: Rows, how: str) -> Op[Swept]:
+def take_back(rows: Rows, how: str) -> Op[Swept]:
+    """Put lost claims back, or end them if that was too many, or if somebody wanted them ended."""
     lost = [_taken_back(Claim(*claim), bool(cancelling), how) for *claim, cancelling, _ in rows]
     return (yield from _apply(lost))
+
+
+def past_deadline(rows: Rows, luck: float) -> Op[Swept]:
+    return (yield from _apply([_past_deadline(Claim(*claim), luck) for *claim, _, _ in rows]))
 
 
 def _apply(lost: Sequence[Transition]) -> Op[Swept]:
@@ -111,6 +121,7 @@ def _apply(lost: Sequence[Transition]) -> Op[Swept]:
     if lost:
         finished = yield from finish(lost)
         swept.healed = len(finished.accepted)
+        swept.skipped = swept.found - swept.healed
         swept.dead = sum(state is State.DEAD for _, state in finished.accepted)
         swept.queues = {t.claim.queue for t, state in finished.accepted if state is State.READY}
     return swept

@@ -89,6 +89,7 @@ class Queue:
 @dataclass(frozen=True, slots=True)
 class Duty:
     name: str
+    every: float
     next_at: datetime
     worker: str | None
     succeeded_at: datetime | None
@@ -171,7 +172,7 @@ def workers() -> Op[list[Worker]]:
 
 def duties() -> Op[list[Duty]]:
     rows: Rows = yield Statement("duties")
-    return [Duty(row[0], moment(row[1]), row[2], moment(row[3]), *row[4:]) for row in rows]  # type: ignore[arg-type]
+    return [_duty(row) for row in rows]
 
 
 def schema_version() -> Op[tuple[int, int]]:
@@ -216,6 +217,11 @@ def _worker(row: tuple[Any, ...]) -> Worker:
 
 
 _WORKER_COLUMNS = tuple(field.name for field in fields(Worker))
+
+
+def _duty(row: tuple[Any, ...]) -> Duty:
+    name, every, next_at, worker, succeeded_at, *rest = row
+    return Duty(name, every, moment(next_at), worker, moment(succeeded_at), *rest)  # type: ignore[arg-type]
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:

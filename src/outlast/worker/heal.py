@@ -13,8 +13,10 @@ from ..model.errors import OutlastError
 from ..ops import duties
 from ..ops.duties import Tally
 from ..ops.enqueue import wake
-from ..ops.reclaim import Swept, bury, forget, reclaim, reclaim_overdue, signs_of_loss
+from ..ops.reclaim import Swept, bury, inherit, reclaim, reclaim_overdue, signs_of_loss
+from ..ops.statement import Op
 from ..store import Store
+from .audit import Auditor
 from .loops import Loop
 from .returns import about_a_row
 
@@ -27,6 +29,10 @@ SHARED = 4  # workers; a larger fleet does not look more often than so many
 CERTAIN = 0.15  # seconds between the two looks that make sure of a death
 REUNION = 3.0  # seconds after an outage in which a free lock says nothing
 OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
+RECORD_EVERY = 15.0  # seconds between notes that the reclaim is done, while there is nothing to do
+BATCH = 500
+MOST_FAILURES = 200  # in one pass; the next one goes on from there
+SET_ASIDE = 10.0  # seconds after which jobs that cannot be healed are tried again
 
 
 class Healer:
@@ -36,14 +42,21 @@ class Healer:
         self._suspected: dict[str, float] = {}  # workers without a lock, and since when
         self._leases_count_at = 0.0
         self._locks_count_at = 0.0
+        self._bad = 0  # lost jobs, the longest lost ones, that cannot be taken back
+        self._retry_from = 0  # among these
+        self._retry_at = 0.0
+        self._record_at = 0.0
+        self.auditor = Auditor(worker, store)
 
     def loops(self) -> list[Loop]:
         prune_every = self.worker.app.retention.prune_every
+        audit_every = self.worker.settings.audit_every
         return [
             Loop("reclaim", self.reclaim, self.worker.settings.reclaim_every),
             Loop("deadline", self.duty("deadline", self.overdue, OVERTIME), OVERTIME),
             Loop("expire", self.duty("expire", self.expire, 1.0), 1.0),
             Loop("prune", self.duty("prune", self.prune, prune_every), prune_every),
+            Loop("audit", self.duty("audit", self.auditor.audit, audit_every), audit_every),
         ]
 
     async def reclaim(self) -> float | None:
@@ -53,6 +66,7 @@ class Healer:
         try:
             swept, fleet = await self._reclaim()
             await self._report(swept)
+            await self._record(swept, fleet)
         except OutlastError:
             self._leases_count_at = time.monotonic() + 3 * self.worker.settings.renew_every
             self.doubt_locks()
@@ -70,6 +84,8 @@ class Healer:
         swept = Swept()
         if dead:
             swept.add(await self.bury(dead))
+            self.store.buried(dead)
+            self.worker.tell("buried", len(dead))
         if signs.lease and time.monotonic() >= self._leases_count_at:
             swept.add(await self.sweep())
         return swept, signs.fleet
@@ -79,19 +95,16 @@ class Healer:
         self._locks_count_at = time.monotonic() + REUNION
         self._suspected = {}
 
-    async def bury(self, dead: Sequence[str]) -> Swept:
-        """If a row of theirs cannot be written, all wait for their leases, where each is dealt with
-        by itself."""
+    async def bury(self, dead: list[str]) -> Swept:
+        """All at once; with a job among theirs that cannot be taken back, one by one, and that one
+        is left to its lease."""
         try:
-            swept = await self.store.arun(bury, dead, "lock")
+            return await self.store.arun(bury, dead, "lock")
         except OutlastError as error:
             if not about_a_row(error):
                 raise
-            log.error("what dead workers held is left to its leases: %s", error)
-            await self.store.arun(forget, dead)
-            swept = Swept()
-        self.store.buried(dead)
-        self.worker.tell("buried", len(dead))
+        swept = await self._sweep(lambda limit, skip: inherit(dead, "lock", limit, skip))
+        await self.store.arun(bury, dead, "lock", "", 0)
         return swept
 
     def _certainly_dead(self, silent: Sequence[str]) -> list[str]:
@@ -114,27 +127,63 @@ class Healer:
         if swept.healed:
             self.worker.post(self.worker.woken, "")
 
-    async def sweep(self, batch: int = 500) -> Swept:
-        """Page through all lost claims; a batch that fails is done one by one, so that one bad row
-        keeps nobody else waiting."""
-        total = Swept()
-        while True:
-            size = batch if total.failed == 0 else 1
+    async def _record(self, swept: Swept, fleet: int) -> None:
+        """What was done, and from time to time that there was nothing to do."""
+        now = time.monotonic()
+        if swept.found or now >= self._record_at:
+            self._record_at = now + RECORD_EVERY * max(1.0, fleet / SHARED)
+            tally = judged("reclaim", tally_of(swept))
+            every = RECORD_EVERY
+            await self.store.arun(duties.record, {"reclaim": tally}, every, self.worker.id)
+
+    async def sweep(self, batch: int = BATCH) -> Swept:
+        """Page through all lost claims. Those that cannot be taken back come first, being the
+        longest lost: they are stepped over, so that they delay nobody, and tried again later."""
+        swept = await self._sweep(reclaim, batch, self._bad)
+        if self._bad and time.monotonic() >= self._retry_at:
+            swept.add(await self._retry(batch))
+        elif swept.failed:
+            self._bad += swept.failed
+            self._retry_at = time.monotonic() + SET_ASIDE
+        return swept
+
+    async def _retry(self, batch: int) -> Swept:
+        """Some of those that could not be taken back. If all is well where they were, somebody has
+        mended or removed them, and the next pass begins at the beginning."""
+        again = await self._sweep(reclaim, batch, self._retry_from)
+        self._retry_at = time.monotonic() + SET_ASIDE
+        self._retry_from += again.failed
+        self._bad = max(0, self._bad - again.healed)
+        if again.failed == 0:
+            self._bad = self._retry_from = 0
+        elif self._retry_from >= self._bad:
+            self._retry_from = 0
+        return again
+
+    async def _sweep(
+        self, once: Callable[[int, int], Op[Swept]], batch: int = BATCH, skip: int = 0
+    ) -> Swept:
+        """Page through what a statement finds. A batch that fails is halved until the row is found
+        that is to blame; it is counted, and stepped over."""
+        total, size = Swept(), batch
+        while total.failed < MOST_FAILURES:
             try:
-                swept = await self.store.arun(reclaim, size, total.failed)
+                swept = await self.store.arun(once, size, skip + total.failed)
             except OutlastError as error:
                 if not about_a_row(error):
                     raise
-                if size > 1:
-                    batch = 1
-                    continue
-                total.found += 1
-                total.failed += 1
-                log.error("a lost job cannot be reclaimed: %s", error)
+                if size == 1:
+                    total.found += 1
+                    total.failed += 1
+                    level = logging.ERROR if total.failed == 1 else logging.DEBUG
+                    log.log(level, "a lost job cannot be healed: %s", error)
+                size = max(1, size // 2)
                 continue
             total.add(swept)
             if swept.found < size:
-                return total
+                break
+            size = min(batch, size * 2)
+        return total
 
     def duty(
         self, name: str, once: Callable[[], Awaitable[Tally]], every: float
@@ -142,27 +191,27 @@ class Healer:
         """A pass that first asks whether this duty is ours to do, and records how it went."""
 
         async def run() -> None:
-            if not await self.store.arun(duties.take, name, every * 0.8, self.worker.id):
+            if not await self.store.arun(duties.take, name, every, self.worker.id):
                 return
             try:
                 tally = await once()
             except Exception as error:
                 await self.store.arun(duties.report, name, Tally(failed=1, error=str(error)[:500]))
                 raise
-            await self.store.arun(duties.report, name, tally)
+            await self.store.arun(duties.report, name, judged(name, tally))
 
         return run
 
     async def overdue(self) -> Tally:
         """Jobs that run past their own deadline although their worker lives."""
         slack = self.worker.settings.cancel_grace + OVERTIME
-        swept = await self.store.arun(reclaim_overdue, slack, random.random())
+        luck = random.random()
+        swept = await self._sweep(lambda limit, skip: reclaim_overdue(slack, luck, limit, skip))
         await self._report(swept)
-        return Tally(found=swept.found, healed=swept.healed, failed=swept.failed)
+        return tally_of(swept)
 
     async def expire(self) -> Tally:
-        expired = await self.store.arun(duties.expire)
-        return Tally(found=len(expired), healed=len(expired))
+        return tally_of(await self._sweep(_expire))
 
     async def prune(self) -> Tally:
         """Remove what ended long ago, in small transactions with room between them."""
@@ -175,3 +224,20 @@ class Healer:
                 await asyncio.sleep(0.01)
         await self.store.arun(duties.prune_workers, keep.keep_workers)
         return Tally(found=removed, healed=removed)
+
+
+def _expire(limit: int, skip: int) -> Op[Swept]:
+    expired = yield from duties.expire(limit, skip)
+    return Swept(found=len(expired), healed=len(expired))
+
+
+def tally_of(swept: Swept) -> Tally:
+    return Tally(swept.found, swept.healed, swept.skipped, swept.failed)
+
+
+def judged(name: str, tally: Tally) -> Tally:
+    """A net that only fails is told of at once, and stays on record until it does better."""
+    tally = tally.judged()
+    if tally.error is not None:
+        log.error("the duty %r heals nothing: %s", name, tally.error)
+    return tally

@@ -110,6 +110,7 @@ CREATE TABLE ol.queue (
 -- Recurring maintenance: any process may do it, one does, and the row says how it went.
 CREATE TABLE ol.duty (
     name text PRIMARY KEY,
+    every double precision NOT NULL DEFAULT 60, -- seconds
     next_at timestamptz NOT NULL,
     worker text,
     succeeded_at timestamptz,

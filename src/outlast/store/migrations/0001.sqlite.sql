@@ -104,6 +104,7 @@ CREATE TABLE ol.queue (
 -- Recurring maintenance: any process may do it, one does, and the row says how it went.
 CREATE TABLE ol.duty (
     name TEXT NOT NULL PRIMARY KEY,
+    every REAL NOT NULL DEFAULT 60, -- seconds
     next_at REAL NOT NULL,
     worker TEXT,
     succeeded_at REAL,

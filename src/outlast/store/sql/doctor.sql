@@ -2,23 +2,70 @@
 -- Which version the tables have, and the oldest one that a release must know to use them.
 SELECT max(version), max(compatible_from) FROM ol.migration
 
--- name: unowned
--- Running jobs whose lease ran out, and how long ago at the longest.
-SELECT count(*), max(ol.epoch(ol.now()) - ol.epoch(lease_until))
-FROM ol.job WHERE state = 'running' AND lease_until < ol.now()
-
--- name: overdue
--- Scheduled jobs that are due, and for how long at the longest.
-SELECT count(*), max(ol.epoch(ol.now()) - ol.epoch(run_at))
-FROM ol.job WHERE state = 'scheduled' AND run_at < ol.now()
-
--- name: outlived
--- Queued jobs that are past their own expiry, and for how long at the longest.
-SELECT count(*), max(ol.epoch(ol.now()) - ol.epoch(expires_at))
-FROM ol.job
-WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')
-    AND expires_at < ol.now()
-
 -- name: owners
 -- How many jobs each worker has in hand, by the rows.
 SELECT worker, count(*) FROM ol.job WHERE state = 'running' GROUP BY worker
+
+-- name: conditions
+-- What the database says of itself that bears on what is promised.
+-- postgres: how the server is run
+SELECT name, setting FROM pg_settings
+WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'transaction_read_only')
+UNION ALL
+SELECT 'in_recovery', CAST(pg_is_in_recovery() AS text)
+-- sqlite: every connection sets these itself
+SELECT name, '' FROM (SELECT 'nothing' AS name) AS settings WHERE name = ''
+
+-- name: guards
+-- The constraints and indexes that the table of jobs has, and that are in force.
+-- postgres: from the catalogue
+SELECT CAST(conname AS text) FROM pg_constraint
+WHERE conrelid = CAST('ol.job' AS regclass) AND convalidated
+UNION
+SELECT CAST(c.relname AS text) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+WHERE i.indrelid = CAST('ol.job' AS regclass) AND i.indisvalid
+-- sqlite: from the text of the schema; names of indexes begin with that of the table
+SELECT 'job' || substr(name, length('ol.job') + 1) FROM sqlite_master
+WHERE type = 'index' AND tbl_name = 'ol.job'
+UNION
+SELECT c.name FROM sqlite_master AS m, (
+    SELECT 'job_owned' AS name UNION SELECT 'job_owner' UNION SELECT 'job_finished'
+    UNION SELECT 'job_result') AS c
+WHERE m.name = 'ol.job' AND m.sql LIKE '%CONSTRAINT ' || c.name || ' CHECK%'
+
+-- name: holding_back
+-- Who keeps dead rows from being cleared away: the kind, its name, the program, and for how long.
+-- postgres: sessions, prepared transactions and idle slots; and how many sessions we may not see
+SELECT 'session', CAST(pid AS text), application_name, ol.epoch(ol.now()) - ol.epoch(xact_start)
+FROM pg_stat_activity
+WHERE backend_xmin IS NOT NULL AND xact_start < ol.ago(:late) AND pid <> pg_backend_pid()
+    AND backend_type IN ('client backend', 'walsender')
+    AND (datname IS NULL OR datname = current_database())
+UNION ALL
+SELECT 'prepared transaction', gid, '', ol.epoch(ol.now()) - ol.epoch(prepared)
+FROM pg_prepared_xacts WHERE database = current_database() AND prepared < ol.ago(:late)
+UNION ALL
+SELECT 'replication slot', CAST(slot_name AS text), '', NULL
+FROM pg_replication_slots WHERE xmin IS NOT NULL AND NOT active
+UNION ALL
+SELECT 'hidden', CAST(count(*) AS text), '', NULL
+FROM pg_stat_activity WHERE query = '<insufficient privilege>' HAVING count(*) > 0
+LIMIT 50
+-- sqlite: a reader only keeps the log from being restarted
+SELECT name, '', '', 0.0 FROM (SELECT 'nobody' AS name) AS sessions WHERE :late < 0
+
+-- name: unlocked
+-- Workers that are heard of and have no liveness lock: whether it was never had, or is not held.
+-- postgres: looked up, not tried: a lock that we took for a moment could be missed by its owner
+SELECT w.id, CASE WHEN w.proof IS NULL THEN 'never' ELSE 'lost' END
+FROM ol.worker AS w
+WHERE w.seen_at > ol.ago(w.lease) AND w.started_at < ol.ago(:late)
+    AND (w.proof IS NULL OR NOT EXISTS (
+        SELECT 1 FROM pg_locks AS l
+        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND ((CAST(l.classid AS bigint) << 32) | CAST(l.objid AS bigint))
+                = hashtextextended(w.id, 0)))
+-- sqlite: whether a file is locked is asked of the file system
+SELECT w.id, CASE WHEN w.proof IS NULL THEN 'never' ELSE 'ask' END
+FROM ol.worker AS w WHERE w.seen_at > ol.ago(w.lease) AND w.started_at < ol.ago(:late)

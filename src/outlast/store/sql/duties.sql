@@ -1,7 +1,9 @@
 -- name: take_duty
 -- One process takes a duty that is due, and thereby sets when it is due again.
-INSERT INTO ol.duty AS d (name, next_at, worker) VALUES (:name, ol.later(:every), :worker)
-ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at, worker = excluded.worker
+INSERT INTO ol.duty AS d (name, every, next_at, worker)
+VALUES (:name, :every, ol.later(:soon), :worker)
+ON CONFLICT (name) DO UPDATE
+SET every = excluded.every, next_at = excluded.next_at, worker = excluded.worker
     WHERE d.next_at <= ol.now()
 RETURNING name
 
@@ -13,9 +15,24 @@ SET succeeded_at = CASE WHEN CAST(:error AS text) IS NULL THEN ol.now() ELSE suc
     failed = failed + :failed, error = CAST(:error AS text)
 WHERE name = :name
 
+-- name: record_duty
+-- What a net found that nobody has to take, because every process does it, and that it went well.
+INSERT INTO ol.duty AS d (name, every, next_at, worker, succeeded_at, found, healed, skipped,
+    failed, error)
+VALUES (:name, :every, ol.later(:every), :worker,
+    CASE WHEN CAST(:error AS text) IS NULL THEN ol.now() END,
+    :found, :healed, :skipped, :failed, CAST(:error AS text))
+ON CONFLICT (name) DO UPDATE
+SET every = excluded.every, next_at = excluded.next_at, worker = excluded.worker,
+    succeeded_at = COALESCE(excluded.succeeded_at, d.succeeded_at),
+    found = d.found + excluded.found, healed = d.healed + excluded.healed,
+    skipped = d.skipped + excluded.skipped, failed = d.failed + excluded.failed,
+    error = excluded.error
+
 -- name: duties
 -- Every duty and how it went.
-SELECT name, ol.epoch(next_at), worker, ol.epoch(succeeded_at), found, healed, skipped, failed, error
+SELECT name, every, ol.epoch(next_at), worker, ol.epoch(succeeded_at), found, healed, skipped,
+    failed, error
 FROM ol.duty ORDER BY name
 
 -- name: expire
@@ -25,7 +42,7 @@ WITH late AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')
         AND expires_at <= ol.now()
-    ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+    ORDER BY expires_at LIMIT :limit OFFSET :skip FOR UPDATE SKIP LOCKED)
 UPDATE ol.job AS j
 SET state = 'cancelled', finished_at = ol.now(),
     error = CAST('{"type": "Expired", "message": "expires_at passed while it waited"}' AS json)
@@ -39,7 +56,7 @@ WHERE id IN (
     SELECT id FROM ol.job
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')
         AND expires_at <= ol.now()
-    ORDER BY expires_at LIMIT :limit)
+    ORDER BY expires_at LIMIT :limit OFFSET :skip)
 RETURNING CAST(id AS text)
 
 -- name: prune_jobs

@@ -56,13 +56,13 @@ SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
 WHERE state = 'running' AND timeout IS NOT NULL
     AND started_at + make_interval(secs => timeout + :slack) < ol.now()
-ORDER BY lease_until LIMIT :limit
+ORDER BY lease_until LIMIT :limit OFFSET :skip
 FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
 WHERE state = 'running' AND timeout IS NOT NULL AND started_at + timeout + :slack < ol.now()
-ORDER BY lease_until LIMIT :limit
+ORDER BY lease_until LIMIT :limit OFFSET :skip
 
 -- name: owned_by
 -- What workers that are gone were running, held until it is dealt with.
@@ -70,10 +70,10 @@ ORDER BY lease_until LIMIT :limit
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
 WHERE state = 'running' AND worker IN (SELECT ol.each(:workers))
-ORDER BY lease_until LIMIT :limit
+ORDER BY lease_until LIMIT :limit OFFSET :skip
 FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
 WHERE state = 'running' AND worker IN (SELECT ol.each(:workers))
-ORDER BY lease_until LIMIT :limit
+ORDER BY lease_until LIMIT :limit OFFSET :skip

@@ -8,15 +8,16 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     finishing     the one way out of running, in all outcomes
     steering      what people do: cancel, redrive, pause
     healing       reclaim, expire, promote, prune, the other duties
+    auditing      what finds and heals what the others left
     working       whole worker processes
     migrating     the tables themselves
 """
 
 from __future__ import annotations
 
-from . import enqueueing, finishing, healing, holding, migrating, steering, working
+from . import auditing, enqueueing, finishing, healing, holding, migrating, steering, working
 from .path import LATER, PATHS, Path, perform
 
 __all__ = ["LATER", "PATHS", "Path", "perform"]
 
-_MODULES = (enqueueing, holding, finishing, steering, healing, working, migrating)
+_MODULES = (enqueueing, holding, finishing, steering, healing, auditing, working, migrating)

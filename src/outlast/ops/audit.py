@@ -1,0 +1,147 @@
+"""Recompute from truth what should be impossible, or healed long ago.
+
+A check names a class of the catalogue, finds its rows page by page, and repairs them by writes
+that ask again whether each row still needs it: between the finding and the repair its owner may
+have come back, and then it is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .reclaim import past_deadline, take_back
+from .statement import BEGIN, Op, Rows, Statement
+
+PAGE = 500
+LATE = 60.0  # seconds after which a net that works would have healed it
+FIRST = "00000000-0000-0000-0000-000000000000"  # sorts before every id
+
+Repair = Callable[[Sequence[str]], Op[int]]
+
+
+class Stray(NamedTuple):
+    """One row that was found, and for how many seconds it has been so."""
+
+    id: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    finder: str
+    repair: Repair
+    params: Mapping[str, Any] = field(default_factory=dict)
+    loud: bool = True
+
+    def find(self, limit: int = PAGE, skip: int = 0) -> Op[list[Stray]]:
+        return find(self.finder, limit, skip, **self.params)
+
+
+def find(finder: str, limit: int = PAGE, skip: int = 0, **params: Any) -> Op[list[Stray]]:
+    """A page of what a finder finds."""
+    rows: Rows = yield Statement(finder, {"limit": limit, "skip": skip, **params})
+    return [Stray(id, float(seconds or 0.0)) for id, seconds in rows]
+
+
+def checks(keep: Mapping[str, float], silent: float, slack: float, luck: float) -> list[Check]:
+    """What the audit looks at: `keep` says how long ended jobs are kept, by their state, `silent`
+    how long a silent worker is listed, `slack` how far past its deadline a job may be."""
+    late = {"late": LATE}
+    hung = slack + LATE
+    return [
+        Check("invisible", "find_ownerless", _lost("had no owner and no lease")),
+        Check("invisible", "find_invisible", _writes("disown")),
+        Check("owner-dead", "find_endless", _lost("is unknown, and its lease had no end in sight")),
+        Check("uncancelled", "find_uncancelled", _lost("stopped renewing"), late),
+        Check("forgotten", "find_forgotten", _lost("let go of it"), late),
+        Check("owner-dead", "find_owner_dead", _lost("stopped renewing"), late),
+        Check("owner-hung", "find_owner_hung", _overdue(hung, luck), {"late": hung}),
+        Check("timer-lost", "find_timer_lost", _writes("make_ready"), late),
+        Check("expired", "find_expired", _writes("end_expired"), late),
+        *[_leaked_slots(state, span) for state, span in keep.items()],
+        Check("silent-worker", "find_silent_workers", _cards(silent), {"late": silent}, False),
+    ]  # fmt: skip
+
+
+def _leaked_slots(state: str, keep: float) -> Check:
+    given = {"state": state, "late": keep}
+    return Check("leaked-slot", "find_leaked_slots", _removal(keep), given)
+
+
+def left_behind(kind: str, after: str, limit: int = 2 * PAGE) -> Op[tuple[list[str], str]]:
+    """Jobs that are gone and still have attempts or events, and where the next page begins."""
+    rows: Rows = yield Statement(_PAGES[kind], {"after": after, "limit": limit})
+    gone = [id for id, exists in rows if not exists]
+    return gone, rows[-1][0] if len(rows) == limit else FIRST
+
+
+def clear_away(kind: str) -> Repair:
+    """How what they left behind is removed. The number is that of jobs, not of rows."""
+
+    def repair(ids: Sequence[str]) -> Op[int]:
+        rows: Rows = yield Statement(_REMOVALS[kind], {"ids": json.dumps(list(ids))})
+        return len({id for (id,) in rows})
+
+    return repair
+
+
+_PAGES = {"attempts": "attempts_after", "events": "events_after"}
+_REMOVALS = {"attempts": "remove_lost_attempts", "events": "remove_lost_events"}
+KINDS = tuple(_PAGES)
+
+
+def _lost(how: str) -> Repair:
+    def repair(ids: Sequence[str]) -> Op[int]:
+        yield BEGIN
+        rows: Rows = yield Statement("hold_lost", {"ids": json.dumps(list(ids))})
+        return (yield from take_back(rows, how)).healed
+
+    return repair
+
+
+def _overdue(slack: float, luck: float) -> Repair:
+    def repair(ids: Sequence[str]) -> Op[int]:
+        yield BEGIN
+        given = {"ids": json.dumps(list(ids)), "late": slack}
+        rows: Rows = yield Statement("hold_overdue", given)
+        return (yield from past_deadline(rows, luck)).healed
+
+    return repair
+
+
+def _writes(statement: str) -> Repair:
+    """One guarded write, which says what it changed."""
+
+    def repair(ids: Sequence[str]) -> Op[int]:
+        yield BEGIN
+        held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
+        rows: Rows = yield Statement(statement, {"ids": json.dumps([id for (id,) in held])})
+        return len(rows)
+
+    return repair
+
+
+def _removal(keep: float) -> Repair:
+    def repair(ids: Sequence[str]) -> Op[int]:
+        yield BEGIN
+        held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
+        given = {"ids": json.dumps([id for (id,) in held]), "late": keep}
+        rows: Rows = yield Statement("remove_ended", given)
+        gone = json.dumps([id for (id,) in rows])
+        yield Statement("prune_attempts", {"ids": gone})
+        yield Statement("prune_events", {"ids": gone})
+        return len(rows)
+
+    return repair
+
+
+def _cards(keep: float) -> Repair:
+    def repair(ids: Sequence[str]) -> Op[int]:
+        rows: Rows = yield Statement("prune_workers", {"keep": keep})
+        return len({id for (id,) in rows} & set(ids))
+
+    return repair

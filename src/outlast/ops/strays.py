@@ -1,0 +1,123 @@
+"""The audit on demand: which jobs are orphans at this moment, by the names of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.words import count, span
+from . import audit
+from .audit import FIRST, Stray
+from .findings import Finding
+from .statement import Op
+
+MOST = 1000  # rows looked at in each class
+# Nets look about twice a second, and duties every few seconds: what is this late, nobody does.
+LATE_LEASE, LATE_TIMER, LATE_DEADLINE = 3.0, 10.0, 30.0
+
+_LOGS = "Look into the logs of the workers: each of them should do it within a second."
+_START = "Start a worker: any one takes them back within a second."
+_BY_HAND = "Somebody has written to the tables by hand. A worker's audit mends it within a minute."
+
+
+@dataclass(frozen=True, slots=True)
+class Ailment:
+    name: str
+    finder: str
+    noun: str
+    sentence: str  # with {jobs}, {longest}
+    workers: str  # what to do while workers are alive
+    nobody: str = _START  # and when none is
+    late: float | None = None
+    problem: bool = True
+
+    def params(self) -> Mapping[str, Any]:
+        return {} if self.late is None else {"late": self.late}
+
+
+AILMENTS = (
+    Ailment("owner-dead", "find_owner_dead", "running job",
+            "{jobs} lost the owner, at the longest {longest} ago, and nobody has taken them back.",
+            _LOGS, late=LATE_LEASE),
+    Ailment("forgotten", "find_forgotten", "running job",
+            "{jobs} had a worker that lives and no longer renews them, at the longest for"
+            " {longest}.", _LOGS, late=LATE_LEASE),
+    Ailment("owner-dead", "find_endless", "running job",
+            "{jobs} of workers that nobody knows have leases without an end in sight (good for"
+            " another {longest}).", _BY_HAND, "Start a worker: its audit takes them back."),
+    Ailment("uncancelled", "find_uncancelled", "running job",
+            "{jobs} should have stopped, and lost the owner, at the longest {longest} ago.",
+            _LOGS, late=LATE_LEASE),
+    Ailment("owner-hung", "find_owner_hung", "running job",
+            "{jobs} ran past the own timeout, at the longest by {longest}.",
+            "See why the duty 'deadline' fails, and what the handler waits for.",
+            "Start a worker: it ends them within seconds.", LATE_DEADLINE),
+    Ailment("timer-lost", "find_timer_lost", "scheduled job",
+            "{jobs} should have become ready, at the longest {longest} ago.",
+            "Look into the logs of the workers: any look for work makes due jobs ready.",
+            "Start a worker: its first look makes due jobs ready.", LATE_TIMER),
+    Ailment("expired", "find_expired", "queued job",
+            "{jobs} should have been cancelled at expires_at, at the longest {longest} ago.",
+            "See why the duty 'expire' fails. They will not be run late.",
+            "Start a worker, which ends them. They will not be run late.", LATE_TIMER),
+    Ailment("invisible", "find_ownerless", "running job",
+            "{jobs} have no owner or no lease, at the longest for {longest}.",
+            _BY_HAND, "Start a worker: its audit puts them back."),
+    Ailment("invisible", "find_invisible", "queued job",
+            "{jobs} have an owner or a lease, which only a running one may have.",
+            _BY_HAND, "Start a worker: its audit mends them."),
+    Ailment("poison", "find_poison", "job",
+            "{jobs} ended dead after costing as many workers as they may.",
+            "outlast dead shows them; outlast job ID shows which workers died, when and how.",
+            "outlast dead shows them; outlast job ID shows which workers died, when and how.",
+            problem=False),
+    Ailment("undecodable", "find_undecodable", "job",
+            "{jobs} could not be read, and ended dead.",
+            "outlast job ID says what is wrong with one.",
+            "outlast job ID says what is wrong with one.", problem=False),
+)  # fmt: skip
+
+Strays = list[tuple[Ailment, list[Stray]]]
+
+
+def strays() -> Op[Strays]:
+    """What each of the audit's finders finds now."""
+    found = []
+    for ailment in AILMENTS:
+        rows = yield from audit.find(ailment.finder, MOST, 0, **ailment.params())
+        if rows:
+            found.append((ailment, rows))
+    return found
+
+
+def told(found: Strays, alive: bool) -> Iterator[Finding]:
+    for ailment, rows in found:
+        jobs = count(len(rows), ailment.noun) + (" (or more)" if len(rows) == MOST else "")
+        longest = span(max(stray.seconds for stray in rows))
+        yield Finding(
+            ailment.name,
+            ailment.sentence.format(jobs=jobs, longest=longest),
+            f"{ailment.workers if alive else ailment.nobody} One of them: {rows[0].id}",
+            ailment.problem,
+        )
+
+
+def left_behind() -> Op[dict[str, int]]:
+    """Of the oldest jobs with attempts or events on record, how many are gone."""
+    found = {}
+    for kind in audit.KINDS:
+        gone, _ = yield from audit.left_behind(kind, FIRST, MOST)
+        if gone:
+            found[kind] = len(gone)
+    return found
+
+
+def told_of_litter(found: Mapping[str, int]) -> Iterator[Finding]:
+    for kind, number in found.items():
+        yield Finding(
+            "left-behind",
+            f"There are {kind} of {count(number, 'job')} that no longer exist.",
+            "A worker's audit clears them away; somebody has removed jobs by hand.",
+            problem=False,
+        )

@@ -1,0 +1,206 @@
+-- name: find_owner_dead
+-- Running jobs whose lease ran out a while ago, and whose worker was not heard of since.
+SELECT CAST(j.id AS text), ol.epoch(ol.now()) - ol.epoch(j.lease_until)
+FROM ol.job AS j
+WHERE j.state = 'running' AND j.lease_until < ol.ago(:late)
+    AND NOT EXISTS (
+        SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker AND w.seen_at > j.lease_until)
+ORDER BY j.lease_until LIMIT :limit OFFSET :skip
+
+-- name: find_forgotten
+-- Running jobs whose lease ran out a while ago although their worker lives: it let go of them.
+SELECT CAST(j.id AS text), ol.epoch(ol.now()) - ol.epoch(j.lease_until)
+FROM ol.job AS j
+WHERE j.state = 'running' AND j.lease_until < ol.ago(:late)
+    AND EXISTS (
+        SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker AND w.seen_at > j.lease_until)
+ORDER BY j.lease_until LIMIT :limit OFFSET :skip
+
+-- name: find_endless
+-- Running jobs of workers that nobody knows, under leases longer than any worker takes.
+SELECT CAST(j.id AS text), ol.epoch(j.lease_until) - ol.epoch(ol.now())
+FROM ol.job AS j
+WHERE j.state = 'running' AND j.lease_until > ol.later(3600)
+    AND ol.epoch(j.lease_until) - ol.epoch(ol.now())
+        > 2 * COALESCE((SELECT max(lease) FROM ol.worker), 0)
+    AND NOT EXISTS (SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker)
+ORDER BY j.lease_until LIMIT :limit OFFSET :skip
+
+-- name: find_owner_hung
+-- Running jobs that are past their own deadline, and for how long.
+-- postgres: a moment and a span make a moment
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(started_at) - timeout
+FROM ol.job
+WHERE state = 'running' AND timeout IS NOT NULL
+    AND started_at + make_interval(secs => timeout + :late) < ol.now()
+ORDER BY lease_until LIMIT :limit OFFSET :skip
+-- sqlite: moments are seconds
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(started_at) - timeout
+FROM ol.job
+WHERE state = 'running' AND timeout IS NOT NULL AND started_at + timeout + :late < ol.now()
+ORDER BY lease_until LIMIT :limit OFFSET :skip
+
+-- name: find_uncancelled
+-- Running jobs that were asked to stop and whose lease ran out a while ago.
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(lease_until)
+FROM ol.job WHERE state = 'running' AND cancelling AND lease_until < ol.ago(:late)
+ORDER BY lease_until LIMIT :limit OFFSET :skip
+
+-- name: find_timer_lost
+-- Scheduled jobs that should have become ready a while ago.
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(run_at)
+FROM ol.job WHERE state = 'scheduled' AND run_at < ol.ago(:late)
+ORDER BY run_at, id LIMIT :limit OFFSET :skip
+
+-- name: find_expired
+-- Queued jobs that should have ended by their own expiry a while ago.
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(expires_at)
+FROM ol.job
+WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')
+    AND expires_at < ol.ago(:late)
+ORDER BY expires_at LIMIT :limit OFFSET :skip
+
+-- name: find_ownerless
+-- Running jobs without an owner or a lease, which no lease would ever bring back.
+SELECT CAST(id AS text), ol.epoch(ol.now()) - COALESCE(ol.epoch(started_at), ol.epoch(created_at))
+FROM ol.job WHERE state = 'running' AND (lease_until IS NULL OR worker IS NULL)
+ORDER BY lease_until LIMIT :limit OFFSET :skip
+
+-- name: find_invisible
+-- Queued jobs with an owner or a lease, among those whose turn comes first.
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(created_at) FROM (
+    SELECT id, created_at, worker, lease_until FROM ol.job
+    WHERE state = 'ready' ORDER BY queue, priority DESC, run_at, id LIMIT 1000) AS first_ready
+WHERE worker IS NOT NULL OR lease_until IS NOT NULL
+UNION ALL
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(created_at) FROM (
+    SELECT id, created_at, worker, lease_until FROM ol.job
+    WHERE state = 'scheduled' ORDER BY run_at, id LIMIT 1000) AS first_scheduled
+WHERE worker IS NOT NULL OR lease_until IS NOT NULL
+LIMIT :limit OFFSET :skip
+
+-- name: find_leaked_slots
+-- Keys still held by jobs that should have been pruned a while ago, among the oldest of those.
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(finished_at) FROM (
+    SELECT id, key, finished_at FROM ol.job
+    WHERE state IN ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:late)
+    ORDER BY finished_at LIMIT 1000) AS oldest
+WHERE key IS NOT NULL
+LIMIT :limit OFFSET :skip
+
+-- name: find_silent_workers
+-- Cards of workers that have been silent for so long that nobody expects them back.
+SELECT id, ol.epoch(ol.now()) - ol.epoch(seen_at)
+FROM ol.worker WHERE seen_at < ol.ago(:late) ORDER BY seen_at LIMIT :limit OFFSET :skip
+
+-- name: find_poison
+-- Jobs that cost as many workers as they may, among the newest of the dead.
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(finished_at) FROM (
+    SELECT id, finished_at, crashes, max_crashes FROM ol.job
+    WHERE state = 'dead' ORDER BY id DESC LIMIT 1000) AS newest
+WHERE crashes >= max_crashes LIMIT :limit OFFSET :skip
+
+-- name: find_undecodable
+-- Jobs that could not be read, among the newest of the dead.
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(finished_at) FROM (
+    SELECT id, finished_at, error FROM ol.job
+    WHERE state = 'dead' ORDER BY id DESC LIMIT 1000) AS newest
+WHERE CAST(error AS text) LIKE '%"Undecodable"%' LIMIT :limit OFFSET :skip
+
+-- name: attempts_after
+-- A page of jobs that have attempts on record, and whether each still exists.
+SELECT CAST(a.job AS text), EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = a.job) FROM (
+    SELECT DISTINCT job FROM ol.attempt WHERE job > ol.id(:after) ORDER BY job LIMIT :limit) AS a
+ORDER BY a.job
+
+-- name: events_after
+-- A page of jobs that have events on record, and whether each still exists.
+SELECT CAST(e.job AS text), EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job) FROM (
+    SELECT DISTINCT job FROM ol.event WHERE job > ol.id(:after) ORDER BY job LIMIT :limit) AS e
+ORDER BY e.job
+
+-- name: hold_lost
+-- Those of the jobs that are lost at this moment, held until they are dealt with.
+-- postgres: SKIP LOCKED: whoever has one in hand decides about it
+SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
+FROM ol.job AS j
+WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state = 'running'
+    AND (j.lease_until IS NULL OR j.worker IS NULL OR j.lease_until < ol.now()
+        OR (j.lease_until > ol.later(3600)
+            AND ol.epoch(j.lease_until) - ol.epoch(ol.now())
+                > 2 * COALESCE((SELECT max(lease) FROM ol.worker), 0)
+            AND NOT EXISTS (SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker)))
+FOR UPDATE SKIP LOCKED
+-- sqlite: one writer at a time
+SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
+FROM ol.job AS j
+WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state = 'running'
+    AND (j.lease_until IS NULL OR j.worker IS NULL OR j.lease_until < ol.now()
+        OR (j.lease_until > ol.later(3600)
+            AND ol.epoch(j.lease_until) - ol.epoch(ol.now())
+                > 2 * COALESCE((SELECT max(lease) FROM ol.worker), 0)
+            AND NOT EXISTS (SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker)))
+
+-- name: hold_overdue
+-- Those of the jobs that are past their own deadline at this moment, held until dealt with.
+-- postgres: SKIP LOCKED: whoever has one in hand decides about it
+SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
+FROM ol.job
+WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'running' AND timeout IS NOT NULL
+    AND started_at + make_interval(secs => timeout + :late) < ol.now()
+FOR UPDATE SKIP LOCKED
+-- sqlite: one writer at a time
+SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
+FROM ol.job
+WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'running' AND timeout IS NOT NULL
+    AND started_at + timeout + :late < ol.now()
+
+-- name: hold_jobs
+-- Those of the jobs that nobody else has in hand, held until they are dealt with.
+-- postgres: SKIP LOCKED, so that an audit waits for nobody
+SELECT CAST(id AS text) FROM ol.job WHERE id IN (SELECT ol.each_id(:ids)) FOR UPDATE SKIP LOCKED
+-- sqlite: one writer at a time
+SELECT CAST(id AS text) FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+
+-- name: make_ready
+-- Make those of the jobs ready that are scheduled and due.
+UPDATE ol.job SET state = 'ready'
+WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'scheduled' AND run_at <= ol.now()
+RETURNING CAST(id AS text)
+
+-- name: end_expired
+-- End those of the jobs that were not started by their own expiry.
+UPDATE ol.job
+SET state = 'cancelled', finished_at = ol.now(),
+    error = ol.json('{"type": "Expired", "message": "expires_at passed while it waited"}')
+WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('waiting', 'scheduled', 'ready')
+    AND expires_at IS NOT NULL AND expires_at <= ol.now()
+RETURNING CAST(id AS text)
+
+-- name: disown
+-- Take away the owner and the lease that a queued job must not have.
+UPDATE ol.job SET worker = NULL, lease_until = NULL
+WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('waiting', 'scheduled', 'ready')
+    AND (worker IS NOT NULL OR lease_until IS NOT NULL)
+RETURNING CAST(id AS text)
+
+-- name: remove_ended
+-- Remove those of the jobs that ended long enough ago.
+DELETE FROM ol.job
+WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('succeeded', 'cancelled')
+    AND finished_at < ol.ago(:late)
+RETURNING CAST(id AS text)
+
+-- name: remove_lost_attempts
+-- Remove attempts whose job is gone.
+DELETE FROM ol.attempt AS a
+WHERE a.job IN (SELECT ol.each_id(:ids))
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = a.job)
+RETURNING CAST(job AS text)
+
+-- name: remove_lost_events
+-- Remove events whose job is gone.
+DELETE FROM ol.event AS e
+WHERE e.job IN (SELECT ol.each_id(:ids))
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job)
+RETURNING CAST(job AS text)
