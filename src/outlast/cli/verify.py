@@ -104,6 +104,24 @@ def zombie(**given: Any) -> None:
     _run(Zombies, given)
 
 
+@verify.command(
+    epilog="""
+    PostgreSQL only. The line to it is not encrypted: it runs through a proxy that has to read what
+    the server says.
+
+    \b
+    Examples: outlast verify ackloss --url postgresql://localhost/test
+              outlast verify ackloss --url postgresql://localhost/test --points 5000 --budget 10m
+    """
+)
+@campaign_options
+def ackloss(**given: Any) -> None:
+    """Lose the answer to a COMMIT: asking again never does it twice, and never guesses."""
+    from ..verify.ackloss import AckLoss
+
+    _run(AckLoss, given)
+
+
 def _run(kind: type[Campaign], given: dict[str, Any]) -> None:
     from ..verify.campaign import Wish
     from ..verify.figures import append

@@ -44,9 +44,13 @@ class Store(ABC):
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Carry out an operation on a connection of our own."""
         self.ready()
+        return self.insist(lambda: self.once(operation(*args, **kwargs)))
+
+    def insist(self, attempt: Callable[[], T]) -> T:
+        """Try again if the connection broke on the way."""
         for pause in self._pauses():
             try:
-                return self.once(operation(*args, **kwargs))
+                return attempt()
             except (StoreUnavailable, Contention) as error:
                 if (wait := pause(error)) is None:
                     raise
@@ -84,7 +88,7 @@ class Store(ABC):
         if not self._checked:
             with self._checking:
                 if not self._checked:
-                    self.prepare_schema()
+                    self.insist(self.prepare_schema)
                     self._checked = True
 
     def ready_beside_caller(self) -> None:

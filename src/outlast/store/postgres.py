@@ -149,7 +149,11 @@ class PostgresStore(Store):
         return (version, compatible_from) if version else None
 
     def migrate(self) -> list[int]:
-        done = []
+        done: set[int] = set()  # also by a try whose answer got lost
+        self.insist(lambda: self._migrate(done))
+        return sorted(done)
+
+    def _migrate(self, done: set[int]) -> None:
         with understood(), self._pool.lend() as link:
             for migration in schema.migrations(POSTGRES, self.address.schema):
                 with link.transaction():
@@ -160,8 +164,7 @@ class PostgresStore(Store):
                     )
                     if migration.version > (self._version(link) or (0, 0))[0]:
                         self._apply(link, migration)
-                        done.append(migration.version)
-        return done
+                        done.add(migration.version)
 
     def _apply(self, link: Link, migration: schema.Migration) -> None:
         name = f'"{self.address.schema}".migration'
