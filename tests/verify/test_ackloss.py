@@ -30,7 +30,7 @@ def test_an_answer_that_is_lost_changes_nothing(processes: Processes, database: 
 
 
 @pytest.mark.kinds("sqlite")
-@pytest.mark.parametrize("campaign", ["ackloss"])
+@pytest.mark.parametrize("campaign", ["ackloss", "netsplit"])
 def test_a_file_has_no_network(processes: Processes, database: Database, campaign: str) -> None:
     """STYLE: what a dialect cannot do is a clear error."""
     refused = start(processes, campaign, "--url", database.url)

@@ -8,6 +8,7 @@ pooler that does not pass them on, they are set in every transaction instead.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -50,6 +51,7 @@ class PostgresStore(Store):
     def once(self, op: Op[T]) -> T:
         try:
             with understood(), self._pool.lend() as link:
+                link.until = time.monotonic() + self.settings.deadline
                 return drive(op, PostgresSession(self, link))
         except StoreUnavailable:
             self._pool.clear()
@@ -60,6 +62,7 @@ class PostgresStore(Store):
         try:
             with understood():
                 async with pool.lend() as link:
+                    link.until = time.monotonic() + self.settings.deadline
                     return await adrive(op, AsyncPostgresSession(self, link))
         except StoreUnavailable:
             await pool.clear()

@@ -13,6 +13,7 @@ children    forked processes, and how they end
 campaign    what all campaigns have;  figures, progress  what they have to show
 strikes     what campaigns share that strike in the middle of a path and then see it recover
 proxy, line, wire     a network that misbehaves;  network  what campaigns share that break it
-crash, zombie, ackloss     one file per campaign;  recovery, heir  what comes after the fault
+crash, zombie, ackloss, netsplit     one file per campaign;  stopwatch  for the last of them
+recovery, heir     what comes after the fault
 mutation    the same campaigns on a copy that is broken on purpose: the tester is tested
 """

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
 from .campaign import Campaign
+from .checker import Violation
 from .children import Ended
 from .paths import PATHS
 from .place import Place
@@ -94,17 +95,28 @@ class Strikes(Campaign):
         while self._recovering >= RECOVERIES:
             self.step()
         self._recovering += 1
-        body = partial(look_after, self.work, place, labels, self.wish.keep)
+        body = partial(look_after, self.work, place, labels, self.wish.keep, self.examine)
         self.children.start(body, partial(self._recovered, place, labels))
 
     def _recovered(self, place: Place, labels: Labels, ended: Ended) -> None:
         self._recovering -= 1
         self.judged(place, labels, ended)
 
+    def examine(self, place: Place) -> Iterable[Violation]:
+        """In the child that looks: what is wrong beside that."""
+        return ()
 
-def look_after(work: Workload, place: Place, labels: Labels, keep: bool) -> None:
+
+def look_after(
+    work: Workload,
+    place: Place,
+    labels: Labels,
+    keep: bool,
+    examine: Callable[[Place], Iterable[Violation]],
+) -> None:
     """In a child: recover a batch; it is of no more use then, unless somebody wants to see it."""
     verdict = recover(work.at(place), labels, LEASE)
+    verdict.violations += examine(place)
     verdict.write(place.verdict)
     if not keep:
         place.remove()
