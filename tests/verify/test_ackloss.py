@@ -87,7 +87,7 @@ BROKEN = [
     Mutant(
         "nobody asks again",
         "store/base.py",
-        'return 0.0 if tried <= 2 and error.facts.get("broke") else None',
+        'return 0.0 if again and error.facts.get("broke") else None',
         "return None",
         campaign="ackloss",
         paths=("enqueue", "claim"),

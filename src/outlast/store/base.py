@@ -73,13 +73,15 @@ class Store(ABC):
     def _pauses(self) -> Iterator[Callable[[StoreError], float | None]]:
         """For each try, a rule that says how long to wait after an error before the next; None
         gives up. A connection found broken is replaced at once, one that cannot be had is not
-        waited for: that is the caller's decision."""
+        waited for, and neither is one after the deadline: that is the caller's decision."""
+        until = time.monotonic() + self.settings.deadline
         for tried in range(1, self.TRIES + 1):
 
             def pause(error: StoreError, tried: int = tried) -> float | None:
                 if isinstance(error, Contention):
                     return None if tried == self.TRIES else random.uniform(0, 0.01 * 2**tried)
-                return 0.0 if tried <= 2 and error.facts.get("broke") else None
+                again = tried <= 2 and time.monotonic() < until
+                return 0.0 if again and error.facts.get("broke") else None
 
             yield pause
 

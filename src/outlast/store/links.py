@@ -192,15 +192,18 @@ class Pool:
 class AsyncPool:
     """Asyncio connections of one event loop."""
 
-    def __init__(self, connect: Callable[[], Any], size: int) -> None:
+    def __init__(self, connect: Callable[[], Any], size: int, patience: float) -> None:
         self._connect = connect
+        self._size = size
+        self._patience = patience
         self._pid = os.getpid()
         self._idle: list[AsyncLink] = []
         self._places = asyncio.Semaphore(size)
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[AsyncLink]:
-        async with self._places:
+        await self._have_place()
+        try:
             link = self._idle.pop() if self._idle else await self._connect()
             link.until = None
             try:
@@ -210,6 +213,19 @@ class AsyncPool:
                     self._idle.append(link)
                 else:
                     await link.close()
+        finally:
+            self._places.release()
+
+    async def _have_place(self) -> None:
+        if not self._places.locked():
+            await self._places.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._places.acquire()
+        except TimeoutError:
+            told = f"all {self._size} connections of this event loop are in use"
+            raise StoreBusy(reason=told) from None
 
     async def clear(self) -> None:
         while self._idle:
@@ -231,9 +247,10 @@ class AsyncPool:
 class AsyncPools:
     """A pool for each event loop: a connection never crosses from one loop into another."""
 
-    def __init__(self, connect: Callable[[], Any], size: int) -> None:
+    def __init__(self, connect: Callable[[], Any], size: int, patience: float) -> None:
         self._connect = connect
         self._size = size
+        self._patience = patience
         self._pid = os.getpid()
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = (
             weakref.WeakKeyDictionary()
@@ -250,7 +267,7 @@ class AsyncPools:
                 if other.is_closed():
                     stale.abandon()
                     del self._by_loop[other]
-            pool = self._by_loop[loop] = AsyncPool(self._connect, self._size)
+            pool = self._by_loop[loop] = AsyncPool(self._connect, self._size, self._patience)
         return pool
 
     def abandon(self) -> None:

@@ -126,7 +126,7 @@ class NetSplit(Networked):
 SPANS = {
     "silence": (0.0, 0.0),
     "pause": (0.2, 1.4),
-    "slow": (0.02, 0.3),
+    "slow": (0.02, 0.2),
     "reset": (0.0, 0.0),
     "torn": (0.0, 0.0),
     "outage": (0.1, 1.0),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -31,7 +31,7 @@ RECOVERIES = 3  # batches that may be recovering while others are struck
 
 
 class Strikes(Campaign):
-    turns: ClassVar[int] = 1  # how often a point is struck in one round
+    turns: ClassVar[int] = 1  # how often a point of a short path is struck in one round
 
     def campaign(self) -> None:
         self._recovering = 0
@@ -41,8 +41,8 @@ class Strikes(Campaign):
         for name, words in sorted(traced.items()):
             points = self.points(name, words)
             self.figures.row(name).points = len(points)
-            most = PATHS[name].most or len(points)
-            decks.append(Deck([*points] * self.turns, most * self.turns, luck))
+            slow = PATHS[name].most
+            decks.append(Deck([*points] * (1 if slow else self.turns), slow, luck))
         for dealt in rounds(decks, luck) if any(deck.points for deck in decks) else ():
             for batch in batches(dealt, BATCH):
                 if not self.over():
@@ -60,27 +60,35 @@ class Strikes(Campaign):
     def points(self, path: str, words: Sequence[str]) -> Sequence[Point]:
         """Where to strike a path that said this."""
 
-    @abstractmethod
     def walk(self, label: str, point: Point) -> Callable[[], None]:
-        """What a child does that is struck."""
+        """What a child does that is struck at one point."""
+        raise NotImplementedError
 
-    @abstractmethod
     def struck(self, point: Point, ended: Ended) -> None:
         """Take down how it ended."""
+        raise NotImplementedError
 
     def _strike(self, batch: list[Point]) -> None:
         place = self.place()
         labels: Labels = {}
-        for number, point in enumerate(batch):
+        for errand in self.errands(batch):
             if self.over():
                 break
-            label = f"p{number}"
-            labels[label] = point
-            self.started += 1
-            self.start(self.walk(label, point), partial(self._ended, point))
+            named = {f"p{len(labels) + number}": point for number, point in enumerate(errand)}
+            labels |= named
+            self.started += len(named)
+            self.send(place, named)
         while self.running:
             self.step()
         self._recover(place, labels)
+
+    def errands(self, batch: list[Point]) -> Iterator[list[Point]]:
+        """What one child does: one point, unless it can live on."""
+        return ([point] for point in batch)
+
+    def send(self, place: Place, named: Labels) -> None:
+        for label, point in named.items():
+            self.start(self.walk(label, point), partial(self._ended, point))
 
     def _ended(self, point: Point, ended: Ended) -> None:
         self.running -= 1

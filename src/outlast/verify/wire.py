@@ -59,13 +59,18 @@ class Commits:
     """An inspector for the proxy: counts commits while armed, and loses the answer to number `at`
     (from 1). The server has done its part then; the client will never know."""
 
-    def __init__(self, armed: Callable[[], bool], at: int = 0) -> None:
-        self.armed = armed
-        self.at = at
-        self.words: list[str] = []
-        self.lost = False
+    def __init__(self) -> None:
         self._lines: dict[int, Answers] = {}
         self._counting = threading.Lock()
+        self.aim(lambda: False)
+
+    def aim(self, armed: Callable[[], bool], at: int = 0) -> None:
+        """Start counting anew."""
+        with self._counting:
+            self.armed = armed
+            self.at = at
+            self.words: list[str] = []
+            self.lost = False
 
     def __call__(self, line: int, data: bytes, answer: bool) -> bytes:
         if not answer:
