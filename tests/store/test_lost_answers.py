@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -122,6 +123,19 @@ def test_a_finish_is_accepted_once_and_not_called_lost(
 
 
 @lost
+def test_what_a_running_attempt_said_is_kept_once(distant: Run, cut: Cut, fault: str) -> None:
+    """R170: known by its number under its claim; and the same words, said again, are kept too."""
+    claimed = put_and_take(distant)
+    said = {"job": claimed.id, "fence": claimed.fence, "kind": "log", "data": '"halfway"'}
+    trap = cut(at_commit)
+    distant(finish, [], [{**said, "n": 0}])
+    trap.wait()
+    distant(finish, [], [{**said, "n": 1}])
+    _, events = distant(history, claimed.id)
+    assert [(event.kind, event.attempt) for event in events] == [("log", 1), ("log", 1)]
+
+
+@lost
 def test_a_plain_success_handed_in_with_a_claim_is_accepted_once(
     distant: Run, database: Database, cut: Cut, fault: str
 ) -> None:
@@ -210,3 +224,15 @@ def test_pause_expire_and_prune_can_be_asked_again(
     trap.wait()
     put(distant)
     assert take(distant) == []
+    assert database.rows("SELECT kind FROM event") == [("pause",)]
+
+
+@lost
+def test_a_migration_is_made_once(proxy: Proxy, database: Database, cut: Cut, fault: str) -> None:
+    """R169, R170: and whoever made it is told so."""
+    with closing(open_store(proxy.url(database.url), "elsewhere")) as store:
+        trap = cut(at_commit)
+        assert store.migrate() == [1]
+        trap.wait()
+        assert store.migrate() == []
+        store.drop()  # type: ignore[attr-defined]

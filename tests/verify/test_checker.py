@@ -45,6 +45,16 @@ GOOD = {
     "rolled back, and not there": History().says("refused", "x"),
     "an event of the claim that held": succeeded().event("a", "log", 1, fence=1),
     "an event of a claim that crashed later": crashed_once().event("a", "log", 1, fence=1),
+    "one who says several things": (
+        succeeded().event("a", "log", 1, fence=1).event("a", "log", 1, fence=1, done=2)
+    ),
+    "paused, resumed and paused again": (
+        History()
+        .event("", "pause", queue="q")
+        .event("", "resume", queue="q")
+        .event("", "pause", queue="q")
+        .event("", "pause", queue="other")
+    ),
     "who was told that it is accepted, and it is": (
         crashed_once().says("told", "a", 2, ["succeeded", True])
     ),
@@ -150,6 +160,19 @@ BAD = {
     "an event of a claim that was lost, kept under the next": (
         "I3 zombie",
         crashed_once().event("a", "log", 2, fence=1),
+    ),
+    "said once, on record twice": (
+        "I3 repeated",
+        succeeded().event("a", "log", 1, fence=1).event("a", "log", 1, fence=1),
+    ),
+    "cancelled once, on record twice": (
+        "I3 repeated",
+        History().job(state="cancelled", fence=0, attempt=0, result=None, worker=None)
+        .event("a", "cancel", by="me").event("a", "cancel", by="me"),
+    ),
+    "paused once, on record twice": (
+        "I3 repeated",
+        History().event("", "pause", queue="q").event("", "pause", queue="q"),
     ),
     "an event of a claim that never was": ("I3 zombie", succeeded().event("a", "log", 1, fence=9)),
     "told accepted, and another end stands": (

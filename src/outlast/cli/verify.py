@@ -104,6 +104,42 @@ def zombie(**given: Any) -> None:
     _run(Zombies, given)
 
 
+@verify.command(
+    epilog="""
+    PostgreSQL only. The line to it is not encrypted: it runs through a proxy that has to read what
+    the server says.
+
+    \b
+    Examples: outlast verify ackloss --url postgresql://localhost/test
+              outlast verify ackloss --url postgresql://localhost/test --points 5000 --budget 10m
+    """
+)
+@campaign_options
+def ackloss(**given: Any) -> None:
+    """Lose the answer to a COMMIT: asking again never does it twice, and never guesses."""
+    from ..verify.ackloss import AckLoss
+
+    _run(AckLoss, given)
+
+
+@verify.command(
+    epilog="""
+    PostgreSQL only, and not encrypted, as for ackloss. For this campaign no call may take longer
+    than 5 s; how long your own may take is the setting `deadline`.
+
+    \b
+    Examples: outlast verify netsplit --url postgresql://localhost/test
+              outlast verify netsplit --url postgresql://localhost/test --points 200
+    """
+)
+@campaign_options
+def netsplit(**given: Any) -> None:
+    """Silence, slow down and break connections: no call outlives its deadline."""
+    from ..verify.netsplit import NetSplit
+
+    _run(NetSplit, given)
+
+
 def _run(kind: type[Campaign], given: dict[str, Any]) -> None:
     from ..verify.campaign import Wish
     from ..verify.figures import append
@@ -153,4 +189,5 @@ def _sentence(figures: Figures) -> str:
     return (
         f"{figures.url}, seed {figures.seed}: {counts}, {figures.jobs:,} jobs in"
         f" {figures.seconds:.0f} s ({rate:.1f} {figures.goal} a second){ended}: {wrong}."
+        + "".join(f"\n{name.replace('_', ' ')}: {fact}" for name, fact in figures.facts.items())
     )

@@ -51,10 +51,11 @@ def redrive_one(id: str, by: str) -> Op[Job]:
 
 
 def set_paused(queue: str, paused: bool, by: str) -> Op[None]:
-    """Stop or start the claiming of a queue; running jobs go on."""
+    """Stop or start the claiming of a queue; running jobs go on. Pausing twice is one pause."""
     yield BEGIN
-    yield Statement("set_paused", {"queue": queue, "paused": paused})
-    yield from note("pause" if paused else "resume", [None], {"by": by, "queue": queue})
+    changed: Rows = yield Statement("set_paused", {"queue": queue, "paused": paused})
+    if changed:
+        yield from note("pause" if paused else "resume", [None], {"by": by, "queue": queue})
 
 
 def note(kind: str, jobs: Sequence[str | None], data: dict[str, Any]) -> Op[None]:

@@ -44,9 +44,13 @@ class Store(ABC):
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Carry out an operation on a connection of our own."""
         self.ready()
+        return self.insist(lambda: self.once(operation(*args, **kwargs)))
+
+    def insist(self, attempt: Callable[[], T]) -> T:
+        """Try again if the connection broke on the way."""
         for pause in self._pauses():
             try:
-                return self.once(operation(*args, **kwargs))
+                return attempt()
             except (StoreUnavailable, Contention) as error:
                 if (wait := pause(error)) is None:
                     raise
@@ -69,13 +73,15 @@ class Store(ABC):
     def _pauses(self) -> Iterator[Callable[[StoreError], float | None]]:
         """For each try, a rule that says how long to wait after an error before the next; None
         gives up. A connection found broken is replaced at once, one that cannot be had is not
-        waited for: that is the caller's decision."""
+        waited for, and neither is one after the deadline: that is the caller's decision."""
+        until = time.monotonic() + self.settings.deadline
         for tried in range(1, self.TRIES + 1):
 
             def pause(error: StoreError, tried: int = tried) -> float | None:
                 if isinstance(error, Contention):
                     return None if tried == self.TRIES else random.uniform(0, 0.01 * 2**tried)
-                return 0.0 if tried <= 2 and error.facts.get("broke") else None
+                again = tried <= 2 and time.monotonic() < until
+                return 0.0 if again and error.facts.get("broke") else None
 
             yield pause
 
@@ -84,7 +90,7 @@ class Store(ABC):
         if not self._checked:
             with self._checking:
                 if not self._checked:
-                    self.prepare_schema()
+                    self.insist(self.prepare_schema)
                     self._checked = True
 
     def ready_beside_caller(self) -> None:

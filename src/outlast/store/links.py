@@ -1,8 +1,9 @@
 """Connections to PostgreSQL that cannot hang us, and the small pools that lend them.
 
-Every wait has a deadline of its own, kept here and not by the server: a peer that is gone without
-a word costs `deadline` seconds, then its connection is closed hard. A connection that was in the
-middle of something when its user gave up is closed too, never handed to the next one.
+Every wait has a deadline, kept here and not by the server: a peer that is gone without a word costs
+`deadline` seconds, then its connection is closed hard. All waits of one operation share one, so
+that a slow line cannot use it up again and again. A connection that was in the middle of something
+when its user gave up is closed too, never handed to the next one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -59,6 +61,7 @@ class Link(psycopg.Connection[Any]):
     """A blocking connection on which no wait outlasts its deadline."""
 
     deadline: float = 15.0
+    until: float | None = None  # of the operation that is under way
 
     @contextmanager
     def pipeline(self) -> Iterator[psycopg.Pipeline]:
@@ -71,7 +74,7 @@ class Link(psycopg.Connection[Any]):
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         try:
-            return super().wait(gen, interval, timeout or self.deadline)
+            return super().wait(gen, interval, timeout or left(self))
         except _WaitTimeout:
             give_up(self, gen)
             raise DeadlineExceeded(seconds=timeout or self.deadline) from None
@@ -85,6 +88,7 @@ class AsyncLink(psycopg.AsyncConnection[Any]):
     whatever it was, it is idempotent or fenced, and nobody waits for its answer."""
 
     deadline: float | None = 15.0
+    until: float | None = None
 
     @asynccontextmanager
     async def pipeline(self) -> AsyncIterator[psycopg.AsyncPipeline]:
@@ -100,7 +104,7 @@ class AsyncLink(psycopg.AsyncConnection[Any]):
 
         try:
             return await waiting.wait_async(
-                gen, self.pgconn.socket, interval=interval, timeout=timeout or self.deadline
+                gen, self.pgconn.socket, interval=interval, timeout=timeout or left(self)
             )
         except _WaitTimeout:
             give_up(self, gen)
@@ -108,6 +112,13 @@ class AsyncLink(psycopg.AsyncConnection[Any]):
         except (asyncio.CancelledError, KeyboardInterrupt):
             give_up(self, gen)
             raise
+
+
+def left(link: Link | AsyncLink) -> float | None:
+    """Seconds that the next wait may take; None: for ever."""
+    if link.until is None or link.deadline is None:
+        return link.deadline
+    return max(0.001, link.until - time.monotonic())
 
 
 def give_up(link: Link | AsyncLink, gen: Any) -> None:
@@ -154,6 +165,7 @@ class Pool:
             raise StoreBusy(reason=f"all {self._size} connections of this process are in use")
         try:
             link = self._pop() or self._connect()
+            link.until = None
             try:
                 yield link
             finally:
@@ -180,16 +192,20 @@ class Pool:
 class AsyncPool:
     """Asyncio connections of one event loop."""
 
-    def __init__(self, connect: Callable[[], Any], size: int) -> None:
+    def __init__(self, connect: Callable[[], Any], size: int, patience: float) -> None:
         self._connect = connect
+        self._size = size
+        self._patience = patience
         self._pid = os.getpid()
         self._idle: list[AsyncLink] = []
         self._places = asyncio.Semaphore(size)
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[AsyncLink]:
-        async with self._places:
+        await self._have_place()
+        try:
             link = self._idle.pop() if self._idle else await self._connect()
+            link.until = None
             try:
                 yield link
             finally:
@@ -197,6 +213,19 @@ class AsyncPool:
                     self._idle.append(link)
                 else:
                     await link.close()
+        finally:
+            self._places.release()
+
+    async def _have_place(self) -> None:
+        if not self._places.locked():
+            await self._places.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._places.acquire()
+        except TimeoutError:
+            told = f"all {self._size} connections of this event loop are in use"
+            raise StoreBusy(reason=told) from None
 
     async def clear(self) -> None:
         while self._idle:
@@ -218,9 +247,10 @@ class AsyncPool:
 class AsyncPools:
     """A pool for each event loop: a connection never crosses from one loop into another."""
 
-    def __init__(self, connect: Callable[[], Any], size: int) -> None:
+    def __init__(self, connect: Callable[[], Any], size: int, patience: float) -> None:
         self._connect = connect
         self._size = size
+        self._patience = patience
         self._pid = os.getpid()
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = (
             weakref.WeakKeyDictionary()
@@ -237,7 +267,7 @@ class AsyncPools:
                 if other.is_closed():
                     stale.abandon()
                     del self._by_loop[other]
-            pool = self._by_loop[loop] = AsyncPool(self._connect, self._size)
+            pool = self._by_loop[loop] = AsyncPool(self._connect, self._size, self._patience)
         return pool
 
     def abandon(self) -> None:

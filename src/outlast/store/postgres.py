@@ -8,6 +8,7 @@ pooler that does not pass them on, they are set in every transaction instead.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,21 +46,25 @@ class PostgresStore(Store):
         super().__init__(address, settings)
         self.pooled = False  # found out when we connect
         self._pool = Pool(self._connect, settings.pool_size, settings.deadline)
-        self._apools = AsyncPools(self._aconnect, settings.pool_size)
+        self._apools = AsyncPools(self._aconnect, settings.pool_size, settings.deadline)
 
     def once(self, op: Op[T]) -> T:
+        until = time.monotonic() + self.settings.deadline
         try:
             with understood(), self._pool.lend() as link:
+                link.until = until
                 return drive(op, PostgresSession(self, link))
         except StoreUnavailable:
             self._pool.clear()
             raise
 
     async def aonce(self, op: Op[T]) -> T:
+        until = time.monotonic() + self.settings.deadline
         pool = self._apools.mine()
         try:
             with understood():
                 async with pool.lend() as link:
+                    link.until = until
                     return await adrive(op, AsyncPostgresSession(self, link))
         except StoreUnavailable:
             await pool.clear()
@@ -149,7 +154,11 @@ class PostgresStore(Store):
         return (version, compatible_from) if version else None
 
     def migrate(self) -> list[int]:
-        done = []
+        done: set[int] = set()  # also by a try whose answer got lost
+        self.insist(lambda: self._migrate(done))
+        return sorted(done)
+
+    def _migrate(self, done: set[int]) -> None:
         with understood(), self._pool.lend() as link:
             for migration in schema.migrations(POSTGRES, self.address.schema):
                 with link.transaction():
@@ -160,22 +169,23 @@ class PostgresStore(Store):
                     )
                     if migration.version > (self._version(link) or (0, 0))[0]:
                         self._apply(link, migration)
-                        done.append(migration.version)
-        return done
+                        done.add(migration.version)
 
     def _apply(self, link: Link, migration: schema.Migration) -> None:
+        """In one round trip: on a slow line, twenty of them would take far too long."""
         name = f'"{self.address.schema}".migration'
-        link.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.address.schema}"')
-        link.execute(
-            f"CREATE TABLE IF NOT EXISTS {name} (version integer PRIMARY KEY,"
-            " compatible_from integer NOT NULL, applied_at timestamptz NOT NULL)"
-        )
-        for statement in migration.statements:
-            link.execute(statement)
-        link.execute(
-            f"INSERT INTO {name} VALUES (%s, %s, now())",  # noqa: S608 - checked name
-            (migration.version, schema.COMPATIBLE_FROM[migration.version]),
-        )
+        with link.pipeline():
+            link.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.address.schema}"')
+            link.execute(
+                f"CREATE TABLE IF NOT EXISTS {name} (version integer PRIMARY KEY,"
+                " compatible_from integer NOT NULL, applied_at timestamptz NOT NULL)"
+            )
+            for statement in migration.statements:
+                link.execute(statement)
+            link.execute(
+                f"INSERT INTO {name} VALUES (%s, %s, now())",  # noqa: S608 - checked name
+                (migration.version, schema.COMPATIBLE_FROM[migration.version]),
+            )
 
     async def watch(self, worker: str, woken: Callable[[str], None], every: float) -> None:
         """Listen on a connection of its own, which also holds the liveness lock: the server frees

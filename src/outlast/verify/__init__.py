@@ -11,6 +11,9 @@ paths       everything that can happen to a job, each as a short piece of code t
 points      every exchange of every path, before and after;  tracing  finds them
 children    forked processes, and how they end
 campaign    what all campaigns have;  figures, progress  what they have to show
-crash, zombie     one file per campaign;  recovery, heir  what comes after the fault
+strikes     what campaigns share that strike in the middle of a path and then see it recover
+proxy, line, wire     a network that misbehaves;  network  what campaigns share that break it
+crash, zombie, ackloss, netsplit     one file per campaign;  stopwatch  for the last of them
+recovery, heir     what comes after the fault
 mutation    the same campaigns on a copy that is broken on purpose: the tester is tested
 """

@@ -5,7 +5,8 @@
         at; none has both
     I3  every success was accepted once: its result comes from the very claim that the row names,
         that claim ran, once, and nothing ran after it; what it enqueued stands, what refused claims
-        enqueued or said does not; and owners were told the truth
+        enqueued or said does not, and nothing that was said or done is on record twice; and owners
+        were told the truth
     I4  every claim ended in one recorded way, each a legal step, and the counters agree with the
         record
     I5  nothing is left behind by jobs that are gone
@@ -15,6 +16,7 @@ A violation names the job, the invariant and the orphan class it would have been
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -42,7 +44,8 @@ Rule = Callable[[Evidence], Iterator[Violation]]
 
 def check(evidence: Evidence, *, settled: bool = True) -> list[Violation]:
     """Every violation, in the order of the invariants. `settled`: nothing is under way any more."""
-    rules: list[Rule] = [stands, whole, alive, accepted, followed, reported, believed, owned]
+    rules: list[Rule] = [stands, whole, alive, accepted, followed, reported, said_once,
+                         believed, owned]  # fmt: skip
     first: list[Rule] = [ended] if settled else []
     return [found for rule in [*first, *rules, histories, tidy] for found in rule(evidence)]
 
@@ -154,6 +157,30 @@ def reported(evidence: Evidence) -> Iterator[Violation]:
         if event.attempt != attempt or (record is None and fence != row.fence):
             told = f"an event of claim {fence} is kept under attempt {event.attempt}"
             yield _of(row, "I3", "zombie", told)
+
+
+def said_once(evidence: Evidence) -> Iterator[Violation]:
+    """I3: what an attempt said, and what people did, is on record once. Every event of a claim
+    differs from the others here; a queue that is paused can only be resumed, a job that is
+    cancelled only be redriven."""
+    seen: set[tuple[object, ...]] = set()
+    last: dict[tuple[str, str], str] = {}
+    for event in evidence.events:
+        data = event.data if isinstance(event.data, dict) else {}
+        row = evidence.rows.get(event.job or "")
+        if row and "fence" in data:
+            what = (event.job, event.kind, json.dumps(data, sort_keys=True))
+            if what in seen:
+                told = f"claim {data['fence']} said {event.kind} once, and it is on record twice"
+                yield _of(row, "I3", "repeated", told)
+            seen.add(what)
+        elif event.kind in ("cancel", "redrive", "pause", "resume"):
+            about = (event.job or "", "" if event.job else str(data.get("queue")))
+            if last.get(about) == event.kind and event.kind != "redrive":
+                queue = row.queue if row else about[1]
+                told = f"one {event.kind} is on record twice"
+                yield Violation("I3", event.job or queue, "repeated", told, queue)
+            last[about] = event.kind
 
 
 def believed(evidence: Evidence) -> Iterator[Violation]:

@@ -49,6 +49,7 @@ class Figures:
     rows: dict[str, Row] = field(default_factory=dict)
     wrong: list[Wrong] = field(default_factory=list)
     interrupted: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)  # what else there is to tell
 
     def row(self, path: str) -> Row:
         return self.rows.setdefault(path, Row())
@@ -80,6 +81,7 @@ class Figures:
             "jobs": self.jobs,
             "violations": len(self.wrong),
             "interrupted": self.interrupted,
+            **self.facts,
             "paths": {
                 path: {"points": row.points, **row.counts, "violations": row.violations}
                 for path, row in sorted(self.rows.items())

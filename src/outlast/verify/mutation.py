@@ -99,8 +99,8 @@ MUTANTS = [
     Mutant(
         "events without the fence",
         "store/sql/operate.sql",
-        "AND j.id = :job AND j.fence = :fence AND j.state = 'running'",
-        "AND j.id = :job AND :fence > 0 AND j.state = 'running'",
+        "WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'\nON CONFLICT",
+        "WHERE j.id = :job AND :fence > 0 AND j.state = 'running'\nON CONFLICT",
         campaign="zombie",
         paths=("renew", "report"),
         points=10,

@@ -17,13 +17,21 @@ from .trap import Trap
 from .workload import Workload
 
 Labels = dict[str, Point]
+Tracer = Callable[[Workload, str, str, float, FilePath], None]
 
 
 class Tracing:
     """One walk on every path, in places of their own; `look` is asked to look at what is left."""
 
-    def __init__(self, campaign: Campaign, lease: float, look: Callable[[Place, Labels], None]):
+    def __init__(
+        self,
+        campaign: Campaign,
+        lease: float,
+        look: Callable[[Place, Labels], None],
+        tracer: Tracer | None = None,
+    ) -> None:
         self.campaign = campaign
+        self.tracer = tracer or trace
         self.lease = lease
         self.look = look
         self.words: dict[str, list[str]] = {}
@@ -37,7 +45,7 @@ class Tracing:
             for label, point in labels.items():
                 self.campaign.figures.row(point.path)
                 file = place.folder / f"{point.path}.words"
-                body = partial(trace, self.campaign.work, label, point.path, self.lease, file)
+                body = partial(self.tracer, self.campaign.work, label, point.path, self.lease, file)
                 self.campaign.start(body, partial(self._traced, point, file))
             while self.campaign.running:
                 self.campaign.step()

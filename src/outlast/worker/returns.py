@@ -6,6 +6,7 @@ that one that cannot be stored keeps no other waiting; what fails because of the
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections import Counter, deque
@@ -46,6 +47,7 @@ class Returns:
         self._keyed_at = 0.0  # when to try these
         self._patience = Backoff(first=0.5)
         self._events: deque[dict[str, Any]] = deque()
+        self._numbers = itertools.count()  # of events: one that is sent again is known by its own
 
     def __len__(self) -> int:
         waiting = len(self._keyed) if time.monotonic() >= self._keyed_at else 0
@@ -60,7 +62,8 @@ class Returns:
         if len(self._events) >= MOST_EVENTS:
             self._counts["events_dropped"] += 1
             return
-        self._events.append({"job": claim.id, "fence": claim.fence, "kind": kind, "data": data})
+        event = {"job": claim.id, "fence": claim.fence, "kind": kind, "data": data}
+        self._events.append({**event, "n": next(self._numbers)})
 
     async def exchange(self, wanted: Wanted | None = None) -> tuple[list[Claim], float]:
         """Hand everything in, and take new jobs with the last round trip: those, and when we
@@ -113,14 +116,13 @@ class Returns:
         return claims
 
     async def _finish(self, transitions: list[Transition], events: Events) -> Finished:
-        numbered = [{**event, "n": n} for n, event in enumerate(events)]
         try:
-            return await self._store.arun(finish, transitions, numbered)
+            return await self._store.arun(finish, transitions, events)
         except BaseException as error:
             if not about_a_row(error):
                 self._events.extendleft(reversed(events))
                 raise
-        return await self._one_by_one(transitions, numbered)
+        return await self._one_by_one(transitions, events)
 
     async def _one_by_one(self, transitions: list[Transition], events: Events) -> Finished:
         while events:

@@ -74,15 +74,19 @@ CREATE TABLE ol.attempt (
 );
 
 -- Progress, logs and what operators did. `seq` orders a job's events as they were accepted.
+-- What an attempt said has a number under its claim, so that what is sent again is kept once.
 CREATE TABLE ol.event (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job uuid,
     attempt integer,
+    fence bigint,
+    n bigint,
     kind text NOT NULL,
     data json,
     at timestamptz NOT NULL
 );
 CREATE INDEX event_job ON ol.event (job, seq);
+CREATE UNIQUE INDEX event_said ON ol.event (job, fence, n) WHERE n IS NOT NULL;
 
 CREATE TABLE ol.worker (
     id text PRIMARY KEY,

@@ -68,15 +68,19 @@ CREATE TABLE ol.attempt (
 );
 
 -- Progress, logs and what operators did. `seq` orders a job's events as they were accepted.
+-- What an attempt said has a number under its claim, so that what is sent again is kept once.
 CREATE TABLE ol.event (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     job TEXT,
     attempt INTEGER,
+    fence INTEGER,
+    n INTEGER,
     kind TEXT NOT NULL,
     data TEXT,
     at REAL NOT NULL
 );
 CREATE INDEX ol.index(event_job) ON ol.event (job, seq);
+CREATE UNIQUE INDEX ol.index(event_said) ON ol.event (job, fence, n) WHERE n IS NOT NULL;
 
 CREATE TABLE ol.worker (
     id TEXT NOT NULL PRIMARY KEY,

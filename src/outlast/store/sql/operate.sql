@@ -26,22 +26,26 @@ FROM json_to_recordset(CAST(:rows AS json)) AS t (job uuid, kind text, data text
 INSERT INTO ol.event (job, attempt, kind, data, at) VALUES (:job, NULL, :kind, :data, ol.now())
 
 -- name: record_events
--- Keep what running attempts said, if their claims still hold.
+-- Keep what running attempts said, if their claims still hold; what is sent again, once.
 -- postgres: all rows travel as one JSON parameter, in the order they were said
-INSERT INTO ol.event (job, attempt, kind, data, at)
-SELECT t.job, j.attempt, t.kind, CAST(t.data AS json), ol.now()
+INSERT INTO ol.event (job, attempt, fence, n, kind, data, at)
+SELECT t.job, j.attempt, t.fence, t.n, t.kind, CAST(t.data AS json), ol.now()
 FROM json_to_recordset(CAST(:rows AS json)) AS t (
-    n integer, job uuid, fence bigint, kind text, data text)
+    n bigint, job uuid, fence bigint, kind text, data text)
 JOIN ol.job AS j ON j.id = t.job AND j.fence = t.fence AND j.state || '' = 'running'
 ORDER BY t.n
+ON CONFLICT (job, fence, n) WHERE n IS NOT NULL DO NOTHING
 RETURNING CAST(job AS text)
 -- sqlite: row by row
-INSERT INTO ol.event (job, attempt, kind, data, at)
-SELECT j.id, j.attempt, :kind, :data, ol.now()
-FROM ol.job AS j WHERE :n >= 0 AND j.id = :job AND j.fence = :fence AND j.state = 'running'
+INSERT INTO ol.event (job, attempt, fence, n, kind, data, at)
+SELECT j.id, j.attempt, j.fence, :n, :kind, :data, ol.now()
+FROM ol.job AS j WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'
+ON CONFLICT (job, fence, n) WHERE n IS NOT NULL DO NOTHING
 RETURNING job
 
 -- name: set_paused
--- Stop or start the claiming of a queue.
-INSERT INTO ol.queue (name, paused, changed_at) VALUES (:queue, ol.boolean(:paused), ol.now())
+-- Stop or start the claiming of a queue; no row if it is so already.
+INSERT INTO ol.queue AS q (name, paused, changed_at) VALUES (:queue, ol.boolean(:paused), ol.now())
 ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, changed_at = excluded.changed_at
+    WHERE q.paused <> excluded.paused
+RETURNING name

@@ -60,7 +60,7 @@ def bulk(stage: Stage) -> Iterator[None]:
         stage.promise(job.id)
 
 
-@path("transaction")
+@path("transaction", callers=True)
 def in_callers_transaction(stage: Stage) -> Iterator[None]:
     """The caller's row and the job commit together."""
     stage.beside()
@@ -73,7 +73,7 @@ def in_callers_transaction(stage: Stage) -> Iterator[None]:
         stage.promise(job.id)
 
 
-@path("transaction-bulk")
+@path("transaction-bulk", callers=True)
 def many_in_callers_transaction(stage: Stage) -> Iterator[None]:
     stage.together(5)
     stage.ol.store.ready()
@@ -86,7 +86,7 @@ def many_in_callers_transaction(stage: Stage) -> Iterator[None]:
             stage.promise(job.id)
 
 
-@path("rollback")
+@path("rollback", callers=True)
 def rolled_back(stage: Stage) -> Iterator[None]:
     stage.beside()
     stage.ol.store.ready()

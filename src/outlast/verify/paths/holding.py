@@ -41,7 +41,7 @@ def report(stage: Stage) -> Iterator[None]:
     claims = stage.claimed(2)
     yield
     stage.finish([], [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)])
-    stage.finish([], [event(claims[0].id, claims[0].fence, 0)])
+    stage.finish([], [event(claims[0].id, claims[0].fence, 2)])
 
 
 def event(id: str, fence: int, n: int) -> dict[str, object]:

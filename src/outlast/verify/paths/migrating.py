@@ -6,15 +6,20 @@ from collections.abc import Iterator
 
 from ...client import Outlast
 from ...model.lifecycle import Outcome
+from ..place import Place
 from ..stage import Stage
 from ..workload import Workload
 from .path import path
 
 
+def _fresh(stage: Stage, place: Place) -> Outlast:
+    return Outlast(place.url, schema=place.schema, settings=stage.ol.store.settings)
+
+
 @path("start")
 def start(stage: Stage) -> Iterator[None]:
     """The first thing that a process does: are the tables there, and of which version?"""
-    ol = Outlast(stage.place.url, schema=stage.place.schema)
+    ol = _fresh(stage, stage.place)
     yield
     ol.store.ready()
 
@@ -22,7 +27,7 @@ def start(stage: Stage) -> Iterator[None]:
 @path("migrate", most=16)
 def migrate(stage: Stage) -> Iterator[None]:
     place = stage.place.beside(stage.queue)
-    ol = Outlast(place.url, schema=place.schema)
+    ol = _fresh(stage, place)
     yield
     ol.migrate()
 

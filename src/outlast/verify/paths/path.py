@@ -17,12 +17,14 @@ PATHS: dict[str, Path] = {}
 @dataclass
 class Path:
     """`owner`: it writes as the owner of claims, so a zombie can try it too late. `apart`: it would
-    remove what other paths leave. `most`: points to try in one round, of a path that is slow."""
+    remove what other paths leave. `callers`: it commits a transaction of the caller's own. `most`:
+    points to try in one round, of a path that is slow."""
 
     name: str
     body: Body
     owner: bool = False
     apart: bool = False
+    callers: bool = False
     most: int | None = None
     only: str | None = None  # the one kind of database on which there is such a path
     retry: Again | None = field(default=None, repr=False)
@@ -38,11 +40,12 @@ def path(
     *,
     owner: bool = False,
     apart: bool = False,
+    callers: bool = False,
     most: int | None = None,
     only: str | None = None,
 ) -> Callable[[Body], Path]:
     def register(body: Body) -> Path:
-        PATHS[name] = Path(name, body, owner, apart, most, only)
+        PATHS[name] = Path(name, body, owner, apart, callers, most, only)
         return PATHS[name]
 
     return register

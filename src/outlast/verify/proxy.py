@@ -10,49 +10,26 @@ What each switch looks like from the client's side:
     delay(seconds)          a slow line: each direction takes that much longer
     swallow_reply_after(p)  the server did what the client asked, but the answer is lost
     drop_request_when(p)    the connection is lost before the request reaches the server
+
+and `inspect`, a function that sees every chunk and says how much of it goes on.
 """
 
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
-Upstream = tuple[str, int] | str | Path
-Predicate = Callable[[bytes], bool] | bytes
+from .line import Line, Predicate, Trap, Upstream, dial, reset
 
-_CHUNK = 65536
-_QUIET = 0.05  # a client that sends nothing for so long waits for its answer
-_WINDOW = 4096  # how much of what the client already sent a predicate sees again
-
-
-class Trap:
-    """A fault that waits for its moment. `wait()` returns when it has happened."""
-
-    def __init__(self, predicate: Predicate, keep_request: bool) -> None:
-        self._matches = predicate if callable(predicate) else lambda data: predicate in data
-        self._lock = threading.Lock()
-        self._taken = False
-        self.keep_request = keep_request
-        self.sprung = threading.Event()
-
-    def take(self, sent: bytes) -> bool:
-        """Whether this connection, having sent these bytes, is the one. Only one ever is."""
-        with self._lock:
-            if not self._taken and self._matches(sent):
-                self._taken = True
-                return True
-            return False
-
-    def wait(self, timeout: float = 10.0) -> None:
-        assert self.sprung.wait(timeout), f"nothing matched within {timeout:g} s"
+# Which connection, what was said, and whether by the server: as much of it as is to go on. If that
+# is less, the connection is reset after it.
+Inspector = Callable[[int, bytes, bool], bytes]
 
 
 class Proxy:
@@ -69,8 +46,9 @@ class Proxy:
         self._closed = False
         self._delay = 0.0
         self._trap: Trap | None = None
+        self.inspect: Inspector = lambda line, data, answer: data
         self.accepted = 0  # connections that clients have opened, refused ones included
-        self._connections: set[_Connection] = set()
+        self._connections: set[Line] = set()
         self._listener = socket.create_server((self.host, 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._listen, name="proxy", daemon=True)
@@ -79,7 +57,8 @@ class Proxy:
     def before(cls, url: str) -> Self:
         """A proxy in front of the server that a database URL names."""
         parts = urlsplit(url)
-        assert parts.hostname and parts.port, f"no host and port in {url}"
+        if not (parts.hostname and parts.port):
+            raise ValueError("the URL names no host and port")
         return cls((parts.hostname, parts.port))
 
     def url(self, url: str) -> str:
@@ -193,7 +172,7 @@ class Proxy:
         with self._gate, suppress(ConnectionAbortedError):
             self._wait_until_open()
 
-    def forget(self, connection: _Connection) -> None:
+    def forget(self, connection: Line) -> None:
         with self._gate:
             self._connections.discard(connection)
 
@@ -206,7 +185,7 @@ class Proxy:
         self._trap = trap
         return trap
 
-    def _snapshot(self) -> list[_Connection]:
+    def _snapshot(self) -> list[Line]:
         with self._gate:
             return list(self._connections)
 
@@ -221,11 +200,11 @@ class Proxy:
 
     def _serve(self, client: socket.socket) -> None:
         try:
-            server = _dial(self.upstream)
+            server = dial(self.upstream)
         except OSError:
-            _reset(client)
+            reset(client)
             return
-        connection = _Connection(self, client, server)
+        connection = Line(self, client, server, self.accepted)
         with self._gate:
             refused = self._refusing or self._closed
             if not refused:
@@ -234,101 +213,3 @@ class Proxy:
             connection.reset()
         else:
             connection.start()
-
-
-class _Connection:
-    """One client, its connection to the server, and the two threads between them."""
-
-    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
-        self.proxy, self.client, self.server = proxy, client, server
-        self.trap: Trap | None = None
-        self._last_request = 0.0
-        self._lock = threading.Lock()
-        self._open_directions = 2
-
-    def start(self) -> None:
-        for direction in (self._requests, self._replies):
-            threading.Thread(target=self._run, args=(direction,), daemon=True).start()
-
-    def reset(self) -> None:
-        _reset(self.client)
-        _reset(self.server)
-        self.proxy.forget(self)
-
-    def _run(self, direction: Callable[[], None]) -> None:
-        try:
-            direction()
-        except OSError:
-            self.proxy.wait_until_open()
-            if self.trap is None:  # else `_swallow` has the last word
-                self.reset()  # one side is gone: tell the other
-        with self._lock:
-            self._open_directions -= 1
-            last = self._open_directions == 0
-        if last:
-            self.client.close()
-            self.server.close()
-            self.proxy.forget(self)
-
-    def _requests(self) -> None:
-        sent = b""
-        while data := self.client.recv(_CHUNK):
-            sent = sent[-_WINDOW:] + data
-            trap = self.proxy.taken(sent)
-            if trap is not None and not trap.keep_request:
-                self.reset()
-                trap.sprung.set()
-                return
-            if trap is not None:
-                self.trap = trap  # before the request goes out, so that no answer slips through
-            self._last_request = time.monotonic()
-            self.proxy.forward(self.server, data)
-        self.proxy.forward(self.server, b"")
-
-    def _replies(self) -> None:
-        while data := self.server.recv(_CHUNK):
-            if self.trap is not None:
-                self._swallow(self.trap)
-                return
-            self.proxy.forward(self.client, data)
-        self.proxy.forward(self.client, b"")
-
-    def _swallow(self, trap: Trap) -> None:
-        """The answer has begun. Let the server finish all it is asked, and then say nothing.
-
-        In a pipeline this may be the answer to something earlier, and the request that matched
-        may have more parts: wait until the client waits, then read on to the server's own end.
-        """
-        with suppress(OSError):
-            self.server.settimeout(_QUIET)
-            while not self._is_quiet():
-                pass
-            self.server.shutdown(socket.SHUT_WR)
-            self.server.settimeout(30)
-            while self.server.recv(_CHUNK):
-                pass
-        self.reset()
-        trap.sprung.set()
-
-    def _is_quiet(self) -> bool:
-        try:
-            return not self.server.recv(_CHUNK)
-        except TimeoutError:
-            return time.monotonic() - self._last_request > _QUIET
-
-
-def _dial(upstream: Upstream) -> socket.socket:
-    if isinstance(upstream, tuple):
-        return socket.create_connection(upstream, timeout=None)
-    server = socket.socket(socket.AF_UNIX)
-    server.connect(str(upstream))
-    return server
-
-
-def _reset(peer: socket.socket) -> None:
-    """Close with RST instead of FIN, and wake the thread that reads from it."""
-    with suppress(OSError):
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    with suppress(OSError):
-        peer.shutdown(socket.SHUT_RD)
-    peer.close()

@@ -1,0 +1,128 @@
+"""`outlast verify ackloss`: a sample of every commit of every path, and copies that fail it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outlast.verify.mutation import Mutant, hunt
+from outlast.verify.paths import PATHS
+from outlast.verify.wire import Answers
+from tests.support import Database, Processes
+from tests.verify.running import run, start
+from tests.verify.test_crash import left
+
+SILENT = {"start", "rollback"}  # they commit nothing
+
+
+@pytest.mark.kinds("postgres")
+def test_an_answer_that_is_lost_changes_nothing(processes: Processes, database: Database) -> None:
+    """R004, R170: whatever was committed when its answer got lost is asked for again, and stands
+    once: jobs, outcomes, follow-ups, records, events; and whoever asked is told the truth."""
+    here = {name for name, path in PATHS.items() if path.only in (None, "postgres")}
+    said = run(processes, "ackloss", database, "--seed", 1, "--points", 2 * len(here))
+    assert said["violations"] == 0, said["wrong"]
+    assert set(said["paths"]) == here
+    assert {name for name, row in said["paths"].items() if not row.get("lost")} == SILENT
+    assert said["lost"] >= 2 * len(here)
+    assert left(database) == []
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("campaign", ["ackloss", "netsplit"])
+def test_a_file_has_no_network(processes: Processes, database: Database, campaign: str) -> None:
+    """STYLE: what a dialect cannot do is a clear error."""
+    refused = start(processes, campaign, "--url", database.url)
+    assert refused.wait(30.0) == 2
+    assert "there is no network to break" in refused.output()
+    assert left(database) == []
+
+
+@pytest.mark.kinds("sqlite")
+def test_who_insists_on_encryption_is_not_overheard(
+    processes: Processes, database: Database
+) -> None:
+    """R197: a URL that demands it is refused, not weakened."""
+    url = "postgresql://postgres:s3cret@127.0.0.1:1/nowhere?sslmode=verify-full"
+    refused = start(processes, "ackloss", "--url", url)
+    assert refused.wait(30.0) == 2
+    assert "sslmode=verify-full" in refused.output()
+    assert "s3cret" not in refused.output()
+
+
+BROKEN = [
+    Mutant(
+        "what is sent again is another job",
+        "store/base.py",
+        "        return self.insist(lambda: self.once(operation(*args, **kwargs)))\n",
+        "        from ..model.ids import new_job_id\n\n"
+        "        def anew() -> T:\n"
+        "            for job in args[0] if operation.__name__ == 'enqueue' else ():\n"
+        "                object.__setattr__(job, 'id', new_job_id())\n"
+        "            return self.once(operation(*args, **kwargs))\n\n"
+        "        return self.insist(anew)\n",
+        campaign="ackloss",
+        paths=("bulk",),
+        points=4,
+    ),
+    Mutant(
+        "a finish that is sent again is called lost",
+        "ops/finish.py",
+        "        if state is not None and _was_ours(transition, state, outcome):\n",
+        "        if state is not None and outcome == 'nobody':\n",
+        campaign="ackloss",
+        paths=("finish-succeeded", "finish-failed"),
+        points=4,
+    ),
+    Mutant(
+        "events have no number",
+        "store/sql/operate.sql",
+        "SELECT t.job, j.attempt, t.fence, t.n, t.kind",
+        "SELECT t.job, j.attempt, t.fence, NULL, t.kind",
+        campaign="ackloss",
+        paths=("report",),
+        points=4,
+    ),
+    Mutant(
+        "nobody asks again",
+        "store/base.py",
+        'return 0.0 if again and error.facts.get("broke") else None',
+        "return None",
+        campaign="ackloss",
+        paths=("enqueue", "claim"),
+        points=4,
+    ),
+]
+
+
+@pytest.mark.kinds("postgres")
+@pytest.mark.parametrize("mutant", BROKEN, ids=lambda mutant: mutant.name)
+def test_a_copy_that_guesses_or_repeats_is_noticed(
+    mutant: Mutant, database: Database, tmp_path: Path
+) -> None:
+    """R207"""
+    found = hunt(mutant, tmp_path, database.url)
+    assert found["violations"] > 0, found
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_commits_are_seen_however_the_answer_is_cut(size: int) -> None:
+    said = b"".join(
+        kind + (len(body) + 4).to_bytes(4, "big") + body
+        for kind, body in [
+            (b"C", b"SELECT 1\0"), (b"Z", b"I"),  # a read
+            (b"C", b"UPDATE 0\0"), (b"Z", b"I"),  # nothing changed
+            (b"C", b"INSERT 0 2\0"), (b"Z", b"I"),
+            (b"C", b"BEGIN\0"), (b"C", b"UPDATE 1\0"), (b"Z", b"T"),
+            (b"C", b"DELETE 3\0"), (b"Z", b"T"), (b"C", b"COMMIT\0"), (b"Z", b"I"),
+            (b"C", b"BEGIN\0"), (b"C", b"UPDATE 1\0"), (b"Z", b"T"),
+            (b"C", b"ROLLBACK\0"), (b"Z", b"I"),
+            (b"C", b"UPDATE 1\0"), (b"E", b"SERROR\0\0"), (b"Z", b"I"),  # all of a pipeline undone
+            (b"C", b"CREATE TABLE\0"), (b"Z", b"I"),
+        ]
+    )  # fmt: skip
+    answers = Answers()
+    cuts = [said[start : start + size] for start in range(0, len(said), size)]
+    seen = [commit for cut in cuts for commit in answers.commits(cut)]
+    assert seen == ["INSERT 0 2", "UPDATE 1, DELETE 3", "CREATE TABLE"]

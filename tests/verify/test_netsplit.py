@@ -1,0 +1,64 @@
+"""`outlast verify netsplit`: a sample of every path, and copies that fail it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outlast.verify.ledger import Entry
+from outlast.verify.mutation import Mutant, hunt
+from outlast.verify.netsplit import KINDS
+from outlast.verify.paths import PATHS
+from outlast.verify.stopwatch import calls, overdue
+from tests.support import Database, Processes
+from tests.verify.running import run
+from tests.verify.test_crash import left
+
+
+@pytest.mark.kinds("postgres")
+def test_no_call_outlives_its_deadline(processes: Processes, database: Database) -> None:
+    """R169, R170: silence, slowness and breaks in the middle of everything; every call comes back
+    in time with an answer or an error of ours, and then everything recovers."""
+    here = {name for name, path in PATHS.items() if path.only in (None, "postgres")}
+    said = run(processes, "netsplit", database, "--seed", 1, "--points", len(here))
+    assert said["violations"] == 0, said["wrong"]
+    assert set(said["paths"]) == here
+    assert said["splits"] >= len(here)
+    assert [kind for kind in KINDS if not said[kind]] == []
+    assert said["calls"] > said["splits"]
+    assert " s (" in said["slowest_call"]
+    assert left(database) == []
+
+
+DEADLINE = Mutant(
+    "no deadline",
+    "store/links.py",
+    "            return super().wait(gen, interval, timeout or left(self))\n",
+    "            return super().wait(gen, interval, timeout or 3600.0)\n",
+    campaign="netsplit",
+    paths=("enqueue", "finish-failed"),
+    points=24,
+)
+
+
+@pytest.mark.kinds("postgres")
+def test_a_copy_without_a_deadline_is_noticed(database: Database, tmp_path: Path) -> None:
+    """R207"""
+    found = hunt(DEADLINE, tmp_path, database.url)
+    assert found["violations"] > 0, found
+
+
+def test_what_is_late_and_what_is_not_ours_is_told() -> None:
+    said = [
+        Entry("called", "p1", 0, ["enqueue", 0.1, "answer"]),
+        Entry("called", "p1", 0, ["claim", 1.5, "DeadlineExceeded"]),
+        Entry("began", "p1"),
+        Entry("called", "p2", 0, ["renew", 5.2, "answer"]),
+        Entry("called", "p3", 0, ["finish", 0.2, "!OSError: gone"]),
+    ]
+    found = list(overdue(calls(iter(said)), 5.0))
+    assert [(one.orphan, one.job, one.queue) for one in found] == [
+        ("hung", "renew", "p2"),
+        ("untyped", "finish", "p3"),
+    ]
