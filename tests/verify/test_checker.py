@@ -9,6 +9,7 @@ from tests.verify.histories import (
     History,
     crashed_once,
     dead,
+    never_ran,
     parent_and_children,
     redriven,
     succeeded,
@@ -30,9 +31,43 @@ GOOD = {
     "dead when its budget is spent": dead("failed", "timed-out", max_attempts=2),
     "dead at once, for good": dead("permanent"),
     "dead after too many crashes": dead("crashed", "crashed", failures=0, crashes=2, max_crashes=2),
-    "cancelled before it ever ran": (
-        History().job(state="cancelled", fence=0, attempt=0, result=None, worker=None)
+    "cancelled before it ever ran": never_ran(state="cancelled").event("a", "cancel"),
+    "cancelled by its own handler": (
+        History().job(state="cancelled", result=None).record("a", "cancelled").began("a", 1)
     ),
+    "cancelled while it ran, and its owner died": (
+        History()
+        .job(state="cancelled", result=None, crashes=1, cancelling=True)
+        .record("a", "crashed")
+        .event("a", "cancel")
+        .began("a", 1)
+    ),
+    "asked to stop, and done before it heard": (
+        succeeded().job(cancelling=True).event("a", "cancel")
+    ),
+    "expired": never_ran(state="cancelled", error={"type": "Expired"}).says("never", "a", 1),
+    "run once, and never again": (
+        History()
+        .job(state="cancelled", result=None, failures=1)
+        .record("a", "failed")
+        .event("a", "cancel")
+        .says("never", "a", 2)
+        .began("a", 1)
+    ),
+    "a success at the last of its attempts": (
+        History()
+        .job(fence=2, attempt=2, failures=1, max_attempts=2, result={"fence": 2})
+        .record("a", "failed", "succeeded")
+        .began("a", 1, 2)
+    ),
+    "every budget full again after a redrive": (
+        History()
+        .job(fence=3, attempt=2, crashes=1, max_crashes=1, result={"fence": 3})
+        .record("a", "crashed", "crashed", "succeeded", attempts=[1, 1, 2])
+        .event("a", "redrive")
+        .began("a", 1, 2, 3)
+    ),
+    "each claim given to one owner": (crashed_once().says("took", "a", 1).says("took", "a", 2)),
     "redriven": redriven(),
     "follow-up jobs of the accepted attempt": parent_and_children(),
     "follow-up jobs that were asked for by an attempt that crashed": (
@@ -118,6 +153,15 @@ BAD = {
         "I2 invisible",
         History().job(state="ready", result=None, fence=0, attempt=0),
     ),
+    "asked to stop, and ready again": ("I2 uncancelled", never_ran(cancelling=True)),
+    "asked to stop, and to be tried again later": (
+        "I2 uncancelled",
+        never_ran(state="scheduled", cancelling=True),
+    ),
+    "seen by who walked a path": (
+        "I2 poison",
+        succeeded().says("saw", "q", 0, ["I2", "poison", "two suspects share a process"]),
+    ),
     # I3: one accepted success, of a claim that ran; owners were told the truth
     "the result of another claim": ("I3 zombie", succeeded().job(result={"fence": 7})),
     "no result at all": ("I3 zombie", succeeded().job(result=None)),
@@ -131,8 +175,16 @@ BAD = {
         History()
         .job(state="cancelled", result=None)
         .record("a", "cancelled")
-        .says("never", "a")
+        .says("never", "a", 1)
         .began("a", 1),
+    ),
+    "run once more, before its next attempt was due": (
+        "I3 expired",
+        crashed_once().says("never", "a", 2),
+    ),
+    "one claim, two owners": (
+        "I3 zombie",
+        crashed_once().says("took", "a", 2).says("took", "a", 2),
     ),
     "a success without its follow-up jobs": ("I3 unhooked", succeeded().says("ended", "a", 1, 2)),
     "follow-up jobs of an attempt that crashed": (
@@ -234,6 +286,48 @@ BAD = {
     "dead, and its last claim was a release": (
         "I4 mislabelled",
         dead("released", failures=0, attempt=0),
+    ),
+    "succeeded, and its last claim failed": (
+        "I4 mislabelled",
+        crashed_once()
+        .job(fence=2, attempt=2, crashes=1, failures=1, result={"fence": 2})
+        .record("a", "crashed", "failed"),
+    ),
+    "succeeded at the second attempt, and not on record": (
+        "I4 mislabelled",
+        crashed_once().record("a", "crashed"),
+    ),
+    "cancelled after its success": (
+        "I4 mislabelled",
+        History()
+        .job(state="cancelled", result=None)
+        .record("a", "succeeded")
+        .event("a", "cancel")
+        .began("a", 1),
+    ),
+    "ready again after it was dead, without a redrive": (
+        "I4 zombie",
+        never_ran(fence=1, attempt=1, failures=1).record("a", "permanent").began("a", 1),
+    ),
+    "dead, and never claimed": ("I4 mislabelled", never_ran(state="dead")),
+    "cancelled, and nobody asked": ("I4 mislabelled", never_ran(state="cancelled")),
+    "cancelled by a crash alone": (
+        "I4 mislabelled",
+        History()
+        .job(state="cancelled", result=None, crashes=1)
+        .record("a", "crashed")
+        .began("a", 1),
+    ),
+    "run again after too many crashes": (
+        "I4 poison",
+        crashed_once().job(fence=2, attempt=2, crashes=1, max_crashes=1, result={"fence": 2}),
+    ),
+    "run again after too many failures": (
+        "I4 poison",
+        History()
+        .job(fence=2, attempt=2, failures=1, max_attempts=1, result={"fence": 2})
+        .record("a", "failed", "succeeded")
+        .began("a", 1, 2),
     ),
     # I5: nothing is left behind
     "an attempt of a job that is gone": ("I5 left-behind", succeeded().orphan("attempt of x")),

@@ -31,6 +31,8 @@ class JobRow:
     max_crashes: int
     queue: str
     args: Any
+    cancelling: bool = False
+    error: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,10 @@ class Evidence:
         """How often each job got a new life."""
         return Counter(event.job for event in self.events if event.job and event.kind == "redrive")
 
+    def cancelled(self) -> set[str]:
+        """Jobs that somebody asked to be cancelled."""
+        return {event.job for event in self.events if event.job and event.kind == "cancel"}
+
     def record(self, id: str, fence: int) -> AttemptRow | None:
         found = [record for record in self.attempts.get(id, ()) if record.fence == fence]
         return found[0] if found else None
@@ -104,6 +110,7 @@ def collect(store: Store, ledger: Iterable[Entry], business: Iterable[str] = ())
 
 def _job(row: tuple[Any, ...]) -> JobRow:
     facts = dict(zip(JobRow.__slots__, row, strict=True))
-    for name in ("result", "args"):
+    for name in ("result", "args", "error"):
         facts[name] = lenient_json(facts[name])
+    facts["cancelling"] = bool(facts["cancelling"])
     return JobRow(**facts)

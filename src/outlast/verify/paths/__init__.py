@@ -9,14 +9,29 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     steering      what people do: cancel, redrive, pause
     healing       reclaim, expire, promote, prune, the other duties
     working       whole worker processes
+    living        those whom no net may catch;  meeting  two at once;  waiting  what is not due yet
+    unheard       a wake-up or an answer that got lost
     migrating     the tables themselves
 """
 
 from __future__ import annotations
 
-from . import enqueueing, finishing, healing, holding, migrating, steering, working
+from . import (
+    enqueueing,
+    finishing,
+    healing,
+    holding,
+    living,
+    meeting,
+    migrating,
+    steering,
+    unheard,
+    waiting,
+    working,
+)
 from .path import LATER, PATHS, Path, perform
 
 __all__ = ["LATER", "PATHS", "Path", "perform"]
 
-_MODULES = (enqueueing, holding, finishing, steering, healing, working, migrating)
+_MODULES = (enqueueing, holding, finishing, steering, healing, working, migrating, living, meeting,
+            waiting, unheard)  # fmt: skip
