@@ -12,5 +12,6 @@ points      every exchange of every path, before and after;  tracing  finds them
 children    forked processes, and how they end
 campaign    what all campaigns have;  figures, progress  what they have to show
 crash, zombie     one file per campaign;  recovery, heir  what comes after the fault
-mutation    the same campaigns on a copy that is broken on purpose: the tester is tested
+mutation    the same campaigns on a copy that is broken on purpose;  mutants  in which ways;
+hunting     all of them, one after the other: the tester is tested
 """

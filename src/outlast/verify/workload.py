@@ -72,8 +72,8 @@ class Workload:
         actor()
         for task in (self.mark, self.thread, self.parent, self.tarries, self.fails_once):
             task.job().new_job()
-        for task in (self.permanent, self.postpones, self.lingers, self.lingers_in_thread):
-            task.job().new_job()
+        for awkward in (self.permanent, self.postpones, self.lingers, self.lingers_in_thread):
+            awkward.job().new_job()
 
     def _define(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN)

@@ -31,6 +31,7 @@ def wrong_clock(stage: Stage) -> Iterator[None]:
         since = time.monotonic()
         claims = stage.began(stage.claim())
         yield
+        stage.run(reclaim)
         stage.run(renew, stage.owner, {claim.id: claim.fence for claim in claims}, stage.lease)
         stage.run(reclaim)
         ends = [(claim, stage.ended(Outcome.SUCCEEDED, claim)) for claim in claims]
