@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from ..model.lifecycle import FINAL, QUEUED, State
 from .evidence import Evidence, JobRow
 from .ledger import Entry
-from .records import recorded, unasked
+from .records import called_off, hasty, recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +202,11 @@ def seen(evidence: Evidence) -> Iterator[Violation]:
 
 def histories(evidence: Evidence) -> Iterator[Violation]:
     """I4"""
-    redriven, cancelled = evidence.redriven(), evidence.cancelled()
+    redriven, cancels = evidence.redriven(), evidence.cancels()
     for row in evidence.rows.values():
         records = evidence.attempts.get(row.id, [])
-        complaints = list(recorded(row, records, redriven[row.id]))
-        if row.state == State.CANCELLED and row.id not in cancelled:
-            complaints += unasked(row, records)
+        complaints = [*recorded(row, records, redriven[row.id]), *hasty(row)]
+        complaints += called_off(row, records, cancels[row.id], redriven[row.id])
         for orphan, told in complaints:
             yield _of(row, "I4", orphan, told)
 

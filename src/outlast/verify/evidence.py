@@ -76,9 +76,14 @@ class Evidence:
         """How often each job got a new life."""
         return Counter(event.job for event in self.events if event.job and event.kind == "redrive")
 
-    def cancelled(self) -> set[str]:
-        """Jobs that somebody asked to be cancelled."""
-        return {event.job for event in self.events if event.job and event.kind == "cancel"}
+    def cancels(self) -> dict[str, list[str]]:
+        """In which state each cancel left its job, by what was written down then."""
+        states: dict[str, list[str]] = defaultdict(list)
+        for event in self.events:
+            if event.job and event.kind == "cancel":
+                said = event.data if isinstance(event.data, dict) else {}
+                states[event.job].append(str(said.get("state")))
+        return states
 
     def record(self, id: str, fence: int) -> AttemptRow | None:
         found = [record for record in self.attempts.get(id, ()) if record.fence == fence]

@@ -18,6 +18,7 @@ from .evidence import AttemptRow, JobRow
 Complaint = tuple[str, str]  # the orphan class, and what is wrong
 
 FAILURES = {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.PERMANENT, Outcome.UNDECODABLE}
+A_MOMENT = 0.05  # seconds by which a clock may be rounded
 ENDS = {Outcome.PERMANENT, Outcome.UNDECODABLE, Outcome.CANCELLED}  # only a redrive goes on
 
 
@@ -82,12 +83,23 @@ def spent(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[Complaint]:
         yield "poison", f"was claimed again after {failures} failures"
 
 
-def unasked(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[Complaint]:
-    """Nobody asked for it to be cancelled: then it was an owner's word, or its expiry."""
+def called_off(
+    row: JobRow, records: Sequence[AttemptRow], cancels: Sequence[str], redriven: int
+) -> Iterator[Complaint]:
+    """Cancelled is what somebody, its owner or its expiry has cancelled; and it stays so."""
     last = [record.outcome for record in records if record.fence == row.fence]
     expired = isinstance(row.error, dict) and row.error.get("type") == "Expired"
-    if last != [Outcome.CANCELLED] and not expired:
-        yield "mislabelled", "is cancelled, and nobody asked for it"
+    if row.state == State.CANCELLED:
+        if not cancels and last != [Outcome.CANCELLED] and not expired:
+            yield "mislabelled", "is cancelled, and nobody asked for it"
+    elif cancels.count(State.CANCELLED) > redriven:
+        yield "zombie", f"is {row.state} after it was cancelled, and nobody redrove it"
+
+
+def hasty(row: JobRow) -> Iterator[Complaint]:
+    """Nothing is claimed, or can be, before it is due."""
+    if row.due_in > A_MOMENT and row.state not in {State.SCHEDULED, State.WAITING, State.CANCELLED}:
+        yield "early", f"is {row.state}, and is due in {row.due_in:.1f} s"
 
 
 def counted(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterator[Complaint]:
