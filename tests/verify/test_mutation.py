@@ -159,6 +159,7 @@ def test_what_fails_without_a_mutant_catches_none(processes: Processes, tmp_path
     said = mutants(processes, *only, env={"PYTHONPATH": str(copy)}, cwd=tmp_path)
     assert said.wait(PATIENCE) == 1
     assert "Without a mutant, and wrong: crash on sqlite: enqueue-key: I3" in said.output()
+    assert "0 of 1 mutant caught" in said.output()
 
 
 def test_words_that_are_gone_are_told_at_once(processes: Processes, tmp_path: Path) -> None:

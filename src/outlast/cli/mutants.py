@@ -39,7 +39,7 @@ WIDEST = 90  # characters of a violation in the table
     "--seed", type=click.IntRange(0), default=1, show_default=True, help="The order of points."
 )
 @click.option(
-    "--at-once", type=click.IntRange(1, 32), default=2, show_default=True, help="Hunts at once."
+    "--at-once", type=click.IntRange(1, 32), default=3, show_default=True, help="Hunts at once."
 )
 @click.option(
     "--ledger",

@@ -88,6 +88,8 @@ class Hunts:
         self.tell = tell
         self.report = Report(where.seed, left_out=len(mutants) - len(self.mutants))
         self._running: list[subprocess.Popen[str]] = []
+        self._stopping = False
+        self._unsound: set[Ground] = set()
 
     def run(self) -> Report:
         began = time.monotonic()
@@ -103,7 +105,7 @@ class Hunts:
                 self.report.interrupted = True
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-                self._end_all()
+                self._end_all()  # there are some only if it was interrupted
         self.report.seconds = time.monotonic() - began
         return self.report
 
@@ -113,6 +115,7 @@ class Hunts:
         for number, done in enumerate(as_completed(walks), 1):
             wrong = done.result()
             if wrong:
+                self._unsound.add(replace(walks[done], points=0))
                 self.report.unsound.append(f"{walks[done]}: {wrong}")
             how = f"fails without a mutant: {wrong}" if wrong else "is sound"
             self.tell(f"ground {number} of {len(walks)}: {walks[done]}: {how}")
@@ -143,23 +146,31 @@ class Hunts:
     def _catch(self, mutant: Mutant, folder: Path) -> Catch:
         began = time.monotonic()
         try:
+            if replace(mutant.ground, points=0) in self._unsound:
+                raise HuntFailed("its ground fails without a mutant")
             figures = self._figures(breed(mutant, folder), mutant.ground, first=True)
-            wrong = sorted(figures["wrong"], key=lambda each: not _of_the_judge(each["told"]))
-            points = figures[GOALS[mutant.campaign]]
-            told, where = (wrong[0]["told"], wrong[0]["where"]) if wrong else ("", "")
+            points, wrong = figures[GOALS[mutant.campaign]], figures["wrong"]
+            judged = [each for each in wrong if _of_the_judge(each["told"])]
+            told, where = _first(judged or wrong)
         except HuntFailed as error:
-            wrong, points, told, where = [], 0, str(error), ""
+            judged, points, told, where = [], 0, str(error), ""
         return Catch(
             mutant=mutant.name, breaks=mutant.breaks, campaign=mutant.campaign, store=mutant.store,
-            caught=bool(wrong), points=points, told=told, where=where,
+            caught=bool(judged), points=points, told=told, where=where,
             seconds=round(time.monotonic() - began, 1),
         )  # fmt: skip
 
     def _figures(self, copy: Path, ground: Ground, *, first: bool = False) -> dict[str, Any]:
-        return walk(copy, ground, self.where, first=first, started=self._running.append)
+        return walk(copy, ground, self.where, first=first, started=self._started)
+
+    def _started(self, process: subprocess.Popen[str]) -> None:
+        self._running.append(process)
+        if self._stopping:
+            self._end_all()
 
     def _end_all(self) -> None:
         """Those that still run remove what they made when they are told to stop."""
+        self._stopping = True
         for process in self._running:
             if process.poll() is None:
                 with suppress(ProcessLookupError):
@@ -175,5 +186,10 @@ def grounds_of(mutants: Sequence[Mutant]) -> list[Ground]:
     return [replace(ground, points=points) for ground, points in most.items()]
 
 
+def _first(wrong: list[dict[str, str]]) -> tuple[str, str]:
+    return (wrong[0]["told"], wrong[0]["where"]) if wrong else ("", "")
+
+
 def _of_the_judge(told: str) -> bool:
+    """An invariant is violated; a process that merely failed may have had another reason."""
     return told[:1] == "I" and told[1:2].isdigit()

@@ -74,7 +74,7 @@ def _not_to_be_pruned(stage: Stage) -> None:
     stage.finish([(done, stage.ended(Outcome.SUCCEEDED, done)),
                   (lost, stage.ended(Outcome.PERMANENT, lost))])  # fmt: skip
     stage.enqueued()
-    stage.enqueued(1, delay=1.0)
+    stage.enqueued(1, delay=0.3)
 
 
 @path("duty")

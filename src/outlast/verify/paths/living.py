@@ -65,7 +65,7 @@ def overdue(stage: Stage) -> Iterator[None]:
     stage.finish_in_time(list(ends.values()), since)
 
 
-@path("expire-running")
+@path("expire-running", most=6)
 def expire_running(stage: Stage) -> Iterator[None]:
     """What was started before its expiry may take its time."""
     since = time.monotonic()
@@ -109,7 +109,7 @@ def bury_owner(stage: Stage) -> Iterator[None]:
     stage.finish_in_time([(claim, stage.ended(Outcome.SUCCEEDED, claim))], since)
 
 
-@path("neighbours", most=8)
+@path("neighbours", most=4)
 def neighbours(stage: Stage) -> Iterator[None]:
     """Two workers side by side: neither takes the other for dead."""
     job = stage.work.tarries.using(queue=stage.queue).enqueue()
@@ -132,7 +132,7 @@ async def _side_by_side(stage: Stage) -> None:
         await stage.ol.store.aclose()
 
 
-@path("lock", most=8)
+@path("lock", most=6)
 def lock(stage: Stage) -> Iterator[object]:
     """A worker that holds its liveness lock dies; its lease would last for an hour."""
     yield LATER

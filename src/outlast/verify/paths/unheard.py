@@ -17,7 +17,7 @@ from .working import ended, worker
 QUIET = 0.3  # seconds in which a worker becomes idle
 
 
-@path("unannounced", only="postgres", most=6)
+@path("unannounced", only="postgres", most=4)
 def unannounced(stage: Stage) -> Iterator[None]:
     """Whoever enqueued died before it could wake anybody: a worker that is idle finds the job."""
     stage.promise(stage.work.mark.using(queue=stage.queue).enqueue().id)
