@@ -79,6 +79,11 @@ def succeeded() -> History:
     return History().job().says("promised", "a", 0, ["succeeded"]).began("a", 1)
 
 
+def never_ran(**facts: Any) -> History:
+    queued = {"state": "ready", "result": None, "fence": 0, "attempt": 0, "worker": None}
+    return History().job(**queued | facts)
+
+
 def crashed_once() -> History:
     return (
         History()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.verify.mutation import MUTANTS, breed
+from outlast.verify.mutants import MUTANTS
+from outlast.verify.mutation import breed
 from tests.support import Database, Process, Processes, eventually
 from tests.verify.running import figures, start
 from tests.verify.test_crash import left
@@ -90,7 +91,7 @@ def test_what_is_wrong_is_told_with_the_command_that_shows_it_again(
     processes: Processes, database: Database, tmp_path: Path
 ) -> None:
     """R207: on a copy that finishes jobs before their handlers."""
-    (mutant,) = [mutant for mutant in MUTANTS if mutant.name == "finish before the handler"]
+    (mutant,) = [mutant for mutant in MUTANTS if mutant.name == "finish-before-handler"]
     copy = breed(mutant, tmp_path / "copy")
     words = ["--url", database.url, "--seed", 3, "--points", 4, "--path", "enqueue"]
     broken = processes.python(

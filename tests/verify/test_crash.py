@@ -17,12 +17,12 @@ def test_whoever_is_killed_wherever_nothing_is_lost(
 ) -> None:
     """R001, R002, R008, R026, R027, R044, R061–R063, R068, R090, R205: SIGKILL before or after any
     statement of any path; then everything ends as promised, once, on record."""
-    said = run(processes, "crash", database, "--seed", 1, "--points", 4 * len(PATHS))
+    said = run(processes, "crash", database, "--seed", 1, "--points", 3 * len(PATHS))
     here = {name for name, path in PATHS.items() if path.only in (None, database.kind)}
     assert said["violations"] == 0, said["wrong"]
     assert set(said["paths"]) == here
     assert [name for name, row in said["paths"].items() if not row.get("kills")] == []
-    assert said["kills"] >= 4 * len(PATHS)
+    assert said["kills"] >= 3 * len(PATHS)
     assert said["jobs"] > said["kills"]
     assert left(database) == []
 
@@ -49,7 +49,7 @@ def test_every_statement_that_writes_is_on_some_path(
 ) -> None:
     """R205: what is added to the protocol and to no path is noticed here."""
     traced = json.loads(processes.python(TRACE, database.url).succeed(60.0))
-    assert set(traced) == set(PATHS)
+    assert set(traced) == {name for name, path in PATHS.items() if path.only in (None, "sqlite")}
     said = {word for words in traced.values() for word in words}
     written = {
         query.name: " ".join(query.sql.split())[:60]

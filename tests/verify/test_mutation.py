@@ -2,42 +2,184 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from pathlib import Path
 
 import pytest
 
-from outlast.verify.mutation import MUTANTS, Mutant, Unbreakable, breed, hunt
+from outlast.verify.hunting import Hunts, grounds_of
+from outlast.verify.mutants import MUTANTS
+from outlast.verify.mutation import (
+    PACKAGE,
+    POSTGRES,
+    SQLITE,
+    Edit,
+    Mutant,
+    Unbreakable,
+    Where,
+    breed,
+    check,
+)
+from outlast.verify.paths import PATHS
+from tests.support import Process, Processes, eventually
+from tests.verify.running import figures
 
-AT_ONCE = {"finish before the handler", "a reclaim sets attempts back", "finish without the fence"}
+NAMED = {mutant.name: mutant for mutant in MUTANTS}
+AT_ONCE = [
+    "finish-before-handler",
+    "finish-without-fence",
+    "reclaim-resets-attempts",
+    "promote-too-early",
+    "finish-without-fence-postgres",
+    "own-connection",
+    "retry-on-unknown-commit",
+]
+HARMLESS = Mutant(
+    "harmless",
+    "a comment is another one",
+    [Edit("ops/claim.py", "RETURNING promises no order", "RETURNING promises nothing")],
+    paths=("enqueue",),
+    points=2,
+)
+PATIENCE = 110.0
 
 
-def marked(mutant: Mutant) -> object:
-    """A sample runs always, the others with the campaigns."""
-    marks = [] if mutant.name in AT_ONCE else [pytest.mark.campaign]
-    return pytest.param(mutant, marks=marks, id=mutant.name)
+def mutants(processes: Processes, *words: object, **how: object) -> Process:
+    return processes.python("outlast", "verify", "mutants", *words, **how)
 
 
-@pytest.mark.parametrize("mutant", [marked(mutant) for mutant in MUTANTS])
-def test_a_broken_protocol_is_noticed(
-    mutant: Mutant, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """R207: with the net removed, the campaign is red."""
+def hunt(mutant: Mutant, request: pytest.FixtureRequest) -> Hunts:
     url = None
-    if mutant.only == "postgres":
+    if mutant.store == POSTGRES:
         url = request.getfixturevalue("postgres_url").url
-    found = hunt(mutant, tmp_path, url)
-    assert found["violations"] > 0, found
-    assert found["wrong"][0]["told"]
+    hunts = Hunts([mutant], Where(url=url))
+    hunts.run()
+    return hunts
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_a_broken_protocol_is_noticed(name: str, request: pytest.FixtureRequest) -> None:
+    """R207: with the net removed, the campaign is red; with it, the same points are green."""
+    report = hunt(NAMED[name], request).report
+    assert report.unsound == []
+    [catch] = report.catches
+    assert catch.caught, catch
+    assert catch.told.startswith("I"), catch
+    assert report.well
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", [name for name in NAMED if name not in AT_ONCE])
+def test_every_other_one_too(name: str, request: pytest.FixtureRequest) -> None:
+    """R207: a sample runs always, the others with the campaigns."""
+    report = hunt(NAMED[name], request).report
+    assert report.well, report
+
+
+def test_a_protocol_that_is_not_broken_survives(request: pytest.FixtureRequest) -> None:
+    """Whoever catches everything has caught nothing."""
+    report = hunt(HARMLESS, request).report
+    assert report.unsound == []
+    assert [catch.mutant for catch in report.survivors] == ["harmless"]
+    assert not report.well
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_every_mutant_changes_the_source_as_it_is(mutant: Mutant, tmp_path: Path) -> None:
+def test_every_mutant_changes_the_source_as_it_is(mutant: Mutant) -> None:
     """R207: a mutant whose words are gone would be the source itself."""
-    copy = breed(mutant, tmp_path) / "outlast" / mutant.file
-    assert mutant.new in copy.read_text()
-    assert mutant.old not in copy.read_text()
+    check(mutant)
+    assert all(edit.old != edit.new for edit in mutant.edits)
+    assert set(mutant.paths) <= set(PATHS)
+    assert {PATHS[path].only for path in mutant.paths} <= {None, mutant.store}
+
+
+def test_there_are_enough_of_them() -> None:
+    """R207: at least 25, each with a name of its own, and some on each database."""
+    assert len(NAMED) == len(MUTANTS) >= 25
+    assert {mutant.store for mutant in MUTANTS} == {SQLITE, POSTGRES}
+    assert {mutant.campaign for mutant in MUTANTS} == {"crash", "zombie"}
+
+
+def test_a_ground_is_walked_once_with_the_most_points() -> None:
+    first, second = NAMED["reclaim-resets-attempts"], NAMED["crashes-uncounted"]
+    [ground] = grounds_of([first, second])
+    assert ground.points == max(first.points, second.points)
 
 
 def test_a_mutant_that_changes_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Unbreakable, match="stands 0 times"):
-        breed(Mutant("none", "ops/finish.py", "words that are not there", ""), tmp_path)
+    gone = Mutant("none", "", [Edit("ops/finish.py", "words that are not there", "")])
+    with pytest.raises(Unbreakable, match=r"out of date: .* these words stand 0"):
+        breed(gone, tmp_path)
+
+
+def test_what_is_bred_is_broken_and_the_source_is_not(tmp_path: Path) -> None:
+    mutant = NAMED["lease-by-workers-clock"]
+    copy = breed(mutant, tmp_path) / "outlast"
+    for edit in mutant.edits:
+        assert edit.new in (copy / edit.file).read_text()
+        assert edit.old in (PACKAGE / edit.file).read_text()
+
+
+# The command
+
+
+def test_each_hunt_is_told_and_put_on_record(processes: Processes, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    only = ["--only", "key-ignored", "--only", "key-ignored", "--only", "own-connection"]
+    said = mutants(processes, *only, "--json", "--ledger", ledger, env={"OUTLAST_URL": ""})
+    found = figures(said.succeed(PATIENCE))
+    assert (found["mutants"], found["caught"], found["left_out"]) == (1, 1, 1)
+    [hunted] = found["hunts"]
+    assert hunted["mutant"] == "key-ignored"
+    assert hunted["told"].startswith(("I1", "I2"))
+    [line] = map(json.loads, ledger.read_text().splitlines())
+    assert (line["campaign"], line["caught"], line["survived"]) == ("mutants", 1, [])
+
+
+def test_a_survivor_is_told_and_the_exit_code_says_so(processes: Processes) -> None:
+    said = processes.python("""
+        import sys
+        from outlast.cli import main
+        from outlast.verify.mutants import MUTANTS
+        from tests.verify.test_mutation import HARMLESS
+        MUTANTS.append(HARMLESS)
+        sys.argv = ["outlast", "verify", "mutants", "--only", "harmless"]
+        main()
+    """)
+    assert said.wait(PATIENCE) == 1
+    assert "0 of 1 mutant caught" in said.output()
+    assert "harmless survived: a comment is another one." in said.output()
+
+
+def test_what_fails_without_a_mutant_catches_none(processes: Processes, tmp_path: Path) -> None:
+    """Run from a copy that is broken itself: that its mutants are noticed shows nothing."""
+    copy = breed(NAMED["finish-before-handler"], tmp_path / "copy")
+    only = ["--only", "key-ignored"]
+    said = mutants(processes, *only, env={"PYTHONPATH": str(copy)}, cwd=tmp_path)
+    assert said.wait(PATIENCE) == 1
+    assert "Without a mutant, and wrong: crash on sqlite: enqueue-key: I3" in said.output()
+    assert "0 of 1 mutant caught" in said.output()
+
+
+def test_words_that_are_gone_are_told_at_once(processes: Processes, tmp_path: Path) -> None:
+    copy = breed(NAMED["key-ignored"], tmp_path / "copy")
+    only = ["--only", "key-ignored"]
+    said = mutants(processes, *only, env={"PYTHONPATH": str(copy)}, cwd=tmp_path)
+    assert said.wait(30.0) == 1
+    assert "outlast: the mutant key-ignored is out of date: in model/task.py" in said.output()
+
+
+def test_a_name_that_no_mutant_has_is_refused(processes: Processes) -> None:
+    said = mutants(processes, "--only", "nobody")
+    assert said.wait(30.0) == 2
+    assert "no mutant is called 'nobody'; there are bulk-one-by-one," in said.output()
+
+
+def test_whoever_interrupts_it_finds_nothing_left(processes: Processes, tmp_path: Path) -> None:
+    running = mutants(processes, "--only", "nobody-reclaims", env={"TMPDIR": str(tmp_path)})
+    eventually(lambda: list(tmp_path.glob("outlast-verify-*")), 60.0, message=running.output)
+    running.signal(signal.SIGTERM)
+    assert running.wait(60.0) == 130
+    assert "(interrupted)" in running.output()
+    assert list(tmp_path.glob("outlast-*")) == []

@@ -11,6 +11,7 @@ import click
 from ..model.errors import InvalidOption
 from ..model.words import count
 from .failing import safe
+from .mutants import mutants
 from .places import json_option, placed
 from .show import console, print_json, table
 from .values import span
@@ -37,6 +38,9 @@ SHOWN = 20  # violations told in full
 )
 def verify() -> None:
     """Show that the promise holds: kill, freeze, and look at what is left."""
+
+
+verify.add_command(mutants)
 
 
 def campaign_options(command: F) -> F:
@@ -66,6 +70,7 @@ def campaign_options(command: F) -> F:
                 metavar="FILE",
                 help="Append one line of JSON with the figures of this run.",
             ),
+            click.option("--first", is_flag=True, help="Stop as soon as something is wrong."),
             click.option("--keep", is_flag=True, help="Leave schemas and files, to look at them."),
         )
     ):

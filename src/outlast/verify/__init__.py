@@ -15,5 +15,6 @@ strikes     what campaigns share that strike in the middle of a path and then se
 proxy, line, wire     a network that misbehaves;  network  what campaigns share that break it
 crash, zombie, ackloss, netsplit     one file per campaign;  stopwatch  for the last of them
 recovery, heir     what comes after the fault
-mutation    the same campaigns on a copy that is broken on purpose: the tester is tested
+mutation    the same campaigns on a copy that is broken on purpose;  mutants  in which ways;
+hunting     all of them, one after the other: the tester is tested
 """

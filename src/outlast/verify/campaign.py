@@ -39,6 +39,7 @@ class Wish:
     paths: tuple[str, ...] = ()
     at_once: int | None = None
     keep: bool = False
+    first: bool = False  # stop when something is wrong
 
 
 class Campaign(ABC):
@@ -97,6 +98,8 @@ class Campaign(ABC):
 
     def over(self) -> bool:
         """Whether there is enough of it."""
+        if self.wish.first and self.figures.wrong:
+            return True
         elapsed = time.monotonic() - self.figures.began
         if self.budget is not None and elapsed >= self.budget:
             return True

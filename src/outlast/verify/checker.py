@@ -17,14 +17,15 @@ A violation names the job, the invariant and the orphan class it would have been
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ..model.lifecycle import FINAL, State
+from ..model.lifecycle import FINAL, QUEUED, State
 from .evidence import Evidence, JobRow
 from .ledger import Entry
-from .records import recorded
+from .records import called_off, hasty, recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ Rule = Callable[[Evidence], Iterator[Violation]]
 def check(evidence: Evidence, *, settled: bool = True) -> list[Violation]:
     """Every violation, in the order of the invariants. `settled`: nothing is under way any more."""
     rules: list[Rule] = [stands, whole, alive, accepted, followed, reported, said_once,
-                         believed, owned]  # fmt: skip
+                         believed, owned, seen]  # fmt: skip
     first: list[Rule] = [ended] if settled else []
     return [found for rule in [*first, *rules, histories, tidy] for found in rule(evidence)]
 
@@ -95,12 +96,14 @@ def alive(evidence: Evidence) -> Iterator[Violation]:
             yield _of(row, "I2", "invisible", f"is {row.state} under a lease")
         elif row.state not in FINAL | {State.RUNNING} and row.worker is not None:
             yield _of(row, "I2", "invisible", f"is {row.state} and has an owner")
+        if row.cancelling and row.state in QUEUED:
+            yield _of(row, "I2", "uncancelled", f"is {row.state}, and was asked to stop")
 
 
 def accepted(evidence: Evidence) -> Iterator[Violation]:
     """I3: one success, of the claim that really ran."""
     ran = evidence.ran()
-    forbidden = {entry.about for entry in evidence.entries("never")}
+    forbidden = {entry.about: entry.fence for entry in evidence.entries("never")}
     for row in evidence.rows.values():
         fences = ran.get(row.id, [])
         if row.state == State.SUCCEEDED:
@@ -113,8 +116,8 @@ def accepted(evidence: Evidence) -> Iterator[Violation]:
         if fences and max(fences) > row.fence:
             told = f"claim {max(fences)} ran although the row ended with claim {row.fence}"
             yield _of(row, "I3", "zombie", told)
-        if fences and row.id in forbidden:
-            yield _of(row, "I3", "expired", "was run, and must never be")
+        if fences and max(fences) >= forbidden.get(row.id, math.inf):
+            yield _of(row, "I3", "expired", f"was run under claim {max(fences)}, and must never be")
 
 
 def _one_success(row: JobRow, ran: list[int]) -> Iterator[Violation]:
@@ -208,17 +211,30 @@ def owned(evidence: Evidence) -> Iterator[Violation]:
         if row and entry.said and late:
             told = f"claim {entry.fence} was renewed after claim {late[0].fence} had begun"
             yield _of(row, "I3", "zombie", told)
+    for id, claims in taken.items():
+        for fence, times in Counter(entry.fence for entry in claims).items():
+            if times > 1 and (row := evidence.rows.get(id)):
+                yield _of(row, "I3", "zombie", f"claim {fence} was given to {times} owners")
     for entry in evidence.entries("robbed"):
         if row := evidence.rows.get(entry.about):
             yield _of(row, "I3", "zombie", f"claim {entry.fence} was taken from a live owner")
 
 
+def seen(evidence: Evidence) -> Iterator[Violation]:
+    """What only those could see who walked a path."""
+    for entry in evidence.entries("saw"):
+        invariant, orphan, told = entry.said
+        yield Violation(invariant, entry.about, orphan, told, entry.about)
+
+
 def histories(evidence: Evidence) -> Iterator[Violation]:
     """I4"""
-    redriven = evidence.redriven()
+    redriven, cancels = evidence.redriven(), evidence.cancels()
     for row in evidence.rows.values():
         records = evidence.attempts.get(row.id, [])
-        for orphan, told in recorded(row, records, redriven[row.id]):
+        complaints = [*recorded(row, records, redriven[row.id]), *hasty(row)]
+        complaints += called_off(row, records, cancels[row.id], redriven[row.id])
+        for orphan, told in complaints:
             yield _of(row, "I4", orphan, told)
 
 

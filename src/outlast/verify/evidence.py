@@ -31,6 +31,8 @@ class JobRow:
     max_crashes: int
     queue: str
     args: Any
+    cancelling: bool = False
+    error: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,15 @@ class Evidence:
         """How often each job got a new life."""
         return Counter(event.job for event in self.events if event.job and event.kind == "redrive")
 
+    def cancels(self) -> dict[str, list[str]]:
+        """In which state each cancel left its job, by what was written down then."""
+        states: dict[str, list[str]] = defaultdict(list)
+        for event in self.events:
+            if event.job and event.kind == "cancel":
+                said = event.data if isinstance(event.data, dict) else {}
+                states[event.job].append(str(said.get("state")))
+        return states
+
     def record(self, id: str, fence: int) -> AttemptRow | None:
         found = [record for record in self.attempts.get(id, ()) if record.fence == fence]
         return found[0] if found else None
@@ -104,6 +115,7 @@ def collect(store: Store, ledger: Iterable[Entry], business: Iterable[str] = ())
 
 def _job(row: tuple[Any, ...]) -> JobRow:
     facts = dict(zip(JobRow.__slots__, row, strict=True))
-    for name in ("result", "args"):
+    for name in ("result", "args", "error"):
         facts[name] = lenient_json(facts[name])
+    facts["cancelling"] = bool(facts["cancelling"])
     return JobRow(**facts)

@@ -95,6 +95,10 @@ def append(file: Path, figures: Figures) -> None:
     said = figures.as_json()
     for detail in ("paths", "wrong"):
         del said[detail]
+    add_line(file, said)
+
+
+def add_line(file: Path, said: dict[str, Any]) -> None:
     line = {"at": datetime.now(UTC).isoformat(timespec="seconds"), **said, **versions()}
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as ledger:

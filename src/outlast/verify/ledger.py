@@ -7,13 +7,14 @@ is killed leaves a whole line or none. Nothing of Outlast is involved: it is the
     ended      a handler is about to return             job, fence, how many jobs it asked for
     promised   somebody was told that this job stands   job, the states in which it may end
     refused    its transaction will be rolled back      job
-    never      nobody may ever run it                   job
+    never      nobody may run it from this claim on     job, fence
     together   jobs that exist all or none              queue, how many
     beside     exists if, and only if, a row of the caller's does     queue
     told       an owner was told whether its write counted            job, fence, [outcome, yes/no]
     took       another owner has it                                   job, fence
     kept       one that came back was told whether it still owns it   job, fence, yes/no
     robbed     an owner whose lease had not run out lost its job      job, fence
+    saw        what must not be, seen by who walked a path            queue, what
 """
 
 from __future__ import annotations

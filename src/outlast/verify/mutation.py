@@ -1,4 +1,4 @@
-"""The tester is tested: break the protocol on purpose, in a copy, and see the campaign notice."""
+"""One breakage of the protocol, made on purpose in a copy of this package, and the hunt for it."""
 
 from __future__ import annotations
 
@@ -7,160 +7,144 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..model.errors import OutlastError
+
 PACKAGE = Path(__file__).parents[1]
+SQLITE, POSTGRES = "sqlite", "postgres"
+BUDGET = 60.0  # seconds for one hunt
+LONGEST = 300.0  # seconds until a campaign that does not end is ended
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """In this file, these words for those."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where to hunt: what an unbroken copy walks without a violation."""
+
+    campaign: str
+    paths: tuple[str, ...]
+    store: str
+    points: int
+
+    def __str__(self) -> str:
+        return f"{self.campaign} on {self.store}: {', '.join(self.paths)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One deliberate breakage: in this file, these words for those. `paths` are where to look."""
-
     name: str
-    file: str
-    old: str
-    new: str
+    breaks: str  # what is no longer so, in words
+    edits: Sequence[Edit]
     campaign: str = "crash"
     paths: tuple[str, ...] = ()
     points: int = 40
-    only: str | None = None  # the one kind of database on which it breaks anything
+    store: str = SQLITE  # where it matters
+
+    @property
+    def ground(self) -> Ground:
+        return Ground(self.campaign, self.paths, self.store, self.points)
 
 
-class Unbreakable(Exception):
+class Unbreakable(OutlastError):
     """The words that a mutant replaces are not in the source as often as they should be."""
 
 
-def breed(mutant: Mutant, folder: Path) -> Path:
-    """A copy of the package with the breakage in it; the folder to put on the import path."""
+def check(mutant: Mutant) -> None:
+    """Refuse a mutant that is not about the source as it is."""
+    for file in {edit.file for edit in mutant.edits}:
+        broken(mutant, file)
+
+
+def broken(mutant: Mutant, file: str) -> str:
+    """The text of a file with the breakage in it."""
+    text = (PACKAGE / file).read_text("utf-8")
+    for edit in mutant.edits:
+        if edit.file == file:
+            times = text.count(edit.old)
+            if times != 1:
+                raise Unbreakable(
+                    f"the mutant {mutant.name} is out of date: in {file} these words stand"
+                    f" {times} times, not once: {edit.old!r}"
+                )
+            text = text.replace(edit.old, edit.new)
+    return text
+
+
+def breed(mutant: Mutant | None, folder: Path) -> Path:
+    """A copy of the package, broken unless there is no mutant; the folder for the import path."""
     copy = folder / "outlast"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    file = copy / mutant.file
-    text = file.read_text("utf-8")
-    if text.count(mutant.old) != 1:
-        raise Unbreakable(f"{mutant.name}: {mutant.old!r} stands {text.count(mutant.old)} times")
-    file.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+    for file in {edit.file for edit in mutant.edits} if mutant else ():
+        (copy / file).write_text(broken(mutant, file), "utf-8")  # type: ignore[arg-type]
     return folder
 
 
-def hunt(mutant: Mutant, folder: Path, url: str | None = None, seed: int = 1) -> dict[str, Any]:
-    """Run the campaign on a broken copy: its figures."""
-    command = [sys.executable, "-m", "outlast", "verify", mutant.campaign, "--json"]
-    command += ["--seed", str(seed), "--points", str(mutant.points), "--budget", "60"]
-    command += [word for path in mutant.paths for word in ("--path", path)]
-    if url is not None:
-        command += ["--url", url]
-    path = os.pathsep.join([str(breed(mutant, folder)), os.environ.get("PYTHONPATH", "")])
-    ended = subprocess.run(
+Started = Callable[[subprocess.Popen[str]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What all hunts of a run share."""
+
+    seed: int = 1
+    url: str | None = None  # of a PostgreSQL
+    schema: str | None = None
+
+
+def walk(
+    copy: Path,
+    ground: Ground,
+    where: Where,
+    *,
+    first: bool = False,
+    started: Started = lambda _: None,
+) -> dict[str, Any]:
+    """The figures of a campaign on a copy; `first`: only until something is wrong."""
+    command = [sys.executable, "-m", "outlast", "verify", ground.campaign, "--json"]
+    command += ["--seed", str(where.seed), "--points", str(ground.points), "--budget", str(BUDGET)]
+    command += [word for path in ground.paths for word in ("--path", path)]
+    command += ["--first"] if first else []
+    command += ["--schema", where.schema] if where.schema else []
+    process = subprocess.Popen(
         command,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
-        capture_output=True,
+        env=_environment(copy, where.url if ground.store == POSTGRES else None),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
+        start_new_session=True,  # Ctrl-C is for us; we tell it
     )
-    if not ended.stdout:
-        raise RuntimeError(f"{mutant.name}: the campaign did not run: {ended.stderr[-2000:]}")
-    figures: dict[str, Any] = json.loads(ended.stdout)
+    started(process)
+    try:
+        said, noise = process.communicate(timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise HuntFailed(f"{ground} did not end within {LONGEST:g} s") from None
+    if not said:
+        last = (noise.strip().splitlines() or ["it said nothing"])[-1]
+        raise HuntFailed(f"{ground} could not be walked: {last}")
+    figures: dict[str, Any] = json.loads(said)
     return figures
 
 
-MUTANTS = [
-    Mutant(
-        "finish without the fence",
-        "store/sql/finish.sql",
-        "WHERE j.id = :id AND j.fence = :fence AND j.state = 'running'\nRETURNING",
-        "WHERE j.id = :id AND :fence > 0 AND j.state = 'running'\nRETURNING",
-        campaign="zombie",
-        paths=("finish-succeeded", "finish-failed"),
-        points=10,
-        only="sqlite",
-    ),
-    Mutant(
-        "finish without the fence, on PostgreSQL",
-        "store/sql/finish.sql",
-        "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\nRETURNING",
-        "WHERE j.id = t.id AND j.state || '' = 'running'\nRETURNING",
-        campaign="zombie",
-        paths=("finish-succeeded", "finish-failed"),
-        points=10,
-        only="postgres",
-    ),
-    Mutant(
-        "renew without the fence",
-        "store/sql/renew.sql",
-        "WHERE j.id = :id AND j.fence = :fence AND j.worker = :worker AND j.state = 'running'",
-        "WHERE j.id = :id AND :fence > 0 AND :worker <> '' AND j.state = 'running'",
-        campaign="zombie",
-        paths=("renew", "report"),
-        points=10,
-        only="sqlite",
-    ),
-    Mutant(
-        "events without the fence",
-        "store/sql/operate.sql",
-        "WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'\nON CONFLICT",
-        "WHERE j.id = :job AND :fence > 0 AND j.state = 'running'\nON CONFLICT",
-        campaign="zombie",
-        paths=("renew", "report"),
-        points=10,
-        only="sqlite",
-    ),
-    Mutant(
-        "what comes with a finish is not in its transaction",
-        "ops/finish.py",
-        "    if events or not all(transition.plain for transition in transitions):\n",
-        "    if events:\n",
-        paths=("finish-followed", "finish-failed"),
-    ),
-    Mutant(
-        "a reclaim sets attempts back",
-        "model/outcome.py",
-        "return Transition(claim, Outcome.CRASHED, to, error=error, crashes=1)",
-        "return Transition(claim, Outcome.CRASHED, to, error=error, crashes=1, refund=1)",
-        paths=("claim", "finish-succeeded"),
-    ),
-    Mutant(
-        "a reclaim forgets the crash",
-        "model/outcome.py",
-        "return Transition(claim, Outcome.CRASHED, to, error=error, crashes=1)",
-        "return Transition(claim, Outcome.CRASHED, to, error=error)",
-        paths=("claim", "finish-succeeded"),
-    ),
-    Mutant(
-        "finish before the handler",
-        "worker/execute.py",
-        "            result = await self.call(arguments, threads)\n",
-        '            result = {"fence": self.claim.fence}\n',
-        paths=("enqueue", "enqueue-key"),
-        points=10,
-    ),
-    Mutant(
-        "pruned jobs leave their attempts",
-        "ops/duties.py",
-        '        yield Statement("prune_attempts", {"ids": ids})\n',
-        "",
-        paths=("prune",),
-        points=16,
-    ),
-    Mutant(
-        "a claim without a new fence",
-        "store/sql/claim.sql",
-        "-- sqlite: one writer at a time needs no lock clause\nUPDATE ol.job AS j\n"
-        "SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1,",
-        "-- sqlite: one writer at a time needs no lock clause\nUPDATE ol.job AS j\n"
-        "SET state = 'running', attempt = j.attempt + 1, fence = max(j.fence, 1),",
-        paths=("finish-succeeded", "finish-failed"),
-        only="sqlite",
-    ),
-    Mutant(
-        "bulk jobs are inserted one by one",
-        "ops/enqueue.py",
-        '    inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])\n',
-        "    inserted: Rows = []\n"
-        "    for job in unique:\n"
-        '        inserted += yield Statement("insert_jobs", rows=[job.row()])\n',
-        paths=("bulk", "transaction-bulk"),
-        only="sqlite",
-    ),
-]
+class HuntFailed(OutlastError):
+    """A campaign on a copy did not come to a result."""
+
+
+def _environment(copy: Path, url: str | None) -> dict[str, str]:
+    """The address, which may hold a password, is told where other users cannot read it."""
+    said = {**os.environ, "PYTHONPATH": str(copy), "PYTHONSAFEPATH": "1"}
+    said.pop("OUTLAST_URL", None)
+    return said | ({"OUTLAST_URL": url} if url else {})

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..model.lifecycle import Outcome, State
+from ..model.lifecycle import QUEUED, Outcome, State
 from .evidence import AttemptRow, JobRow
 
 Complaint = tuple[str, str]  # the orphan class, and what is wrong
 
 FAILURES = {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.PERMANENT, Outcome.UNDECODABLE}
+A_MOMENT = 0.05  # seconds by which a clock may be rounded
 ENDS = {Outcome.PERMANENT, Outcome.UNDECODABLE, Outcome.CANCELLED}  # only a redrive goes on
 
 
@@ -25,8 +26,11 @@ def recorded(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Itera
     yield from complete(row, records)
     yield from legal(row, records, redriven)
     yield from counted(row, records, redriven)
+    yield from agreed(row, records, redriven)
     if row.state == State.DEAD:
         yield from given_up(row, records)
+    if not redriven:
+        yield from spent(row, records)
 
 
 def complete(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[Complaint]:
@@ -51,6 +55,51 @@ def legal(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterator
         yield "zombie", "was claimed again after it had succeeded"
     if sum(record.outcome in ENDS for record in before) > redriven:
         yield "zombie", "was claimed again after it had ended, and nobody redrove it"
+
+
+def agreed(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterator[Complaint]:
+    """The row stands where its last claim left it."""
+    last = {record.outcome for record in records if record.fence == row.fence}
+    if row.state == State.SUCCEEDED:
+        at_once = row.attempt == 1 and not last
+        if last != {Outcome.SUCCEEDED} and not at_once:
+            told = f"its last claim was {', '.join(last)}" if last else "on record it never did"
+            yield "mislabelled", f"is succeeded, and {told}"
+    elif Outcome.SUCCEEDED in last:
+        yield "mislabelled", f"is {row.state}, and its last claim succeeded"
+    elif last & ENDS and row.state in QUEUED and not redriven:
+        yield "zombie", f"is {row.state} although it had ended, and nobody redrove it"
+    elif row.state == State.DEAD and row.fence == 0:
+        yield "mislabelled", "is dead, and was never claimed"
+
+
+def spent(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[Complaint]:
+    """Who has used up a budget is not claimed again."""
+    before = Counter(record.outcome for record in records if record.fence < row.fence)
+    failures = sum(before[kind] for kind in FAILURES)
+    if before[Outcome.CRASHED] >= row.max_crashes:
+        yield "poison", f"was claimed again after {before[Outcome.CRASHED]} crashes"
+    if failures >= row.max_attempts:
+        yield "poison", f"was claimed again after {failures} failures"
+
+
+def called_off(
+    row: JobRow, records: Sequence[AttemptRow], cancels: Sequence[str], redriven: int
+) -> Iterator[Complaint]:
+    """Cancelled is what somebody, its owner or its expiry has cancelled; and it stays so."""
+    last = [record.outcome for record in records if record.fence == row.fence]
+    expired = isinstance(row.error, dict) and row.error.get("type") == "Expired"
+    if row.state == State.CANCELLED:
+        if not cancels and last != [Outcome.CANCELLED] and not expired:
+            yield "mislabelled", "is cancelled, and nobody asked for it"
+    elif cancels.count(State.CANCELLED) > redriven:
+        yield "zombie", f"is {row.state} after it was cancelled, and nobody redrove it"
+
+
+def hasty(row: JobRow) -> Iterator[Complaint]:
+    """Nothing is claimed, or can be, before it is due."""
+    if row.due_in > A_MOMENT and row.state not in {State.SCHEDULED, State.WAITING, State.CANCELLED}:
+        yield "early", f"is {row.state}, and is due in {row.due_in:.1f} s"
 
 
 def counted(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterator[Complaint]:

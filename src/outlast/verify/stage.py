@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -89,6 +90,13 @@ class Stage:
         self.told(finished)
         return finished
 
+    def finish_in_time(self, ends: Sequence[tuple[Claim, Ended]], since: float) -> None:
+        """The same, of claims that cannot have been lost: their leases run from `since` on."""
+        finished = self.finish(ends)
+        if time.monotonic() - since < 0.9 * self.lease:
+            for transition in finished.lost:
+                self.ledger.write("robbed", *transition.claim.hold)
+
     def told(self, finished: Finished) -> None:
         for transition, _ in finished.accepted:
             hold = transition.claim.hold
@@ -106,8 +114,13 @@ class Stage:
     def refuse(self, id: str) -> None:
         self.ledger.write("refused", id)
 
-    def never(self, id: str) -> None:
-        self.ledger.write("never", id)
+    def never(self, id: str, fence: int = 1) -> None:
+        """Nobody may run it under this claim or a later one."""
+        self.ledger.write("never", id, fence)
+
+    def saw(self, invariant: str, orphan: str, told: str) -> None:
+        """What must not be, where only a path can see it."""
+        self.ledger.write("saw", self.queue, 0, [invariant, orphan, told])
 
     def together(self, number: int) -> None:
         self.ledger.write("together", self.queue, 0, number)

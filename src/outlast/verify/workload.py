@@ -20,6 +20,7 @@ from .place import Place
 AT_ONCE = Retry(max_attempts=5, base=0.01, cap=0.05)
 OFTEN = 50  # crashes that a job may cost: a busy machine may lose a lease of a second by itself
 POOLED = "pooled"
+A_WHILE = 0.6  # seconds in which others have looked twice whether a worker lives
 PATIENCE = 20.0  # seconds that a handler lingers when nobody tells it to stop
 
 
@@ -69,9 +70,10 @@ class Workload:
         with suppress(ImportError):
             import uvloop  # noqa: F401
         actor()
-        for task in (self.mark, self.thread, self.parent, self.fails_once, self.permanent,
-                     self.postpones, self.lingers, self.lingers_in_thread):  # fmt: skip
+        for task in (self.mark, self.thread, self.parent, self.tarries, self.fails_once):
             task.job().new_job()
+        for awkward in (self.permanent, self.postpones, self.lingers, self.lingers_in_thread):
+            awkward.job().new_job()
 
     def _define(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN)
@@ -94,7 +96,13 @@ class Workload:
             self.ledger.write("ended", ctx.job.id, ctx.fence, 2)
             return {"fence": ctx.fence}
 
-        self.mark, self.thread, self.parent = mark, thread, parent
+        @ol.task(max_crashes=OFTEN)
+        async def tarries(ctx: Context) -> dict[str, int]:
+            result = self._ran(ctx)
+            await asyncio.sleep(A_WHILE)
+            return result
+
+        self.mark, self.thread, self.parent, self.tarries = mark, thread, parent, tarries
 
     def _define_awkward(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN, retry=AT_ONCE)

@@ -2,7 +2,8 @@
 -- Every job, as the checker wants it.
 SELECT CAST(j.id AS text), j.state, j.attempt, j.failures, j.crashes, j.fence, j.worker,
     ol.epoch(j.lease_until) - ol.epoch(ol.now()), ol.epoch(j.run_at) - ol.epoch(ol.now()),
-    CAST(j.result AS text), j.max_attempts, j.max_crashes, j.queue, CAST(j.args AS text)
+    CAST(j.result AS text), j.max_attempts, j.max_crashes, j.queue, CAST(j.args AS text),
+    j.cancelling, CAST(j.error AS text)
 FROM ol.job AS j
 
 -- name: dump_attempts
@@ -22,3 +23,7 @@ WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = a.job)
 UNION ALL
 SELECT 'event', CAST(e.job AS text) FROM ol.event AS e
 WHERE e.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job)
+
+-- name: proven
+-- Workers that hold their liveness lock, as their cards say.
+SELECT w.id FROM ol.worker AS w WHERE w.proof IS NOT NULL

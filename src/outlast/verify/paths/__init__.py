@@ -10,14 +10,30 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     healing       reclaim, expire, promote, prune, the other duties
     auditing      what finds and heals what the others left
     working       whole worker processes
+    living        those whom no net may catch;  meeting  two at once;  waiting  what is not due yet
+    unheard       a wake-up or an answer that got lost
     migrating     the tables themselves
 """
 
 from __future__ import annotations
 
-from . import auditing, enqueueing, finishing, healing, holding, migrating, steering, working
+from . import (
+    auditing,
+    enqueueing,
+    finishing,
+    healing,
+    holding,
+    living,
+    meeting,
+    migrating,
+    steering,
+    unheard,
+    waiting,
+    working,
+)
 from .path import LATER, PATHS, Path, perform
 
 __all__ = ["LATER", "PATHS", "Path", "perform"]
 
-_MODULES = (enqueueing, holding, finishing, steering, healing, auditing, working, migrating)
+_MODULES = (enqueueing, holding, finishing, steering, healing, auditing, working, migrating, living,
+            meeting, waiting, unheard)  # fmt: skip

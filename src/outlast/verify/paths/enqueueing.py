@@ -13,12 +13,14 @@ MANY = 25
 
 @path("enqueue")
 def enqueue(stage: Stage) -> Iterator[None]:
+    stage.together(1)
     yield
     stage.promise(stage.work.mark.using(queue=stage.queue).enqueue().id)
 
 
 @path("enqueue-async")
 def enqueue_async(stage: Stage) -> Iterator[None]:
+    stage.together(1)
     yield
     job = asyncio.run(stage.work.mark.using(queue=stage.queue).aenqueue())
     stage.promise(job.id)
@@ -47,6 +49,7 @@ def _keyed(stage: Stage) -> str:
 
 @path("enqueue-delayed")
 def delayed(stage: Stage) -> Iterator[None]:
+    stage.together(1)
     yield
     stage.promise(stage.work.thread.using(queue=stage.queue, delay=0.05).enqueue().id)
 

@@ -15,6 +15,7 @@ from .holding import event
 from .path import path
 
 A_MOMENT = 0.003  # seconds: longer than the spans that are meant to be over
+AN_HOUR = 3600.0
 FOR_EVER = 5.0  # seconds within which a duty must be free again
 
 
@@ -58,11 +59,22 @@ def prune(stage: Stage) -> Iterator[None]:
     events = [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)]
     stage.finish([(claim, stage.ended(Outcome.CANCELLED, claim)) for claim in claims], events)
     stage.run(duties.arrive, stage.ol.worker().card())
+    _not_to_be_pruned(stage)
     time.sleep(A_MOMENT)
     yield
     stage.run(duties.prune, "cancelled", 0.0, 2)
     stage.run(duties.prune, "cancelled", 0.0, 2)
+    stage.run(duties.prune, "succeeded", AN_HOUR, 100)
     stage.run(duties.prune_workers, 0.0)
+
+
+def _not_to_be_pruned(stage: Stage) -> None:
+    """One that ended just now, one dead, one that runs, one that is ready, one that is not due."""
+    done, lost, _ = stage.claimed(3, "succeeded", "dead")
+    stage.finish([(done, stage.ended(Outcome.SUCCEEDED, done)),
+                  (lost, stage.ended(Outcome.PERMANENT, lost))])  # fmt: skip
+    stage.enqueued()
+    stage.enqueued(1, delay=0.3)
 
 
 @path("duty")

@@ -68,6 +68,8 @@ def pause_and_resume(stage: Stage) -> Iterator[None]:
     stage.enqueued(1, *SOMEHOW)
     yield
     stage.ol.pause(stage.queue)
+    if stage.began(stage.claim()):
+        stage.saw("I4", "zombie", "a job was claimed from a paused queue")
     stage.ol.resume(stage.queue)
 
 

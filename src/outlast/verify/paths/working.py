@@ -51,7 +51,7 @@ def work_on_unwanted(stage: Stage) -> Iterator[object]:
 
 async def _cancelled(stage: Stage, id: str) -> None:
     async def cancel() -> None:
-        while not _began(stage, 1):  # noqa: ASYNC110 - a file has no event
+        while not began(stage, 1):  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0.005)
         stage.trap.armed = True
         job = await stage.ol.acancel(id)
@@ -71,7 +71,7 @@ def shut_down(stage: Stage) -> Iterator[object]:
     yield LATER
 
     def terminate() -> None:
-        while not _began(stage, 2):
+        while not began(stage, 2):
             time.sleep(0.005)
         stage.trap.armed = True
         os.kill(os.getpid(), signal.SIGTERM)
@@ -94,7 +94,15 @@ async def until(stage: Stage, enough: Callable[[Counter[str]], bool]) -> None:
         await stage.ol.store.aclose()
 
 
-def worker(stage: Stage) -> Worker:
+async def ended(working: Worker, number: int) -> bool:
+    """Wait until a worker has succeeded so often; False if it takes for ever."""
+    until = time.monotonic() + LONGEST
+    while working.counts["succeeded"] < number and time.monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return working.counts["succeeded"] >= number
+
+
+def worker(stage: Stage, queue: str = "", **settings: Any) -> Worker:
     quick: dict[str, Any] = {
         "lease": stage.lease,
         "renew_every": stage.lease / 5,
@@ -104,10 +112,10 @@ def worker(stage: Stage) -> Worker:
         "grace": 0.05,
         "cancel_grace": 0.2,
     }
-    return stage.ol.worker(stage.queue, concurrency=8, **quick)
+    return stage.ol.worker(queue or stage.queue, concurrency=8, **quick | settings)
 
 
-def _began(stage: Stage, number: int) -> bool:
+def began(stage: Stage, number: int) -> bool:
     """Whether so many handlers of this process have begun."""
     ours = [entry for entry in stage.ledger.read() if entry.pid == os.getpid()]
     return sum(entry.what == "began" for entry in ours) >= number

@@ -1,0 +1,26 @@
+"""Deliberate breakages of the protocol, each with the campaign that must notice it.
+
+    enqueueing    jobs that come to be half, twice, or outside of the caller's transaction
+    claiming      jobs claimed too early, twice, or by whoever must not
+    owning        fences and leases that do not hold
+    finishing     outcomes that do not count, or count for too much
+    healing       nets that do not catch, or catch the living
+    keeping       budgets, records, pruning, the tables themselves
+
+Words are replaced in a copy of the package; a mutant whose words are not there any more is an
+error, so each has to follow the source.
+"""
+
+from __future__ import annotations
+
+from ..mutation import Mutant
+from . import claiming, enqueueing, finishing, healing, keeping, owning
+
+MUTANTS: list[Mutant] = [
+    *enqueueing.MUTANTS,
+    *claiming.MUTANTS,
+    *owning.MUTANTS,
+    *finishing.MUTANTS,
+    *healing.MUTANTS,
+    *keeping.MUTANTS,
+]

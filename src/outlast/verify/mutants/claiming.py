@@ -1,0 +1,149 @@
+"""Jobs claimed too early, twice, or by whoever must not."""
+
+from __future__ import annotations
+
+from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+
+CLAIM, FINISH = "store/sql/claim.sql", "store/sql/finish.sql"
+
+MUTANTS = [
+    Mutant(
+        "claim-without-skip-locked",
+        "who claims does not lock what it picks, so two may pick the same",
+        [Edit(CLAIM, "    LIMIT :limit\n    FOR UPDATE SKIP LOCKED)\n", "    LIMIT :limit)\n")],
+        paths=("claim-race",),
+        points=12,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "claim-without-state",
+        "a claim also takes what somebody else is running",
+        [
+            Edit(
+                CLAIM,
+                "WHERE j.id IN (\n    SELECT id FROM ol.job\n    WHERE state = 'ready' AND",
+                "WHERE j.id IN (\n    SELECT id FROM ol.job\n"
+                "    WHERE state IN ('ready', 'running') AND",
+            )
+        ],
+        paths=("worker", "neighbours"),
+        points=12,
+        store=SQLITE,
+    ),
+    Mutant(
+        "claim-without-fence",
+        "a new claim has the fence of the old one",
+        [
+            Edit(
+                CLAIM,
+                "needs no lock clause\nUPDATE ol.job AS j\n"
+                "SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1,",
+                "needs no lock clause\nUPDATE ol.job AS j\n"
+                "SET state = 'running', attempt = j.attempt + 1, fence = max(j.fence, 1),",
+            )
+        ],
+        paths=("finish-succeeded", "finish-failed"),
+        points=12,
+        store=SQLITE,
+    ),
+    Mutant(
+        "claim-without-charge",
+        "attempts are not charged at claim",
+        [
+            Edit(
+                CLAIM,
+                "FOR UPDATE SKIP LOCKED)\nUPDATE ol.job AS j\n"
+                "SET state = 'running', attempt = j.attempt + 1,",
+                "FOR UPDATE SKIP LOCKED)\nUPDATE ol.job AS j\n"
+                "SET state = 'running', attempt = greatest(j.attempt, 1),",
+            )
+        ],
+        paths=("finish-succeeded", "finish-failed"),
+        points=12,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "promote-too-early",
+        "what is scheduled is made ready at once",
+        [
+            Edit(
+                CLAIM,
+                "    SELECT id FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()\n",
+                "    SELECT id FROM ol.job WHERE state = 'scheduled'\n",
+            )
+        ],
+        paths=("not-yet",),
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "promote-too-early-postgres",
+        "what is scheduled is made ready at once",
+        [
+            Edit(
+                CLAIM,
+                "AS chosen FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()\n",
+                "AS chosen FROM ol.job WHERE state = 'scheduled'\n",
+            )
+        ],
+        paths=("not-yet",),
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "no-back-off",
+        "a retry is due at once, whatever its policy says",
+        [
+            Edit(
+                FINISH,
+                "    run_at = CASE WHEN :delay IS NULL THEN j.run_at ELSE ol.later(:delay) END,\n",
+                "    run_at = CASE WHEN :delay IS NULL THEN j.run_at ELSE ol.now() END,\n",
+            )
+        ],
+        paths=("back-off",),
+        points=20,
+        store=SQLITE,
+    ),
+    Mutant(
+        "suspects-together",
+        "jobs that may be poison share a process",
+        [
+            Edit(
+                CLAIM,
+                "FROM ol.job\n    WHERE state = 'ready' AND queue = :queue\n"
+                "        AND (expires_at IS NULL OR expires_at > ol.now())\n"
+                "        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue"
+                " AND q.paused)\n        AND task NOT IN (SELECT ol.each(:unknown))\n"
+                "        AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life)"
+                " AND id = (\n            SELECT id FROM ol.job\n            WHERE state = 'ready'"
+                " AND queue = :queue AND crashes > 0 AND crashes + 1 >= max_crashes\n"
+                "                AND (expires_at IS NULL OR expires_at > ol.now())\n"
+                "                AND task NOT IN (SELECT ol.each(:unknown))\n"
+                "            ORDER BY priority DESC, run_at, id LIMIT 1)))\n"
+                "    ORDER BY priority DESC, run_at, id\n    LIMIT :limit)\n",
+                "FROM ol.job\n    WHERE state = 'ready' AND queue = :queue\n"
+                "        AND :last_life IS NOT NULL\n"
+                "        AND (expires_at IS NULL OR expires_at > ol.now())\n"
+                "        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue"
+                " AND q.paused)\n        AND task NOT IN (SELECT ol.each(:unknown))\n"
+                "    ORDER BY priority DESC, run_at, id\n    LIMIT :limit)\n",
+            )
+        ],
+        paths=("poison",),
+        points=12,
+        store=SQLITE,
+    ),
+    Mutant(
+        "paused-in-vain",
+        "a paused queue is claimed from",
+        [
+            Edit(
+                "store/sql/operate.sql",
+                "VALUES (:queue, ol.boolean(:paused), ol.now())\n",
+                "VALUES (:queue, ol.boolean(:paused) AND false, ol.now())\n",
+            )
+        ],
+        paths=("pause",),
+        points=8,
+    ),
+]

@@ -1,0 +1,95 @@
+"""Jobs that come to be half, twice, or outside of the caller's transaction."""
+
+from __future__ import annotations
+
+from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+
+ONE_BY_ONE = Edit(
+    "ops/enqueue.py",
+    '    inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])\n',
+    "    inserted: Rows = []\n"
+    "    for job in unique:\n"
+    '        inserted += yield Statement("insert_jobs", rows=[job.row()])\n',
+)
+OWN_CONNECTION = Edit(
+    "client.py",
+    "            return run_on(conn, self.store, self._enqueue_and_wake(jobs))\n",
+    "            return self.store.run(self._enqueue_and_wake, jobs)\n",
+)
+TRANSACTIONS = ("rollback", "transaction")
+
+MUTANTS = [
+    Mutant(
+        "bulk-one-by-one",
+        "jobs of one call are inserted in a transaction each",
+        [ONE_BY_ONE],
+        paths=("bulk", "transaction-bulk"),
+        points=24,
+    ),
+    Mutant(
+        "bulk-one-by-one-postgres",
+        "jobs of one call are inserted in a transaction each",
+        [ONE_BY_ONE],
+        paths=("bulk",),
+        points=24,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "own-connection",
+        "the caller's transaction is ignored: the job commits by itself",
+        [OWN_CONNECTION],
+        paths=TRANSACTIONS,
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "commit-for-the-caller",
+        "enqueue commits the caller's transaction, as a helpful library might",
+        [
+            Edit(
+                "store/callers.py",
+                '        connection.execute("RELEASE outlast")\n'
+                "        if alone and commits_by_itself(connection):\n",
+                '        connection.execute("RELEASE outlast")\n        if True:\n',
+            )
+        ],
+        paths=TRANSACTIONS,
+        points=16,
+        store=SQLITE,
+    ),
+    Mutant(
+        "key-ignored",
+        "the unique key is not stored, so it holds nobody back",
+        [Edit("model/task.py", "            key=said.key,\n", "            key=None,\n")],
+        paths=("enqueue-key",),
+        points=8,
+    ),
+    Mutant(
+        "retry-on-unknown-commit",
+        "an enqueue whose answer got lost is sent again as another job",
+        [
+            Edit(
+                "client.py",
+                "        made = self.store.run(enqueue, jobs)\n",
+                "        made = self.store.run(lambda: enqueue(new_jobs(calls)))\n",
+            )
+        ],
+        paths=("enqueue-unheard",),
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "notify-only",
+        "workers look when they are woken, and never by themselves",
+        [
+            Edit(
+                "worker/lookout.py",
+                "        self._look_at = now + self._idle * random.uniform(0.75, 1.25)\n",
+                "        self._look_at = now + 1e9\n",
+            )
+        ],
+        paths=("unannounced",),
+        points=2,
+        store=POSTGRES,
+    ),
+]

@@ -1,0 +1,159 @@
+"""Outcomes that do not count, or count for too much."""
+
+from __future__ import annotations
+
+from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+
+FINISH, OUTCOME = "ops/finish.py", "model/outcome.py"
+
+MUTANTS = [
+    Mutant(
+        "finish-before-handler",
+        "a job is done before its handler has run",
+        [
+            Edit(
+                "worker/execute.py",
+                "            result = await self.call(arguments, threads)\n",
+                '            result = {"fence": self.claim.fence}\n',
+            )
+        ],
+        paths=("enqueue", "enqueue-key"),
+        points=8,
+    ),
+    Mutant(
+        "follow-ups-apart",
+        "follow-up jobs and records are not in the transaction of their finish",
+        [
+            Edit(
+                FINISH,
+                "    if events or not all(transition.plain for transition in transitions):\n",
+                "    if events:\n",
+            )
+        ],
+        paths=("finish-followed", "finish-failed"),
+        points=24,
+    ),
+    Mutant(
+        "follow-ups-apart-postgres",
+        "follow-up jobs and records are not in the transaction of their finish",
+        [
+            Edit(
+                FINISH,
+                "    if events or not all(transition.plain for transition in transitions):\n",
+                "    if events:\n",
+            )
+        ],
+        paths=("finish-followed",),
+        points=16,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "follow-ups-of-the-refused",
+        "follow-up jobs are inserted although their claim was lost",
+        [
+            Edit(
+                FINISH,
+                "    yield from enqueue([job for t in accepted for job in t.jobs])\n",
+                "    yield from enqueue([job for t in transitions for job in t.jobs])\n",
+            )
+        ],
+        campaign="zombie",
+        paths=("finish-followed",),
+        points=6,
+    ),
+    Mutant(
+        "told-lost-in-vain",
+        "a finish whose answer got lost is told that it came too late",
+        [
+            Edit(
+                FINISH,
+                "    if outcome is None:\n        return _at_once",
+                "    if outcome is None:\n        return False and _at_once",
+            )
+        ],
+        paths=("finish-unheard",),
+        points=6,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "unrecorded",
+        "attempts that did not succeed leave no record",
+        [
+            Edit(
+                FINISH,
+                "    if records := [_record(t) for t in accepted if not _at_once(t)]:\n",
+                "    if records := [_record(t) for t in accepted if t.outcome == 'cancelled']:\n",
+            )
+        ],
+        paths=("finish-failed",),
+        points=6,
+    ),
+    Mutant(
+        "release-charges",
+        "a job that is given back has spent its attempt",
+        [
+            Edit(
+                OUTCOME,
+                "Outcome.RELEASED, to, delay=delay, error=error, refund=1)",
+                "Outcome.RELEASED, to, delay=delay, error=error)",
+            )
+        ],
+        paths=("release", "leave"),
+        points=12,
+    ),
+    Mutant(
+        "shutdown-ends-jobs",
+        "a shutdown writes a final state",
+        [
+            Edit(
+                "worker/execute.py",
+                "                return Ended(Outcome.RELEASED)\n",
+                "                return Ended(Outcome.PERMANENT)\n",
+            )
+        ],
+        paths=("shutdown",),
+        points=6,
+    ),
+    Mutant(
+        "cancel-unrecorded",
+        "a cancel and its record are two transactions",
+        [
+            Edit(
+                "ops/operate.py",
+                '    yield BEGIN\n    error = {"type": "Cancelled"',
+                '    error = {"type": "Cancelled"',
+            )
+        ],
+        paths=("cancel-queued",),
+        points=10,
+    ),
+    Mutant(
+        "redrive-unrecorded",
+        "a redrive and its record are two transactions",
+        [
+            Edit(
+                "ops/operate.py",
+                '    yield BEGIN\n    rows: Rows = yield Statement("redrive"',
+                '    rows: Rows = yield Statement("redrive"',
+            )
+        ],
+        paths=("redrive-dead", "redrive-all"),
+        points=20,
+    ),
+    Mutant(
+        "redrive-without-guard",
+        "a redrive gives a new life to whoever is named, running or done",
+        [
+            Edit(
+                "store/sql/operate.sql",
+                "cancelling = false, expires_at = NULL\n"
+                "WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')\n",
+                "cancelling = false, expires_at = NULL, lease_until = NULL, result = NULL\n"
+                "WHERE id IN (SELECT ol.each_id(:ids))\n",
+            )
+        ],
+        paths=("redrive-running",),
+        points=8,
+        store=SQLITE,
+    ),
+]

@@ -1,0 +1,82 @@
+"""Pruning, and the tables themselves."""
+
+from __future__ import annotations
+
+from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+
+SQLITE_PRUNE = (
+    "DELETE FROM ol.job WHERE id IN (\n    SELECT id FROM ol.job\n    WHERE state IN"
+    " ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:keep)\n"
+)
+POSTGRES_PRUNE = (
+    "    SELECT id AS chosen FROM ol.job\n    WHERE state IN ('succeeded', 'cancelled')"
+    " AND state = :state AND finished_at < ol.ago(:keep)\n"
+)
+
+MUTANTS = [
+    Mutant(
+        "prune-leaves-attempts",
+        "pruned jobs leave their attempts behind",
+        [Edit("ops/duties.py", '        yield Statement("prune_attempts", {"ids": ids})\n', "")],
+        paths=("prune",),
+        points=8,
+    ),
+    Mutant(
+        "prune-apart",
+        "a job and what belongs to it are pruned in transactions of their own",
+        [
+            Edit(
+                "ops/duties.py",
+                '    yield BEGIN\n    rows: Rows = yield Statement("prune_jobs"',
+                '    rows: Rows = yield Statement("prune_jobs"',
+            )
+        ],
+        paths=("prune",),
+        points=24,
+    ),
+    Mutant(
+        "prune-takes-the-living",
+        "pruning takes jobs that have not ended",
+        [
+            Edit(
+                "store/sql/duties.sql",
+                SQLITE_PRUNE,
+                "DELETE FROM ol.job WHERE id IN (\n    SELECT id FROM ol.job\n"
+                "    WHERE :state <> '' AND coalesce(finished_at, created_at) < ol.ago(:keep)\n",
+            )
+        ],
+        paths=("prune",),
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "prune-too-early-postgres",
+        "pruning does not ask how long ago a job ended",
+        [
+            Edit(
+                "store/sql/duties.sql",
+                POSTGRES_PRUNE,
+                POSTGRES_PRUNE.replace("ol.ago(:keep)", "ol.ago(:keep * 0)"),
+            )
+        ],
+        paths=("prune",),
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "migration-apart",
+        "a migration commits statement by statement",
+        [Edit("store/sqlite.py", "with transaction(self.writer):", "if True:")],
+        paths=("migrate",),
+        points=12,
+        store=SQLITE,
+    ),
+    Mutant(
+        "migration-apart-postgres",
+        "a migration commits statement by statement",
+        [Edit("store/postgres.py", "with link.transaction():", "if True:")],
+        paths=("migrate",),
+        points=12,
+        store=POSTGRES,
+    ),
+]

@@ -1,0 +1,145 @@
+"""Fences and leases that do not hold."""
+
+from __future__ import annotations
+
+from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+
+FINISH, RENEW, OPERATE = "store/sql/finish.sql", "store/sql/renew.sql", "store/sql/operate.sql"
+ENDS = ("finish-succeeded", "finish-failed")
+HOLDS = ("renew", "report")
+
+SQLITE_FINISH = "WHERE j.id = :id AND j.fence = :fence AND j.state = 'running'\nRETURNING"
+POSTGRES_FINISH = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\nRETURNING"
+WORKERS_CLOCK = [
+    Edit("ops/claim.py", "import json\n", "import json\nimport time\n"),
+    Edit("ops/claim.py", '"lease": self.lease,', '"lease": time.time() + self.lease,'),
+    Edit(
+        "store/sql/claim.sql",
+        "    lease_until = ol.later(:lease), started_at = ol.now()\nWHERE j.id IN (",
+        "    lease_until = :lease, started_at = ol.now()\nWHERE j.id IN (",
+    ),
+]
+
+MUTANTS = [
+    Mutant(
+        "finish-without-fence",
+        "a finish is guarded by its job's id alone",
+        [Edit(FINISH, SQLITE_FINISH, SQLITE_FINISH.replace("j.fence = :fence", ":fence > 0"))],
+        campaign="zombie",
+        paths=ENDS,
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "finish-without-fence-postgres",
+        "a finish is guarded by its job's id alone",
+        [Edit(FINISH, POSTGRES_FINISH, POSTGRES_FINISH.replace(" AND j.fence = t.fence", ""))],
+        campaign="zombie",
+        paths=ENDS,
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "finish-without-state",
+        "a finish does not ask whether its job is still running",
+        [Edit(FINISH, SQLITE_FINISH, SQLITE_FINISH.replace(" AND j.state = 'running'", ""))],
+        campaign="zombie",
+        paths=("finish-succeeded", "release"),
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "finish-without-state-postgres",
+        "a finish does not ask whether its job is still running",
+        [Edit(FINISH, POSTGRES_FINISH, POSTGRES_FINISH.replace(
+            " AND j.state || '' = 'running'", ""))],
+        campaign="zombie",
+        paths=("finish-succeeded", "release"),
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "renew-without-owner",
+        "a renewal is guarded by its job's id alone",
+        [
+            Edit(
+                RENEW,
+                "j.id = :id AND j.fence = :fence AND j.worker = :worker AND j.state = 'running'",
+                "j.id = :id AND :fence > 0 AND :worker <> '' AND j.state = 'running'",
+            )
+        ],
+        campaign="zombie",
+        paths=HOLDS,
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "renew-without-owner-postgres",
+        "a renewal is guarded by its job's id alone",
+        [
+            Edit(
+                RENEW,
+                "j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'",
+                ":worker <> '' AND j.state || '' = 'running'",
+            )
+        ],
+        campaign="zombie",
+        paths=HOLDS,
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "events-without-fence",
+        "progress and logs of a lost claim are kept",
+        [
+            Edit(
+                OPERATE,
+                "AND j.id = :job AND j.fence = :fence AND j.state = 'running'",
+                "AND j.id = :job AND :fence > 0 AND j.state = 'running'",
+            )
+        ],
+        campaign="zombie",
+        paths=HOLDS,
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "events-without-fence-postgres",
+        "progress and logs of a lost claim are kept",
+        [
+            Edit(
+                OPERATE,
+                "ON j.id = t.job AND j.fence = t.fence AND j.state || '' = 'running'",
+                "ON j.id = t.job AND j.state || '' = 'running'",
+            )
+        ],
+        campaign="zombie",
+        paths=HOLDS,
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "lease-by-workers-clock",
+        "a claim's lease is reckoned by the clock of whoever claims",
+        WORKERS_CLOCK,
+        paths=("wrong-clock",),
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "renewal-by-workers-clock",
+        "a renewal is reckoned by the clock of whoever renews",
+        [
+            Edit("ops/renew.py", "from collections", "import time\nfrom collections"),
+            Edit("ops/renew.py", '"lease": lease}', '"lease": time.time() + lease}'),
+            Edit(
+                RENEW,
+                "row by row\nUPDATE ol.job AS j SET lease_until = ol.later(:lease)",
+                "row by row\nUPDATE ol.job AS j SET lease_until = :lease",
+            ),
+        ],
+        paths=("wrong-clock",),
+        points=12,
+        store=SQLITE,
+    ),
+]  # fmt: skip
