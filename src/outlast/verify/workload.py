@@ -69,8 +69,9 @@ class Workload:
         with suppress(ImportError):
             import uvloop  # noqa: F401
         actor()
-        for task in (self.mark, self.thread, self.parent, self.fails_once, self.permanent,
-                     self.postpones, self.lingers, self.lingers_in_thread):  # fmt: skip
+        for task in (self.mark, self.thread, self.parent, self.naps, self.fails_once,
+                     self.permanent, self.postpones, self.lingers,
+                     self.lingers_in_thread):  # fmt: skip
             task.job().new_job()
 
     def _define(self, ol: Outlast) -> None:
@@ -94,7 +95,15 @@ class Workload:
             self.ledger.write("ended", ctx.job.id, ctx.fence, 2)
             return {"fence": ctx.fence}
 
-        self.mark, self.thread, self.parent = mark, thread, parent
+        @ol.task(max_crashes=OFTEN)
+        async def naps(ctx: Context, seconds: float = 0.0) -> dict[str, int]:
+            """Takes its time under its first claim, and none afterwards."""
+            result = self._ran(ctx)
+            if ctx.fence == 1:
+                await asyncio.sleep(seconds)
+            return result
+
+        self.mark, self.thread, self.parent, self.naps = mark, thread, parent, naps
 
     def _define_awkward(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN, retry=AT_ONCE)

@@ -78,7 +78,7 @@ class Worker:
         self.stopping = False
         self._hurry = False
         self._news = asyncio.Event()
-        self._stopped = asyncio.Event()
+        self._resumed = asyncio.Event()  # cuts a wait after a failure short
         self._loop: asyncio.AbstractEventLoop | None = None
         self._broken = False  # it stopped by itself
         self._promote_at = 0.0
@@ -97,12 +97,10 @@ class Worker:
     async def arun(self) -> None:
         """Work until `stop()` is called, then drain."""
         self._loop = asyncio.get_running_loop()
-        if self.stopping:
-            self._stopped.set()
         await self._arrive()
         self.keeper = Keeper(self)
         self.keeper.start()
-        watch = Loop("watch", self._watch, 0.0, Backoff(first=0.02))
+        watch = Loop("watch", self._watch, 0.0, Backoff(first=0.02, factor=2.0), settled=1.0)
         watching = asyncio.create_task(watch.run(), name="outlast-watch")
         try:
             while not self.stopping:
@@ -131,7 +129,7 @@ class Worker:
         self._hurry = self._hurry or self.stopping
         self.stopping = True
         self.state = "draining"
-        self.post(self._stopped.set)
+        self.post(self._resumed.set)
         self.post(self._news.set)
 
     async def __aenter__(self) -> Self:
@@ -173,8 +171,19 @@ class Worker:
         }
 
     async def _watch(self) -> float:
+        """Whoever waits out a failure goes on as soon as the database answers here: this loop tries
+        more often than the others, and its first word says that it got through."""
+        words = 0
+
+        def woken(queue: str) -> None:
+            nonlocal words
+            words += 1
+            if words == 1:
+                self._resumed.set()
+            self.woken(queue)
+
         self._watching = asyncio.create_task(
-            self.store.watch(self.id, self.woken, self.settings.watch_every)
+            self.store.watch(self.id, woken, self.settings.watch_every)
         )
         try:
             await self._watching
@@ -289,13 +298,15 @@ class Worker:
             self.counts[what] += number
 
     async def _hold(self, seconds: float) -> None:
-        """Wait out a failure: no news but the order to stop cuts it short."""
+        """Wait out a failure: no news cuts it short but the order to stop, and the word that the
+        database is back."""
         if self.stopping:
             await asyncio.sleep(min(seconds, 0.1))  # there is a deadline, and still no storm
             return
+        self._resumed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._stopped.wait()
+                await self._resumed.wait()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
