@@ -12,5 +12,9 @@ points      every exchange of every path, before and after;  tracing  finds them
 children    forked processes, and how they end
 campaign    what all campaigns have;  figures, progress  what they have to show
 crash, zombie     one file per campaign;  recovery, heir  what comes after the fault
+lasting     campaigns in which everything goes on at once;  crew  processes that are hurt
+restarts    the campaign `recovery`: how soon jobs run again;  distribution  shares and a picture
+loaded, feeding   enqueuers and workers under load;  soak, faults, hired  struck at random
+dbcrash, server   a PostgreSQL of its own that crashes
 mutation    the same campaigns on a copy that is broken on purpose: the tester is tested
 """

@@ -24,7 +24,6 @@ EVERY = (1.0, 3.0)  # seconds between faults
 LEASE = 2.0  # seconds: so soon does somebody who is frozen lose everything
 FROZEN = (1.2, 2.0)  # how long, in leases
 TIMINGS: dict[str, Any] = {
-    "concurrency": 16,
     "lease": LEASE,
     "renew_every": 0.5,
     "poll_max": 0.2,
