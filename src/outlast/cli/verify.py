@@ -10,6 +10,7 @@ import click
 
 from ..model.errors import InvalidOption
 from ..model.words import count
+from .endurance import dbcrash, recovery, soak
 from .failing import safe
 from .mutants import mutants
 from .places import json_option, placed
@@ -91,7 +92,7 @@ def crash(**given: Any) -> None:
     """Kill a process before and after every statement of everything that it may be doing."""
     from ..verify.crash import Crash
 
-    _run(Crash, given)
+    run(Crash, given)
 
 
 @verify.command(
@@ -106,7 +107,7 @@ def zombie(**given: Any) -> None:
     """Freeze owners until somebody else has their jobs: whatever they do then is refused."""
     from ..verify.zombie import Zombies
 
-    _run(Zombies, given)
+    run(Zombies, given)
 
 
 @verify.command(
@@ -124,7 +125,7 @@ def ackloss(**given: Any) -> None:
     """Lose the answer to a COMMIT: asking again never does it twice, and never guesses."""
     from ..verify.ackloss import AckLoss
 
-    _run(AckLoss, given)
+    run(AckLoss, given)
 
 
 @verify.command(
@@ -142,10 +143,19 @@ def netsplit(**given: Any) -> None:
     """Silence, slow down and break connections: no call outlives its deadline."""
     from ..verify.netsplit import NetSplit
 
-    _run(NetSplit, given)
+    run(NetSplit, given)
 
 
-def _run(kind: type[Campaign], given: dict[str, Any]) -> None:
+for command in (recovery, soak, dbcrash):
+    verify.add_command(command)
+
+
+def run(
+    kind: type[Campaign],
+    given: dict[str, Any],
+    show: Callable[[Figures], None] | None = None,
+    again: str | None = None,
+) -> None:
     from ..verify.campaign import Wish
     from ..verify.figures import append
     from ..verify.progress import Progress
@@ -156,13 +166,15 @@ def _run(kind: type[Campaign], given: dict[str, Any]) -> None:
             campaign = kind(Wish(**given), progress)
         except InvalidOption as error:
             raise click.UsageError(str(error)) from error
+        campaign.figures.again = again
         figures = campaign.run()
     if ledger is not None:
         append(ledger, figures)
     if as_json:
         print_json(figures.as_json())
     else:
-        _show(figures)
+        (show or _table)(figures)
+        _conclude(figures)
     context = click.get_current_context()
     if figures.interrupted:
         context.exit(130)
@@ -170,13 +182,16 @@ def _run(kind: type[Campaign], given: dict[str, Any]) -> None:
         context.exit(1)
 
 
-def _show(figures: Figures) -> None:
+def _table(figures: Figures) -> None:
     columns = ["path", "points#", *(f"{what}#" for what in figures.columns), "violations#"]
     rows = [
         [path, row.points, *(row.counts.get(what, 0) for what in figures.columns), row.violations]
         for path, row in figures.rows.items()
     ]
     console().print(table(columns, rows))
+
+
+def _conclude(figures: Figures) -> None:
     click.echo(f"\n{_sentence(figures)}")
     for wrong in figures.wrong[:SHOWN]:
         click.echo(f"\n{click.style(wrong.where, bold=True)}\n  {safe(wrong.told)}")

@@ -17,4 +17,8 @@ crash, zombie, ackloss, netsplit     one file per campaign;  stopwatch  for the 
 recovery, heir     what comes after the fault
 mutation    the same campaigns on a copy that is broken on purpose;  mutants  in which ways;
 hunting     all of them, one after the other: the tester is tested
+lasting     campaigns in which everything goes on at once;  crew  processes that are hurt
+restarts    the campaign `recovery`: how soon jobs run again;  distribution  shares and a picture
+loaded, feeding   enqueuers and workers under load;  soak, faults, hired  struck at random
+dbcrash, server   a PostgreSQL of its own that crashes
 """

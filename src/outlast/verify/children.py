@@ -60,7 +60,17 @@ class Children:
 
     def step(self) -> None:
         """Wait until one ends or is stopped, and do what is to be done then."""
-        pid, status = os.waitpid(-1, os.WUNTRACED)
+        self._heard(*os.waitpid(-1, os.WUNTRACED))
+
+    def poll(self) -> None:
+        """The same for all that have ended or were stopped by now, without waiting."""
+        while self._then:
+            pid, status = os.waitpid(-1, os.WUNTRACED | os.WNOHANG)
+            if pid == 0:
+                return
+            self._heard(pid, status)
+
+    def _heard(self, pid: int, status: int) -> None:
         ended = _read(pid, status)
         then = self._then[pid] if ended.stopped else self._then.pop(pid)
         then(ended)
@@ -90,7 +100,7 @@ class Children:
 
     def _be_child(self, body: Callable[[], object]) -> None:
         try:
-            _die_with_parent()
+            die_with_parent()
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             noise = os.open(self.noise, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
@@ -123,7 +133,7 @@ def _read(pid: int, status: int) -> Ended:
     return Ended(pid, code=os.WEXITSTATUS(status))
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """A child that is stopped would otherwise outlive a parent that is killed, for ever."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):

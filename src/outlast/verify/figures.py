@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..version import VERSION
-from .place import TEMPORARY
+from .distribution import Distribution
+from .place import OWN, TEMPORARY
 
 
 @dataclass(slots=True)
@@ -50,6 +51,8 @@ class Figures:
     wrong: list[Wrong] = field(default_factory=list)
     interrupted: bool = False
     facts: dict[str, Any] = field(default_factory=dict)  # what else there is to tell
+    spans: dict[str, list[float]] = field(default_factory=dict)  # seconds that were measured
+    again: str | None = None  # what the command was given, if that is not a choice of paths
 
     def row(self, path: str) -> Row:
         return self.rows.setdefault(path, Row())
@@ -67,8 +70,8 @@ class Figures:
     def reproduction(self) -> str:
         """The command that does the same again, on the paths where something was wrong."""
         paths = sorted({wrong.path for wrong in self.wrong if wrong.path in self.rows})
-        chosen = "".join(f" --path {path}" for path in paths)
-        place = "" if self.url == TEMPORARY else f" --url {self.url}"
+        chosen = "".join(f" --path {path}" for path in paths) if self.again is None else self.again
+        place = "" if self.url in (OWN, TEMPORARY) else f" --url {self.url}"
         return f"outlast verify {self.campaign}{place} --seed {self.seed}{chosen}"
 
     def as_json(self) -> dict[str, Any]:
@@ -79,6 +82,7 @@ class Figures:
             "seconds": self.seconds,
             **{what: self.total(what) for what in self.columns},
             "jobs": self.jobs,
+            **{name: Distribution(spans).as_json() for name, spans in self.spans.items()},
             "violations": len(self.wrong),
             "interrupted": self.interrupted,
             **self.facts,

@@ -59,3 +59,22 @@ class Ledger:
             for line in lines:
                 if line.endswith("\n"):
                     yield Entry(*json.loads(line))
+
+
+class Tail:
+    """A ledger read while others write it: each time, what is new."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.path = ledger.path
+        self._at = 0
+
+    def read(self) -> Iterator[Entry]:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as lines:
+            lines.seek(self._at)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    return
+                self._at += len(line)
+                yield Entry(*json.loads(line))

@@ -19,6 +19,7 @@ from ..store.address import parse
 from ..store.statements import SQLITE
 
 TEMPORARY = "a temporary SQLite file"
+OWN = "a PostgreSQL of its own"
 
 
 @dataclass(frozen=True, slots=True)

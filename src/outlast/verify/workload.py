@@ -70,7 +70,7 @@ class Workload:
         with suppress(ImportError):
             import uvloop  # noqa: F401
         actor()
-        for task in (self.mark, self.thread, self.parent, self.tarries, self.fails_once):
+        for task in (self.mark, self.thread, self.parent, self.tarries, self.naps, self.fails_once):
             task.job().new_job()
         for awkward in (self.permanent, self.postpones, self.lingers, self.lingers_in_thread):
             awkward.job().new_job()
@@ -102,7 +102,16 @@ class Workload:
             await asyncio.sleep(A_WHILE)
             return result
 
-        self.mark, self.thread, self.parent, self.tarries = mark, thread, parent, tarries
+        @ol.task(max_crashes=OFTEN)
+        async def naps(ctx: Context, seconds: float = 0.0) -> dict[str, int]:
+            """Takes its time under its first claim, and none afterwards."""
+            result = self._ran(ctx)
+            if ctx.fence == 1:
+                await asyncio.sleep(seconds)
+            return result
+
+        self.mark, self.thread, self.parent = mark, thread, parent
+        self.tarries, self.naps = tarries, naps
 
     def _define_awkward(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN, retry=AT_ONCE)

@@ -27,7 +27,7 @@ log = logging.getLogger("outlast.worker")
 
 SHARED = 4  # workers; a larger fleet does not look more often than so many
 CERTAIN = 0.15  # seconds between the two looks that make sure of a death
-REUNION = 3.0  # seconds after an outage in which a free lock says nothing
+REUNION = 3.0  # seconds at least after an outage in which a free lock says nothing
 OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
 RECORD_EVERY = 15.0  # seconds between notes that the reclaim is done, while there is nothing to do
 BATCH = 500
@@ -92,7 +92,7 @@ class Healer:
 
     def doubt_locks(self) -> None:
         """A broken connection of our own: others may be making theirs anew as well."""
-        self._locks_count_at = time.monotonic() + REUNION
+        self._locks_count_at = time.monotonic() + max(REUNION, self.worker.settings.renew_every)
         self._suspected = {}
 
     async def bury(self, dead: list[str]) -> Swept:

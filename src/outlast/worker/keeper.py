@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ..model.errors import DeadlineExceeded, OutlastError
@@ -104,7 +103,7 @@ class Keeper:
         self._loop = asyncio.get_running_loop()
         self.loops = [
             Loop("renew", self.renew, self.settings.renew_every, Urgent(self.worker)),
-            Loop("watch", self.watch, 0.0, Backoff(first=0.02, cap=1.0)),
+            Loop("watch", self.watch, 0.0, Backoff(first=0.02, factor=2.0), settled=1.0),
             Loop("fence", self.fence, self.settings.reclaim_every),
             Loop("overdue", self.overdue, self.settings.reclaim_every),
             Loop("pulse", self.pulse, 1.0),
@@ -122,9 +121,18 @@ class Keeper:
     # Hold on
 
     async def watch(self) -> float:
-        """Hear of news, and prove that we live meanwhile; here, where nothing blocks the loop."""
+        """Hear of news, and prove that we live meanwhile; here, where nothing blocks the loop. Its
+        first word says that it got through, sooner after a failure than other loops try again."""
         worker, every = self.worker, self.settings.watch_every
-        heard = partial(worker.post, worker.woken)
+        first = True
+
+        def heard(queue: str) -> None:
+            nonlocal first
+            if first:
+                worker.post(worker.resume)
+                first = False
+            worker.post(worker.woken, queue)
+
         self._watching = asyncio.ensure_future(self.store.watch(worker.id, heard, every))
         try:
             await self._watching
@@ -151,6 +159,8 @@ class Keeper:
         worker.hands.renewed(renewed.kept, fences, asked_at + self.settings.lease * SAFETY)
         if renewed.lost or renewed.cancelling:
             worker.post(worker.carrier.renewed, renewed, fences)
+        if self._watching is None or self._watching.done():
+            self.loops[1].poke()  # the database is there: so is what we watch
         await self._release_strangers(renewed.strangers)
         if not await self._soon(duties.live, worker.id, len(fences), worker.state):
             await self._soon(duties.arrive, worker.card())

@@ -39,7 +39,8 @@ class Backoff:
 class Loop:
     """Runs `once` every `every` seconds (a little sooner, by jitter), or when poked, until stopped.
 
-    `once` may return a number: the seconds until it wants to run again.
+    `once` may return a number: the seconds until it wants to run again. A pass that is meant to
+    last (a watch) and did so for `settled` seconds has gone well, although it failed in the end.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Loop:
         once: Callable[[], Awaitable[float | None]],
         every: float,
         backoff: Backoff | None = None,
+        settled: float | None = None,
     ) -> None:
         self.name = name
         self.every = every
@@ -56,6 +58,7 @@ class Loop:
         self.succeeded_at = time.monotonic()
         self._once = once
         self._backoff = backoff or Backoff()
+        self._settled = self._backoff.cap if settled is None else settled
         self._poke = asyncio.Event()
         self._stopped = False
 
@@ -76,8 +79,8 @@ class Loop:
         return self.every * random.uniform(0.8, 1.0) if wish is None else wish
 
     def _failed(self, error: Exception, lasted: float) -> float:
-        if lasted > self._backoff.cap:
-            self._backoff.succeeded()  # a pass that is meant to last (a watch) went well for long
+        if lasted > self._settled:
+            self._backoff.succeeded()
         self.failures += 1
         wait = self._backoff.failed()
         bug = not isinstance(error, OutlastError)  # its traceback tells more than its message

