@@ -10,7 +10,7 @@ from outlast import Outlast
 from outlast.ops import duties
 from outlast.store import Store
 from tests.cli.conftest import Commands, Program, patiently
-from tests.store.jobs import end, put, put_and_take, set_all
+from tests.store.jobs import end, put, put_and_take, set_all, table
 from tests.store.test_audit import (
     CARD,
     asked_to_stop,
@@ -90,22 +90,18 @@ def test_the_cause_is_told(
     assert [word for word in words if word not in shown] == [], shown
 
 
-def test_a_dead_process_is_known_by_its_lock(run: Commands, ol: Outlast, program: Program) -> None:
+def test_a_dead_process_is_known_by_its_lock(
+    run: Commands, ol: Outlast, database: Database, program: Program
+) -> None:
     """R199, R027: long before its lease ends; and while it lives, nothing is said against it."""
     id = run("enqueue", "wait_for", "--queue", "slow", "--args", '{"file": "/never"}').out.strip()
     worker = program.worker(OUTLAST_LEASE="600", OUTLAST_RENEW_EVERY="100")
     patiently(lambda: ol.counts()["running"] == 1, message=worker.output)
-    patiently(lambda: proven(ol), message=worker.output)
+    proven = f"SELECT 1 FROM {table(database, 'worker')} WHERE proof IS NOT NULL"
+    patiently(lambda: database.rows(proven), message=worker.output)
     assert "free" not in ol.explain(id) and f"pid {worker.pid}" in ol.explain(id)
     worker.kill()
     told = patiently(lambda: next((why for why in [ol.explain(id)] if "lock is free" in why), None))
     assert "that process is dead" in told and "No worker is alive" in told
     assert "Its lease is good for" in told
     assert run("job", id, "--json").json["why"].startswith("It is running on worker")
-
-
-def proven(ol: Outlast) -> bool:
-    from outlast.ops.conditions import Surroundings, conditions
-
-    found = ol.store.run(conditions, Surroundings(1, confirm_dead=ol.store.confirm_dead))
-    return found.unlocked == []

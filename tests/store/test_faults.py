@@ -62,11 +62,12 @@ def every_operation(run: Run, database: Database) -> dict[str, tuple[Callable[..
         (operate.set_paused, ("other", True, "ann")),
         (duties.take, ("a duty", 60.0, "w1")),
         (duties.report, ("a duty", duties.Tally())),
+        (duties.record, ({"a net": duties.Tally()}, 60.0, "w1")),
         (duties.expire, ()),
         (duties.prune, ("succeeded", 0.0, 10)),
         (duties.prune_workers, (0.0,)),
         (duties.live, ("w1", 0, "working")),
-        (explain, (dead.id,)),
+        (explain, (dead.id, list)),
         (report.history, (dead.id,)),
         (report.unhandled, ()),
     ]
