@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +108,15 @@ class Site:
         self.address = parse(url, schema)
         token = os.urandom(3).hex()
         self.prefix = f"{self.address.schema[:24]}_verify_{token}"
+        self._made = 0
+
+    @cached_property
+    def folder(self) -> Path:
+        """Made when the first place is: whoever is stopped before that has nothing to remove."""
         near = self.address.path.parent if self.address.path else None
         if near is not None:
             near.mkdir(parents=True, exist_ok=True)
-        self.folder = Path(tempfile.mkdtemp(prefix="outlast-verify-", dir=near))
-        self._made = 0
+        return Path(tempfile.mkdtemp(prefix="outlast-verify-", dir=near))
 
     @property
     def is_sqlite(self) -> bool:
@@ -130,6 +135,8 @@ class Site:
         return Place(self.address.url, f"{self.prefix}_{self._made}", folder)
 
     def remove(self) -> None:
+        if not self._made:
+            return
         shutil.rmtree(self.folder, ignore_errors=True)
         if not self.is_sqlite:
             remove_schemas(self.address.url, self.prefix)

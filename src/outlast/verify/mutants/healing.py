@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
-from .owning import SQLITE_FINISH
+from .owning import POSTGRES_FINISH, SQLITE_FINISH
 
 HEAL, RECLAIM, OUTCOME = "worker/heal.py", "ops/reclaim.py", "model/outcome.py"
 FINISH, RENEW, DUTIES = "store/sql/finish.sql", "store/sql/renew.sql", "store/sql/duties.sql"
 CRASHED = "return Transition(claim, Outcome.CRASHED, to, error=error, crashes=1)"
+
+LOOKS_FIRST = Edit(
+    RECLAIM,
+    '    yield BEGIN\n    rows: Rows = yield Statement("lost"',
+    '    rows: Rows = yield Statement("lost"',
+)
 
 MUTANTS = [
     Mutant(
@@ -35,16 +41,24 @@ MUTANTS = [
         "reclaim-overwrites",
         "a sweep looks first and writes later, over a finish that came in between",
         [
-            Edit(
-                RECLAIM,
-                '    yield BEGIN\n    rows: Rows = yield Statement("lost"',
-                '    rows: Rows = yield Statement("lost"',
-            ),
+            LOOKS_FIRST,
             Edit(FINISH, SQLITE_FINISH, SQLITE_FINISH.replace(" AND j.state = 'running'", "")),
         ],
         paths=("late-finish",),
         points=12,
         store=SQLITE,
+    ),
+    Mutant(
+        "reclaim-overwrites-postgres",
+        "a sweep looks first and writes later, over a finish that came in between",
+        [
+            LOOKS_FIRST,
+            Edit(FINISH, POSTGRES_FINISH, POSTGRES_FINISH.replace(
+                " AND j.state || '' = 'running'", "")),
+        ],
+        paths=("late-finish",),
+        points=12,
+        store=POSTGRES,
     ),
     Mutant(
         "cancel-forgotten",
