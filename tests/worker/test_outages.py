@@ -91,7 +91,7 @@ async def test_a_database_that_is_away_for_long_is_asked_ever_more_calmly(
 async def test_a_worker_that_starts_before_its_database_waits_for_it(
     ol: Outlast, far: Outlast, proxy: Proxy
 ) -> None:
-    """R178: no crash, and work begins when the database is there."""
+    """R178, R188: no crash, and work begins when the database is there."""
 
     @far.task
     async def quick() -> str:
