@@ -28,6 +28,7 @@ from .trap import Trap
 from .wire import Commits
 from .workload import Workload
 
+SWEEPS = ("promote", "expire", "reclaim")  # when traced, another path may have swept before
 ERRAND = 10  # points of short paths for one child
 
 
@@ -49,6 +50,8 @@ class AckLoss(Networked):
         return partial(count, self.upstream)
 
     def points(self, path: str, words: Sequence[str]) -> Sequence[Point]:
+        if not words and path in SWEEPS:
+            words = ["its own"]
         return [Loss(path, at, True, word) for at, word in enumerate(words, 1)]
 
     def errands(self, batch: list[Point]) -> Iterator[list[Point]]:

@@ -49,7 +49,6 @@ KINDS = ("silence", "pause", "slow", "reset", "torn", "outage")
 LONGEST = 5.0  # seconds for any call
 # So that a connection (2 s at least, says libpq) and an answer fit, on a busy machine too.
 TIGHT: dict[str, Any] = {"deadline": 1.5, "connect_timeout": 2.0}
-AT_ONCE = 12  # children: most of them wait
 PATIENCE = 4.0  # seconds a worker tries
 HANGS = 25.0  # seconds after which a walk, of few calls, hangs for certain; then it says where
 EACH = 24  # points of one path in a round
@@ -68,10 +67,10 @@ class NetSplit(Networked):
     name = "netsplit"
     columns = ("splits", *KINDS, "survived")
     goal = "splits"
+    crowd = 12  # most of them wait for nothing
 
     def __init__(self, wish: Wish, watch: Callable[[Figures], None] = lambda _: None) -> None:
         super().__init__(wish, watch)
-        self.at_once = wish.at_once or AT_ONCE
         self.slowest = Called("", "none", 0.0, "")
         self.calls = 0
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from ..model.errors import InvalidOption
@@ -28,9 +28,12 @@ SURVIVED = 7  # the exit code of a child to which nothing happened
 
 
 class Networked(Strikes):
+    crowd: ClassVar[int] = 8  # children at once: much of the time they wait for the server
+
     def __init__(self, wish: Wish, watch: Callable[[Figures], None] = lambda _: None) -> None:
         refuse_what_has_no_line(wish)
         super().__init__(wish, watch)
+        self.at_once = wish.at_once or self.crowd
 
     def campaign(self) -> None:
         self.upstream = upstream_of(self.site.address.url)
