@@ -88,6 +88,29 @@ async def test_a_database_that_is_away_for_long_is_asked_ever_more_calmly(
 
 
 @pytest.mark.kinds("postgres")
+async def test_a_worker_goes_on_as_soon_as_its_watch_gets_through(
+    far: Outlast, ol: Outlast, proxy: Proxy
+) -> None:
+    """R179: not only when it has waited out what a long outage taught it to wait."""
+
+    @far.task
+    async def quick() -> str:
+        return "quick"
+
+    async with work(far) as worker:
+        await far.aresult((await quick.aenqueue()).id, timeout=10)
+        proxy.refuse()
+        job = (await ol.aenqueue(quick.job()))[0]
+        await aeventually(lambda: worker._backoff.failures > 0, 30)
+        worker._backoff.failures = 20  # its next wait is 21 s at least
+        await aeventually(lambda: worker._backoff.failures > 20, 30)
+        back = time.monotonic()
+        proxy.accept()
+        assert await ol.aresult(job.id, timeout=60) == "quick"
+        assert time.monotonic() - back < 18
+
+
+@pytest.mark.kinds("postgres")
 async def test_a_worker_that_starts_before_its_database_waits_for_it(
     ol: Outlast, far: Outlast, proxy: Proxy
 ) -> None:

@@ -58,6 +58,7 @@ class Server:
             os.kill(self.pid, signal.SIGQUIT)
         while self.pid:
             tick()
+            time.sleep(0.001)  # a tick may be but a look
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

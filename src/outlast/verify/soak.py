@@ -127,9 +127,10 @@ class Soak(Loaded):
         return self.await_(lambda: bool(ends), LONGEST) and ends[0]
 
     def _to(self, pids: list[int], strike: Callable[[int], None]) -> bool:
-        if pids:
-            strike(self.luck.choice(sorted(pids)))
-        return bool(pids)
+        if not pids:
+            return False
+        strike(self.luck.choice(sorted(pids)))
+        return True
 
     def _end_the_supervised(self) -> None:
         """Only if something above failed: whoever is supervised would outlive this for a while."""
