@@ -160,7 +160,7 @@ def test_a_chain_of_deaths_still_ends_well(app: App, processes: Processes) -> No
     """R027, R090: one dies with the jobs in hand, one while it takes them back, one after that."""
     jobs = app.ol.enqueue(*[app.mark.using(max_crashes=10).job(n) for n in range(5)])
     for point in ("committed claim", "before finish", "committed claim"):
-        assert app.start_worker(processes, point).wait(BOUND + 10.0) == -9
+        assert app.start_worker(processes, point, heals=True).wait(PATIENCE) == -9
     app.start_worker(processes)
     assert [app.finished(job).result for job in jobs] == list(range(5))
     crashes = {app.ol.job(job.id).crashes for job in jobs}

@@ -58,6 +58,8 @@ def understand(words: list[str]) -> None:
     group = click.Context(outlast, info_name="outlast")
     name, command, rest = outlast.resolve_command(group, words)
     assert command is not None
+    if isinstance(command, click.Group) and not rest:
+        return  # a whole family of commands
     command.make_context(name, rest, parent=group)
 
 

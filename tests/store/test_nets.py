@@ -219,7 +219,7 @@ async def test_a_dead_workers_bad_row_keeps_its_others_from_nothing(
         store.run(bury, ["w1"], "lock")
     assert [worker.id for worker in store.run(workers)] == ["w1"]
     assert set(states(database)) == {"running"}, "all or nothing"
-    swept = await Healer(app.worker(), store)._bury(["w1"])
+    swept = await Healer(app.worker(), store).bury(["w1"])
     assert (swept.healed, swept.failed) == (19, 1)
     assert store.run(workers) == []
     assert store.run(job, held[7].id).state == "running"

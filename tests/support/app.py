@@ -193,11 +193,17 @@ class App:
         }
 
     def start_worker(
-        self, processes: Processes, point: str = "", queue: str = "", **settings: object
+        self,
+        processes: Processes,
+        point: str = "",
+        queue: str = "",
+        *,
+        heals: bool = False,
+        **settings: object,
     ) -> Process:
         """A worker process for one queue or for all, which kills itself at `point` (see
-        tests.support.points). A victim heals nothing, or it might die of that instead."""
-        env = self.environment(**settings)
+        tests.support.points). A victim heals only if told, or it might die of that instead."""
+        env = self.environment(**settings) | ({"OUTLAST_TEST_HEALS": "1"} if heals else {})
         return processes.python("tests.support.app", point, queue, env=env)
 
     def finished(self, job: Job) -> Job:
@@ -234,7 +240,7 @@ def main() -> None:
 
     set_up(os.environ.get("OUTLAST_TEST_LOG", "info"))
     point, queue, *_ = (*sys.argv[1:], "", "")
-    if point:
+    if point and "OUTLAST_TEST_HEALS" not in os.environ:
         Healer.loops = lambda self: []  # type: ignore[method-assign]
     arm(point)
     from_environment().ol.worker(queue or None).run()

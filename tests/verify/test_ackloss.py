@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outlast.verify.ackloss import SWEEPS
-from outlast.verify.mutation import Mutant, hunt
+from outlast.verify.mutation import POSTGRES, Edit, Mutant, Where, breed, walk
 from outlast.verify.paths import PATHS
 from outlast.verify.wire import Answers
 from tests.support import Database, Processes
@@ -56,44 +56,68 @@ def test_who_insists_on_encryption_is_not_overheard(
 BROKEN = [
     Mutant(
         "what is sent again is another job",
-        "store/base.py",
-        "        return self.insist(lambda: self.once(operation(*args, **kwargs)))\n",
-        "        from ..model.ids import new_job_id\n\n"
-        "        def anew() -> T:\n"
-        "            for job in args[0] if operation.__name__ == 'enqueue' else ():\n"
-        "                object.__setattr__(job, 'id', new_job_id())\n"
-        "            return self.once(operation(*args, **kwargs))\n\n"
-        "        return self.insist(anew)\n",
+        "see the edit",
+        [
+            Edit(
+                "store/base.py",
+                "        return self.insist(lambda: self.once(operation(*args, **kwargs)))\n",
+                "        from ..model.ids import new_job_id\n\n"
+                "        def anew() -> T:\n"
+                "            for job in args[0] if operation.__name__ == 'enqueue' else ():\n"
+                "                object.__setattr__(job, 'id', new_job_id())\n"
+                "            return self.once(operation(*args, **kwargs))\n\n"
+                "        return self.insist(anew)\n",
+            )
+        ],
         campaign="ackloss",
         paths=("bulk",),
         points=4,
+        store=POSTGRES,
     ),
     Mutant(
         "a finish that is sent again is called lost",
-        "ops/finish.py",
-        "        if state is not None and _was_ours(transition, state, outcome):\n",
-        "        if state is not None and outcome == 'nobody':\n",
+        "see the edit",
+        [
+            Edit(
+                "ops/finish.py",
+                "        if state is not None and _was_ours(transition, state, outcome):\n",
+                "        if state is not None and outcome == 'nobody':\n",
+            )
+        ],
         campaign="ackloss",
         paths=("finish-succeeded", "finish-failed"),
         points=4,
+        store=POSTGRES,
     ),
     Mutant(
         "events have no number",
-        "store/sql/operate.sql",
-        "SELECT t.job, j.attempt, t.fence, t.n, t.kind",
-        "SELECT t.job, j.attempt, t.fence, NULL, t.kind",
+        "see the edit",
+        [
+            Edit(
+                "store/sql/operate.sql",
+                "SELECT t.job, j.attempt, t.fence, t.n, t.kind",
+                "SELECT t.job, j.attempt, t.fence, NULL, t.kind",
+            )
+        ],
         campaign="ackloss",
         paths=("report",),
         points=4,
+        store=POSTGRES,
     ),
     Mutant(
         "nobody asks again",
-        "store/base.py",
-        'return 0.0 if again and error.facts.get("broke") else None',
-        "return None",
+        "see the edit",
+        [
+            Edit(
+                "store/base.py",
+                'return 0.0 if again and error.facts.get("broke") else None',
+                "return None",
+            )
+        ],
         campaign="ackloss",
         paths=("enqueue", "claim"),
         points=4,
+        store=POSTGRES,
     ),
 ]
 
@@ -104,7 +128,7 @@ def test_a_copy_that_guesses_or_repeats_is_noticed(
     mutant: Mutant, database: Database, tmp_path: Path
 ) -> None:
     """R207"""
-    found = hunt(mutant, tmp_path, database.url)
+    found = walk(breed(mutant, tmp_path), mutant.ground, Where(url=database.url), first=True)
     assert found["violations"] > 0, found
 
 

@@ -58,7 +58,7 @@ def test_frozen_processes_do_not_outlive_a_campaign_that_is_killed(
 ) -> None:
     running = frozen(processes, database)
     running.kill()
-    eventually(lambda: group(running) == [])
+    eventually(lambda: group(running) == [], 30.0)
 
 
 @pytest.mark.kinds("sqlite")

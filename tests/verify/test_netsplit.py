@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outlast.verify.ledger import Entry
-from outlast.verify.mutation import Mutant, hunt
+from outlast.verify.mutation import POSTGRES, Edit, Mutant, Where, breed, walk
 from outlast.verify.netsplit import KINDS
 from outlast.verify.paths import PATHS
 from outlast.verify.stopwatch import calls, overdue
@@ -33,19 +33,25 @@ def test_no_call_outlives_its_deadline(processes: Processes, database: Database)
 
 DEADLINE = Mutant(
     "no deadline",
-    "store/links.py",
-    "            return super().wait(gen, interval, timeout or left(self))\n",
-    "            return super().wait(gen, interval, timeout or 3600.0)\n",
+    "see the edit",
+    [
+        Edit(
+            "store/links.py",
+            "            return super().wait(gen, interval, timeout or left(self))\n",
+            "            return super().wait(gen, interval, timeout or 3600.0)\n",
+        )
+    ],
     campaign="netsplit",
     paths=("enqueue", "finish-failed"),
     points=24,
+    store=POSTGRES,
 )
 
 
 @pytest.mark.kinds("postgres")
 def test_a_copy_without_a_deadline_is_noticed(database: Database, tmp_path: Path) -> None:
     """R207"""
-    found = hunt(DEADLINE, tmp_path, database.url)
+    found = walk(breed(DEADLINE, tmp_path), DEADLINE.ground, Where(url=database.url), first=True)
     assert found["violations"] > 0, found
 
 

@@ -87,7 +87,7 @@ class Server:
         os.dup2(out, 1)
         os.dup2(out, 2)
         program = str(self._programs / "postgres")
-        where = ["-D", str(self.folder), "-k", str(self.folder), "-p", str(self.port)]
+        where = ["-D", str(self.folder), "-k", "", "-p", str(self.port)]
         settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
         os.execv(program, [program, *where, *settings])  # noqa: S606
 

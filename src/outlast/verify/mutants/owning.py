@@ -94,8 +94,8 @@ MUTANTS = [
         [
             Edit(
                 OPERATE,
-                "AND j.id = :job AND j.fence = :fence AND j.state = 'running'",
-                "AND j.id = :job AND :fence > 0 AND j.state = 'running'",
+                "WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'",
+                "WHERE j.id = :job AND :fence > 0 AND j.state = 'running'",
             )
         ],
         campaign="zombie",
