@@ -10,8 +10,8 @@ ARGS   ?=
 # -qq: only errors. A package location that does not exist is pip's to skip, not ours to report.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
 
-# More workers than this only make each other's crashes and recoveries slow.
-PYTEST_WORKERS ?= -n logical --maxprocesses 4 --dist loadfile
+# Most tests wait for a process or a lease; more workers than this make each other's slow.
+PYTEST_WORKERS ?= -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench verify campaign docs format clean

@@ -186,7 +186,8 @@ async def test_an_outage_of_the_database_never_leads_to_two_results(
     counts, and it is that of the last claim."""
     runs: list[int] = []
 
-    for app in (ol, far):
+    other = Outlast(far.store.address.url, schema=far.store.address.schema)
+    for app in (ol, far, other):
 
         @app.task(name="patient")
         async def patient(ctx: Context) -> int:
@@ -198,11 +199,12 @@ async def test_an_outage_of_the_database_never_leads_to_two_results(
     async with work(far, lease=lease) as cut_off:
         job = (await ol.aenqueue(patient.job()))[0]
         await started(ol, job)
-        proxy.refuse()
-        await asyncio.sleep(share * lease)
-        proxy.accept()
-        async with work(ol):
+        async with work(other):  # for it the database is away as well
+            proxy.refuse()
+            await asyncio.sleep(share * lease)
+            proxy.accept()
             done = await ended(ol, job, timeout=30)
         assert cut_off.counts["lost"] == (0 if kept else 1)
+    await other.aclose()
     assert done.result == done.fence == max(runs)
     assert len(runs) == (1 if kept else 2)
