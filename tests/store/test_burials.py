@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from outlast import Outlast
 from outlast.ops import duties
@@ -10,7 +13,7 @@ from outlast.ops.operate import cancel
 from outlast.ops.reclaim import bury, reclaim_overdue, signs_of_loss
 from outlast.ops.report import history, job
 from outlast.ops.report import workers as all_workers
-from outlast.store import Store
+from outlast.store import Store, alive
 from outlast.worker.heal import CERTAIN, Healer
 from tests.store.crowd import all_at_once
 from tests.store.jobs import Run, column, end, put, set_all, states, table, take
@@ -146,3 +149,27 @@ class TestLastLives:
         set_all(database, "crashes = 2")
         (one,) = take(run, 10, unknown=["unknown"])
         assert one.task == "work"
+
+
+def test_a_row_that_cannot_be_read_does_not_stop_the_deadline_net(
+    run: Run, database: Database
+) -> None:
+    """R013, R082: it goes dead alone; the other is timed out."""
+    (odd, slow) = put(run, 2, timeout=1.0)
+    take(run, 2)
+    past = "started_at - 10" if database.is_sqlite else "started_at - interval '10 seconds'"
+    set_all(database, f"started_at = {past}")
+    set_all(database, """retry = '{"of_a_later_release": 1}'""", f"id = '{odd.id}'")
+    assert run(reclaim_overdue, 5.0, 0.5).healed == 2
+    assert (run(job, odd.id).state, run(job, slow.id).state) == ("dead", "scheduled")
+
+
+@pytest.mark.kinds("sqlite")
+def test_one_file_by_two_names_has_one_place_for_proofs(tmp_path: Path) -> None:
+    """R061: or workers that reach it by a link would bury each other."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
+    proof = alive.Proof(tmp_path / "link.db", "w1")
+    assert proof.hold()
+    assert alive.dead(tmp_path / "real.db", ["w1", "w2"]) == ["w2"]
+    proof.give_up()
+    assert alive.dead(tmp_path / "elsewhere.db", ["w1"]) == [], "nothing is told there"

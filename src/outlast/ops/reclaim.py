@@ -131,20 +131,28 @@ def _taken_back(claim: Claim, cancelling: bool, how: str) -> Transition:
     """A row too broken to tell what should become of it goes dead, and holds up no other."""
     try:
         return crashed(claim, cancelling=cancelling, error=_evidence(claim, how))
-    except TypeError as error:
-        told = {"type": "Undecodable", "message": f"its row cannot be read: {brief(error)}"}
-        return Transition(claim, Outcome.UNDECODABLE, State.DEAD, error=told, crashes=1)
+    except (TypeError, ValueError) as error:
+        return _undecodable(claim, error)
 
 
 def _past_deadline(claim: Claim, luck: float) -> Transition:
-    told = {
-        "type": "TimedOut",
-        "message": f"attempt {claim.attempt} still ran on worker {claim.worker} long after its"
-        f" timeout of {claim.timeout:g} s",
-        "traceback": "",
-    }
-    retry = Retry.from_json(claim.retry) if claim.retry else Retry()
-    return decide(claim, Ended(Outcome.TIMED_OUT, error=told), retry, luck)
+    """As above: one that cannot be read goes dead alone."""
+    try:
+        told = {
+            "type": "TimedOut",
+            "message": f"attempt {claim.attempt} still ran on worker {claim.worker} long after its"
+            f" timeout of {claim.timeout:g} s",
+            "traceback": "",
+        }
+        retry = Retry.from_json(claim.retry) if claim.retry else Retry()
+        return decide(claim, Ended(Outcome.TIMED_OUT, error=told), retry, luck)
+    except (TypeError, ValueError) as error:
+        return _undecodable(claim, error)
+
+
+def _undecodable(claim: Claim, error: Exception) -> Transition:
+    told = {"type": "Undecodable", "message": f"its row cannot be read: {brief(error)}"}
+    return Transition(claim, Outcome.UNDECODABLE, State.DEAD, error=told, crashes=1)
 
 
 def _evidence(claim: Claim, how: str) -> dict[str, str]:

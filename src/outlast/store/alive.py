@@ -21,7 +21,8 @@ except ImportError:  # no such locks here: leases alone
 
 
 def folder(database: Path) -> Path:
-    return Path(f"{database}-workers")
+    """Beside the file itself, by whatever name it was reached: all must look in the same place."""
+    return Path(f"{os.path.realpath(database)}-workers")
 
 
 class Proof:
@@ -32,17 +33,23 @@ class Proof:
         self._fd: int | None = None
 
     def hold(self) -> bool:
-        """False where files cannot be locked."""
+        """False where files cannot be locked: then leases alone speak."""
         if not CAN_LOCK:
             return False
         if self._fd is None:
-            self._file.parent.mkdir(mode=0o700, exist_ok=True)
-            fd = os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                self._file.parent.mkdir(mode=0o700, exist_ok=True)
+                fd = os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600)
+            except OSError:
+                return False
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:  # somebody is trying it at this moment
+            except BlockingIOError:  # somebody is trying it at this moment
                 os.close(fd)
                 raise
+            except OSError:
+                os.close(fd)
+                return False
             self._fd = fd
         return True
 
@@ -75,7 +82,7 @@ def _is_free(file: Path) -> bool:
     try:
         fd = os.open(file, os.O_RDWR)
     except FileNotFoundError:
-        return True
+        return file.parent.is_dir()  # without the folder, nothing is told
     except OSError:
         return False  # not told: leave it to the lease
     try:

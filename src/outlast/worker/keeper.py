@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from ..model.errors import DeadlineExceeded, OutlastError
+from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy
 from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, release
@@ -39,6 +39,7 @@ P = ParamSpec("P")
 log = logging.getLogger("outlast.worker")
 
 STILL = 10.0  # seconds without a turn of the worker's loop that are worth a word
+PAUSED = 5.0  # seconds between two pulses that mean a pause of us all
 SOONEST = 0.01  # seconds between looks at our own leases
 PATIENCE = 2.0  # seconds that every call may take: less would give up on a busy machine
 
@@ -54,6 +55,7 @@ class Keeper:
         self.loops: list[Loop] = []
         self._strangers: dict[tuple[str, int], float] = {}  # and when we first saw them
         self._watching: asyncio.Future[None] | None = None
+        self._pulse_at = time.monotonic()
         self._told = False  # that the worker's loop stands still
         self._slow = 0  # calls in a row that we gave up on
         self._started = threading.Event()
@@ -140,8 +142,9 @@ class Keeper:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-        except OutlastError:
-            self.healer.doubt_locks()  # others may have lost theirs with ours
+        except OutlastError as error:
+            if not isinstance(error, StoreBusy):
+                self.healer.doubt_locks()  # others may have lost theirs with ours
             raise
         finally:
             self._watching.cancel()
@@ -163,8 +166,10 @@ class Keeper:
             self.loops[1].poke()  # the database is there: so is what we watch
         await self._release_strangers(renewed.strangers)
         if not await self._soon(duties.live, worker.id, len(fences), worker.state):
-            await self._soon(duties.arrive, worker.card())
-            self._stop_watching()  # somebody took us for dead: the next watch proves our life anew
+            try:
+                await self._soon(duties.arrive, worker.card())
+            finally:  # also if the answer was lost
+                self._stop_watching()  # taken for dead: the next watch proves our life anew
 
     async def _soon(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """With a deadline that leaves time to renew on another connection; longer each time, as a
@@ -225,9 +230,12 @@ class Keeper:
     async def pulse(self) -> None:
         """A loop that stands still carries nothing out, and its leases are renewed all the same: it
         is said, and after a while the process ends, so that its jobs run elsewhere."""
-        worker, limit = self.worker, self.settings.stall_limit
+        worker, limit, now = self.worker, self.settings.stall_limit, time.monotonic()
+        if now - self._pulse_at > PAUSED:
+            worker.beat_at = now  # the whole process stood still, and not its loop
+        self._pulse_at = now
         worker.post(worker.beat)
-        still = time.monotonic() - worker.beat_at
+        still = now - worker.beat_at
         if still < STILL:
             self._told = False
         elif not self._told:
