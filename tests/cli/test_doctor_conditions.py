@@ -17,6 +17,7 @@ from outlast.cli import doctor
 from outlast.ops import conditions, duties
 from outlast.ops.conditions import Conditions, Surroundings, told
 from outlast.ops.findings import Finding
+from outlast.store import alive
 from tests.cli.conftest import Commands, patiently
 from tests.cli.test_doctor import examined
 from tests.store.jobs import table
@@ -123,6 +124,8 @@ def test_a_live_worker_without_its_lock_is_found(
     assert (code, found["no-liveness-lock"]["problem"]) == (0, False)
     assert "has never had its liveness lock" in found["no-liveness-lock"]["sentence"]
     assert ol.store.run(duties.prove_life, "w1")
+    if database.is_sqlite:
+        alive.folder(database.path).mkdir()  # as it had it when it proved its life
     code, found = examined(run)
     assert (code, found["no-liveness-lock"]["problem"]) == (1, True)
     assert "does not hold its liveness lock" in found["no-liveness-lock"]["sentence"]
