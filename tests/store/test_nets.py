@@ -30,6 +30,7 @@ from tests.store.jobs import (
     take,
 )
 from tests.store.test_audit import CARD, moment, spoil
+from tests.store.test_sweeps import spoil as spoil_running
 from tests.support import Database
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
@@ -77,24 +78,6 @@ async def test_ten_thousand_stuck_rows_of_which_the_first_thousand_cannot_be_hea
     assert (await healer.sweep()).healed == 1000, "tried again, all of them"
     assert set(states(database)) == {"ready"}
     await store.aclose()
-
-
-def spoil_running(database: Database, where: str) -> None:
-    """Make rows that the database refuses to change out of running."""
-    set_all(database, "trace = 'bad'", where)
-    jobs = table(database, "job")
-    with database.connect() as connection:
-        if database.is_sqlite:
-            connection.execute(
-                f"CREATE TRIGGER spoiled BEFORE UPDATE OF state ON {jobs}"
-                " WHEN old.trace = 'bad' AND new.state <> 'running'"
-                " BEGIN SELECT RAISE(ABORT, 'spoiled'); END"
-            )
-        else:
-            connection.execute(
-                f"ALTER TABLE {jobs} ADD CONSTRAINT spoiled"
-                " CHECK (trace IS DISTINCT FROM 'bad' OR state = 'running')"
-            )
 
 
 def count_writes(database: Database) -> None:
