@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
@@ -101,6 +102,30 @@ def test_who_is_dead_must_be_seen_dead_twice(app: Outlast, store: Store) -> None
     assert healer._certainly_dead(["w1"]) == []
     healer._suspected["w1"] -= CERTAIN
     assert healer._certainly_dead(["w1", "w2"]) == ["w1"]
+
+
+async def test_a_free_lock_says_nothing_right_after_an_outage(
+    app: Outlast, store: Store, database: Database
+) -> None:
+    """R033: others may be making their connections anew, as we had to."""
+    arrived(app, store.run, "w1")
+    store.run(duties.prove_life, "w1")
+    if database.is_sqlite:
+        alive.folder(database.path).mkdir()
+    put(store.run)
+    take(store.run)
+    healer = Healer(app.worker(), store)
+    healer.doubt_locks()
+    for _ in range(2):
+        await healer.reclaim()
+        await asyncio.sleep(CERTAIN)
+    assert states(database) == ["running"]
+    healer._locks_count_at = 0.0
+    for _ in range(2):
+        await healer.reclaim()
+        await asyncio.sleep(CERTAIN)
+    assert states(database) == ["ready"]
+    await store.aclose()
 
 
 def test_a_job_past_its_deadline_is_ended_by_others(run: Run, database: Database) -> None:
