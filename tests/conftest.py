@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ pytest.register_assert_rewrite("tests.support")
 from tests.support import Database, PgBouncer, Postgres, Processes, Proxy  # noqa: E402
 from tests.support.databases import KINDS, postgres_database, sqlite_database  # noqa: E402
 from tests.support.requirements import everything_is_required  # noqa: E402
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and every process they
+# start: then one that is to leave on Ctrl-C never would.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # --- what a test runs on
 
