@@ -7,6 +7,7 @@ In reading order, by what happens to a job:
     ops.claim                claim      a worker takes it, under a lease and a fence
     worker.execute           run        the function is called
     ops.finish               finish     the one way out of running
+    ops.consequences         go on      those who wait for it are told, and the next ones start
     ops.renew, ops.reclaim   recover    held while it runs; taken back when its owner is gone
     ops.report, ops.explain  observe    what there is, and why something is not running
 
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
         ClaimLost,
         Contention,
         DeadlineExceeded,
+        FlowClosed,
+        FlowNotFound,
         InvalidArguments,
+        InvalidFlow,
         InvalidInput,
         InvalidOption,
         InvalidResult,
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
         KeyConflict,
         OutlastError,
         Permanent,
+        PrerequisiteFailed,
         Problem,
         ResultTimeout,
         RetryLater,
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
         Unsupported,
         WrongConnection,
     )
+    from .model.flow import Chain, Flow, Group, chain, group
     from .model.job import Job
     from .model.lifecycle import State
     from .model.retry import Retry
@@ -59,6 +65,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Outlast": "client",
+    "Chain": "model.flow",
+    "Flow": "model.flow",
+    "Group": "model.flow",
+    "chain": "model.flow",
+    "group": "model.flow",
     "Job": "model.job",
     "State": "model.lifecycle",
     "Retry": "model.retry",
@@ -71,11 +82,17 @@ _HOMES = {
 }  # everything else that is public is an error
 
 __all__ = [
+    "Chain",
     "ClaimLost",
     "Contention",
     "Context",
     "DeadlineExceeded",
+    "Flow",
+    "FlowClosed",
+    "FlowNotFound",
+    "Group",
     "InvalidArguments",
+    "InvalidFlow",
     "InvalidInput",
     "InvalidOption",
     "InvalidResult",
@@ -89,6 +106,7 @@ __all__ = [
     "Outlast",
     "OutlastError",
     "Permanent",
+    "PrerequisiteFailed",
     "Problem",
     "ResultTimeout",
     "RetentionSettings",
@@ -108,6 +126,8 @@ __all__ = [
     "WorkerSettings",
     "WrongConnection",
     "__version__",
+    "chain",
+    "group",
 ]
 
 

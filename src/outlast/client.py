@@ -11,15 +11,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 from uuid import UUID
 
+from .flows import FlowVerbs
 from .model.errors import InvalidOption, JobNotFound, StoreError
+from .model.flow import Enqueueable
 from .model.job import Job, NewJob
+from .model.layout import new_jobs
 from .model.lifecycle import State
 from .model.options import Options, check_name
 from .model.retry import Retry
 from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
-from .model.task import Call, Definition, Registry, new_jobs
+from .model.task import Definition, Registry
 from .ops import operate, report
-from .ops.enqueue import enqueue, wake
+from .ops.enqueue import CANCEL_SIGNAL, enqueue, wake
 from .ops.explain import explain
 from .ops.report import Attempt, Duty, Event, Filter, Queue
 from .ops.report import Worker as WorkerRow
@@ -38,7 +41,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Outlast:
+class Outlast(FlowVerbs):
     """A job system in a database.
 
     `url` is `sqlite:///file.db` or `postgresql://…`; without one, `$OUTLAST_URL`, else
@@ -110,8 +113,8 @@ class Outlast:
 
     # Enqueue
 
-    def enqueue(self, *calls: Call, conn: Any = None) -> list[Job]:
-        """Enqueue calls in one round trip, all or none; one job for each, in order."""
+    def enqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
+        """Enqueue calls, chains, groups and flows, all or none; one job for each call, in order."""
         jobs = new_jobs(calls)
         if conn is not None:
             self.store.ready_beside_caller()
@@ -120,7 +123,7 @@ class Outlast:
         self._wake(self._to_wake(made, self._wakes))
         return made
 
-    async def aenqueue(self, *calls: Call, conn: Any = None) -> list[Job]:
+    async def aenqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
         jobs = new_jobs(calls)
         if conn is not None:
             await self.store.aready_beside_caller()
@@ -150,6 +153,15 @@ class Outlast:
         if words and self.store.wakes:
             with suppress(StoreError):
                 await self.store.arun(wake, self.store.channel, words)
+
+    def _actor(self) -> str:
+        return actor()
+
+    def _tell_owners(self) -> None:
+        self._wake([CANCEL_SIGNAL, ANYWHERE])
+
+    async def _atell_owners(self) -> None:
+        await self._awake([CANCEL_SIGNAL, ANYWHERE])
 
     # See
 
@@ -369,7 +381,6 @@ class Outlast:
 
 
 ANYWHERE = ""  # no queue in particular: look
-CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
 
 
 def job_id(id: str) -> str:

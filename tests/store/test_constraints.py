@@ -25,7 +25,7 @@ DEAD = READY | {"state": "dead", "finished_at": "now"}
 
 LEGAL_ROWS: dict[str, dict[str, Any]] = {
     "ready": READY,
-    "waiting": READY | {"state": "waiting"},
+    "waiting": READY | {"state": "waiting", "waits_for": 1},
     "scheduled": READY | {"state": "scheduled"},
     "running": RUNNING,
     "dead": DEAD,
@@ -42,7 +42,10 @@ ILLEGAL_ROWS: dict[str, dict[str, Any]] = {
     "running and finished": RUNNING | {"finished_at": "now"},
     "ready with a worker": READY | {"worker": "w1"},
     "ready with a lease": READY | {"lease_until": "now"},
-    "waiting with a worker": READY | {"state": "waiting", "worker": "w1"},
+    "waiting with a worker": READY | {"state": "waiting", "worker": "w1", "waits_for": 1},
+    "waiting for nothing": READY | {"state": "waiting"},
+    "waiting for less than nothing": READY | {"waits_for": -1},
+    "needing nobody knows what": READY | {"needs": "luck"},
     "scheduled with a worker": READY | {"state": "scheduled", "worker": "w1"},
     "ready but finished": READY | {"finished_at": "now"},
     "dead without an end": DEAD | {"finished_at": None},
@@ -94,7 +97,9 @@ def test_both_schemas_know_the_states_of_the_model_and_no_others(dialect: str) -
     listed = re.search(r"CHECK \(state IN\s*\(([^)]*)\)", text)
     assert listed and set(re.findall(r"\w+", listed[1])) == {str(state) for state in State}
     assert set(LEGAL) == set(State)
-    assert all(LEGAL[state] <= {State.READY} for state in FINAL), "a final state is final"
+    assert all(LEGAL[state] <= {State.WAITING, State.READY} for state in FINAL), (
+        "a final state is final"
+    )
 
 
 def _accepts(database: Database, row: dict[str, Any]) -> bool:

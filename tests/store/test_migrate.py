@@ -1,6 +1,6 @@
 """Tables and their versions: created once, upgraded once, and shared by old and new releases.
 
-There is one version so far, so the next release is written here: it knows a second one.
+The next release is written here: it knows one version more than today's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from outlast import Outlast, SchemaMismatch, StoreError
+from outlast.model.ids import new_job_id
 from outlast.ops.report import job
 from outlast.store import Store, open_store, schema
 from outlast.store.schema import Migration
@@ -30,21 +31,24 @@ Release = Callable[..., None]
 
 @pytest.fixture
 def release(monkeypatch: pytest.MonkeyPatch, database: Database) -> Release:
-    """`release(2, …)`: from now on this process is a release that knows these statements as the
-    second version of the tables; `release(1)` is today's."""
-    today = schema.migrations
+    """`release(NEXT, …)`: from now on this process is a release that knows these statements as the
+    next version of the tables; `release(TODAY)` is today's, and a lower number an older one."""
+    today, compatible = schema.migrations, schema.COMPATIBLE_FROM
 
-    def become(version: int, *statements: str, compatible_from: int = 1) -> None:
+    def become(version: int, *statements: str, compatible_from: int = TODAY) -> None:
         prefix = f"{database.schema}_" if database.is_sqlite else f"{database.schema}."
         extra = tuple(one.replace("ol.", prefix) for one in statements)
-        known = [Migration(2, extra)] if version == 2 else []
-        monkeypatch.setattr(schema, "migrations", lambda *names: (*today(*names), *known))
-        monkeypatch.setattr(schema, "COMPATIBLE_FROM", {1: 1, 2: compatible_from})
+        known = [Migration(NEXT, extra)] if version == NEXT else []
+        monkeypatch.setattr(schema, "migrations", lambda *names: (*today(*names)[:version], *known))
+        monkeypatch.setattr(schema, "COMPATIBLE_FROM", compatible | {NEXT: compatible_from})
 
     return become
 
 
-NEXT = ("ALTER TABLE ol.job ADD COLUMN flow text", "CREATE TABLE ol.edge (job text)")
+TODAY = schema.latest()
+NEXT = TODAY + 1
+ALL = list(range(1, NEXT))
+CHANGES = ("ALTER TABLE ol.job ADD COLUMN colour text", "CREATE TABLE ol.paint (job text)")
 
 
 def opened(database: Database) -> Store:
@@ -58,9 +62,9 @@ def test_five_processes_migrate_once(database: Database, processes: Processes, h
     started = [processes.python(MIGRATE, database.url, database.schema, how) for _ in range(5)]
     done = [json.loads(one.succeed(60)) for one in started]
     if how == "migrate":
-        assert sorted(done) == [[], [], [], [], [1]]
+        assert sorted(done) == [[], [], [], [], ALL]
     versions = f"SELECT version FROM {table(database, 'migration')}"
-    assert database.rows(versions) == [(1,)]
+    assert sorted(database.rows(versions)) == [(version,) for version in ALL]
 
 
 def test_missing_tables_are_created_at_the_first_use(database: Database) -> None:
@@ -78,11 +82,11 @@ def test_tables_that_are_behind_are_named_and_then_upgraded(
     store = opened(database)
     (made,) = put(store.run)
     store.close()
-    release(2, *NEXT)
+    release(NEXT, *CHANGES)
     store = opened(database)
     with pytest.raises(SchemaMismatch, match="run `outlast migrate`"):
         store.run(job, made.id)
-    assert store.migrate() == [2]
+    assert store.migrate() == [NEXT]
     assert store.run(job, made.id) == made, "and what was there is still there"
     store.close()
 
@@ -93,10 +97,10 @@ def test_a_release_works_with_later_tables_that_say_so(
     """R176, R177: old and new processes side by side during a deploy; in-flight rows are safe."""
     old = opened(database)
     in_flight = put_and_take(old.run, queue="q")
-    release(2, *NEXT)
+    release(NEXT, *CHANGES)
     new = opened(database)
-    assert new.migrate() == [2]
-    release(1)
+    assert new.migrate() == [NEXT]
+    release(TODAY)
     fresh_old = opened(database)
     for store in (old, fresh_old, new):
         held = put_and_take(store.run, queue="r")
@@ -113,11 +117,11 @@ def test_a_release_refuses_later_tables_that_need_a_newer_one(
     database: Database, release: Release
 ) -> None:
     """R176"""
-    release(2, *NEXT, compatible_from=2)
+    release(NEXT, *CHANGES, compatible_from=NEXT)
     store = opened(database)
     store.ready()
     store.close()
-    release(1)
+    release(TODAY)
     store = opened(database)
     with pytest.raises(SchemaMismatch, match="upgrade outlast"):
         put(store.run)
@@ -126,21 +130,51 @@ def test_a_release_refuses_later_tables_that_need_a_newer_one(
 
 def test_an_upgraded_database_is_like_a_fresh_one(database: Database, release: Release) -> None:
     """R176: same columns, defaults, constraints and indexes, however it came to be."""
-    release(1)
+    release(TODAY)
     store = opened(database)
     store.ready()
     store.close()
-    release(2, *NEXT)
+    release(NEXT, *CHANGES)
     store = opened(database)
-    assert store.migrate() == [2]
+    assert store.migrate() == [NEXT]
     store.close()
     before = catalogue(database)
     _drop_all(database)
     fresh = opened(database)
-    assert fresh.migrate() == [1, 2]
+    assert fresh.migrate() == [*ALL, NEXT]
     fresh.close()
     assert catalogue(database) == before
-    assert any("edge" in line for line in before)
+    assert any("paint" in line for line in before)
+
+
+def test_tables_of_the_first_release_become_todays(database: Database, release: Release) -> None:
+    """R176, R177: with what was in flight, and what they end as is what a fresh install has."""
+    release(1)
+    old = opened(database)
+    old.ready()
+    old.close()
+    now = "1.0" if database.is_sqlite else "now()"
+    insert = (
+        f"INSERT INTO {table(database, 'job')} (id, tenant, queue, task, args, state, priority,"
+        " run_at, max_attempts, max_crashes, created_at) VALUES"
+        f" ('{new_job_id()}', 'default', 'default', 'work', '{{}}', 'ready', 0, {now}, 3, 3, {now})"
+    )
+    database.rows(insert)
+    release(TODAY)
+    store = opened(database)
+    with pytest.raises(SchemaMismatch, match="run `outlast migrate`"):
+        put(store.run)
+    assert store.migrate() == ALL[1:]
+    (held,) = take(store.run)
+    end(store.run, held)
+    assert states(database) == ["succeeded"]
+    store.close()
+    before = catalogue(database)
+    _drop_all(database)
+    fresh = opened(database)
+    assert fresh.migrate() == ALL
+    fresh.close()
+    assert catalogue(database) == before
 
 
 def test_a_migration_that_dies_midway_leaves_nothing_behind(
@@ -150,12 +184,12 @@ def test_a_migration_that_dies_midway_leaves_nothing_behind(
     store = opened(database)
     store.ready()
     before = catalogue(database)
-    release(2, *NEXT, "SELECT no_such_function()")
+    release(NEXT, *CHANGES, "SELECT no_such_function()")
     with pytest.raises(StoreError):
         store.migrate()
     assert catalogue(database) == before
-    release(2, *NEXT)
-    assert store.migrate() == [2]
+    release(NEXT, *CHANGES)
+    assert store.migrate() == [NEXT]
     store.close()
 
 

@@ -4,12 +4,16 @@
     ├── InvalidInput              what was asked for cannot be (also a ValueError)
     │   ├── InvalidArguments      a call's arguments do not fit its task; names every problem
     │   ├── InvalidResult         what a handler returned cannot be stored; names every problem
+    │   ├── InvalidFlow           jobs that cannot wait for each other so; names every problem
     │   ├── InvalidOption         a job's option (priority, delay, queue, …) is out of range
     │   └── InvalidSetting        a setting is out of range or unknown; names the field
     ├── KeyConflict               the same idempotency key was used with another call
     ├── UnknownTask               no task of that name is registered here
     ├── JobNotFound               no such job
     ├── TooLate                   the job already ended another way
+    ├── FlowNotFound              no such flow
+    ├── FlowClosed                the flow was cancelled or has ended: nothing can join it
+    ├── PrerequisiteFailed        the job would wait for one that did not succeed
     ├── ClaimLost                 this attempt no longer owns its job; its write changed nothing
     ├── JobFailed                 the awaited job ended without a result
     │   ├── JobDead
@@ -31,7 +35,7 @@ The docstring of an error is its message template; the facts are attributes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 
@@ -85,6 +89,17 @@ class InvalidResult(InvalidInput):
         super().__init__(f"the result cannot be stored{listed}", problems=tuple(problems))
 
 
+class InvalidFlow(InvalidInput):
+    """These jobs cannot wait for each other."""
+
+    problems: Sequence[Problem]
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        found = tuple(problems)
+        listed = "".join(f"\n  {problem}" for problem in found)
+        super().__init__(f"these jobs cannot wait for each other so{listed}", problems=found)
+
+
 class InvalidOption(InvalidInput):
     """The option {option} {reason}."""
 
@@ -108,6 +123,19 @@ class JobNotFound(OutlastError):
 
 class TooLate(OutlastError):
     """Job {job} is already {state}."""
+
+
+class FlowNotFound(OutlastError):
+    """There is no flow {flow}: it never existed, or it ended and was pruned."""
+
+
+class FlowClosed(OutlastError):
+    """Flow {flow} {reason}: no job can join it."""
+
+
+class PrerequisiteFailed(OutlastError):
+    """It would wait for job {job}, which is {state}: retry that one first, or let this one run \
+anyway with when="finished"."""
 
 
 class ClaimLost(OutlastError):

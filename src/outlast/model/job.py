@@ -15,6 +15,19 @@ from .lifecycle import State
 
 
 @dataclass(frozen=True, slots=True)
+class NewFlow:
+    """A flow that is to be inserted; or a part of one whose jobs fail together."""
+
+    id: str
+    name: str | None = None
+    part_of: str | None = None
+    fail_after: int | None = None  # so many failures have the rest of it cancelled
+
+    def row(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
 class NewJob:
     """A job that is to be inserted. Times are spans: the database adds its own clock."""
 
@@ -34,6 +47,16 @@ class NewJob:
     timeout: float | None = None
     retry: str | None = None  # JSON text, only where the caller said other than the task
     trace: str | None = None
+    flow: str | None = None
+    team: str | None = None  # the part of a flow whose jobs fail together
+    needs: str = "succeeded"  # how those that it waits for must have ended: so, or just "finished"
+    waits_for: int = 0  # how many of them
+    quorum: int | None = None  # how many of all, where not all are needed
+    tied: bool = False  # its end concerns others: followers, hooks, a team
+    hooks: str | None = None  # JSON text: the jobs to be made when it ends, by how it ends
+    after: tuple[str, ...] = ()  # those that it waits for, in the order given
+    joins: str | None = None  # whoever waits for that job waits for this one too
+    founds: tuple[NewFlow, ...] = ()  # flows that come to be with it
 
     def row(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _NEW_JOB}
@@ -43,7 +66,7 @@ class NewJob:
             raise ValueError("a job has a delay or a moment, not both")
 
 
-_NEW_JOB = tuple(NewJob.__slots__)
+_NEW_JOB = tuple(name for name in NewJob.__slots__ if name not in {"after", "joins", "founds"})
 
 
 Hold = tuple[str, int]  # a claim by its job's id and its fence: no two claims are equal in both
@@ -76,6 +99,8 @@ class Claim:
     trace: str | None
     key: str | None
     worker: str
+    flow: str | None = None
+    tied: bool = False  # its end concerns others
 
     @property
     def hold(self) -> Hold:
@@ -119,6 +144,8 @@ class Job:
     timeout: float | None = None
     cancelling: bool = False
     trace: str | None = field(default=None, repr=False)
+    flow: str | None = None
+    waits_for: int = 0  # jobs that it comes after and that have not ended
 
     @property
     def final(self) -> bool:
@@ -133,7 +160,7 @@ JOB_COLUMNS = (
     "id", "task", "queue", "state", "attempt", "args", "result", "error", "run_at", "created_at",
     "started_at", "finished_at", "worker", "tenant", "priority", "key", "failures", "crashes",
     "max_attempts", "max_crashes", "fence", "lease_until", "expires_at", "timeout", "cancelling",
-    "trace",
+    "trace", "flow", "waits_for",
 )  # fmt: skip
 _MOMENTS = {"run_at", "created_at", "started_at", "finished_at", "lease_until", "expires_at"}
 

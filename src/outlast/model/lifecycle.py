@@ -39,8 +39,8 @@ LEGAL: dict[State, frozenset[State]] = {
     State.READY: frozenset({State.RUNNING, State.CANCELLED}),
     State.RUNNING: frozenset({State.READY, State.SCHEDULED}) | FINAL,
     # Redrive, and nothing else:
-    State.DEAD: frozenset({State.READY}),
-    State.CANCELLED: frozenset({State.READY}),
+    State.DEAD: frozenset({State.WAITING, State.READY}),
+    State.CANCELLED: frozenset({State.WAITING, State.READY}),
     State.SUCCEEDED: frozenset(),
 }
 

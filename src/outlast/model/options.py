@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from .errors import InvalidOption
 from .retry import LONGEST, MAX_ATTEMPTS, Retry
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
+WHEN = ("succeeded", "finished")
 LONGEST_NAME = 200  # characters of a queue, tenant, task or key
 
 
@@ -29,6 +31,12 @@ class Options:
     max_attempts: int | None = None
     max_crashes: int | None = None  # how many lost workers a job may cost
     retry: Retry | None = None
+    after: Any = None  # jobs (or their ids, or calls enqueued beside it) that it comes after
+    when: str | None = None  # they must have "succeeded" (or else it is dead), or just "finished"
+    flow: str | None = None  # a flow that stands already, which it joins
+    on_success: Any = None  # calls to be enqueued when it ends so, in the same transaction
+    on_dead: Any = None
+    on_cancel: Any = None
 
     def __post_init__(self) -> None:
         for name in ("queue", "tenant", "key"):
@@ -47,6 +55,11 @@ class Options:
             raise InvalidOption(option="at", reason="cannot be given together with delay")
         if self.retry is not None and not isinstance(self.retry, Retry):
             raise InvalidOption(option="retry", reason="must be a Retry(…)")
+        if self.when not in (None, *WHEN):
+            raise InvalidOption(
+                option="when", reason=f"must be one of {', '.join(WHEN)}, not {self.when!r}"
+            )
+        _check_flow(self.flow)
 
     def over(self, other: Options) -> Options:
         """These options where they are given, the other's elsewhere."""
@@ -106,6 +119,16 @@ def _check_name(name: str, value: Any) -> None:
         raise InvalidOption(option=name, reason=f"must not start with '!': {value!r:.80}")
     if not value.isprintable():
         raise InvalidOption(option=name, reason=f"has unprintable characters: {value!r:.80}")
+
+
+def _check_flow(flow: Any) -> None:
+    try:
+        if flow is not None:
+            UUID(str(flow))
+    except ValueError:
+        raise InvalidOption(
+            option="flow", reason=f"must be a flow's id, not {flow!r:.80}"
+        ) from None
 
 
 def _check_whole(name: str, value: Any, low: int, high: int) -> None:

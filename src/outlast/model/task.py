@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .arguments import Arguments
-from .errors import InvalidArguments, InvalidOption, Problem, UnknownTask
+from .errors import InvalidOption, UnknownTask
 from .ids import new_job_id
 from .job import NewJob
 from .lazy import lazy
@@ -35,9 +36,11 @@ class Definition:
         check_name("name", self.name)
         if not callable(self.function):
             raise InvalidOption(option="task", reason=f"must be a function, not {self.function!r}")
-        if self.options.delay is not None or self.options.at is not None or self.options.key:
+        said = self.options
+        if any((said.delay is not None, said.at, said.key, said.after, said.flow)):
             raise InvalidOption(
-                option="delay, at and key", reason="belong to a job: say them with using(…)"
+                option="delay, at, key, after and flow",
+                reason="belong to a job: say them with using(…)",
             )
         if self.isolated and self.is_async:
             raise InvalidOption(
@@ -52,13 +55,15 @@ class Definition:
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
-    def call(self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+    def call(
+        self, id: str, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> NewJob:
         """One call of this task as a job to be inserted; bad arguments are refused here."""
         said = options.over(self.options)
         expires = said.expires
         moment = epoch("expires", expires) if hasattr(expires, "tzinfo") else None
         return NewJob(
-            id=new_job_id(),
+            id=id,
             tenant=said.tenant or DEFAULT_TENANT,
             queue=said.queue or DEFAULT_QUEUE,
             task=self.name,
@@ -73,6 +78,7 @@ class Definition:
             expires_at=moment,
             timeout=seconds("timeout", said.timeout),
             retry=options.retry.to_json() if options.retry else None,
+            hooks=_hooks(said) if said.on_success or said.on_dead or said.on_cancel else None,
         )
 
     def _max_attempts(self, options: Options) -> int:
@@ -95,34 +101,28 @@ class Call:
     def using(self, options: Options) -> Call:
         return replace(self, options=options.over(self.options))
 
-    def new_job(self) -> NewJob:
-        return self.definition.call(self.options, self.args, self.kwargs)
+    def new_job(self, id: str | None = None) -> NewJob:
+        return self.definition.call(id or new_job_id(), self.options, self.args, self.kwargs)
 
 
-def new_jobs(calls: Iterable[Call]) -> list[NewJob]:
-    """Calls as jobs; if any are bad, one error names every problem of all of them."""
-    jobs: list[NewJob] = []
-    refused: list[tuple[int, InvalidArguments]] = []
-    for index, call in enumerate(calls):
-        if not isinstance(call, Call):
-            raise InvalidOption(
-                option="jobs",
-                reason=f"must be made with task.job(…); number {index} is {call!r:.80}",
-            )
-        try:
-            jobs.append(call.new_job())
-        except InvalidArguments as error:
-            refused.append((index, error))
-    if len(refused) == 1:
-        raise refused[0][1]
-    if refused:
-        problems = [
-            Problem(f"job {index} ({error.facts['task']}): {path}", message)
-            for index, error in refused
-            for path, message in error.problems
-        ]
-        raise InvalidArguments(f"{len(refused)} of {len(jobs) + len(refused)} jobs", problems)
-    return jobs
+def _hooks(said: Options) -> str:
+    """The jobs to be made when a job ends, by how it ends. They are checked now: when they are
+    needed, nothing must be able to go wrong."""
+    given = {"succeeded": said.on_success, "dead": said.on_dead, "cancelled": said.on_cancel}
+    made: dict[str, list[dict[str, Any]]] = {}
+    for state, calls in given.items():
+        for call in [calls] if isinstance(calls, Call) else calls or ():
+            if not isinstance(call, Call):
+                raise InvalidOption(
+                    option=_HOOKS[state], reason=f"takes task.job(…), not {call!r:.80}"
+                )
+            if call.options.after or call.options.flow:
+                raise InvalidOption(option=_HOOKS[state], reason="cannot wait for other jobs")
+            made.setdefault(state, []).append(call.new_job().row())
+    return json.dumps(made)
+
+
+_HOOKS = {"succeeded": "on_success", "dead": "on_dead", "cancelled": "on_cancel"}
 
 
 class Registry:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from .consequences import consequences
+from .duties import clear_up
 from .reclaim import past_deadline, take_back
 from .statement import BEGIN, Op, Rows, Statement
 
@@ -61,7 +63,7 @@ def checks(keep: Mapping[str, float], silent: float, slack: float, luck: float) 
         Check("owner-dead", "find_owner_dead", _lost("stopped renewing"), late),
         Check("owner-hung", "find_owner_hung", _overdue(hung, luck), {"late": hung}),
         Check("timer-lost", "find_timer_lost", _writes("make_ready"), late),
-        Check("expired", "find_expired", _writes("end_expired"), late),
+        Check("expired", "find_expired", _end_expired, late),
         *[_leaked_slots(state, span) for state, span in keep.items()],
         Check("silent-worker", "find_silent_workers", _cards(silent), {"late": silent}, False),
     ]  # fmt: skip
@@ -125,15 +127,21 @@ def _writes(statement: str) -> Repair:
     return repair
 
 
+def _end_expired(ids: Sequence[str]) -> Op[int]:
+    yield BEGIN
+    held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
+    rows: Rows = yield Statement("end_expired", {"ids": json.dumps([id for (id,) in held])})
+    yield from consequences([id for id, tied in rows if tied])
+    return len(rows)
+
+
 def _removal(keep: float) -> Repair:
     def repair(ids: Sequence[str]) -> Op[int]:
         yield BEGIN
         held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
         given = {"ids": json.dumps([id for (id,) in held]), "late": keep}
         rows: Rows = yield Statement("remove_ended", given)
-        gone = json.dumps([id for (id,) in rows])
-        yield Statement("prune_attempts", {"ids": gone})
-        yield Statement("prune_events", {"ids": gone})
+        yield from clear_up(rows)
         return len(rows)
 
     return repair

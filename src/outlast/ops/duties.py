@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from .consequences import consequences
 from .statement import BEGIN, Op, Rows, Statement, Together
 
 
@@ -57,19 +58,30 @@ def record(tallies: Mapping[str, Tally], every: float, worker: str) -> Op[None]:
 
 def expire(limit: int = 500, skip: int = 0) -> Op[list[str]]:
     """End jobs that are past their own expiry; they never run late."""
+    yield BEGIN
     rows: Rows = yield Statement("expire", {"limit": limit, "skip": skip})
-    return [id for (id,) in rows]
+    yield from consequences([id for id, tied in rows if tied])
+    return [id for id, _ in rows]
 
 
 def prune(state: str, keep: float, limit: int) -> Op[int]:
     """Remove one small batch of jobs that ended long ago, with all that belongs to them."""
     yield BEGIN
     rows: Rows = yield Statement("prune_jobs", {"state": state, "keep": keep, "limit": limit})
-    if rows:
-        ids = json.dumps([id for (id,) in rows])
-        yield Statement("prune_attempts", {"ids": ids})
-        yield Statement("prune_events", {"ids": ids})
+    yield from clear_up(rows)
     return len(rows)
+
+
+def clear_up(rows: Rows) -> Op[None]:
+    """Remove what belonged to jobs that were removed, by their ids and flows."""
+    if not rows:
+        return
+    ids = json.dumps([id for id, _ in rows])
+    yield Statement("prune_attempts", {"ids": ids})
+    yield Statement("prune_events", {"ids": ids})
+    yield Statement("prune_edges", {"ids": ids})
+    if flows := {flow for _, flow in rows if flow}:
+        yield Statement("prune_flows", {"ids": json.dumps(sorted(flows))})
 
 
 def prune_workers(keep: float) -> Op[int]:

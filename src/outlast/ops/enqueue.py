@@ -7,25 +7,36 @@ already stands was sent before, and its answer got lost: the caller gets it too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..model.errors import Contention, KeyConflict
 from ..model.job import Job, NewJob, lenient_json, moment, read_job
 from ..model.lifecycle import State
+from .flows import found_flows, tie
 from .statement import BEGIN, Op, Row, Rows, Statement
 
+CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
 
-def enqueue(jobs: Sequence[NewJob]) -> Op[list[Job]]:
-    """Insert jobs; return one `Job` for each, in the order given."""
+
+def enqueue(jobs: Sequence[NewJob], held: Collection[str] = ()) -> Op[list[Job]]:
+    """Insert jobs; return one `Job` for each, in the order given. `held` are flows that the caller
+    knows to be open."""
     if not jobs:
         return []
-    if any(job.key is not None for job in jobs):
+    tied = any(job.after or job.flow or job.joins for job in jobs)
+    if tied or any(job.key is not None for job in jobs):
         yield BEGIN  # a conflict must undo what was inserted beside it
+    if tied:
+        yield from found_flows(jobs, held)
     unique, twins = _without_twins(jobs)
     inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])
     made = {row[0]: row for row in inserted}
     refused = [job for job in unique if job.id not in made]
     standing = (yield from _standing(refused)) if refused else {}
+    if tied:
+        instead = {id: twin.id for id, twin in twins.items()}
+        instead |= {id: job.id for id, job in standing.items() if id != job.id}
+        yield from tie([job for job in unique if job.id in made], instead)
     return [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
 
 
@@ -75,5 +86,5 @@ def _fresh(new: NewJob, row: Row) -> Job:
         created_at=moment(created_at), started_at=None, finished_at=None, worker=None,  # type: ignore[arg-type]
         tenant=new.tenant, priority=new.priority, key=new.key, max_attempts=new.max_attempts,
         max_crashes=new.max_crashes, expires_at=moment(expires_at), timeout=new.timeout,
-        trace=new.trace,
+        trace=new.trace, flow=new.flow, waits_for=new.waits_for,
     )  # fmt: skip

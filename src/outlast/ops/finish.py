@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model.errors import ClaimLost
-from ..model.job import Hold
+from ..model.job import Hold, NewJob
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import Transition
 from .claim import Wanted, in_order
+from .consequences import consequences
 from .enqueue import enqueue
+from .flows import hold_flows
 from .statement import BEGIN, Op, Rows, Statement, Together
 
 
@@ -26,23 +28,46 @@ class Finished:
 
     accepted: list[tuple[Transition, State]] = field(default_factory=list)
     lost: list[Transition] = field(default_factory=list)
+    queues: set[str] = field(default_factory=set)  # where something became ready by it
+
+    def add(self, other: Finished) -> None:
+        self.accepted += other.accepted
+        self.lost += other.lost
+        self.queues |= other.queues
 
 
 def finish(
     transitions: Sequence[Transition], events: Sequence[dict[str, Any]] = ()
 ) -> Op[Finished]:
     """Apply transitions whose claims still hold, with all that comes with them."""
-    if events or not all(transition.plain for transition in transitions):
-        yield BEGIN
+    yield BEGIN
     if events:
         yield Statement("record_events", rows=events)
-    rows: Rows = (yield _finish(transitions)) if transitions else []
-    states = _by_hold(rows)
-    accepted = [t for t in transitions if t.claim.hold in states]
+    rows: Rows = (yield _finish(transitions, tells=True)) if transitions else []
+    queues = yield from _follow_up(transitions, rows)
+    finished = yield from _settle(transitions, _by_hold(rows), told=True)
+    finished.queues |= queues
+    return finished
+
+
+def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
+    """What comes with outcomes that were accepted."""
+    held = _by_hold(rows)
+    accepted = [t for t in transitions if t.claim.hold in held]
     if records := [_record(t) for t in accepted if not _at_once(t)]:
         yield Statement("record_attempts", rows=records)
-    yield from enqueue([job for t in accepted for job in t.jobs])
-    return (yield from _settle(transitions, states))
+    queues = yield from _add([job for t in accepted for job in t.jobs])
+    ended = [id for id, _, state, tied in rows if tied and State(state).final]
+    return queues | (yield from consequences(ended))
+
+
+def _add(jobs: Sequence[NewJob]) -> Op[set[str]]:
+    """What the handlers enqueued. One that ran on in a flow which was cancelled adds nothing."""
+    flows = {job.flow for job in jobs if job.flow} - {f.id for job in jobs for f in job.founds}
+    standing = (yield from hold_flows(flows)) if flows else {}
+    closed = {flow for flow in flows if standing.get(flow, (True, False))[0]}
+    made = yield from enqueue([job for job in jobs if job.flow not in closed], held=flows)
+    return {job.queue for job in made if job.state is State.READY}
 
 
 def finish_with_keys(transition: Transition) -> Op[Finished]:
@@ -50,38 +75,48 @@ def finish_with_keys(transition: Transition) -> Op[Finished]:
     they go first, while no row of ours is locked, and alone, so that no other outcome waits too."""
     yield BEGIN
     yield Statement("wait_briefly")
-    yield from enqueue(transition.jobs)
+    queues = yield from _add(transition.jobs)
     finished = yield from finish([replace(transition, jobs=())])
     if finished.lost:
         raise ClaimLost(job=transition.claim.id)  # which takes back what was enqueued
+    finished.queues |= queues
     return finished
 
 
 def turn(transitions: Sequence[Transition], wanted: Wanted) -> Op[tuple[Finished, list[Any]]]:
-    """Give back plain successes and take new jobs, in one round trip."""
+    """Give back first-try successes without follow-ups and take new jobs: in one round trip where
+    they concern nobody else, in one transaction where they do."""
+    if any(transition.claim.tied for transition in transitions):
+        yield BEGIN
+        finished = yield from finish(transitions)
+        *_, rows = yield Together(wanted.statements())
+        return finished, in_order(rows)
     statements = wanted.statements()
     if transitions:
-        statements.insert(0, _finish(transitions))
+        statements.insert(0, _finish(transitions, tells=False))
     answers: list[Rows] = yield Together(statements)
     states = _by_hold(answers[0]) if transitions else {}
-    finished = yield from _settle(transitions, states)
+    finished = yield from _settle(transitions, states, told=False)
     return finished, in_order(answers[-1])
 
 
-def _finish(transitions: Sequence[Transition]) -> Statement:
+def _finish(transitions: Sequence[Transition], tells: bool) -> Statement:
     """In the order of their ids: who locks many rows locks them in one order, so that finishes and
     renewals that meet wait for each other in one direction only."""
     ordered = sorted(transitions, key=lambda t: t.claim.hold)
-    return Statement("finish", rows=[_row(t) for t in ordered])
+    return Statement("finish", rows=[_row(t) | {"tells": tells} for t in ordered])
 
 
 def _by_hold(rows: Rows) -> dict[Hold, State]:
-    return {(id, fence): State(state) for id, fence, state in rows}
+    return {(id, fence): State(state) for id, fence, state, _ in rows}
 
 
-def _settle(transitions: Sequence[Transition], states: dict[Hold, State]) -> Op[Finished]:
+def _settle(
+    transitions: Sequence[Transition], states: dict[Hold, State], told: bool
+) -> Op[Finished]:
     """Tell who lost. A finish that is sent again because its answer got lost did not lose: the
-    claim's own record says how it ended."""
+    claim's own record says how it ended. Nor did one that somebody has come to wait for since it
+    was claimed: it is finished once more, and they are told."""
     finished = Finished([(t, states[t.claim.hold]) for t in transitions if t.claim.hold in states])
     missing = [t for t in transitions if t.claim.hold not in states]
     if not missing:
@@ -89,12 +124,17 @@ def _settle(transitions: Sequence[Transition], states: dict[Hold, State]) -> Op[
     asked = [{"id": t.claim.id, "fence": t.claim.fence} for t in missing]
     rows: Rows = yield Statement("settled", rows=asked)
     ended = {(id, fence): (State(state), outcome) for id, fence, state, outcome in rows}
+    again: list[Transition] = []
     for transition in missing:
         state, outcome = ended.get(transition.claim.hold, (None, None))
-        if state is not None and _was_ours(transition, state, outcome):
+        if state is State.RUNNING and outcome is None and not told:
+            again.append(transition)
+        elif state is not None and _was_ours(transition, state, outcome):
             finished.accepted.append((transition, state))
         else:
             finished.lost.append(transition)
+    if again:
+        finished.add((yield from finish(again)))
     return finished
 
 

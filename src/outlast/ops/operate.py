@@ -9,6 +9,9 @@ from typing import Any
 from ..model.errors import JobNotFound, TooLate
 from ..model.job import Job, read_job
 from ..model.lifecycle import State
+from ..model.outcome import reason
+from .consequences import consequences
+from .flows import BROKEN, recount, recount_followers
 from .statement import BEGIN, Op, Rows, Statement
 
 
@@ -17,6 +20,8 @@ def cancel(id: str, by: str, reason: str) -> Op[Job]:
     yield BEGIN
     error = {"type": "Cancelled", "message": reason or f"cancelled by {by}", "traceback": ""}
     changed: Rows = yield Statement("cancel", {"id": id, "error": json.dumps(error)})
+    if changed == [(State.CANCELLED, True)]:
+        yield from consequences([id])
     rows: Rows = yield Statement("job", {"id": id})
     if not rows:
         raise JobNotFound(job=id)
@@ -29,10 +34,18 @@ def cancel(id: str, by: str, reason: str) -> Op[Job]:
 
 
 def redrive(ids: Sequence[str], by: str) -> Op[list[str]]:
-    """Give dead or cancelled jobs a new life; return the ids of those that got one."""
+    """Give dead or cancelled jobs a new life, and those that are dead because of them; return the
+    ids of those that got one. One that waits for a job which stays dead stays so too."""
     yield BEGIN
-    rows: Rows = yield Statement("redrive", {"ids": json.dumps(sorted(ids))})
-    revived = [id for (id,) in rows]
+    doomed: Rows = yield Statement("doomed_by", {"ids": json.dumps(sorted(ids))})
+    wanted = sorted({*ids, *(id for (id,) in doomed)})
+    rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted)})
+    waiting = [id for id, state, _ in rows if state == State.WAITING]
+    counted = (yield from recount(waiting)) if waiting else []
+    again = {id for id, state, _, _ in counted if state in BROKEN}
+    if tied := [id for id, _, tied in rows if tied and id not in again]:
+        yield from recount_followers(tied)  # they were counted as ended, and have not now
+    revived = [id for id, _, _ in rows if id not in again]
     if revived:
         yield from note("redrive", revived, {"by": by})
     return revived
@@ -47,6 +60,12 @@ def redrive_one(id: str, by: str) -> Op[Job]:
     job = read_job(rows[0])
     if not revived and job.state is State.SUCCEEDED:
         raise TooLate(job=id, state=job.state)
+    if job.state in BROKEN:
+        raise TooLate(
+            f"job {id} cannot run: {reason(job.error)}; retry that one, and this one comes with it",
+            job=id,
+            state=job.state,
+        )
     return job
 
 

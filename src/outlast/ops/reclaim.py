@@ -55,6 +55,7 @@ class Signs:
     lease: bool = False
     workers: tuple[str, ...] = ()  # on SQLite: those whose file has to be looked at
     fleet: int = 1  # how many share the looking
+    flows: bool = False  # a cancelled flow has jobs that nobody has cancelled yet
 
 
 def signs_of_loss() -> Op[Signs]:
@@ -64,6 +65,7 @@ def signs_of_loss() -> Op[Signs]:
         lease=any(kind == "lease" for kind, _ in rows),
         workers=tuple(what for kind, what in rows if kind == "worker"),
         fleet=sum(int(what) for kind, what in rows if kind == "fleet"),
+        flows=any(kind == "flow" for kind, _ in rows),
     )
 
 
@@ -124,6 +126,7 @@ def _apply(lost: Sequence[Transition]) -> Op[Swept]:
         swept.skipped = swept.found - swept.healed
         swept.dead = sum(state is State.DEAD for _, state in finished.accepted)
         swept.queues = {t.claim.queue for t, state in finished.accepted if state is State.READY}
+        swept.queues |= finished.queues
     return swept
 
 

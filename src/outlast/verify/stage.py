@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from ..model.job import Claim, Job, NewJob
+from ..model.layout import new_jobs
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, decide
-from ..model.task import new_jobs
 from ..ops.claim import Wanted
 from ..ops.claim import claim as claim_op
 from ..ops.finish import Finished, finish

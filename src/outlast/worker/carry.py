@@ -72,7 +72,7 @@ class Carrier:
 
     def _begin(self, held: Held) -> None:
         claim = held.claim
-        context = Context(claim, partial(self._worker.say, claim))
+        context = Context(claim, partial(self._worker.say, claim), self._worker.store)
         held.execution = begin(self._worker.app.registry[claim.task], claim, context)
         if claim.timeout is not None:
             self._limit(held, claim.timeout)

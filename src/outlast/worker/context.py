@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..model.errors import ClaimLost
+from ..model.flow import Enqueueable
 from ..model.job import Claim, Job, NewJob, lenient_json, moment
+from ..model.layout import new_jobs
 from ..model.lifecycle import State
-from ..model.task import Call, new_jobs
 from ..model.text import clean, type_name
+from ..store import Store
+from .results import Results
 
 LONGEST_NOTE = 4000  # characters of one progress note or log line
 
@@ -24,9 +27,10 @@ class Context:
     sync one has to look.
     """
 
-    def __init__(self, claim: Claim, say: Callable[[str, str], None]) -> None:
+    def __init__(self, claim: Claim, say: Callable[[str, str], None], store: Store) -> None:
         self._claim = claim
         self._say = say
+        self._store = store
         self._lost = False
         self.jobs: list[NewJob] = []
         self.cancelled = threading.Event()
@@ -63,10 +67,23 @@ class Context:
         """Keep a line with the job."""
         self._record("log", {"message": message, **fields})
 
-    def enqueue(self, *calls: Call) -> None:
-        """Enqueue jobs with this attempt's success: they exist if, and only if, it is accepted."""
+    def enqueue(self, *calls: Enqueueable, join: bool = False) -> None:
+        """Enqueue jobs with this attempt's success: they exist if, and only if, it is accepted.
+
+        Those of a job in a flow belong to that flow. With `join`, whoever waits for this job waits
+        for them too.
+        """
         self._check()
-        self.jobs += new_jobs(calls)
+        self.jobs += new_jobs(calls, self._claim.flow, self._claim.id if join else None)
+
+    def results(self) -> Results:
+        """The results of the jobs that this one comes after, in the order given; None for one that
+        did not succeed. `for … in` or `async for … in`: they are read a page at a time."""
+        return Results(self._store, self._claim.id, lambda job: job.result)
+
+    def prerequisites(self) -> Results:
+        """The same jobs whole, with their states and errors."""
+        return Results(self._store, self._claim.id, lambda job: job)
 
     def lose(self) -> None:
         """From now on this attempt owns nothing."""

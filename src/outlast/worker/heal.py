@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..model.errors import OutlastError
-from ..ops import duties
+from ..ops import cancel_flow, duties
 from ..ops.duties import Tally
-from ..ops.enqueue import wake
+from ..ops.enqueue import CANCEL_SIGNAL, wake
 from ..ops.reclaim import Swept, bury, inherit, reclaim, reclaim_overdue, signs_of_loss
 from ..ops.statement import Op
 from ..store import Store
@@ -88,7 +88,21 @@ class Healer:
             self.worker.tell("buried", len(dead))
         if signs.lease and time.monotonic() >= self._leases_count_at:
             swept.add(await self.sweep())
+        if signs.flows:
+            await self.cancel_flows()
         return swept, signs.fleet
+
+    async def cancel_flows(self) -> None:
+        """Go on with flows that were cancelled, by somebody who may have died or by a failure."""
+        for flow, why in await self.store.arun(cancel_flow.unsettled):
+            left = True
+            while left and not self.worker.stopping:
+                done = await self.store.arun(cancel_flow.go_on, flow, why)
+                left = bool(done.ended or done.asked)  # what others have in hand: next time
+                if done.asked:
+                    self.worker.keeper.renew_now()
+                self.worker.tell("flow_cancelled", done.ended)
+                self.worker.keeper.wake({CANCEL_SIGNAL, *done.queues} if left else set())
 
     def doubt_locks(self) -> None:
         """A broken connection of our own: others may be making theirs anew as well."""

@@ -15,13 +15,14 @@ import os
 import runpy
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..model.job import Claim, NewJob
+from ..model.job import Claim, NewFlow, NewJob
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended
 from ..model.task import Definition
@@ -152,8 +153,13 @@ def _environment() -> dict[str, str]:
 
 
 def _read_ended(message: dict[str, Any]) -> Ended:
-    jobs = tuple(NewJob(**job) for job in message.pop("jobs"))
+    jobs = tuple(_read_job(**job) for job in message.pop("jobs"))
     return Ended(Outcome(message.pop("outcome")), jobs=jobs, **message)
+
+
+def _read_job(*, founds: list[dict[str, Any]], after: list[str], **facts: Any) -> NewJob:
+    flows = tuple(NewFlow(**flow) for flow in founds)
+    return NewJob(founds=flows, after=tuple(after), **facts)
 
 
 # The child's side
@@ -172,17 +178,19 @@ def main() -> None:
         with lock:
             out.write(json.dumps(message).encode() + b"\n")
 
-    context = Context(claim, lambda kind, data: send({"event": [kind, data]}))
-    ended = _carry_out(kind, place, name, claim, context)
+    ended = _carry_out(kind, place, name, claim, lambda kind, data: send({"event": [kind, data]}))
     send({"ended": {**asdict(ended), "jobs": [asdict(job) for job in ended.jobs]}})
 
 
-def _carry_out(kind: str, place: str, name: str, claim: Claim, context: Context) -> Ended:
+def _carry_out(
+    kind: str, place: str, name: str, claim: Claim, say: Callable[[str, str], None]
+) -> Ended:
     try:
-        definition = _find(kind, place, name)
+        task = _find(kind, place, name)
     except BaseException as error:  # the code is at fault, not the job: another try may do
         return Ended(Outcome.FAILED, error=describe(error))
-    execution = Execution(definition, claim, context)
+    definition = task._definition
+    execution = Execution(definition, claim, Context(claim, say, task._app.store))
     try:
         arguments = execution.arguments()
     except BaseException as error:
@@ -193,14 +201,14 @@ def _carry_out(kind: str, place: str, name: str, claim: Claim, context: Context)
         return execution.raised(error)
 
 
-def _find(kind: str, place: str, name: str) -> Definition:
+def _find(kind: str, place: str, name: str) -> Task[Any, Any]:
     if kind == "file":
         found = runpy.run_path(place, run_name="__outlast_isolated__")
     else:
         found = vars(importlib.import_module(place))
     for value in found.values():
         if isinstance(value, Task) and value.name == name:
-            return value._definition
+            return value
     raise LookupError(f"{place} defines no task {name!r} at its top level")
 
 

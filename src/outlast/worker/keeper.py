@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy
@@ -20,6 +21,7 @@ from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, release
 from ..ops import duties
+from ..ops.enqueue import wake
 from ..ops.finish import finish
 from ..ops.renew import renew
 from ..ops.statement import Op
@@ -54,6 +56,7 @@ class Keeper:
         self.healer = Healer(worker, worker.app.store.twin(connections=1))
         self.loops: list[Loop] = []
         self._strangers: dict[tuple[str, int], float] = {}  # and when we first saw them
+        self._to_wake: set[str] = set()
         self._watching: asyncio.Future[None] | None = None
         self._pulse_at = time.monotonic()
         self._told = False  # that the worker's loop stands still
@@ -74,6 +77,12 @@ class Keeper:
     def renew_now(self) -> None:
         """Somebody asked for a job to stop: find out which."""
         self._call(self.loops[0].poke)
+
+    def wake(self, queues: set[str]) -> None:
+        """Something became ready in these: other workers should hear of it."""
+        if self.store.wakes:
+            self._to_wake |= queues
+            self._call(self.loops[-1].poke)
 
     def let_go(self) -> None:
         """End soon: from now on nothing more is renewed."""
@@ -110,6 +119,7 @@ class Keeper:
             Loop("overdue", self.overdue, self.settings.reclaim_every),
             Loop("pulse", self.pulse, 1.0),
             *self.healer.loops(),
+            Loop("wake", self.wake_others, 60.0),
         ]
         self._started.set()
         try:
@@ -205,6 +215,13 @@ class Keeper:
                 if not about_a_row(error):
                     raise
                 log.error("job %s cannot be released: %s", claim.id, error, extra=facts(claim))
+
+    async def wake_others(self) -> None:
+        """It only makes things faster, so it may fail."""
+        queues, self._to_wake = self._to_wake, set()
+        if queues:
+            with suppress(OutlastError):
+                await self.store.arun(wake, self.store.channel, queues)
 
     # Let go
 

@@ -37,11 +37,13 @@ class Returns:
         hands: Hands,
         counts: Counter[str],
         decide: Callable[[Claim, Ended], Transition],
+        started: Callable[[set[str]], None],
     ) -> None:
         self._store = store
         self._hands = hands
         self._counts = counts
         self._decide = decide
+        self._started = started  # told of queues in which something became ready
         self._ended: list[Held] = []
         self._keyed: list[Held] = []  # whose follow-ups have keys, and may have to wait for others
         self._keyed_at = 0.0  # when to try these
@@ -135,8 +137,7 @@ class Returns:
         together = Finished()
         for transition in transitions:
             finished = await self._finish_alone(transition)
-            together.accepted += finished.accepted
-            together.lost += finished.lost
+            together.add(finished)
         return together
 
     async def _record(self, event: dict[str, Any]) -> None:
@@ -170,6 +171,8 @@ class Returns:
         return Finished(lost=[transition])
 
     def _settle(self, finished: Finished) -> None:
+        if finished.queues:
+            self._started(finished.queues)
         for transition, state in finished.accepted:
             self._hands.put_down(transition.claim)
             self._counts[state] += 1

@@ -72,7 +72,9 @@ class Worker:
         self.counts: Counter[str] = Counter()
         self.lookout = Lookout(self.queues, settings)
         self.carrier = Carrier(self)
-        self.returns = Returns(self.store, self.hands, self.counts, self.carrier.decide)
+        self.returns = Returns(
+            self.store, self.hands, self.counts, self.carrier.decide, self._started
+        )
         # One thread for each job that may be in flight; they are only started when needed.
         self.threads = Threads(settings.concurrency)
         self.state = "working"
@@ -263,6 +265,13 @@ class Worker:
         else:
             self.lookout.hear(queue)
             self._news.set()
+
+    def _started(self, queues: set[str]) -> None:
+        """What we handed in let others start: we look there, and so should everyone."""
+        for queue in queues:
+            self.lookout.hear(queue)
+        self._news.set()
+        self.keeper.wake(queues)
 
     def news(self) -> None:
         """Something ended: go round."""

@@ -82,8 +82,9 @@ LIMIT :limit OFFSET :skip
 -- name: find_leaked_slots
 -- Keys still held by jobs that should have been pruned a while ago, among the oldest of those.
 SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(finished_at) FROM (
-    SELECT id, key, finished_at FROM ol.job
+    SELECT id, key, finished_at FROM ol.job AS j
     WHERE state IN ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:late)
+        AND ol.not_needed
     ORDER BY finished_at LIMIT 1000) AS oldest
 WHERE key IS NOT NULL
 LIMIT :limit OFFSET :skip
@@ -175,7 +176,7 @@ SET state = 'cancelled', finished_at = ol.now(),
     error = ol.json('{"type": "Expired", "message": "expires_at passed while it waited"}')
 WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('waiting', 'scheduled', 'ready')
     AND expires_at IS NOT NULL AND expires_at <= ol.now()
-RETURNING CAST(id AS text)
+RETURNING CAST(id AS text), tied
 
 -- name: disown
 -- Take away the owner and the lease that a queued job must not have.
@@ -186,10 +187,10 @@ RETURNING CAST(id AS text)
 
 -- name: remove_ended
 -- Remove those of the jobs that ended long enough ago.
-DELETE FROM ol.job
+DELETE FROM ol.job AS j
 WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('succeeded', 'cancelled')
-    AND finished_at < ol.ago(:late)
-RETURNING CAST(id AS text)
+    AND finished_at < ol.ago(:late) AND ol.not_needed
+RETURNING CAST(id AS text), CAST(flow AS text)
 
 -- name: remove_lost_attempts
 -- Remove attempts whose job is gone.

@@ -47,7 +47,7 @@ UPDATE ol.job AS j
 SET state = 'cancelled', finished_at = ol.now(),
     error = CAST('{"type": "Expired", "message": "expires_at passed while it waited"}' AS json)
 FROM late WHERE j.id = late.chosen
-RETURNING CAST(id AS text)
+RETURNING CAST(id AS text), tied
 -- sqlite: one writer at a time
 UPDATE ol.job
 SET state = 'cancelled', finished_at = ol.now(),
@@ -57,23 +57,32 @@ WHERE id IN (
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')
         AND expires_at <= ol.now()
     ORDER BY expires_at LIMIT :limit OFFSET :skip)
-RETURNING CAST(id AS text)
+RETURNING CAST(id AS text), tied
+
+-- fragment: not_needed
+(j.flow IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.flow = j.flow
+            AND o.flow IS NOT NULL AND o.state IN ('waiting', 'scheduled', 'ready', 'running')))
+        AND (NOT j.tied OR NOT EXISTS (SELECT 1 FROM ol.edge AS e
+            JOIN ol.job AS f ON f.id = e.follower
+            WHERE e.job = j.id AND f.state IN ('waiting', 'scheduled', 'ready', 'running', 'dead')))
 
 -- name: prune_jobs
--- Remove jobs that ended in one way long enough ago, oldest first.
+-- Remove jobs that ended in one way long enough ago, oldest first; not what a flow still needs.
 -- postgres: SKIP LOCKED, so that nobody waits for a pruner; in a CTE, as in claim
 WITH ended AS MATERIALIZED (
-    SELECT id AS chosen FROM ol.job
+    SELECT id AS chosen FROM ol.job AS j
     WHERE state IN ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:keep)
+        AND ol.not_needed
     ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED)
 DELETE FROM ol.job AS j USING ended WHERE j.id = ended.chosen
-RETURNING CAST(id AS text)
+RETURNING CAST(id AS text), CAST(flow AS text)
 -- sqlite: one writer at a time
 DELETE FROM ol.job WHERE id IN (
-    SELECT id FROM ol.job
+    SELECT id FROM ol.job AS j
     WHERE state IN ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:keep)
+        AND ol.not_needed
     ORDER BY finished_at LIMIT :limit)
-RETURNING CAST(id AS text)
+RETURNING CAST(id AS text), CAST(flow AS text)
 
 -- name: prune_attempts
 -- Remove the attempts of pruned jobs.
@@ -82,6 +91,18 @@ DELETE FROM ol.attempt WHERE job IN (SELECT ol.each_id(:ids))
 -- name: prune_events
 -- Remove the events of pruned jobs.
 DELETE FROM ol.event WHERE job IN (SELECT ol.each_id(:ids))
+
+-- name: prune_edges
+-- Remove who came after whom, where either is pruned.
+DELETE FROM ol.edge
+WHERE job IN (SELECT ol.each_id(:ids)) OR follower IN (SELECT ol.each_id(:ids))
+
+-- name: prune_flows
+-- Remove those of the flows that have no job any more.
+DELETE FROM ol.flow AS w
+WHERE (w.id IN (SELECT ol.each_id(:ids)) OR w.part_of IN (SELECT ol.each_id(:ids)))
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j
+        WHERE j.flow = COALESCE(w.part_of, w.id) AND j.flow IS NOT NULL)
 
 -- name: prune_workers
 -- Forget workers that have long been silent.

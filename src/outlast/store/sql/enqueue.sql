@@ -2,27 +2,32 @@
 -- Insert new jobs; a job whose id or key already stands is left alone and not returned.
 -- postgres: all rows travel as one JSON parameter: one round trip, whatever the driver
 INSERT INTO ol.job (id, tenant, queue, task, args, state, priority, run_at, max_attempts,
-    max_crashes, timeout, retry, key, expires_at, trace, created_at)
+    max_crashes, timeout, retry, key, expires_at, trace, created_at, flow, team, needs, waits_for,
+    quorum, tied, hooks)
 SELECT t.id, t.tenant, t.queue, t.task, CAST(t.args AS json),
-    CASE WHEN t.delay > 0 OR to_timestamp(t.at) > ol.now() THEN 'scheduled' ELSE 'ready' END,
+    CASE WHEN t.waits_for > 0 THEN 'waiting' WHEN t.delay > 0 OR to_timestamp(t.at) > ol.now() THEN 'scheduled' ELSE 'ready' END,
     t.priority, COALESCE(to_timestamp(t.at), ol.later(COALESCE(t.delay, 0))), t.max_attempts,
     t.max_crashes, t.timeout, CAST(t.retry AS json), t.key,
-    COALESCE(to_timestamp(t.expires_at), ol.later(t.expires_in)), t.trace, ol.now()
+    COALESCE(to_timestamp(t.expires_at), ol.later(t.expires_in)), t.trace, ol.now(),
+    t.flow, t.team, t.needs, t.waits_for, t.quorum, t.tied, CAST(t.hooks AS json)
 FROM json_to_recordset(CAST(:rows AS json)) AS t (
     id uuid, tenant text, queue text, task text, args text, priority smallint,
     max_attempts integer, max_crashes integer, key text, delay double precision,
     at double precision, expires_in double precision, expires_at double precision,
-    timeout double precision, retry text, trace text)
+    timeout double precision, retry text, trace text, flow uuid, team uuid, needs text,
+    waits_for integer, quorum integer, tied boolean, hooks text)
 ON CONFLICT DO NOTHING
 RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.epoch(expires_at)
 -- sqlite: no round trips to save, so row by row
 INSERT INTO ol.job (id, tenant, queue, task, args, state, priority, run_at, max_attempts,
-    max_crashes, timeout, retry, key, expires_at, trace, created_at)
+    max_crashes, timeout, retry, key, expires_at, trace, created_at, flow, team, needs, waits_for,
+    quorum, tied, hooks)
 VALUES (:id, :tenant, :queue, :task, :args,
-    CASE WHEN :delay > 0 OR :at > ol.now() THEN 'scheduled' ELSE 'ready' END,
+    CASE WHEN :waits_for > 0 THEN 'waiting' WHEN :delay > 0 OR :at > ol.now() THEN 'scheduled' ELSE 'ready' END,
     :priority, COALESCE(:at, ol.later(COALESCE(:delay, 0))), :max_attempts,
     :max_crashes, :timeout, :retry, :key,
-    COALESCE(:expires_at, ol.later(:expires_in)), :trace, ol.now())
+    COALESCE(:expires_at, ol.later(:expires_in)), :trace, ol.now(),
+    :flow, :team, :needs, :waits_for, :quorum, :tied, :hooks)
 ON CONFLICT DO NOTHING
 RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.epoch(expires_at)
 

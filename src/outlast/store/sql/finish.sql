@@ -1,6 +1,7 @@
 -- name: finish
 -- The one way out of running: apply transitions whose claims still hold, and say which did.
--- A requested cancel turns every way back to work into cancelled.
+-- A requested cancel turns every way back to work into cancelled. Who will not tell the others whom
+-- its end concerns (`tells`) cannot end it.
 -- postgres: the state is compared as an expression, because a plain comparison lets the planner
 -- walk the partial index of running rows, dead entries and all, instead of the primary key
 UPDATE ol.job AS j
@@ -17,9 +18,9 @@ SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled') THEN 'c
         ELSE ol.now() END
 FROM json_to_recordset(CAST(:rows AS json)) AS t (
     id uuid, fence bigint, state text, delay double precision, refund integer, failures integer,
-    crashes integer, result text, error text)
-WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'
-RETURNING CAST(j.id AS text), j.fence, j.state
+    crashes integer, result text, error text, tells boolean)
+WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running' AND (t.tells OR NOT j.tied)
+RETURNING CAST(j.id AS text), j.fence, j.state, j.tied
 -- sqlite: row by row
 UPDATE ol.job AS j
 SET state = CASE WHEN j.cancelling AND :state IN ('ready', 'scheduled') THEN 'cancelled'
@@ -33,8 +34,8 @@ SET state = CASE WHEN j.cancelling AND :state IN ('ready', 'scheduled') THEN 'ca
     lease_until = NULL,
     finished_at = CASE WHEN :state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
         ELSE ol.now() END
-WHERE j.id = :id AND j.fence = :fence AND j.state = 'running'
-RETURNING CAST(id AS text), fence, state
+WHERE j.id = :id AND j.fence = :fence AND j.state = 'running' AND (:tells OR NOT j.tied)
+RETURNING CAST(id AS text), fence, state, tied
 
 -- name: wait_briefly
 -- In this transaction, give up soon when somebody else holds what we need.
@@ -44,17 +45,18 @@ SELECT set_config('lock_timeout', '200ms', true)
 SELECT 1
 
 -- name: settled
--- How claims that no longer hold did end: the answer to a finish whose first answer got lost.
+-- How claims that were not finished stand: ended before, if the first answer got lost; or still
+-- running, if there is somebody to be told.
 -- postgres: all rows travel as one JSON parameter
 SELECT CAST(j.id AS text), t.fence, j.state, a.outcome
 FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, fence bigint)
 JOIN ol.job AS j ON j.id = t.id
 LEFT JOIN ol.attempt AS a ON a.job = t.id AND a.fence = t.fence
-WHERE a.outcome IS NOT NULL OR (j.fence = t.fence AND j.state || '' <> 'running')
+WHERE a.outcome IS NOT NULL OR j.fence = t.fence
 -- sqlite: row by row
 SELECT CAST(j.id AS text), :fence, j.state, a.outcome
 FROM ol.job AS j LEFT JOIN ol.attempt AS a ON a.job = j.id AND a.fence = :fence
-WHERE j.id = :id AND (a.outcome IS NOT NULL OR (j.fence = :fence AND j.state <> 'running'))
+WHERE j.id = :id AND (a.outcome IS NOT NULL OR j.fence = :fence)
 
 -- name: record_attempts
 -- Keep how attempts ended that did not succeed at once.

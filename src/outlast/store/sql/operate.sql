@@ -6,15 +6,20 @@ SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE ol.now() END,
     error = CASE WHEN state = 'running' THEN error ELSE ol.json(:error) END
 WHERE id = ol.id(:id) AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
-RETURNING state
+RETURNING state, tied
 
 -- name: redrive
--- Give ended jobs a new life: all budgets full again, due now.
-UPDATE ol.job
-SET state = 'ready', attempt = 0, failures = 0, crashes = 0, run_at = ol.now(), worker = NULL,
+-- Give ended jobs a new life: all budgets full again, due now. One that comes after others waits
+-- until it has been counted what for.
+UPDATE ol.job AS j
+SET state = CASE WHEN EXISTS (SELECT 1 FROM ol.edge AS e WHERE e.follower = j.id)
+        THEN 'waiting' ELSE 'ready' END,
+    waits_for = CASE WHEN EXISTS (SELECT 1 FROM ol.edge AS e WHERE e.follower = j.id)
+        THEN 1 ELSE 0 END,
+    attempt = 0, failures = 0, crashes = 0, run_at = ol.now(), worker = NULL,
     finished_at = NULL, started_at = NULL, cancelling = false, expires_at = NULL
 WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')
-RETURNING CAST(id AS text)
+RETURNING CAST(id AS text), state, tied
 
 -- name: note
 -- Record what an operator or a net did.

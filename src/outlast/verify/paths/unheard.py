@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...model.layout import new_jobs
 from ...model.lifecycle import Outcome
-from ...model.task import new_jobs
 from ...ops.enqueue import enqueue
 from ..stage import Stage
 from .path import path

@@ -1,0 +1,145 @@
+"""Jobs that wait for each other, as callers say it.
+
+    chain(a, b, c)                      b after a, c after b
+    group(a, b, c).then(d)              d after all three
+    flow = Flow(); x = flow.add(a); flow.add(b, after=x)      any graph without a cycle
+
+`layout` makes rows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import InvalidOption
+from .job import Job
+from .options import WHEN
+from .task import Call
+
+
+class Group:
+    """Jobs that may run side by side, and whose ends can be waited for together.
+
+    With `fail_fast`, the first of them that goes dead or is cancelled has the others cancelled; a
+    number says how many it takes.
+    """
+
+    def __init__(self, *parts: Part, fail_fast: bool | int = False) -> None:
+        self.parts = _parts(parts)
+        self.fail_after = _fail_after(fail_fast)
+
+    def then(self, *parts: Part, when: str | None = None) -> Chain:
+        """What comes when all of them have succeeded, or (`when="finished"`) ended in any way."""
+        return Chain(self).then(*parts, when=when)
+
+
+class Chain:
+    """Parts that come one after the other."""
+
+    def __init__(self, *parts: Part) -> None:
+        self.parts = _parts(parts)
+        self._when: dict[int, str] = {}
+
+    def then(self, *parts: Part, when: str | None = None) -> Chain:
+        longer = Chain(*self.parts, *parts)
+        longer._when = dict(self._when)
+        if when is not None:
+            start = len(self.parts)
+            longer._when |= {start + n: _when(when) for n in range(len(parts))}
+        return longer
+
+    def steps(self) -> Iterator[tuple[Part, str | None]]:
+        return ((part, self._when.get(n)) for n, part in enumerate(self.parts))
+
+
+@dataclass(eq=False)
+class Node:
+    """A job's place in a flow."""
+
+    call: Call
+    name: str | None = None
+    after: list[Any] = field(default_factory=list)  # nodes, calls, jobs, ids, names
+    when: str | None = None
+    team: str | None = None
+    quorum: float | None = None  # a milestone: the share of those before it that must have ended
+    id: str = ""
+    flow: Any = None
+
+
+class Flow:
+    """A graph of jobs: `add` each with those it comes after, then enqueue the flow."""
+
+    def __init__(self, name: str | None = None, *, fail_fast: bool | int = False) -> None:
+        self.name = name
+        self.fail_after = _fail_after(fail_fast)
+        self.nodes: list[Node] = []
+
+    def add(
+        self, call: Call, *, name: str | None = None, after: Any = (), when: str | None = None
+    ) -> Node:
+        """Add a job after others: nodes of this flow or their names (also of later ones), or jobs
+        that exist already."""
+        if not isinstance(call, Call):
+            raise InvalidOption(option="flow", reason=f"takes task.job(…), not {call!r:.80}")
+        node = Node(call, name, listed(after), None if when is None else _when(when))
+        self.nodes.append(node)
+        return node
+
+    def milestone(self, share: float, call: Call) -> Node:
+        """A job that runs once, when this share of what was added before it has ended, however."""
+        if not isinstance(share, int | float) or not 0 < share <= 1:
+            raise InvalidOption(option="milestone", reason=f"must be in (0, 1], not {share!r}")
+        before = [node for node in self.nodes if node.quorum is None]
+        node = Node(call, None, list(before), "finished", quorum=float(share))
+        self.nodes.append(node)
+        return node
+
+
+Part = Call | Group | Chain
+Enqueueable = Call | Group | Chain | Flow
+
+
+def group(*parts: Part, fail_fast: bool | int = False) -> Group:
+    """Jobs (or chains, or groups) side by side: `group(a.job(), b.job()).then(c.job())`."""
+    return Group(*parts, fail_fast=fail_fast)
+
+
+def chain(*parts: Part) -> Chain:
+    """Jobs (or groups) one after the other: `chain(a.job(), b.job(), c.job())`."""
+    return Chain(*parts)
+
+
+def _parts(parts: Sequence[Any]) -> tuple[Any, ...]:
+    for number, part in enumerate(parts):
+        if not isinstance(part, Call | Group | Chain):
+            raise InvalidOption(
+                option="flow",
+                reason=f"takes task.job(…), group(…) and chain(…); number {number} is {part!r:.80}",
+            )
+    return tuple(parts)
+
+
+def listed(after: Any) -> list[Any]:
+    if after is None:
+        return []
+    if isinstance(after, str | Job | Call | Node):
+        return [after]
+    return list(after)
+
+
+def _when(when: str) -> str:
+    if when not in WHEN:
+        raise InvalidOption(option="when", reason=f"must be one of {', '.join(WHEN)}, not {when!r}")
+    return when
+
+
+def _fail_after(fail_fast: bool | int) -> int | None:
+    if isinstance(fail_fast, bool):
+        return 1 if fail_fast else None
+    if not isinstance(fail_fast, int) or fail_fast < 1:
+        raise InvalidOption(
+            option="fail_fast", reason=f"must be True, False or a whole number, not {fail_fast!r}"
+        )
+    return fail_fast

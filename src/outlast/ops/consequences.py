@@ -1,0 +1,58 @@
+"""What the end of a job means for others: every way to a final state passes here, in the same
+transaction.
+
+    ended ─┬─▶ hooks       the jobs that were to be made when it ends so
+           ├─▶ team        so many failures, and the rest of its group is to be cancelled
+           └─▶ followers   counted off; the last one starts them. One that needed a success ends,
+                           and its own end passes here in turn
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from ..model.ids import new_job_id
+from ..model.job import NewJob
+from ..model.lifecycle import State
+from .enqueue import enqueue
+from .flows import BROKEN
+from .statement import Op, Rows, Statement
+
+
+def consequences(ids: Sequence[str]) -> Op[set[str]]:
+    """Tell everyone whom the end of these jobs concerns; returns the queues in which something
+    became ready."""
+    queues: set[str] = set()
+    while ids:
+        given = {"ids": json.dumps(sorted(ids))}
+        ties: Rows = yield Statement("ties", given)
+        if ties:
+            yield from _break_teams(ties)
+            queues |= yield from _hook(ties)
+        told: Rows = yield Statement("tell_followers", given)
+        queues |= {queue for _, state, queue, _ in told if state == State.READY}
+        ids = [id for id, state, _, tied in told if state in BROKEN and tied]
+    return queues
+
+
+def _break_teams(ties: Rows) -> Op[None]:
+    failed = Counter(team for _, state, _, team in ties if team and state in BROKEN)
+    why = {team: f"job {id} is {state}" for id, state, _, team in ties if state in BROKEN}
+    rows = [{"id": team, "failed": failed[team], "reason": why[team]} for team in sorted(failed)]
+    if rows:
+        yield Statement("break_teams", rows=rows)
+
+
+def _hook(ties: Rows) -> Op[set[str]]:
+    """The new jobs can read the one that ended as any follower can; it has ended, so they wait for
+    nothing."""
+    jobs = [
+        NewJob(**{**hook, "id": new_job_id(), "needs": "finished", "after": (id,)})
+        for id, state, hooks, _ in ties
+        if hooks
+        for hook in json.loads(hooks).get(state, ())
+    ]
+    made = yield from enqueue(jobs)
+    return {job.queue for job in made if job.state is State.READY}

@@ -1,0 +1,263 @@
+-- fragment: told
+waits_for = CASE WHEN f.waits_for > c.ended THEN f.waits_for - c.ended ELSE 0 END,
+    state = CASE
+        WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.doomed
+        WHEN f.waits_for > c.ended THEN 'waiting'
+        WHEN f.run_at > ol.now() THEN 'scheduled'
+        ELSE 'ready' END,
+    finished_at = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.now() END,
+    error = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.prerequisite_failed
+        ELSE f.error END
+
+-- fragment: doomed
+CASE WHEN EXISTS (SELECT 1 FROM ol.flow AS w
+        WHERE w.id IN (f.flow, f.team) AND w.cancelled_at IS NOT NULL)
+        THEN 'cancelled' ELSE 'dead' END
+
+-- fragment: prerequisite_failed
+ol.json('{"type": "PrerequisiteFailed", "message": "' || c.why || '", "traceback": ""}')
+
+-- fragment: why
+min(CASE WHEN p.state <> 'succeeded'
+        THEN 'its prerequisite ' || CAST(p.id AS text) || ' is ' || p.state END)
+
+-- name: insert_flows
+-- Insert flows; one that stands already was sent before.
+-- postgres: all rows travel as one JSON parameter
+INSERT INTO ol.flow (id, name, part_of, fail_after, created_at)
+SELECT t.id, t.name, t.part_of, t.fail_after, ol.now()
+FROM json_to_recordset(CAST(:rows AS json)) AS t (
+    id uuid, name text, part_of uuid, fail_after integer)
+ON CONFLICT DO NOTHING
+-- sqlite: row by row
+INSERT INTO ol.flow (id, name, part_of, fail_after, created_at)
+VALUES (:id, :name, :part_of, :fail_after, ol.now())
+ON CONFLICT DO NOTHING
+
+-- name: insert_edges
+-- Say who comes after whom.
+-- postgres: all rows travel as one JSON parameter
+INSERT INTO ol.edge (job, follower, place)
+SELECT t.job, t.follower, t.place
+FROM json_to_recordset(CAST(:rows AS json)) AS t (job uuid, follower uuid, place integer)
+ON CONFLICT DO NOTHING
+-- sqlite: row by row
+INSERT INTO ol.edge (job, follower, place) VALUES (:job, :follower, :place)
+ON CONFLICT DO NOTHING
+
+-- name: hold_flows
+-- How flows stand that jobs want to join: whether each was cancelled, and whether anything in it is
+-- still to end. Held, so that no cancel slips in between.
+-- postgres: a share lock: those who join do not wait for each other
+SELECT CAST(w.id AS text), w.cancelled_at IS NOT NULL,
+    EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.id AND j.flow IS NOT NULL
+        AND j.state IN ('waiting', 'scheduled', 'ready', 'running'))
+FROM ol.flow AS w WHERE w.id IN (SELECT ol.each_id(:ids)) FOR SHARE OF w
+-- sqlite: one writer at a time
+SELECT CAST(w.id AS text), w.cancelled_at IS NOT NULL,
+    EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.id AND j.flow IS NOT NULL
+        AND j.state IN ('waiting', 'scheduled', 'ready', 'running'))
+FROM ol.flow AS w WHERE w.id IN (SELECT ol.each_id(:ids))
+
+-- name: hold_prerequisites
+-- How standing jobs stand that new ones come after, held until those are in.
+-- postgres: locked in the order of their ids, as everywhere
+SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+ORDER BY id FOR UPDATE
+-- sqlite: one writer at a time
+SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+
+-- name: tie
+-- From now on the end of these jobs concerns others.
+UPDATE ol.job SET tied = true
+WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('waiting', 'scheduled', 'ready', 'running')
+
+-- name: join_followers
+-- Whoever waits for one job comes after another as well. The first must not have ended yet.
+-- postgres: all rows travel as one JSON parameter; places go on after those that are taken
+INSERT INTO ol.edge (job, follower, place)
+SELECT t.id, e.follower,
+    (SELECT max(place) FROM ol.edge AS o WHERE o.follower = e.follower) + t.place
+FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, beside uuid, place integer)
+JOIN ol.edge AS e ON e.job = t.beside
+JOIN ol.job AS f ON f.id = e.follower AND f.state || '' = 'waiting'
+ON CONFLICT DO NOTHING
+RETURNING CAST(follower AS text)
+-- sqlite: row by row
+INSERT INTO ol.edge (job, follower, place)
+SELECT :id, e.follower, (SELECT max(place) FROM ol.edge AS o WHERE o.follower = e.follower) + :place
+FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower AND f.state = 'waiting'
+WHERE e.job = :beside
+ON CONFLICT DO NOTHING
+RETURNING CAST(follower AS text)
+
+-- name: hold_followers
+-- Those who wait for any of these jobs, held until they are dealt with.
+-- postgres: locked in the order of their ids, as everywhere
+SELECT CAST(id AS text) FROM ol.job
+WHERE id IN (SELECT follower FROM ol.edge WHERE job IN (SELECT ol.each_id(:ids)))
+    AND state || '' = 'waiting'
+ORDER BY id FOR UPDATE
+-- sqlite: one writer at a time
+SELECT CAST(id AS text) FROM ol.job
+WHERE id IN (SELECT follower FROM ol.edge WHERE job IN (SELECT ol.each_id(:ids)))
+    AND state = 'waiting'
+
+-- name: ties
+-- Whom the end of these jobs concerns beside those who wait for them.
+SELECT CAST(id AS text), state, CAST(hooks AS text), CAST(team AS text)
+FROM ol.job
+WHERE id IN (SELECT ol.each_id(:ids)) AND (hooks IS NOT NULL OR team IS NOT NULL)
+
+-- name: tell_followers
+-- Jobs have ended in this transaction: count them off for those who wait for them, and start, or
+-- end, whoever waits no longer.
+-- postgres: followers are locked in the order of their ids; whoever was waited for is read anew
+WITH c AS MATERIALIZED (
+    SELECT e.follower, count(*) AS ended,
+        count(CASE WHEN p.state <> 'succeeded' THEN 1 END) AS failed, ol.why AS why
+    FROM ol.edge AS e JOIN ol.job AS p ON p.id = e.job
+    WHERE e.job IN (SELECT ol.each_id(:ids)) GROUP BY e.follower),
+held AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job
+    WHERE id IN (SELECT follower FROM c) AND state || '' = 'waiting' ORDER BY id FOR UPDATE)
+UPDATE ol.job AS f SET ol.told
+FROM c, held WHERE f.id = c.follower AND f.id = held.chosen AND f.state || '' = 'waiting'
+RETURNING CAST(id AS text), state, queue, tied
+-- sqlite: one writer at a time
+UPDATE ol.job AS f SET ol.told
+FROM (SELECT e.follower, count(*) AS ended,
+        count(CASE WHEN p.state <> 'succeeded' THEN 1 END) AS failed, ol.why AS why
+    FROM ol.edge AS e JOIN ol.job AS p ON p.id = e.job
+    WHERE e.job IN (SELECT ol.each_id(:ids)) GROUP BY e.follower) AS c
+WHERE f.id = c.follower AND f.state = 'waiting'
+RETURNING CAST(id AS text), state, queue, tied
+
+-- name: recount
+-- Count from the truth what jobs wait for that are held in this transaction, and start, or end,
+-- whoever waits no longer. A prerequisite that is not there any more did not succeed.
+UPDATE ol.job AS f
+SET waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
+    state = CASE
+        WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.doomed
+        WHEN c.needed > c.ended THEN 'waiting'
+        WHEN f.run_at > ol.now() THEN 'scheduled'
+        ELSE 'ready' END,
+    finished_at = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.now() END,
+    error = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.prerequisite_failed
+        ELSE f.error END
+FROM (SELECT w.id AS follower, COALESCE(w.quorum, count(*)) AS needed,
+        count(CASE WHEN p.id IS NULL OR p.state IN ('succeeded', 'dead', 'cancelled')
+            THEN 1 END) AS ended,
+        count(CASE WHEN p.id IS NULL OR p.state IN ('dead', 'cancelled') THEN 1 END) AS failed,
+        COALESCE(ol.why, 'a prerequisite of its own is gone') AS why
+    FROM ol.job AS w JOIN ol.edge AS e ON e.follower = w.id LEFT JOIN ol.job AS p ON p.id = e.job
+    WHERE w.id IN (SELECT ol.each_id(:ids)) GROUP BY w.id, w.quorum) AS c
+WHERE f.id = c.follower AND f.state || '' = 'waiting'
+RETURNING CAST(id AS text), state, queue, tied
+
+-- name: doomed_by
+-- Jobs that are dead because one of these did not succeed, or one that is dead because of that.
+WITH RECURSIVE doomed (id) AS (
+    SELECT f.id FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower
+    WHERE e.job IN (SELECT ol.each_id(:ids)) AND f.state IN ('dead', 'cancelled')
+        AND CAST(f.error AS text) LIKE '%"PrerequisiteFailed"%'
+    UNION
+    SELECT f.id FROM doomed AS d JOIN ol.edge AS e ON e.job = d.id
+    JOIN ol.job AS f ON f.id = e.follower
+    WHERE f.state IN ('dead', 'cancelled') AND CAST(f.error AS text) LIKE '%"PrerequisiteFailed"%')
+SELECT CAST(id AS text) FROM doomed
+
+-- name: break_teams
+-- Count failures of jobs that fail together; with the last one that is allowed, the rest is to be
+-- cancelled.
+-- postgres: all rows travel as one JSON parameter
+UPDATE ol.flow AS w
+SET failed = w.failed + t.failed, reason = COALESCE(w.reason, t.reason),
+    cancelled_at = CASE WHEN w.failed + t.failed >= w.fail_after THEN ol.now() END
+FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, failed integer, reason text)
+WHERE w.id = t.id AND w.cancelled_at IS NULL
+-- sqlite: row by row
+UPDATE ol.flow AS w
+SET failed = w.failed + :failed, reason = COALESCE(w.reason, :reason),
+    cancelled_at = CASE WHEN w.failed + :failed >= w.fail_after THEN ol.now() END
+WHERE w.id = :id AND w.cancelled_at IS NULL
+
+-- name: cancel_flow
+-- Say that a flow is cancelled: nothing joins it any more, and all of it ends.
+UPDATE ol.flow SET cancelled_at = ol.now(), reason = :reason
+WHERE id = ol.id(:id) AND cancelled_at IS NULL
+RETURNING CAST(id AS text)
+
+-- name: cancel_members
+-- Cancel a few jobs of a cancelled flow, or ask their owners to stop.
+-- postgres: SKIP LOCKED: what somebody has in hand comes with the next few
+WITH chosen AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job
+    WHERE (flow = ol.id(:flow) OR team = ol.id(:flow))
+        AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+    ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
+UPDATE ol.job AS j
+SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
+    cancelling = (j.state = 'running'),
+    finished_at = CASE WHEN j.state = 'running' THEN NULL ELSE ol.now() END,
+    error = CASE WHEN j.state = 'running' THEN j.error ELSE ol.json(:error) END
+FROM chosen WHERE j.id = chosen.chosen
+RETURNING CAST(id AS text), state, tied
+-- sqlite: one writer at a time
+UPDATE ol.job AS j
+SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
+    cancelling = (j.state = 'running'),
+    finished_at = CASE WHEN j.state = 'running' THEN NULL ELSE ol.now() END,
+    error = CASE WHEN j.state = 'running' THEN j.error ELSE ol.json(:error) END
+WHERE j.id IN (
+    SELECT id FROM ol.job
+    WHERE (flow = ol.id(:flow) OR team = ol.id(:flow))
+        AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+    ORDER BY id LIMIT :limit)
+RETURNING CAST(id AS text), state, tied
+
+-- name: settle_flow
+-- All jobs of a cancelled flow have ended or were asked to: nobody has to go on with it.
+UPDATE ol.flow SET settled_at = ol.now()
+WHERE id = ol.id(:flow) AND cancelled_at IS NOT NULL AND settled_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j
+        WHERE (j.flow = ol.id(:flow) OR j.team = ol.id(:flow))
+            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling)
+RETURNING CAST(id AS text)
+
+-- name: unsettled_flows
+-- Flows that were cancelled, and of which something may still be running.
+SELECT CAST(id AS text), reason FROM ol.flow
+WHERE cancelled_at IS NOT NULL AND settled_at IS NULL
+ORDER BY cancelled_at LIMIT :limit
+
+-- name: flow
+-- One flow.
+SELECT CAST(id AS text), name, CAST(part_of AS text), reason, ol.epoch(created_at),
+    ol.epoch(cancelled_at)
+FROM ol.flow WHERE id = ol.id(:id)
+
+-- name: flow_counts
+-- How many jobs of a flow there are in each state.
+SELECT state, count(*) FROM ol.job WHERE flow = ol.id(:id) AND flow IS NOT NULL GROUP BY state
+
+-- name: flow_jobs
+-- A page of a flow's jobs, in the order they were enqueued.
+SELECT ol.job_columns FROM ol.job AS j
+WHERE j.flow = ol.id(:id) AND j.flow IS NOT NULL AND j.id > ol.id(:after)
+ORDER BY j.id LIMIT :limit
+
+-- name: flow_edges
+-- Who comes after whom in a flow.
+SELECT CAST(e.job AS text), CAST(e.follower AS text)
+FROM ol.job AS j JOIN ol.edge AS e ON e.follower = j.id
+WHERE j.flow = ol.id(:id) AND j.flow IS NOT NULL
+ORDER BY e.follower, e.place LIMIT :limit
+
+-- name: prerequisites
+-- A page of the jobs that one comes after, in the order given.
+SELECT e.place, ol.job_columns
+FROM ol.edge AS e JOIN ol.job AS j ON j.id = e.job
+WHERE e.follower = ol.id(:id) AND e.place > :place
+ORDER BY e.place LIMIT :limit
