@@ -12,6 +12,7 @@ from outlast import Outlast, Permanent
 from outlast.ops import duties
 from outlast.ops.doctor import CHECKS
 from outlast.ops.duties import Tally
+from outlast.store.schema import latest
 from tests.cli.conftest import Commands, Program, patiently, work_off
 from tests.support import Database
 
@@ -177,10 +178,10 @@ def test_tables_of_another_release_are_found(run: Commands, database: Database) 
     """R176, R199, `unmigrated`: newer and compatible, newer and not."""
     prefix = "outlast_" if database.is_sqlite else ""
     run("migrate")
-    database.rows(f"UPDATE {prefix}migration SET version = 999")
+    database.rows(f"UPDATE {prefix}migration SET version = 999 WHERE version = {latest()}")
     code, found = examined(run)
     assert (code, found["newer-schema"]["problem"]) == (0, False)
-    database.rows(f"UPDATE {prefix}migration SET compatible_from = 998")
+    database.rows(f"UPDATE {prefix}migration SET compatible_from = 998 WHERE version = 999")
     code, found = examined(run)
     assert code == 1
     assert "upgrade outlast here" in found["unmigrated"]["sentence"]
