@@ -114,7 +114,7 @@ def worker(
 
     url, schema = given.pop("url"), given.pop("schema")
     level, format = given.pop("log_level"), given.pop("log_format")
-    WorkerSettings(**given)  # what is wrong with them is said before anything is loaded
+    WorkerSettings.of({}, **given)  # what is wrong with them is said before anything is loaded
     set_up(level, format)
     made = find_app(app, url, schema).worker(_names(queues), **given)
     for stranger in strangers(os.environ):

@@ -84,5 +84,5 @@ DELETE FROM ol.attempt WHERE job IN (SELECT ol.each_id(:ids))
 DELETE FROM ol.event WHERE job IN (SELECT ol.each_id(:ids))
 
 -- name: prune_workers
--- Forget workers that have long been silent.
-DELETE FROM ol.worker WHERE seen_at < ol.ago(:keep) RETURNING id
+-- Forget workers that have been silent for long, beyond what their own leases allow.
+DELETE FROM ol.worker WHERE seen_at < ol.ago(:keep + lease) RETURNING id
