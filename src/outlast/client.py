@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 from uuid import UUID
 
 from .model.errors import InvalidOption, JobNotFound, StoreError
+from .model.ids import new_job_id
 from .model.job import Job, NewJob
 from .model.lifecycle import State
 from .model.options import Options, check_name
@@ -268,9 +269,10 @@ class Outlast:
         tenant: str | None = None,
     ) -> int:
         """Redrive every job that fits, in small transactions; run again, it just goes on."""
-        which, done, cursor = chosen(state, queue, task, tenant), 0, None
+        which, done, cursor, action = chosen(state, queue, task, tenant), 0, None, new_job_id()
         while page := self.store.run(report.jobs, which, cursor, 500):
-            done += len(self.store.run(operate.redrive, [job.id for job in page], actor()))
+            ids = [job.id for job in page]
+            done += len(self.store.run(operate.redrive, ids, actor(), action))
             cursor = page[-1].id
         self._wake([ANYWHERE] if done else [])
         return done
@@ -283,10 +285,10 @@ class Outlast:
         task: str | None = None,
         tenant: str | None = None,
     ) -> int:
-        which, done, cursor = chosen(state, queue, task, tenant), 0, None
+        which, done, cursor, action = chosen(state, queue, task, tenant), 0, None, new_job_id()
         while page := await self.store.arun(report.jobs, which, cursor, 500):
             ids = [job.id for job in page]
-            done += len(await self.store.arun(operate.redrive, ids, actor()))
+            done += len(await self.store.arun(operate.redrive, ids, actor(), action))
             cursor = page[-1].id
         await self._awake([ANYWHERE] if done else [])
         return done

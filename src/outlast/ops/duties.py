@@ -43,6 +43,8 @@ def take(name: str, every: float, worker: str) -> Op[bool]:
 
 
 def report(name: str, tally: Tally) -> Op[None]:
+    """If the answer to it is lost, it is said again and counted twice: these sums are to be looked
+    at, and nothing is decided by them."""
     yield Statement("report_duty", {"name": name, **asdict(tally)})
 
 

@@ -28,14 +28,18 @@ def cancel(id: str, by: str, reason: str) -> Op[Job]:
     return job
 
 
-def redrive(ids: Sequence[str], by: str) -> Op[list[str]]:
-    """Give dead or cancelled jobs a new life; return the ids of those that got one."""
+def redrive(ids: Sequence[str], by: str, action: str = "") -> Op[list[str]]:
+    """Give dead or cancelled jobs a new life; return the ids of those that got one. Under the name
+    of an action also of those that got it by an earlier try, whose answer was lost."""
     yield BEGIN
-    rows: Rows = yield Statement("redrive", {"ids": json.dumps(sorted(ids))})
-    revived = [id for (id,) in rows]
-    if revived:
-        yield from note("redrive", revived, {"by": by})
-    return revived
+    given = {"ids": json.dumps(sorted(ids))}
+    rows: Rows = yield Statement("redrive", given)
+    if rows:
+        told = {"by": by, "action": action} if action else {"by": by}
+        yield from note("redrive", [id for (id,) in rows], told)
+    if action and len(rows) < len(ids):
+        rows = yield Statement("redriven", given | {"action": action})
+    return [id for (id,) in rows]
 
 
 def redrive_one(id: str, by: str) -> Op[Job]:
