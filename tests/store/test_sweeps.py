@@ -254,7 +254,7 @@ def test_workers_come_live_and_go(run: Run) -> None:
     """R042"""
     card = {
         "id": "w1", "host": "h", "pid": 7, "queues": '["a"]', "tasks": '["t"]', "concurrency": 3,
-        "version": "1", "lease": 15.0,
+        "version": "1", "lease": 0.2,
     }  # fmt: skip
     run(duties.arrive, card)
     run(duties.arrive, card | {"id": "w2", "queues": None})

@@ -135,7 +135,7 @@ MUTANTS = [
                  " WHERE pg_try_advisory_xact_lock(hashtextextended(id, 0))", ""),
         ],
         paths=("neighbours",),
-        points=4,
+        points=16,
         store=POSTGRES,
     ),
     Mutant(
