@@ -31,8 +31,8 @@ def cancel(id: str, by: str, reason: str) -> Op[Job]:
 def redrive(ids: Sequence[str], by: str, action: str = "") -> Op[list[str]]:
     """Give dead or cancelled jobs a new life; return the ids of those that got one. Under the name
     of an action also of those that got it by an earlier try, whose answer was lost."""
-    yield BEGIN
     given = {"ids": json.dumps(sorted(ids))}
+    yield BEGIN
     rows: Rows = yield Statement("redrive", given)
     if rows:
         told = {"by": by, "action": action} if action else {"by": by}

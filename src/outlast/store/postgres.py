@@ -196,7 +196,7 @@ class PostgresStore(Store):
         with understood():
             link = await self._aconnect()
             try:
-                await link.execute(*self._hanging_up(link))
+                await link.execute(*self._hanging_up())
                 await link.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (worker,))
                 self.proving = True
                 await link.execute(*self.render(Statement("prove_life", {"id": worker})))
@@ -209,14 +209,17 @@ class PostgresStore(Store):
                 self.proving = False
                 await link.close()
 
-    def _hanging_up(self, link: AsyncLink) -> tuple[str, dict[str, str]]:
+    def _hanging_up(self) -> tuple[str, dict[str, str]]:
         """The server is to miss us as soon as we would miss it: a session whose client is gone
         without a word would keep its lock for hours. It ignores this on a Unix socket."""
-        given = {f"tcp_{name}": str(value) for name, value in KEEPALIVES.items()}
-        if link.info.server_version >= 120000:  # the first that knows it
-            given["tcp_user_timeout"] = str(round(self.settings.deadline * 1000))
-        settings = ", ".join(f"set_config('{name}', %({name})s, false)" for name in given)
-        return f"SELECT {settings}", given
+        text = (
+            "SELECT set_config('tcp_keepalives_idle', %(keepalives_idle)s, false),"
+            " set_config('tcp_keepalives_interval', %(keepalives_interval)s, false),"
+            " set_config('tcp_keepalives_count', %(keepalives_count)s, false),"
+            " set_config('tcp_user_timeout', %(user_timeout)s, false)"
+        )
+        given = {**KEEPALIVES, "user_timeout": round(self.settings.deadline * 1000)}
+        return text, {name: str(value) for name, value in given.items()}
 
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
         return list(workers)  # the statement that found them has tried their locks
