@@ -14,6 +14,7 @@ from uuid import UUID
 from .flows import FlowVerbs
 from .model.errors import InvalidOption, JobNotFound, StoreError
 from .model.flow import Enqueueable
+from .model.ids import new_job_id
 from .model.job import Job, NewJob
 from .model.layout import new_jobs
 from .model.lifecycle import State
@@ -280,12 +281,14 @@ class Outlast(FlowVerbs):
         tenant: str | None = None,
     ) -> int:
         """Redrive every job that fits, in small transactions; run again, it just goes on."""
-        which, done, cursor = chosen(state, queue, task, tenant), 0, None
+        which, cursor, action = chosen(state, queue, task, tenant), None, new_job_id()
+        done: set[str] = set()
         while page := self.store.run(report.jobs, which, cursor, 500):
-            done += len(self.store.run(operate.redrive, [job.id for job in page], actor()))
+            ids = [job.id for job in page]
+            done |= set(self.store.run(operate.redrive, ids, actor(), action))
             cursor = page[-1].id
         self._wake([ANYWHERE] if done else [])
-        return done
+        return len(done)
 
     async def aretry_all(
         self,
@@ -295,13 +298,14 @@ class Outlast(FlowVerbs):
         task: str | None = None,
         tenant: str | None = None,
     ) -> int:
-        which, done, cursor = chosen(state, queue, task, tenant), 0, None
+        which, cursor, action = chosen(state, queue, task, tenant), None, new_job_id()
+        done: set[str] = set()
         while page := await self.store.arun(report.jobs, which, cursor, 500):
             ids = [job.id for job in page]
-            done += len(await self.store.arun(operate.redrive, ids, actor()))
+            done |= set(await self.store.arun(operate.redrive, ids, actor(), action))
             cursor = page[-1].id
         await self._awake([ANYWHERE] if done else [])
-        return done
+        return len(done)
 
     def pause(self, queue: str) -> None:
         """No more jobs of this queue are claimed; running ones go on. Survives restarts."""

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
-from outlast import Job, State
+from outlast import Job, Outlast, State
 from outlast.demo.check import Verdict, judge
 from outlast.demo.ledger import DONE, FAILED, STARTED, Entry
+from outlast.demo.run import busy
+from outlast.ops import duties
+from outlast.ops.claim import Wanted, claim
 from tests.support import Postgres, Process, Processes, eventually
 from tests.support.processes import alive
 
@@ -32,6 +35,18 @@ def run(processes: Processes, tmp_path: Path) -> Callable[..., Process]:
         return processes.python("outlast", "demo", *args, env=env, cwd=here)
 
     return start
+
+
+def test_who_is_busy_is_known_at_once(tmp_path: Path) -> None:
+    """R186: the demo kills those with work in their hands, whose cards do not say so yet."""
+    with Outlast(f"sqlite:///{tmp_path}/demo.db") as ol:
+        work = ol.task(name="work")(lambda: None)
+        for pid in (1, 2):
+            card = ol.worker().card() | {"id": f"w{pid}", "pid": pid}
+            ol.store.run(duties.arrive, card)
+        work.enqueue()
+        ol.store.run(claim, Wanted("w1", "default", 1, 60.0))
+        assert busy(ol) == {1}
 
 
 def leftovers(tmp_path: Path) -> list[str]:

@@ -66,7 +66,7 @@ def test_a_bad_variable_is_refused_by_every_command(name: str, value: str) -> No
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        (["--lease", "3"], "renew_every"),
+        (["--lease", "3", "--renew-every", "2"], "renew_every"),
         (["--renew-every", "6"], "renew_every"),
         (["--poll-min", "2"], "poll_min"),
     ],
@@ -74,6 +74,16 @@ def test_a_bad_variable_is_refused_by_every_command(name: str, value: str) -> No
 def test_settings_that_do_not_fit_each_other_are_refused(flags: list[str], named: str) -> None:
     """R160: a renewal that comes too late, a shortest wait that is longer than the longest."""
     ends_naming(named, ["worker", "no_such_app", *flags])
+
+
+@pytest.mark.parametrize(("lease", "renew_every"), [(3.0, 1.0), (0.2, 0.2 / 3), (60.0, 5.0)])
+def test_renewals_follow_a_lease_that_is_given_alone(lease: float, renew_every: float) -> None:
+    """R160: by whichever way it is given."""
+    assert WorkerSettings.of({}, lease=lease).renew_every == renew_every
+    assert WorkerSettings.of({"OUTLAST_LEASE": str(lease)}).renew_every == renew_every
+    assert WorkerSettings.of({}, lease=lease, renew_every=0.06).renew_every == 0.06
+    said = CliRunner().invoke(outlast, ["worker", "no_such_app", "--lease", str(lease)])
+    assert "renew_every" not in said.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from outlast import (
@@ -18,10 +21,11 @@ from outlast import (
     StoreUnavailable,
 )
 from outlast.model.ids import new_job_id
+from outlast.ops import duties
 from outlast.ops.claim import Wanted, claim
-from outlast.ops.reclaim import reclaim
+from outlast.ops.reclaim import bury, reclaim, signs_of_loss
 from outlast.ops.renew import renew
-from tests.support import Database, Postgres, Proxy, aeventually
+from tests.support import Database, Postgres, Proxy, aeventually, eventually
 
 
 def client(database: Database, url: str | None = None, **settings: float) -> Outlast:
@@ -230,3 +234,32 @@ async def aretry(call: Callable[[], Any], timeout: float = 20.0) -> Any:
             if time.monotonic() > deadline:
                 raise
             await asyncio.sleep(0.1)
+
+
+@pytest.mark.kinds("postgres")
+def test_when_the_server_lost_its_memory_a_newcomer_buries_nobody(own_postgres: Postgres) -> None:
+    """R033, R171: one of its processes is killed, and every lock is gone although the server keeps
+    the time of its start. Whoever lives has not come back yet."""
+    with Outlast(own_postgres.url(), schema="memory") as ol:
+        add = ol.task(name="add")(_add)
+        add.enqueue(n=1)
+        ol.store.run(duties.arrive, ol.worker().card() | {"id": "living"})
+        with psycopg.connect(own_postgres.url(), autocommit=True) as session:
+            session.execute("SELECT pg_advisory_lock(hashtextextended('living', 0))")
+            ol.store.run(duties.prove_life, "living")
+            assert ol.store.run(duties.live, "living", 0, "working") == (True, True)
+            ol.store.run(claim, Wanted("living", "default", 1, 60.0))
+            os.kill(session.info.backend_pid, signal.SIGKILL)
+        eventually(lambda: _answers(own_postgres))
+        assert ol.store.run(signs_of_loss).workers == ()
+        assert ol.store.run(bury, ["living"], "lock").found == 0
+        assert ol.store.run(duties.live, "living", 0, "working") == (True, False)
+        ol.store.run(duties.prove_life, "living")
+        assert ol.store.run(signs_of_loss).workers == ("living",), "now its absence says something"
+
+
+def _answers(server: Postgres) -> bool:
+    try:
+        return bool(server.execute("SELECT 1"))
+    except psycopg.OperationalError:
+        return False

@@ -16,6 +16,7 @@ from outlast.model.orphans import LITTER, ORPHANS, Fate
 from outlast.ops import audit, duties, operate
 from outlast.ops.audit import Check, find
 from outlast.ops.finish import finish
+from outlast.ops.reclaim import by_row
 from outlast.ops.renew import renew
 from outlast.ops.report import duties as all_duties
 from outlast.ops.report import history, job, workers
@@ -336,7 +337,7 @@ def test_a_restarted_worker_does_not_answer_for_its_dead_self(app: Outlast, run:
 
 
 def some_checks() -> list[Check]:
-    return audit.checks({"succeeded": 86400.0, "cancelled": 86400.0}, 3600.0, 5.0, 0.5)
+    return audit.checks({"succeeded": 86400.0, "cancelled": 86400.0}, 3600.0, 5.0, by_row)
 
 
 def test_the_catalogue_is_whole(app: Outlast) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from outlast import Outlast
+from outlast import Outlast, Retry
 from outlast.ops import duties
 from outlast.ops.operate import cancel
-from outlast.ops.reclaim import bury, reclaim_overdue, signs_of_loss
+from outlast.ops.reclaim import bury, by_row, inherit, reclaim_overdue, signs_of_loss
+from outlast.ops.report import duties as all_duties
 from outlast.ops.report import history, job
 from outlast.ops.report import workers as all_workers
+from outlast.ops.statement import Op
 from outlast.store import Store, alive
 from outlast.worker.heal import CERTAIN, Healer
 from tests.store.crowd import all_at_once
 from tests.store.jobs import Run, column, end, put, set_all, states, table, take
+from tests.store.test_audit import some_checks
 from tests.store.test_sweeps import spoil
 from tests.support import Database
 
@@ -28,9 +32,16 @@ def arrived(app: Outlast, run: Run, *ids: str) -> None:
         run(duties.arrive, app.worker().card() | {"id": id})
 
 
+def proven(app: Outlast, run: Run, *ids: str) -> None:
+    """The same, and once they held their locks."""
+    arrived(app, run, *ids)
+    for id in ids:
+        assert run(duties.prove_life, id)
+
+
 def test_only_the_dead_workers_jobs_are_taken_back(app: Outlast, run: Run) -> None:
     """R061, R080: with the evidence; and the living keep theirs."""
-    arrived(app, run, "w1", "w2")
+    proven(app, run, "w1", "w2")
     put(run, 5)
     lost, kept = take(run, 3), take(run, 2, worker="w2")
     swept = run(bury, ["w1"], "lock")
@@ -61,7 +72,7 @@ def test_a_lost_worker_may_be_one_too_many_or_no_longer_matter(app: Outlast, run
 
 def test_five_who_notice_at_once_bury_once(app: Outlast, store: Store, database: Database) -> None:
     """R085: by its lock and by its supervisor, say."""
-    arrived(app, store.run, "w1")
+    proven(app, store.run, "w1")
     put(store.run, 200)
     take(store.run, 200)
     swept = all_at_once(5, lambda _: store.run(bury, ["w1"], "lock"))
@@ -75,7 +86,7 @@ async def test_one_bad_row_does_not_keep_the_dead_from_being_buried(
     app: Outlast, store: Store, database: Database
 ) -> None:
     """R082: then the jobs are taken back one by one, and that one is left to its lease."""
-    arrived(app, store.run, "w1")
+    proven(app, store.run, "w1")
     put(store.run, 10)
     held = take(store.run, 10)
     spoil(database, f"id = '{held[3].id}'")
@@ -102,6 +113,41 @@ def test_who_is_dead_must_be_seen_dead_twice(app: Outlast, store: Store) -> None
     assert healer._certainly_dead(["w1"]) == []
     healer._suspected["w1"] -= CERTAIN
     assert healer._certainly_dead(["w1", "w2"]) == ["w1"]
+
+
+@pytest.mark.kinds("postgres")
+def test_who_has_its_lock_back_is_not_buried(app: Outlast, run: Run, database: Database) -> None:
+    """R033, R085: neither at once nor row by row; and whose supervisor saw it exit is."""
+    proven(app, run, "w1", "w2")
+    put(run, 4)
+    take(run, 2)
+    take(run, 2, worker="w2")
+    with database.connect() as living:
+        living.execute("SELECT pg_advisory_lock(hashtextextended('w1', 0))")
+        assert run(inherit, ["w1"], "lock", 10, 0).found == 0
+        assert run(inherit, ["w1", "w2"], "lock", 1, 0).healed == 1
+        swept = run(bury, ["w1", "w2"], "lock")
+        assert (swept.healed, swept.buried) == (1, 1)
+        assert [worker.id for worker in run(all_workers)] == ["w1"]
+        assert run(bury, ["w1"], "exit").healed == 2
+
+
+@pytest.mark.kinds("postgres")
+def test_nobody_proves_a_life_while_it_is_being_buried(
+    app: Outlast, store: Store, database: Database
+) -> None:
+    """R085: the lock is ours until its card is down."""
+    proven(app, store.run, "w1")
+    tried = "SELECT pg_try_advisory_lock(hashtextextended('w1', 0))"
+    seen: list[tuple[object, ...]] = []
+
+    def burial() -> Op[None]:
+        yield from bury(["w1"], "lock")
+        seen.extend(database.rows(tried))
+
+    store.run(burial)
+    assert seen == [(False,)]
+    assert database.rows(tried) == [(True,)]
 
 
 async def test_a_free_lock_says_nothing_right_after_an_outage(
@@ -134,10 +180,10 @@ def test_a_job_past_its_deadline_is_ended_by_others(run: Run, database: Database
     put(run)
     put(run, 1, timeout=9999.0)
     take(run, 3)
-    assert run(reclaim_overdue, 5.0, 0.5).found == 0
+    assert run(reclaim_overdue, 5.0, by_row).found == 0
     past = "started_at - 10" if database.is_sqlite else "started_at - interval '10 seconds'"
     set_all(database, f"started_at = {past}")
-    swept = run(reclaim_overdue, 5.0, 0.5)
+    swept = run(reclaim_overdue, 5.0, by_row)
     assert (swept.found, swept.healed) == (1, 1)
     assert run(job, slow.id).state == "scheduled"
     [attempt] = run(history, slow.id)[0]
@@ -185,7 +231,7 @@ def test_a_row_that_cannot_be_read_does_not_stop_the_deadline_net(
     past = "started_at - 10" if database.is_sqlite else "started_at - interval '10 seconds'"
     set_all(database, f"started_at = {past}")
     set_all(database, """retry = '{"of_a_later_release": 1}'""", f"id = '{odd.id}'")
-    assert run(reclaim_overdue, 5.0, 0.5).healed == 2
+    assert run(reclaim_overdue, 5.0, by_row).healed == 2
     assert (run(job, odd.id).state, run(job, slow.id).state) == ("dead", "scheduled")
 
 
@@ -198,3 +244,81 @@ def test_one_file_by_two_names_has_one_place_for_proofs(tmp_path: Path) -> None:
     assert alive.dead(tmp_path / "real.db", ["w1", "w2"]) == ["w2"]
     proof.give_up()
     assert alive.dead(tmp_path / "elsewhere.db", ["w1"]) == [], "nothing is told there"
+
+
+def test_a_card_is_kept_for_as_long_as_its_own_lease_and_then_some(
+    app: Outlast, run: Run, database: Database
+) -> None:
+    """R080: a worker with a long lease may well be silent for longer than others are listed."""
+    arrived(app, run, "short")
+    run(duties.arrive, app.worker(lease=7200).card() | {"id": "long"})
+    ago = "seen_at - 5000" if database.is_sqlite else "seen_at - interval '5000 seconds'"
+    database.rows(f"UPDATE {table(database, 'worker')} SET seen_at = {ago}")
+    (silent,) = [check for check in some_checks() if check.name == "silent-worker"]
+    assert [stray.id for stray in run(silent.find)] == ["short"]
+    assert run(duties.prune_workers, 3600.0) == 1
+    assert [worker.id for worker in run(all_workers)] == ["long"]
+
+
+class TestAfterAnOutage:
+    """R033: whoever waited for the database as we did has its turn first."""
+
+    async def test_nobody_is_timed_out(
+        self, app: Outlast, store: Store, database: Database
+    ) -> None:
+        put(store.run, 1, timeout=1.0)
+        take(store.run)
+        past = "started_at - 999" if database.is_sqlite else "started_at - interval '999 seconds'"
+        set_all(database, f"started_at = {past}")
+        healer = Healer(app.worker(), store)
+        loops = {loop.name: loop for loop in healer.loops()}
+        healer._away = True
+        for away in (True, False):
+            if not away:
+                await healer.reclaim()  # the first that gets through
+            assert healer.reunion
+            for name in ("deadline", "audit"):
+                await loops[name].step()
+            assert states(database) == ["running"]
+        assert {duty.name for duty in await store.arun(all_duties)} <= {"reclaim"}, "none taken"
+        healer._leases_count_at = 0.0
+        await loops["deadline"].step()
+        assert states(database) == ["scheduled"]
+        await store.aclose()
+
+    async def test_the_time_of_the_living_begins_when_the_database_is_back(
+        self, app: Outlast, store: Store, database: Database
+    ) -> None:
+        """However long ago it was that we last asked for it."""
+        put(store.run)
+        take(store.run, lease=0.001)
+        healer = Healer(app.worker(), store)
+        healer._away, healer._leases_count_at = True, time.monotonic() - 1
+        await healer.reclaim()
+        assert states(database) == ["running"]
+        healer._leases_count_at = 0.0
+        await healer.reclaim()
+        assert states(database) == ["ready"]
+        await store.aclose()
+
+
+@pytest.mark.parametrize("net", ["deadline", "audit"])
+async def test_a_job_past_its_deadline_is_retried_as_its_task_says(
+    app: Outlast, store: Store, database: Database, net: str
+) -> None:
+    """R032, R045: by whoever knows the task, not by what is usual."""
+
+    @app.task(name="work", retry=Retry(base=1000.0, cap=1000.0, jitter=0.0))
+    def work() -> None:
+        pass
+
+    (slow,) = put(store.run, 1, timeout=1.0)
+    take(store.run)
+    past = "started_at - 999" if database.is_sqlite else "started_at - interval '999 seconds'"
+    set_all(database, f"started_at = {past}")
+    healer = Healer(app.worker(), store)
+    await {"deadline": healer.overdue, "audit": healer.auditor.audit}[net]()
+    again = await store.arun(job, slow.id)
+    assert again.state == "scheduled"
+    assert 900 < (again.run_at - again.created_at).total_seconds() < 1100
+    await store.aclose()

@@ -236,3 +236,19 @@ def test_a_migration_is_made_once(proxy: Proxy, database: Database, cut: Cut, fa
         trap.wait()
         assert store.migrate() == []
         store.drop()  # type: ignore[attr-defined]
+
+
+@lost
+def test_a_redrive_of_many_knows_its_own(
+    distant: Run, database: Database, cut: Cut, fault: str
+) -> None:
+    """R170: those that an answer was lost about are among the number."""
+    ids = [made.id for made in put(distant, 20)]
+    for id in ids:
+        distant(operate.cancel, id, "ann", "")
+    assert distant(operate.redrive, ids[:5], "ann", "another action") == ids[:5]
+    trap = cut(at_commit)
+    assert sorted(distant(operate.redrive, ids, "ann", "this action")) == sorted(ids[5:])
+    trap.wait()
+    assert set(states(database)) == {"ready"}
+    assert [len(distant(history, id)[1]) for id in ids] == [2] * 20

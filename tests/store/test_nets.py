@@ -195,6 +195,7 @@ async def test_a_dead_workers_bad_row_keeps_its_others_from_nothing(
     the bad one is left to its lease."""
     caplog.set_level(logging.CRITICAL)
     store.run(duties.arrive, CARD)
+    store.run(duties.prove_life, CARD["id"])
     put(store.run, 20)
     held = take(store.run, 20)
     spoil_running(database, f"id = '{held[7].id}'")

@@ -254,12 +254,14 @@ def test_workers_come_live_and_go(run: Run) -> None:
     """R042"""
     card = {
         "id": "w1", "host": "h", "pid": 7, "queues": '["a"]', "tasks": '["t"]', "concurrency": 3,
-        "version": "1", "lease": 15.0,
+        "version": "1", "lease": 0.2,
     }  # fmt: skip
     run(duties.arrive, card)
     run(duties.arrive, card | {"id": "w2", "queues": None})
-    assert run(duties.live, "w1", 2, "draining")
-    assert not run(duties.live, "gone", 0, "working")
+    assert run(duties.live, "w1", 2, "draining") == (True, False)
+    assert run(duties.live, "gone", 0, "working") == (False, False)
+    assert run(duties.prove_life, "w1")
+    assert run(duties.live, "w1", 2, "draining") == (True, True)
     first, second = run(all_workers)
     assert (first.id, first.running, first.state, first.alive) == ("w1", 2, "draining", True)
     assert first.serves("a") and not first.serves("b") and second.serves("b")

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from outlast.verify.campaign import Wish
+from outlast.verify.children import GAVE_UP, Children, Ended
 from outlast.verify.paths import PATHS
+from outlast.verify.place import Place
+from outlast.verify.points import Point
+from outlast.verify.workload import Workload
+from outlast.verify.zombie import TRIES, Zombie, Zombies, walk
 from tests.support import Database, Processes
 from tests.verify.running import run
 from tests.verify.test_crash import left
@@ -24,3 +34,35 @@ def test_whoever_comes_back_too_late_changes_nothing(
     if not database.is_sqlite:
         assert said["held"] == 0  # a server ends a frozen session; a file's lock cannot be broken
     assert left(database) == []
+
+
+def gave_up(campaign: Zombies, point: Point) -> None:
+    campaign.running += 1
+    campaign._stopped(Zombie("z1", point, campaign.site.next()), Ended(1, code=GAVE_UP))
+
+
+def test_who_could_not_reach_the_database_is_tried_again_and_not_for_ever(tmp_path: Path) -> None:
+    """R210: on a busy machine a server may hang up on a session by its own timeout, which is no
+    stale write; whoever never gets through is told of."""
+    campaign = Zombies(Wish(seed=1))
+    campaign._again, campaign._tries = [], Counter()
+    campaign.children = Children(tmp_path / "noise")
+    point = Point("renew", 1, False)
+    for tries in range(1, TRIES):
+        gave_up(campaign, point)
+        assert campaign._again == [point] * tries
+        assert campaign.figures.wrong == []
+    gave_up(campaign, point)
+    assert [wrong.path for wrong in campaign.figures.wrong] == ["renew"]
+    campaign.clean_up()
+
+
+def test_a_zombie_that_is_hung_up_on_says_so(tmp_path: Path) -> None:
+    """R210: by its exit code, and not as one that failed."""
+    place = Place("postgresql://nobody@127.0.0.1:1/nothing", "outlast", tmp_path)
+    work, ends = Workload(place), list[Ended]()
+    children = Children(tmp_path / "noise")
+    children.start(partial(walk, work, "z1", Point("renew", 1, False), place), ends.append)
+    children.step()
+    assert [end.code for end in ends] == [GAVE_UP]
+    assert "cannot be reached" in children.last_words()

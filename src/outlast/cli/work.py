@@ -50,6 +50,11 @@ def _option(spec: Field[Any]) -> Callable[[F], F]:
     )
 
 
+def _was_said(ctx: click.Context, name: str) -> bool:
+    """By a flag or by the environment: what was not may follow from what was."""
+    return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+
+
 def variable(name: str) -> str:
     return f"OUTLAST_{name.upper()}"
 
@@ -114,7 +119,8 @@ def worker(
 
     url, schema = given.pop("url"), given.pop("schema")
     level, format = given.pop("log_level"), given.pop("log_format")
-    WorkerSettings(**given)  # what is wrong with them is said before anything is loaded
+    given = {name: value for name, value in given.items() if _was_said(ctx, name)}
+    WorkerSettings.of({}, **given)  # what is wrong with them is said before anything is loaded
     set_up(level, format)
     made = find_app(app, url, schema).worker(_names(queues), **given)
     for stranger in strangers(os.environ):

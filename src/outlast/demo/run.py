@@ -101,7 +101,7 @@ def _wait(ol: Outlast, fleet: Fleet, plan: Plan, watch: Watch, began_at: float) 
         unfinished = sum(counts[state] for state in ("waiting", "scheduled", "ready", "running"))
         killed = None
         if unfinished and now >= kill_at:
-            killed = fleet.kill({worker.pid for worker in ol.workers() if worker.running})
+            killed = fleet.kill(busy(ol))
             kill_at = now + KILL_EVERY if killed else kill_at
         watch(
             Progress(
@@ -113,6 +113,13 @@ def _wait(ol: Outlast, fleet: Fleet, plan: Plan, watch: Watch, began_at: float) 
             return
         fleet.replace_the_dead()
         time.sleep(LOOK_EVERY)
+
+
+def busy(ol: Outlast) -> set[int]:
+    """The processes with work in their hands just now. A worker's card says so only when it renews,
+    which is too seldom for those that live but seconds."""
+    owners = {job.worker for job in ol.jobs(state="running", limit=1000)}
+    return {worker.pid for worker in ol.workers() if worker.id in owners}
 
 
 def _all_jobs(ol: Outlast) -> Iterator[Job]:

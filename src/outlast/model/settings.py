@@ -14,6 +14,8 @@ from typing import Any, Self
 
 from .errors import InvalidSetting
 
+RENEW_EVERY = 5.0  # seconds
+
 
 def setting(default: Any, about: str, low: float, high: float = math.inf) -> Any:
     """A field with its meaning and its range; `low` is inclusive."""
@@ -40,7 +42,12 @@ class Settings:
             variable = f"OUTLAST_{name.upper()}"
             if name not in values and variable in environ:
                 values[name] = _parse(variable, environ[variable], spec.default)
-        return cls(**values)
+        return cls(**{**cls.derived(values), **values})
+
+    @classmethod
+    def derived(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What follows from other fields, where nobody said anything."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,11 @@ class WorkerSettings(Settings):
 
     concurrency: int = setting(32, "jobs in flight at once in one process", 1, 10_000)
     lease: float = setting(15.0, "seconds a claim is held without being renewed", 0.2, 86400)
-    renew_every: float = setting(5.0, "seconds between renewals; at most a third of lease", 0.05)
+    renew_every: float = setting(
+        RENEW_EVERY,
+        "seconds between renewals; at most a third of lease; if not given, 5 or that third",
+        0.05,
+    )
     reclaim_every: float = setting(0.5, "seconds between looks for lost claims", 0.05, 3600)
     audit_every: float = setting(
         60.0, "seconds between looks for what should be impossible", 0.05, 86400
@@ -87,6 +98,13 @@ class WorkerSettings(Settings):
     memory_floor: int = setting(
         0, "MB of memory that must be free for a worker to claim; 0: not checked", 0
     )
+
+    @classmethod
+    def derived(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        lease = given.get("lease")
+        if isinstance(lease, int | float) and 0 < lease < 3 * RENEW_EVERY:
+            return {"renew_every": lease / 3}
+        return {}
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)

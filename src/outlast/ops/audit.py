@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .consequences import consequences
 from .duties import clear_up
-from .reclaim import past_deadline, take_back
+from .reclaim import Decided, past_deadline, take_back
 from .statement import BEGIN, Op, Rows, Statement
 
 PAGE = 500
@@ -49,9 +49,10 @@ def find(finder: str, limit: int = PAGE, skip: int = 0, **params: Any) -> Op[lis
     return [Stray(id, float(seconds or 0.0)) for id, seconds in rows]
 
 
-def checks(keep: Mapping[str, float], silent: float, slack: float, luck: float) -> list[Check]:
+def checks(keep: Mapping[str, float], silent: float, slack: float, decided: Decided) -> list[Check]:
     """What the audit looks at: `keep` says how long ended jobs are kept, by their state, `silent`
-    how long a silent worker is listed, `slack` how far past its deadline a job may be."""
+    how long a silent worker is listed, `slack` how far past its deadline a job may be,
+    `decided` what becomes of it then."""
     late = {"late": LATE}
     hung = slack + LATE
     return [
@@ -61,7 +62,7 @@ def checks(keep: Mapping[str, float], silent: float, slack: float, luck: float) 
         Check("uncancelled", "find_uncancelled", _lost("stopped renewing"), late),
         Check("forgotten", "find_forgotten", _lost("let go of it"), late),
         Check("owner-dead", "find_owner_dead", _lost("stopped renewing"), late),
-        Check("owner-hung", "find_owner_hung", _overdue(hung, luck), {"late": hung}),
+        Check("owner-hung", "find_owner_hung", _overdue(hung, decided), {"late": hung}),
         Check("timer-lost", "find_timer_lost", _writes("make_ready"), late),
         Check("expired", "find_expired", _end_expired, late),
         *[_leaked_slots(state, span) for state, span in keep.items()],
@@ -105,12 +106,12 @@ def _lost(how: str) -> Repair:
     return repair
 
 
-def _overdue(slack: float, luck: float) -> Repair:
+def _overdue(slack: float, decided: Decided) -> Repair:
     def repair(ids: Sequence[str]) -> Op[int]:
         yield BEGIN
         given = {"ids": json.dumps(list(ids)), "late": slack}
         rows: Rows = yield Statement("hold_overdue", given)
-        return (yield from past_deadline(rows, luck)).healed
+        return (yield from past_deadline(rows, decided)).healed
 
     return repair
 

@@ -44,6 +44,8 @@ def take(name: str, every: float, worker: str) -> Op[bool]:
 
 
 def report(name: str, tally: Tally) -> Op[None]:
+    """If the answer to it is lost, it is said again and counted twice: these sums are to be looked
+    at, and nothing is decided by them."""
     yield Statement("report_duty", {"name": name, **asdict(tally)})
 
 
@@ -93,10 +95,10 @@ def arrive(worker: dict[str, Any]) -> Op[None]:
     yield Statement("worker_arrives", worker)
 
 
-def live(id: str, running: int, state: str) -> Op[bool]:
-    """Say that a worker is alive; False if nobody knows it any more."""
+def live(id: str, running: int, state: str) -> Op[tuple[bool, bool]]:
+    """Say that a worker is alive: whether it is still known, and its proof of life stands."""
     rows: Rows = yield Statement("worker_lives", {"id": id, "running": running, "state": state})
-    return bool(rows)
+    return bool(rows), any(proven for (proven,) in rows)
 
 
 def prove_life(id: str) -> Op[bool]:

@@ -33,9 +33,10 @@ def cancel(id: str, by: str, reason: str) -> Op[Job]:
     return job
 
 
-def redrive(ids: Sequence[str], by: str) -> Op[list[str]]:
+def redrive(ids: Sequence[str], by: str, action: str = "") -> Op[list[str]]:
     """Give dead or cancelled jobs a new life, and those that are dead because of them; return the
-    ids of those that got one. One that waits for a job which stays dead stays so too."""
+    ids of those that got one. One that waits for a job which stays dead stays so too. Under the
+    name of an action also those are told that got it by an earlier try, whose answer was lost."""
     yield BEGIN
     doomed: Rows = yield Statement("doomed_by", {"ids": json.dumps(sorted(ids))})
     wanted = sorted({*ids, *(id for (id,) in doomed)})
@@ -47,7 +48,12 @@ def redrive(ids: Sequence[str], by: str) -> Op[list[str]]:
         yield from recount_followers(tied)  # they were counted as ended, and have not now
     revived = [id for id, _, _ in rows if id not in again]
     if revived:
-        yield from note("redrive", revived, {"by": by})
+        told = {"by": by, "action": action} if action else {"by": by}
+        yield from note("redrive", revived, told)
+    if action and len(revived) < len(wanted):
+        given = {"ids": json.dumps(wanted), "action": action}
+        before: Rows = yield Statement("redriven", given)
+        revived = [id for (id,) in before]
     return revived
 
 

@@ -14,7 +14,7 @@ deadline), or ended if that was too many.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ from .finish import finish
 from .operate import note
 from .statement import BEGIN, Op, Row, Rows, Statement
 
+Decided = Callable[[Claim, Ended], Transition]  # what becomes of an attempt, by its task's policy
+
 
 @dataclass(slots=True)
 class Swept:
@@ -37,6 +39,7 @@ class Swept:
     skipped: int = 0  # its owner was quicker
     failed: int = 0
     dead: int = 0
+    buried: int = 0  # workers
     queues: set[str] = field(default_factory=set)
 
     def add(self, other: Swept) -> None:
@@ -45,6 +48,7 @@ class Swept:
         self.skipped += other.skipped
         self.failed += other.failed
         self.dead += other.dead
+        self.buried += other.buried
         self.queues |= other.queues
 
 
@@ -76,22 +80,23 @@ def reclaim(limit: int = 500, skip: int = 0) -> Op[Swept]:
     return (yield from take_back(rows, "stopped renewing"))
 
 
-def reclaim_overdue(slack: float, luck: float, limit: int = 500, skip: int = 0) -> Op[Swept]:
+def reclaim_overdue(slack: float, decided: Decided, limit: int = 500, skip: int = 0) -> Op[Swept]:
     """Take back jobs that run past their own deadline although their owner lives."""
     yield BEGIN
     given = {"slack": slack, "limit": limit, "skip": skip}
     rows: Rows = yield Statement("past_deadline", given)
-    return (yield from past_deadline(rows, luck))
+    return (yield from past_deadline(rows, decided))
 
 
 def bury(workers: Iterable[str], how: str, detail: str = "", limit: int = 10_000) -> Op[Swept]:
     """Take back what these workers were running: they are gone for certain. Their cards are taken
     down in the same transaction, and by whom is on record."""
     yield BEGIN
-    names = json.dumps(sorted(workers))
+    names = yield from _gone(workers, how)
     buried: Rows = yield Statement("bury_workers", {"workers": names})
     rows: Rows = yield Statement("owned_by", {"workers": names, "limit": limit, "skip": 0})
     swept = yield from take_back(rows, detail or _HOW[how])
+    swept.buried = len(buried)
     if buried or rows:
         yield from note("worker-lost", [None], _obituary(buried, rows, how, detail))
     return swept
@@ -100,9 +105,19 @@ def bury(workers: Iterable[str], how: str, detail: str = "", limit: int = 10_000
 def inherit(workers: Iterable[str], how: str, limit: int, skip: int) -> Op[Swept]:
     """Take back a few of the jobs of workers that are gone; their cards stay for now."""
     yield BEGIN
-    given = {"workers": json.dumps(sorted(workers)), "limit": limit, "skip": skip}
-    rows: Rows = yield Statement("owned_by", given)
+    names = yield from _gone(workers, how)
+    rows: Rows = yield Statement("owned_by", {"workers": names, "limit": limit, "skip": skip})
     return (yield from take_back(rows, _HOW[how]))
+
+
+def _gone(workers: Iterable[str], how: str) -> Op[str]:
+    """Whose lock was free a moment ago may have it back: it is tried again, and what we hold until
+    the end of this transaction nobody can prove a life with."""
+    names = json.dumps(sorted(workers))
+    if how != "lock":
+        return names
+    rows: Rows = yield Statement("still_dead", {"workers": names})
+    return json.dumps([id for (id,) in rows])
 
 
 _HOW = {"lock": "died (its liveness lock is free)", "exit": "died (its supervisor saw it exit)"}
@@ -114,8 +129,14 @@ def take_back(rows: Rows, how: str) -> Op[Swept]:
     return (yield from _apply(lost))
 
 
-def past_deadline(rows: Rows, luck: float) -> Op[Swept]:
-    return (yield from _apply([_past_deadline(Claim(*claim), luck) for *claim, _, _ in rows]))
+def past_deadline(rows: Rows, decided: Decided) -> Op[Swept]:
+    return (yield from _apply([_past_deadline(Claim(*claim), decided) for *claim, _, _ in rows]))
+
+
+def by_row(claim: Claim, ended: Ended) -> Transition:
+    """For those who know no tasks: by the policy in the row, or else by the usual one."""
+    retry = Retry.from_json(claim.retry) if claim.retry else Retry()
+    return decide(claim, ended, retry, 0.5)
 
 
 def _apply(lost: Sequence[Transition]) -> Op[Swept]:
@@ -138,7 +159,7 @@ def _taken_back(claim: Claim, cancelling: bool, how: str) -> Transition:
         return _undecodable(claim, error)
 
 
-def _past_deadline(claim: Claim, luck: float) -> Transition:
+def _past_deadline(claim: Claim, decided: Decided) -> Transition:
     """As above: one that cannot be read goes dead alone."""
     try:
         told = {
@@ -147,8 +168,7 @@ def _past_deadline(claim: Claim, luck: float) -> Transition:
             f" timeout of {claim.timeout:g} s",
             "traceback": "",
         }
-        retry = Retry.from_json(claim.retry) if claim.retry else Retry()
-        return decide(claim, Ended(Outcome.TIMED_OUT, error=told), retry, luck)
+        return decided(claim, Ended(Outcome.TIMED_OUT, error=told))
     except (TypeError, ValueError) as error:
         return _undecodable(claim, error)
 

@@ -27,6 +27,7 @@ class Store(ABC):
 
     TRIES: ClassVar[int] = 6
     wakes: ClassVar[bool] = False  # whether workers can be told that something is new
+    proving = False  # whether a liveness lock is held for the worker that watches here
 
     def __init__(self, address: Address, settings: StoreSettings) -> None:
         self.address = address
@@ -142,6 +143,7 @@ class Store(ABC):
 
     def after_fork_in_child(self) -> None:
         self._checking = threading.Lock()
+        self.proving = False
 
     @abstractmethod
     def twin(self, connections: int | None = None) -> Store:

@@ -38,6 +38,8 @@ from .statements import POSTGRES
 T = TypeVar("T")
 Sent = tuple[str, dict[str, Any]]
 
+KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}  # seconds
+
 
 class PostgresStore(Store):
     wakes = True
@@ -94,9 +96,7 @@ class PostgresStore(Store):
         given: dict[str, Any] = {
             "connect_timeout": max(2, round(wait)),
             "application_name": "outlast",
-            "keepalives_idle": 10,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
+            **KEEPALIVES,
             "tcp_user_timeout": round(self.settings.deadline * 1000),
         }
         url = conninfo.conninfo_to_dict(self.address.url)
@@ -196,7 +196,9 @@ class PostgresStore(Store):
         with understood():
             link = await self._aconnect()
             try:
+                await link.execute(*self._hanging_up())
                 await link.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (worker,))
+                self.proving = True
                 await link.execute(*self.render(Statement("prove_life", {"id": worker})))
                 await link.execute(f'LISTEN "{self.channel}"')
                 link.deadline = None  # waiting is what it is for
@@ -204,7 +206,20 @@ class PostgresStore(Store):
                 async for notice in link.notifies():
                     woken(notice.payload)
             finally:
+                self.proving = False
                 await link.close()
+
+    def _hanging_up(self) -> tuple[str, dict[str, str]]:
+        """The server is to miss us as soon as we would miss it: a session whose client is gone
+        without a word would keep its lock for hours. It ignores this on a Unix socket."""
+        text = (
+            "SELECT set_config('tcp_keepalives_idle', %(keepalives_idle)s, false),"
+            " set_config('tcp_keepalives_interval', %(keepalives_interval)s, false),"
+            " set_config('tcp_keepalives_count', %(keepalives_count)s, false),"
+            " set_config('tcp_user_timeout', %(user_timeout)s, false)"
+        )
+        given = {**KEEPALIVES, "user_timeout": round(self.settings.deadline * 1000)}
+        return text, {name: str(value) for name, value in given.items()}
 
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
         return list(workers)  # the statement that found them has tried their locks

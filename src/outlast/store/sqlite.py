@@ -171,7 +171,8 @@ class SqliteStore(Store):
         proof = self._proofs.setdefault(worker, alive.Proof(self.path, worker))
         try:
             with understood():
-                if proof.hold():
+                self.proving = proof.hold()
+                if self.proving:
                     await self.arun(prove_life, worker)
                 last = None
                 while True:
@@ -181,6 +182,7 @@ class SqliteStore(Store):
                         woken("")
                     await asyncio.sleep(every)
         except asyncio.CancelledError:
+            self.proving = False
             self._proofs.pop(worker).give_up()
             raise
         finally:

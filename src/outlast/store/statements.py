@@ -9,6 +9,7 @@ behind a `-- postgres:` and a `-- sqlite:` line that says why. A few words are t
     ol.epoch(t)       a moment as seconds since 1970
     ol.id(:x)         a parameter that is a job id;  ol.json(:x), ol.boolean(:x) likewise
     ol.each(:x)       the texts of a JSON array;  ol.each_id(:x)  the job ids
+    ol.proof()        what a proof of life says that was given now
     ol.index(name)    an index of ours, where one is created
     ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
 
@@ -30,6 +31,12 @@ TABLES = frozenset(
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+# Locks go with the server's memory. When one of its processes crashes, that is made anew, and the
+# time of its start stays the same: what tells is that its statistics begin again.
+_POSTGRES_PROOF = (
+    "(SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),"
+    " extract(epoch FROM stats_reset)) FROM pg_stat_bgwriter)"
+)
 _WORDS: dict[str, list[tuple[str, str]]] = {
     POSTGRES: [
         (r"ol\.epoch\(ol\.now\(\)\)", "CAST(extract(epoch FROM statement_timestamp()) AS float8)"),
@@ -38,6 +45,7 @@ _WORDS: dict[str, list[tuple[str, str]]] = {
          r"(statement_timestamp() + make_interval(secs => \1))"),
         (r"ol\.ago\(([^()]*)\)", r"(statement_timestamp() - make_interval(secs => \1))"),
         (r"ol\.epoch\(([^()]*)\)", r"CAST(extract(epoch FROM \1) AS float8)"),
+        (r"ol\.proof\(\)", _POSTGRES_PROOF),
         (r"ol\.id\(([^()]*)\)", r"CAST(\1 AS uuid)"),
         (r"ol\.json\(([^()]*)\)", r"CAST(\1 AS json)"),
         (r"ol\.boolean\(([^()]*)\)", r"CAST(\1 AS boolean)"),
@@ -48,8 +56,9 @@ _WORDS: dict[str, list[tuple[str, str]]] = {
         (r"ol\.epoch\(ol\.now\(\)\)", _SQLITE_NOW),
         (r"ol\.now\(\)", _SQLITE_NOW),
         (r"ol\.later\((COALESCE\([^()]*\)|[^()]*)\)", rf"({_SQLITE_NOW} + \1)"),
-        (r"ol\.ago\(([^()]*)\)", rf"({_SQLITE_NOW} - \1)"),
+        (r"ol\.ago\(([^()]*)\)", rf"({_SQLITE_NOW} - (\1))"),
         (r"ol\.epoch\(([^()]*)\)", r"CAST(\1 AS REAL)"),  # a column holds whatever was put in
+        (r"ol\.proof\(\)", "'file'"),  # a locked one
         (r"ol\.(?:id|json|boolean)\(([^()]*)\)", r"\1"),
         (r"ol\.(?:each|each_id)\(([^()]*)\)", r"value FROM json_each(\1)"),
     ],

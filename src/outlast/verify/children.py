@@ -20,6 +20,7 @@ from pathlib import Path
 from ..model.errors import OutlastError
 
 PATIENCE = 300.0  # seconds a child may take, far more than any needs; then it says where it hangs
+GAVE_UP = 75  # the exit code of a child that gave up
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +76,14 @@ class Children:
         then = self._then[pid] if ended.stopped else self._then.pop(pid)
         then(ended)
 
-    def call(self, body: Callable[[], object]) -> None:
-        """Do something in a child, and wait for it; meanwhile others may end."""
+    def call(self, *bodies: Callable[[], object]) -> None:
+        """Do things, each in a child, and wait for them; meanwhile others may end."""
         ends: list[Ended] = []
-        self.start(body, ends.append)
-        while not ends:
+        for body in bodies:
+            self.start(body, ends.append)
+        while len(ends) < len(bodies):
             self.step()
-        if not ends[0].well:
+        if not all(end.well for end in ends):
             raise ChildFailed(self.last_words())
 
     def last_words(self, most: int = 2000) -> str:
@@ -99,6 +101,7 @@ class Children:
         self._then.clear()
 
     def _be_child(self, body: Callable[[], object]) -> None:
+        code = 1
         try:
             die_with_parent()
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
@@ -108,12 +111,17 @@ class Children:
             faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)
             body()
             os._exit(0)
-        except BaseException:
+        except BaseException as error:
+            code = GAVE_UP if isinstance(error, GaveUp) else 1
             traceback.print_exc(file=sys.__stderr__)
             with suppress(Exception):
                 sys.__stderr__.flush()  # type: ignore[union-attr]
         finally:
-            os._exit(1)
+            os._exit(code)
+
+
+class GaveUp(Exception):
+    """In a child: it could not talk to the database any more, and shows nothing."""
 
 
 class ChildFailed(OutlastError):

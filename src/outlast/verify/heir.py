@@ -42,6 +42,11 @@ class Inherited:
     held: list[str] = field(default_factory=list)
     claims: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
+    def add(self, other: Inherited) -> None:
+        self.taken += other.taken
+        self.held += other.held
+        self.claims |= other.claims
+
 
 class Heir:
     """In a child of its own each time; what it holds in between is kept in a file."""

@@ -4,7 +4,6 @@ of loudly, because something else has failed to do it."""
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -57,7 +56,7 @@ class Auditor:
             "cancelled": kept.keep_cancelled + margin,
         }
         return audit.checks(
-            keep, kept.keep_workers + margin, settings.cancel_grace, random.random()
+            keep, kept.keep_workers + margin, settings.cancel_grace, self.worker.carrier.decide
         )
 
     async def _page_through(self, check: Check) -> Tally:

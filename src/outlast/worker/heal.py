@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..model.errors import OutlastError
+from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
 from ..ops import cancel_flow, duties
 from ..ops.duties import Tally
 from ..ops.enqueue import CANCEL_SIGNAL, wake
@@ -40,6 +40,7 @@ class Healer:
         self.worker = worker
         self.store = store
         self._suspected: dict[str, float] = {}  # workers without a lock, and since when
+        self._away = False  # the database, when last asked
         self._leases_count_at = 0.0
         self._locks_count_at = 0.0
         self._bad = 0  # lost jobs, the longest lost ones, that cannot be taken back
@@ -53,22 +54,27 @@ class Healer:
         audit_every = self.worker.settings.audit_every
         return [
             Loop("reclaim", self.reclaim, self.worker.settings.reclaim_every),
-            Loop("deadline", self.duty("deadline", self.overdue, OVERTIME), OVERTIME),
+            Loop("deadline", self.calmly(self.duty("deadline", self.overdue, OVERTIME)), OVERTIME),
             Loop("expire", self.duty("expire", self.expire, 1.0), 1.0),
             Loop("prune", self.duty("prune", self.prune, prune_every), prune_every),
-            Loop("audit", self.duty("audit", self.auditor.audit, audit_every), audit_every),
+            Loop(
+                "audit",
+                self.calmly(self.duty("audit", self.auditor.audit, audit_every)),
+                audit_every,
+            ),
         ]
 
     async def reclaim(self) -> float | None:
         """Take back what dead workers held, however their death is noticed. When the database has
         been away, nobody could renew: then leases say nothing until the living had their turn, or
-        an outage would be charged to their jobs as a crash."""
+        an outage would be charged to their jobs as a crash. Nor do deadlines: an outcome may have
+        waited for the database as long as we have."""
         try:
             swept, fleet = await self._reclaim()
             await self._report(swept)
             await self._record(swept, fleet)
         except OutlastError:
-            self._leases_count_at = time.monotonic() + 3 * self.worker.settings.renew_every
+            self._away = True
             self.doubt_locks()
             raise
         if self._suspected:
@@ -78,6 +84,10 @@ class Healer:
 
     async def _reclaim(self) -> tuple[Swept, int]:
         signs = await self.store.arun(signs_of_loss)
+        if self._away:  # from now on, however long it was until we asked again
+            self._leases_count_at = time.monotonic() + 3 * self.worker.settings.renew_every
+            self.doubt_locks()
+            self._away = False
         dead = []
         if time.monotonic() >= self._locks_count_at:
             dead = self._certainly_dead(self.store.confirm_dead(signs.workers))
@@ -85,8 +95,8 @@ class Healer:
         if dead:
             swept.add(await self.bury(dead))
             self.store.buried(dead)
-            self.worker.tell("buried", len(dead))
-        if signs.lease and time.monotonic() >= self._leases_count_at:
+            self.worker.tell("buried", swept.buried)
+        if signs.lease and not self.reunion:
             swept.add(await self.sweep())
         if signs.flows:
             await self.cancel_flows()
@@ -104,6 +114,11 @@ class Healer:
                 self.worker.tell("flow_cancelled", done.ended)
                 self.worker.keeper.wake({CANCEL_SIGNAL, *done.queues} if left else set())
 
+    @property
+    def reunion(self) -> bool:
+        """The database is away, or has been just now: the living have not all had their turn."""
+        return self._away or time.monotonic() < self._leases_count_at
+
     def doubt_locks(self) -> None:
         """A broken connection of our own: others may be making theirs anew as well."""
         self._locks_count_at = time.monotonic() + max(REUNION, self.worker.settings.renew_every)
@@ -118,7 +133,7 @@ class Healer:
             if not about_a_row(error):
                 raise
         swept = await self._sweep(lambda limit, skip: inherit(dead, "lock", limit, skip))
-        await self.store.arun(bury, dead, "lock", "", 0)
+        swept.add(await self.store.arun(bury, dead, "lock", "", 0))
         return swept
 
     def _certainly_dead(self, silent: Sequence[str]) -> list[str]:
@@ -216,11 +231,26 @@ class Healer:
 
         return run
 
+    def calmly(self, duty: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """A duty that ends what others run is left, to whoever may do it, right after an outage;
+        and whoever meets one here has met one."""
+
+        async def run() -> None:
+            if self.reunion:
+                return
+            try:
+                await duty()
+            except (StoreUnavailable, DeadlineExceeded):
+                self._away = True
+                raise
+
+        return run
+
     async def overdue(self) -> Tally:
         """Jobs that run past their own deadline although their worker lives."""
         slack = self.worker.settings.cancel_grace + OVERTIME
-        luck = random.random()
-        swept = await self._sweep(lambda limit, skip: reclaim_overdue(slack, luck, limit, skip))
+        decided = self.worker.carrier.decide
+        swept = await self._sweep(lambda limit, skip: reclaim_overdue(slack, decided, limit, skip))
         await self._report(swept)
         return tally_of(swept)
 

@@ -62,6 +62,7 @@ class Keeper:
         self._told = False  # that the worker's loop stands still
         self._slow = 0  # calls in a row that we gave up on
         self._started = threading.Event()
+        self._resting = threading.Event()  # nothing is renewed or healed any more
         self._ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="outlast-keeper", daemon=True)
@@ -85,9 +86,18 @@ class Keeper:
             self._call(self.loops[-1].poke)
 
     def let_go(self) -> None:
-        """End soon: from now on nothing more is renewed."""
+        """Rest soon: from now on nothing more is renewed. What proves our life goes on."""
         for loop in self.loops:
-            self._call(loop.stop)
+            if loop is not self._watch:
+                self._call(loop.stop)
+
+    def rest(self) -> None:
+        self._resting.wait(self.store.settings.deadline)
+
+    def end(self) -> None:
+        """Soon, and with it what proves our life."""
+        self.let_go()
+        self._call(self._watch.stop)
         self._call(self._stop_watching)
 
     def join(self) -> None:
@@ -108,13 +118,15 @@ class Keeper:
         finally:
             self._ended = True
             self._started.set()
+            self._resting.set()
             self.worker.post(self.worker.woken, "")  # which makes it look whether we are alive
 
     async def _keep(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._watch = Loop("watch", self.watch, 0.0, Backoff(first=0.02, factor=2.0), settled=1.0)
         self.loops = [
             Loop("renew", self.renew, self.settings.renew_every, Urgent(self.worker)),
-            Loop("watch", self.watch, 0.0, Backoff(first=0.02, factor=2.0), settled=1.0),
+            self._watch,
             Loop("fence", self.fence, self.settings.reclaim_every),
             Loop("overdue", self.overdue, self.settings.reclaim_every),
             Loop("pulse", self.pulse, 1.0),
@@ -124,11 +136,18 @@ class Keeper:
         self._started.set()
         try:
             async with asyncio.TaskGroup() as group:
-                for loop in self.loops:
-                    group.create_task(loop.run(), name=f"outlast-{loop.name}")
+                group.create_task(self._watch.run(), name="outlast-watch")
+                await self._go_round()
+                self._resting.set()
         finally:
             await self.store.aclose()
             await self.healer.store.aclose()
+
+    async def _go_round(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for loop in self.loops:
+                if loop is not self._watch:
+                    group.create_task(loop.run(), name=f"outlast-{loop.name}")
 
     # Hold on
 
@@ -173,13 +192,16 @@ class Keeper:
         if renewed.lost or renewed.cancelling:
             worker.post(worker.carrier.renewed, renewed, fences)
         if self._watching is None or self._watching.done():
-            self.loops[1].poke()  # the database is there: so is what we watch
+            self._watch.poke()  # the database is there: so is what we watch
         await self._release_strangers(renewed.strangers)
-        if not await self._soon(duties.live, worker.id, len(fences), worker.state):
+        known, proven = await self._soon(duties.live, worker.id, len(fences), worker.state)
+        if not known:
             try:
                 await self._soon(duties.arrive, worker.card())
             finally:  # also if the answer was lost
                 self._stop_watching()  # taken for dead: the next watch proves our life anew
+        elif not proven and self.store.proving:
+            await self._soon(duties.prove_life, worker.id)  # we hold the lock, and it says nothing
 
     async def _soon(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """With a deadline that leaves time to renew on another connection; longer each time, as a

@@ -120,11 +120,20 @@ class Worker:
             await self._drain()
             raise
         finally:
-            self.keeper.let_go()  # first, and without waiting: we may be cancelled once more
-            await asyncio.to_thread(self.keeper.join)
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Our card goes before our proof of life does: else, with a slow database, others would
+        bury one that only leaves."""
+        self.keeper.let_go()  # first, and without waiting: we may be cancelled once more
+        try:
+            await asyncio.to_thread(self.keeper.rest)  # a renewal would put the card back
             with suppress(StoreError):  # others will find out
                 await self.store.arun(leave, self.id)
+        finally:
+            self.keeper.end()
             self.threads.shutdown(wait=False)
+            await asyncio.to_thread(self.keeper.join)
 
     def stop(self) -> None:
         """Stop claiming, let running jobs end for the grace time, release the rest. Called twice,

@@ -92,7 +92,7 @@ LIMIT :limit OFFSET :skip
 -- name: find_silent_workers
 -- Cards of workers that have been silent for so long that nobody expects them back.
 SELECT id, ol.epoch(ol.now()) - ol.epoch(seen_at)
-FROM ol.worker WHERE seen_at < ol.ago(:late) ORDER BY seen_at LIMIT :limit OFFSET :skip
+FROM ol.worker WHERE seen_at < ol.ago(:late + lease) ORDER BY seen_at LIMIT :limit OFFSET :skip
 
 -- name: find_poison
 -- Jobs that cost as many workers as they may, among the newest of the dead.

@@ -105,5 +105,5 @@ WHERE (w.id IN (SELECT ol.each_id(:ids)) OR w.part_of IN (SELECT ol.each_id(:ids
         WHERE j.flow = COALESCE(w.part_of, w.id) AND j.flow IS NOT NULL)
 
 -- name: prune_workers
--- Forget workers that have long been silent.
-DELETE FROM ol.worker WHERE seen_at < ol.ago(:keep) RETURNING id
+-- Forget workers that have been silent for long, beyond what their own leases allow.
+DELETE FROM ol.worker WHERE seen_at < ol.ago(:keep + lease) RETURNING id

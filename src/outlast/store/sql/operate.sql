@@ -21,6 +21,16 @@ SET state = CASE WHEN EXISTS (SELECT 1 FROM ol.edge AS e WHERE e.follower = j.id
 WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')
 RETURNING CAST(id AS text), state, tied
 
+-- name: redriven
+-- Those of the jobs that got a new life by one action.
+-- postgres: its own word for a part of JSON
+SELECT DISTINCT CAST(job AS text) FROM ol.event
+WHERE job IN (SELECT ol.each_id(:ids)) AND kind = 'redrive' AND data ->> 'action' = :action
+-- sqlite: a function, which older releases have too
+SELECT DISTINCT CAST(job AS text) FROM ol.event
+WHERE job IN (SELECT ol.each_id(:ids)) AND kind = 'redrive'
+    AND json_extract(data, '$.action') = :action
+
 -- name: note
 -- Record what an operator or a net did.
 -- postgres: all rows travel as one JSON parameter

@@ -18,8 +18,8 @@ SELECT ol.claim_columns FROM ol.job AS j WHERE j.state = 'running' AND j.worker 
 -- Is there a claim whose lease ran out, or a worker whose liveness lock is free? And how many are we,
 -- to share the looking? Is a cancelled flow left half done? Asked often by everyone, so it is one
 -- statement and locks no row.
--- postgres: a lock taken here is let go when the statement ends; one taken under an earlier start of
--- the server went with that, and its absence says nothing
+-- postgres: a lock taken here is let go when the statement ends; one from before the server lost its
+-- memory went with that, and its absence says nothing
 SELECT 'lease', NULL WHERE EXISTS (
     SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until < ol.now())
 UNION ALL
@@ -29,7 +29,7 @@ UNION ALL
 SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker WHERE seen_at > ol.ago(60)
 UNION ALL
 SELECT 'worker', w.id FROM ol.worker AS w
-WHERE w.proof = CAST(extract(epoch FROM pg_postmaster_start_time()) AS text)
+WHERE w.proof = ol.proof()
     AND pg_try_advisory_xact_lock(hashtextextended(w.id, 0))
 -- sqlite: which workers claim to hold a locked file; whether they do is asked of the file system
 SELECT 'lease', NULL WHERE EXISTS (

@@ -7,9 +7,9 @@ VALUES (:id, :host, :pid, ol.json(:queues), ol.json(:tasks), :concurrency, 'work
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, state = excluded.state
 
 -- name: worker_lives
--- A process says that it is still here.
+-- A process says that it is still here, and is told whether its proof of life stands.
 UPDATE ol.worker SET seen_at = ol.now(), running = :running, state = :state WHERE id = :id
-RETURNING id
+RETURNING proof = ol.proof()
 
 -- name: worker_leaves
 -- A process says that it is gone.
@@ -22,14 +22,18 @@ SELECT id, host, pid, CAST(queues AS text), CAST(tasks AS text), concurrency, ru
 FROM ol.worker ORDER BY started_at, id
 
 -- name: prove_life
--- A worker holds its liveness lock from now on.
--- postgres: under this start of the server; after another, the proof has to be given anew
-UPDATE ol.worker SET proof = CAST(extract(epoch FROM pg_postmaster_start_time()) AS text)
-WHERE id = :id
+-- A worker holds its liveness lock from now on, as long as this server keeps its memory.
+UPDATE ol.worker SET proof = ol.proof() WHERE id = :id
 RETURNING id
--- sqlite: a locked file
-UPDATE ol.worker SET proof = 'file' WHERE id = :id
-RETURNING id
+
+-- name: still_dead
+-- Those of the workers whose liveness lock is free even now, and cannot be taken before we are done.
+-- postgres: the cards first: a lock that is tried is held until the end of the transaction
+WITH named AS MATERIALIZED (
+    SELECT id FROM ol.worker WHERE id IN (SELECT ol.each(:workers)) AND proof = ol.proof())
+SELECT id FROM named WHERE pg_try_advisory_xact_lock(hashtextextended(id, 0))
+-- sqlite: their files were looked at just now, and nobody takes such a file twice
+SELECT id FROM ol.worker WHERE id IN (SELECT ol.each(:workers)) AND proof = ol.proof()
 
 -- name: bury_workers
 -- Take down the cards of workers that are gone; each is buried by one process only.

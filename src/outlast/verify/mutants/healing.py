@@ -129,9 +129,13 @@ MUTANTS = [
     Mutant(
         "living-buried-postgres",
         "a worker is taken for dead while it holds its lock",
-        [Edit(RENEW, "    AND pg_try_advisory_xact_lock(hashtextextended(w.id, 0))", "")],
+        [
+            Edit(RENEW, "    AND pg_try_advisory_xact_lock(hashtextextended(w.id, 0))", ""),
+            Edit("store/sql/workers.sql",
+                 " WHERE pg_try_advisory_xact_lock(hashtextextended(id, 0))", ""),
+        ],
         paths=("neighbours",),
-        points=4,
+        points=16,
         store=POSTGRES,
     ),
     Mutant(

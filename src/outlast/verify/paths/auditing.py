@@ -9,6 +9,7 @@ from ...model.lifecycle import Outcome
 from ...ops import duties
 from ...ops.audit import KINDS, checks, clear_away
 from ...ops.duties import Tally
+from ...ops.reclaim import by_row
 from ..stage import Stage
 from .healing import A_MOMENT
 from .path import path
@@ -27,7 +28,7 @@ def audit(stage: Stage) -> Iterator[None]:
     ids = [job.id for job in jobs]
     time.sleep(A_MOMENT)
     yield
-    for check in checks({"succeeded": A_YEAR, "cancelled": A_YEAR}, A_YEAR, 60.0, 0.5):
+    for check in checks({"succeeded": A_YEAR, "cancelled": A_YEAR}, A_YEAR, 60.0, by_row):
         stage.run(check.repair, ids)
     stage.run(duties.record, {stage.queue: Tally(found=4, healed=4)}, 60.0, stage.owner)
 
@@ -42,7 +43,7 @@ def clear(stage: Stage) -> Iterator[None]:
     ids = [claim.id for claim in claims]
     time.sleep(A_MOMENT)
     yield
-    for check in checks({"cancelled": 0.0}, A_YEAR, 60.0, 0.5):
+    for check in checks({"cancelled": 0.0}, A_YEAR, 60.0, by_row):
         if check.name == "leaked-slot":
             stage.run(check.repair, ids)
     for kind in KINDS:

@@ -58,7 +58,7 @@ def prune(stage: Stage) -> Iterator[None]:
     claims = stage.began(stage.claim())
     events = [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)]
     stage.finish([(claim, stage.ended(Outcome.CANCELLED, claim)) for claim in claims], events)
-    stage.run(duties.arrive, stage.ol.worker().card())
+    stage.run(duties.arrive, stage.ol.worker().card() | {"lease": 0.001})
     _not_to_be_pruned(stage)
     time.sleep(A_MOMENT)
     yield

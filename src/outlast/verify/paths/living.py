@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from ...model.errors import TooLate
 from ...model.lifecycle import Outcome
 from ...ops import duties
-from ...ops.reclaim import bury, reclaim, reclaim_overdue
+from ...ops.reclaim import bury, by_row, reclaim, reclaim_overdue
 from ...ops.renew import renew
 from ...ops.statement import Op, Rows, Statement
 from ..stage import Stage
@@ -59,7 +59,7 @@ def overdue(stage: Stage) -> Iterator[None]:
     claims = stage.began(stage.claim())
     time.sleep(0.05 + A_MOMENT)
     yield
-    stage.run(reclaim_overdue, 0.0, 0.5)
+    stage.run(reclaim_overdue, 0.0, by_row)
     ends = {claim.id: (claim, stage.ended(Outcome.SUCCEEDED, claim)) for claim in claims}
     stage.finish([ends.pop(late.id)])
     stage.finish_in_time(list(ends.values()), since)
