@@ -18,23 +18,39 @@ from ..model.job import NewJob
 from ..model.lifecycle import State
 from .enqueue import enqueue
 from .flows import BROKEN
-from .statement import Op, Rows, Statement
+from .statement import Op, Rows, Statement, Together
 
 
 def consequences(ids: Sequence[str]) -> Op[set[str]]:
     """Tell everyone whom the end of these jobs concerns; returns the queues in which something
     became ready."""
+    if not ids:
+        return set()
+    ties, told = yield Together(telling(ids))
+    return (yield from heard(ties, told))
+
+
+def telling(ids: Sequence[str]) -> list[Statement]:
+    """Look up whom the end of these jobs concerns, and count them off for those who wait."""
+    given = {"ids": json.dumps(sorted(ids))}
+    return [Statement("ties", given), Statement("tell_followers", given)]
+
+
+def heard(ties: Rows, told: Rows) -> Op[set[str]]:
+    """What follows from the answers: hooks, broken teams, and the ends of all who waited in vain,
+    of which others are told in turn."""
     queues: set[str] = set()
-    while ids:
-        given = {"ids": json.dumps(sorted(ids))}
-        ties: Rows = yield Statement("ties", given)
+    while True:
+        queues |= {queue for _, state, queue, _ in told if state == State.READY}
         if ties:
             yield from _break_teams(ties)
             queues |= yield from _hook(ties)
-        told: Rows = yield Statement("tell_followers", given)
-        queues |= {queue for _, state, queue, _ in told if state == State.READY}
-        ids = [id for id, state, _, tied in told if state in BROKEN and tied]
-    return queues
+        ended = [id for id, state, _, tied in told if state in BROKEN and tied]
+        if not ended:
+            return queues
+        doomed: Rows = yield Statement("doom", {"ids": json.dumps(sorted(ended))})
+        ended += [id for id, tied in doomed if tied]
+        ties, told = yield Together(telling(ended))
 
 
 def _break_teams(ties: Rows) -> Op[None]:

@@ -16,7 +16,7 @@ from ..model.job import Hold, NewJob
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import Transition
 from .claim import Wanted, in_order
-from .consequences import consequences
+from .consequences import consequences, heard, telling
 from .enqueue import enqueue
 from .flows import hold_flows
 from .statement import BEGIN, Op, Rows, Statement, Together
@@ -84,13 +84,9 @@ def finish_with_keys(transition: Transition) -> Op[Finished]:
 
 
 def turn(transitions: Sequence[Transition], wanted: Wanted) -> Op[tuple[Finished, list[Any]]]:
-    """Give back first-try successes without follow-ups and take new jobs: in one round trip where
-    they concern nobody else, in one transaction where they do."""
+    """Give back first-try successes without follow-ups, and take new jobs: in one round trip."""
     if any(transition.claim.tied for transition in transitions):
-        yield BEGIN
-        finished = yield from finish(transitions)
-        *_, rows = yield Together(wanted.statements())
-        return finished, in_order(rows)
+        return (yield from _turn_and_tell(transitions, wanted))
     statements = wanted.statements()
     if transitions:
         statements.insert(0, _finish(transitions, tells=False))
@@ -98,6 +94,19 @@ def turn(transitions: Sequence[Transition], wanted: Wanted) -> Op[tuple[Finished
     states = _by_hold(answers[0]) if transitions else {}
     finished = yield from _settle(transitions, states, told=False)
     return finished, in_order(answers[-1])
+
+
+def _turn_and_tell(
+    transitions: Sequence[Transition], wanted: Wanted
+) -> Op[tuple[Finished, list[Any]]]:
+    """The same in one transaction, for those whose end concerns others."""
+    yield BEGIN
+    rows: Rows = yield _finish(transitions, tells=True)
+    ended = [id for id, _, _, tied in rows if tied]
+    ties, told, *_, claimed = yield Together([*telling(ended), *wanted.statements()])
+    finished = yield from _settle(transitions, _by_hold(rows), told=True)
+    finished.queues |= yield from heard(ties, told)
+    return finished, in_order(claimed)
 
 
 def _finish(transitions: Sequence[Transition], tells: bool) -> Statement:

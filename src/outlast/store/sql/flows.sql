@@ -112,17 +112,23 @@ WHERE id IN (SELECT ol.each_id(:ids)) AND (hooks IS NOT NULL OR team IS NOT NULL
 -- name: tell_followers
 -- Jobs have ended in this transaction: count them off for those who wait for them, and start, or
 -- end, whoever waits no longer.
--- postgres: followers are locked in the order of their ids; whoever was waited for is read anew
+-- postgres: followers are locked in the order of their ids. Each is looked up by its key (LATERAL,
+-- ANY): on tables that were never analysed the planner would rather read them whole
 WITH c AS MATERIALIZED (
     SELECT e.follower, count(*) AS ended,
         count(CASE WHEN p.state <> 'succeeded' THEN 1 END) AS failed, ol.why AS why
-    FROM ol.edge AS e JOIN ol.job AS p ON p.id = e.job
-    WHERE e.job IN (SELECT ol.each_id(:ids)) GROUP BY e.follower),
+    FROM (SELECT ol.each_id(:ids) AS id) AS i,
+        LATERAL (SELECT j.id, j.state FROM ol.job AS j WHERE j.id = i.id OFFSET 0) AS p,
+        LATERAL (SELECT n.follower FROM ol.edge AS n WHERE n.job = i.id OFFSET 0) AS e
+    GROUP BY e.follower),
 held AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
-    WHERE id IN (SELECT follower FROM c) AND state || '' = 'waiting' ORDER BY id FOR UPDATE)
+    WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND state || '' = 'waiting'
+    ORDER BY id FOR UPDATE)
 UPDATE ol.job AS f SET ol.told
-FROM c, held WHERE f.id = c.follower AND f.id = held.chosen AND f.state || '' = 'waiting'
+FROM c
+WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.id = c.follower
+    AND f.state || '' = 'waiting'
 RETURNING CAST(id AS text), state, queue, tied
 -- sqlite: one writer at a time
 UPDATE ol.job AS f SET ol.told
@@ -132,6 +138,45 @@ FROM (SELECT e.follower, count(*) AS ended,
     WHERE e.job IN (SELECT ol.each_id(:ids)) GROUP BY e.follower) AS c
 WHERE f.id = c.follower AND f.state = 'waiting'
 RETURNING CAST(id AS text), state, queue, tied
+
+-- name: doom
+-- End all who needed the success of these jobs, which ended without one, however far down: one
+-- statement, because a chain may be thousands long.
+-- postgres: locked in the order of their ids, and looked up by their keys, as above
+WITH RECURSIVE lost (id, why) AS (
+    SELECT CAST(i.id AS uuid), CAST(NULL AS text) FROM (SELECT ol.each_id(:ids) AS id) AS i
+    UNION
+    SELECT f.id, 'its prerequisite ' || CAST(d.id AS text) || ' did not succeed'
+    FROM lost AS d,
+        LATERAL (SELECT e.follower FROM ol.edge AS e WHERE e.job = d.id OFFSET 0) AS e,
+        LATERAL (SELECT j.id FROM ol.job AS j WHERE j.id = e.follower AND j.needs = 'succeeded'
+            AND j.state || '' = 'waiting' OFFSET 0) AS f),
+c AS MATERIALIZED (
+    SELECT id AS follower, min(why) AS why FROM lost WHERE why IS NOT NULL GROUP BY id),
+held AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job
+    WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND state || '' = 'waiting'
+    ORDER BY id FOR UPDATE)
+UPDATE ol.job AS f
+SET state = ol.doomed, finished_at = ol.now(), error = ol.prerequisite_failed
+FROM c
+WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.id = c.follower
+    AND f.state || '' = 'waiting'
+RETURNING CAST(id AS text), tied
+-- sqlite: one writer at a time
+WITH RECURSIVE lost (id, why) AS (
+    SELECT f.id, 'its prerequisite ' || CAST(e.job AS text) || ' did not succeed'
+    FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower
+    WHERE e.job IN (SELECT ol.each_id(:ids)) AND f.needs = 'succeeded' AND f.state = 'waiting'
+    UNION
+    SELECT f.id, 'its prerequisite ' || CAST(e.job AS text) || ' did not succeed'
+    FROM lost AS d JOIN ol.edge AS e ON e.job = d.id JOIN ol.job AS f ON f.id = e.follower
+    WHERE f.needs = 'succeeded' AND f.state = 'waiting')
+UPDATE ol.job AS f
+SET state = ol.doomed, finished_at = ol.now(), error = ol.prerequisite_failed
+FROM (SELECT id AS follower, min(why) AS why FROM lost GROUP BY id) AS c
+WHERE f.id = c.follower AND f.state = 'waiting'
+RETURNING CAST(id AS text), tied
 
 -- name: recount
 -- Count from the truth what jobs wait for that are held in this transaction, and start, or end,
@@ -158,10 +203,20 @@ RETURNING CAST(id AS text), state, queue, tied
 
 -- name: doomed_by
 -- Jobs that are dead because one of these did not succeed, or one that is dead because of that.
+-- postgres: looked up by their keys, as above
 WITH RECURSIVE doomed (id) AS (
-    SELECT f.id FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower
-    WHERE e.job IN (SELECT ol.each_id(:ids)) AND f.state IN ('dead', 'cancelled')
-        AND CAST(f.error AS text) LIKE '%"PrerequisiteFailed"%'
+    SELECT i.id FROM (SELECT ol.each_id(:ids) AS id) AS i
+    UNION
+    SELECT f.id
+    FROM doomed AS d,
+        LATERAL (SELECT e.follower FROM ol.edge AS e WHERE e.job = d.id OFFSET 0) AS e,
+        LATERAL (SELECT j.id FROM ol.job AS j
+            WHERE j.id = e.follower AND j.state || '' IN ('dead', 'cancelled')
+                AND CAST(j.error AS text) LIKE '%"PrerequisiteFailed"%' OFFSET 0) AS f)
+SELECT CAST(id AS text) FROM doomed
+-- sqlite: no LATERAL, and no need of it
+WITH RECURSIVE doomed (id) AS (
+    SELECT ol.each_id(:ids)
     UNION
     SELECT f.id FROM doomed AS d JOIN ol.edge AS e ON e.job = d.id
     JOIN ol.job AS f ON f.id = e.follower
