@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 from uuid import UUID
 
+from .model.batch import batch_of
 from .model.errors import InvalidOption, JobNotFound, StoreError
 from .model.job import Job, NewJob
 from .model.lifecycle import State
@@ -75,6 +76,8 @@ class Outlast:
         name: str | None = None,
         retry: Retry | None = None,
         isolated: bool = False,
+        batch: int | None = None,
+        wait: float | None = None,
         **options: Any,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
@@ -86,10 +89,15 @@ class Outlast:
         name: str | None = None,
         retry: Retry | None = None,
         isolated: bool = False,
+        batch: int | None = None,
+        wait: float | None = None,
         **options: Any,
     ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
         """Register a function as a task. Its name is the function's, unless another is given; jobs
         are found by that name, so a function may move to another module.
+
+        With `batch`, the function takes a list, of which each job brings one item: it is called
+        with up to so many, or with those that came within `wait` seconds.
 
         Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant.
         """
@@ -101,7 +109,8 @@ class Outlast:
                 retry=retry or Retry(),
                 options=Options(**options),
                 isolated=isolated,
-                context_type=_context_type(),
+                context_type=_context_type(batch is not None),
+                batch=batch_of(batch, wait),
             )
             self.registry.add(definition)
             return Task(self, definition)
@@ -395,7 +404,8 @@ def actor() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _context_type() -> type:
+def _context_type(batch: bool) -> type:
+    from .worker.batch_context import BatchContext
     from .worker.context import Context
 
-    return cast(type, Context)
+    return cast(type, BatchContext if batch else Context)

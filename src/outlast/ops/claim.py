@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from ..model.job import Claim
 from .statement import Op, Rows, Statement, Together
 
+REACH = 1000  # rows that are looked through for more of one task, beyond as many as are wanted
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -21,10 +23,15 @@ class Wanted:
     unknown: Collection[str] = ()  # tasks this worker has met and cannot run
     promote: bool = True
     last_life: bool = True  # may one that a further lost worker would end be among them?
+    task: str | None = None  # only this one's, for a batch that is being gathered
 
     def statements(self) -> list[Statement]:
         """Due jobs are made ready first, so no other process is on the path of a delay."""
-        claim = Statement(
+        claim = self._claim() if self.task is None else self._claim_items(self.task)
+        return [Statement("promote_due", {"limit": 1000}), claim] if self.promote else [claim]
+
+    def _claim(self) -> Statement:
+        return Statement(
             "claim",
             {
                 "worker": self.worker,
@@ -35,7 +42,19 @@ class Wanted:
                 "last_life": self.last_life,
             },
         )
-        return [Statement("promote_due", {"limit": 1000}), claim] if self.promote else [claim]
+
+    def _claim_items(self, task: str) -> Statement:
+        return Statement(
+            "claim_items",
+            {
+                "worker": self.worker,
+                "queue": self.queue,
+                "task": task,
+                "limit": self.limit,
+                "reach": self.limit + REACH,
+                "lease": self.lease,
+            },
+        )
 
 
 def claim(wanted: Wanted) -> Op[list[Claim]]:
