@@ -26,9 +26,9 @@ LARGEST = 10_000  # items of one call
 DEFAULT_WAIT = 0.05  # seconds
 
 # Calls in a row that may fail without naming an item before it is taken to be no item's fault:
-# 1 + 2 + 4 + 8, so that eight bad items are found however they are spread. When everything fails,
-# the next thousand calls would only burden what is down already.
-PATIENCE = 15
+# 1 + 2 + 4 + 8 and one more, so that eight bad items are found however they are spread. When
+# everything fails, the next thousand calls would only burden what is down already.
+PATIENCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Search(Generic[T]):
     def give_up(self, last_try: Callable[[T], bool]) -> list[T]:
         """Those that are not searched any more, once too many calls have failed in a row. An item
         that would die of it is never among them: it has to fail by itself."""
-        if self._failed < PATIENCE:
+        if self._failed <= PATIENCE:
             return []
         items = [item for part in self._parts for item in part]
         kept = [[item for item in part if last_try(item)] for part in self._parts]
