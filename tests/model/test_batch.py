@@ -67,7 +67,7 @@ def test_indexes_that_are_none_are_named() -> None:
     )
     assert "item -1" in (misnamed(BatchFailed({-1: ValueError()}), 10) or "")
     assert "no list of 2" in (misnamed(BatchFailed({0: "a"}, results=[1]), 2) or "")
-    with pytest.raises(TypeError, match="not {'a': 'b'}"):
+    with pytest.raises(TypeError, match=r"not \{'a': 'b'\}"):
         BatchFailed({"a": "b"})  # type: ignore[dict-item]
 
 

@@ -11,6 +11,7 @@ that it becomes: so a batch may be far larger than the concurrency.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,16 +40,13 @@ class Gathering:
     items: dict[Item, None] = field(default_factory=dict)
     more: bool = False  # there may be more in that queue: it is worth asking
     heard: bool = False  # there is news of that queue
-    due_at: float = float("inf")
+    due_at: float = math.inf
+    due: bool = False  # said by the timer, which may be a hair early by the clock
     timer: asyncio.TimerHandle | None = None
 
     @property
     def room(self) -> int:
         return self.batch.size - len(self.items)
-
-    @property
-    def due(self) -> bool:
-        return time.monotonic() >= self.due_at
 
 
 class Batches:
@@ -126,7 +124,11 @@ class Batches:
         if gathering.timer is not None:
             gathering.timer.cancel()
         later = asyncio.get_running_loop().call_later
-        gathering.timer = later(wait, self._close_if_due, gathering)
+        gathering.timer = later(wait, self._time_is_up, gathering)
+
+    def _time_is_up(self, gathering: Gathering) -> None:
+        gathering.due = True
+        self._close_if_due(gathering)
 
     def _close_if_due(self, gathering: Gathering) -> None:
         """One that is being asked for is closed with the answer."""
