@@ -27,34 +27,21 @@ class Wanted:
 
     def statements(self) -> list[Statement]:
         """Due jobs are made ready first, so no other process is on the path of a delay."""
-        claim = self._claim() if self.task is None else self._claim_items(self.task)
+        claim = self._claim()
         return [Statement("promote_due", {"limit": 1000}), claim] if self.promote else [claim]
 
     def _claim(self) -> Statement:
-        return Statement(
-            "claim",
-            {
-                "worker": self.worker,
-                "queue": self.queue,
-                "limit": self.limit,
-                "lease": self.lease,
-                "unknown": json.dumps(sorted(self.unknown)),
-                "last_life": self.last_life,
-            },
-        )
-
-    def _claim_items(self, task: str) -> Statement:
-        return Statement(
-            "claim_items",
-            {
-                "worker": self.worker,
-                "queue": self.queue,
-                "task": task,
-                "limit": self.limit,
-                "reach": self.limit + REACH,
-                "lease": self.lease,
-            },
-        )
+        asked = {
+            "worker": self.worker,
+            "queue": self.queue,
+            "limit": self.limit,
+            "lease": self.lease,
+        }
+        if self.task is not None:
+            reach = self.limit + REACH
+            return Statement("claim_items", {**asked, "task": self.task, "reach": reach})
+        unknown = json.dumps(sorted(self.unknown))
+        return Statement("claim", {**asked, "unknown": unknown, "last_life": self.last_life})
 
 
 def claim(wanted: Wanted) -> Op[list[Claim]]:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..model.batch import Batch, goes_alone
+from ..model.errors import OutlastError
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended
 from ..model.task import Definition
@@ -157,15 +158,21 @@ class Batches:
         self._attempts.discard(attempt)
         try:
             task.result()
-        except BaseException as error:  # told to stop before it began
-            for item in attempt.items:
-                attempt.end(item, item.raised(error))
+            error: BaseException = OutlastError("the batch ended without a word about this item")
+        except BaseException as raised:  # told to stop before it began
+            error = raised
+        for item in attempt.items:
+            if self._is_ours(item):  # nobody stays in hand with nothing to wait for
+                self._end(item, item.raised(error))
         self._worker.news()  # there is room again
 
     def _end(self, item: Item, ended: Ended) -> None:
         """What was lost, abandoned or told before is not told again."""
-        if self._worker.hands.holds(item.held) and not item.held.ended:
+        if self._is_ours(item):
             self._end_held(item.held, ended)
+
+    def _is_ours(self, item: Item) -> bool:
+        return self._worker.hands.holds(item.held) and not item.held.ended
 
     def _told(self, item: Item) -> None:
         """An item was told to stop: one that has not begun just leaves."""
