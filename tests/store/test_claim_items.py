@@ -81,7 +81,7 @@ def test_a_long_line_of_others_is_not_searched_through(store: Store) -> None:
 
 @pytest.mark.kinds("sqlite", "postgres")
 def test_workers_that_gather_at_once_share_what_there_is(store: Store, database: Database) -> None:
-    """R035: nothing is taken twice, and nothing is left."""
+    """R024: nothing is taken twice, and nothing is left."""
     put(store.run, 1000, task="batch")
 
     def gather(worker: str) -> list[str]:

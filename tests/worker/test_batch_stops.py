@@ -31,7 +31,7 @@ async def all_started(ol: Outlast, jobs: Iterable[Job]) -> None:
 async def test_an_item_that_is_cancelled_while_it_is_gathered_is_no_part_of_the_call(
     ol: Outlast,
 ) -> None:
-    """R038: and the others are called without it."""
+    """R115: and the others are called without it."""
     seen: list[int] = []
 
     @ol.task(batch=3, wait=LONG)
@@ -52,7 +52,7 @@ async def test_an_item_that_is_cancelled_while_it_is_gathered_is_no_part_of_the_
 async def test_cancelling_one_item_of_a_running_batch_stops_no_other(
     ol: Outlast, told: str
 ) -> None:
-    """R038: what the handler tells of it counts; what it cannot tell is cancelled, and so is what
+    """R115: what the handler tells of it counts; what it cannot tell is cancelled, and so is what
     it does not tell in time."""
     calls: list[list[int]] = []
 
@@ -83,7 +83,7 @@ async def test_cancelling_one_item_of_a_running_batch_stops_no_other(
 
 
 async def test_a_call_whose_every_item_is_cancelled_is_cancelled(ol: Outlast) -> None:
-    """R038"""
+    """R115"""
     stopped = threading.Event()
 
     @ol.task(batch=2, wait=LONG)
@@ -184,7 +184,7 @@ async def test_the_time_of_an_attempt_covers_the_search_too(ol: Outlast) -> None
 async def test_a_lost_claim_takes_its_item_out_of_the_batch(
     ol: Outlast, database: Database
 ) -> None:
-    """R030: before the call, and during it; the others' outcomes count, its own does not."""
+    """R030, R031: before the call, and during it; the others' outcomes count, its own does not."""
     calls: list[list[int]] = []
     go_on = asyncio.Event()
 

@@ -14,7 +14,18 @@ from typing import Any
 
 import pytest
 
-from outlast import BatchContext, BatchFailed, Job, Outlast, Permanent, Retry, RetryLater
+from outlast import (
+    BatchContext,
+    BatchFailed,
+    Contention,
+    Job,
+    Outlast,
+    OutlastError,
+    Permanent,
+    Retry,
+    RetryLater,
+    StoreUnavailable,
+)
 from tests.support import Database, aeventually
 
 from .working import Spy, ended, sql, work
@@ -323,7 +334,7 @@ async def test_an_outage_that_nobody_knows_is_one_failure_for_each_and_few_calls
 
 
 async def test_a_row_that_cannot_be_read_goes_dead_alone(ol: Outlast, database: Database) -> None:
-    """R053: it is no part of the call."""
+    """R013: it is no part of the call."""
     seen: list[int] = []
 
     @ol.task(batch=5, wait=LONG)
@@ -365,3 +376,23 @@ async def test_what_an_item_says_and_enqueues_is_its_own(ol: Outlast) -> None:
         assert sorted(job.args["n"] for job in followers) == [0, 1, 3]
         _, events = await ol.ahistory(jobs[3].id)
         assert {event.data["item"] for event in events if event.kind == "log"} == {3}
+
+
+@pytest.mark.parametrize("error", [Contention, StoreUnavailable])
+async def test_a_batch_that_cannot_be_filled_is_carried_out_as_it_is(
+    ol: Outlast, hasty: None, error: type[OutlastError]
+) -> None:
+    """R055: the database refuses what the gathering asks for: nobody waits for ever."""
+    calls: list[int] = []
+
+    @ol.task(batch=100, wait=0.05)
+    async def gather(items: list[int]) -> None:
+        calls.append(len(items))
+
+    spy = Spy(ol)
+    spy.refuse("claim_items", error(reason="on purpose"), times=4)
+    jobs = await ol.aenqueue(*(gather.job(n) for n in range(30)))
+    async with work(ol, concurrency=4):
+        last = await all_ended(ol, jobs)
+    assert {job.state for job in last} == {"succeeded"}
+    assert sum(calls) == 30
