@@ -273,3 +273,17 @@ async def test_a_batch_that_outlasts_the_grace_time_is_given_back_unspent(
     last = [await ol.ajob(job.id) for job in jobs]
     assert {(job.state, job.attempt, job.failures) for job in last} == {("ready", 0, 0)}
     assert calls == [[0, 1, 2, 3], [0, 1]]
+
+
+async def test_items_are_held_while_they_wait_and_while_they_run(ol: Outlast) -> None:
+    """R034: for longer than a lease, both."""
+
+    @ol.task(batch=10, wait=3.0)
+    async def gather(items: list[int]) -> None:
+        await asyncio.sleep(3.0)
+
+    jobs = await ol.aenqueue(*(gather.job(n) for n in range(5)))
+    async with work(ol, lease=2.0) as worker, work(ol, lease=2.0) as other:
+        last = await all_ended(ol, jobs)
+        assert worker.counts["lost"] + other.counts["lost"] == 0
+    assert {(job.state, job.attempt, job.crashes) for job in last} == {("succeeded", 1, 0)}
