@@ -5,7 +5,7 @@ In reading order, by what happens to a job:
     model.task, tasks        define     a function becomes a task
     ops.enqueue, client      enqueue    a call becomes a row, in your transaction if you like
     ops.claim                claim      a worker takes it, under a lease and a fence
-    worker.execute           run        the function is called
+    worker.execute           run        the function is called (worker.batches: with many items)
     ops.finish               finish     the one way out of running
     ops.consequences         go on      those who wait for it are told, and the next ones start
     ops.renew, ops.reclaim   recover    held while it runs; taken back when its owner is gone
@@ -23,6 +23,7 @@ from .version import VERSION as __version__
 if TYPE_CHECKING:
     from .client import Outlast
     from .model.errors import (
+        BatchFailed,
         ClaimLost,
         Contention,
         DeadlineExceeded,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from .model.retry import Retry
     from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
     from .tasks import Task
+    from .worker.batch_context import BatchContext
     from .worker.context import Context
     from .worker.worker import Worker
 
@@ -77,11 +79,14 @@ _HOMES = {
     "StoreSettings": "model.settings",
     "WorkerSettings": "model.settings",
     "Task": "tasks",
+    "BatchContext": "worker.batch_context",
     "Context": "worker.context",
     "Worker": "worker.worker",
 }  # everything else that is public is an error
 
 __all__ = [
+    "BatchContext",
+    "BatchFailed",
     "Chain",
     "ClaimLost",
     "Contention",

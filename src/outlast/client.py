@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 from uuid import UUID
 
 from .flows import FlowVerbs
+from .model.batch import batch_of
 from .model.errors import InvalidOption, JobNotFound, StoreError
 from .model.flow import Enqueueable
 from .model.ids import new_job_id
@@ -79,6 +80,8 @@ class Outlast(FlowVerbs):
         name: str | None = None,
         retry: Retry | None = None,
         isolated: bool = False,
+        batch: int | None = None,
+        wait: float | None = None,
         **options: Any,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
@@ -90,10 +93,15 @@ class Outlast(FlowVerbs):
         name: str | None = None,
         retry: Retry | None = None,
         isolated: bool = False,
+        batch: int | None = None,
+        wait: float | None = None,
         **options: Any,
     ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
         """Register a function as a task. Its name is the function's, unless another is given; jobs
         are found by that name, so a function may move to another module.
+
+        With `batch`, the function takes a list, of which each job brings one item: it is called
+        with up to so many, or with those that came within `wait` seconds.
 
         Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant.
         """
@@ -105,7 +113,8 @@ class Outlast(FlowVerbs):
                 retry=retry or Retry(),
                 options=Options(**options),
                 isolated=isolated,
-                context_type=_context_type(),
+                context_type=_context_type(batch is not None),
+                batch=batch_of(batch, wait),
             )
             self.registry.add(definition)
             return Task(self, definition)
@@ -410,7 +419,8 @@ def actor() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _context_type() -> type:
+def _context_type(batch: bool) -> type:
+    from .worker.batch_context import BatchContext
     from .worker.context import Context
 
-    return cast(type, Context)
+    return cast(type, BatchContext if batch else Context)

@@ -132,6 +132,57 @@ def serve(processes: Processes, port: int) -> Process:
     return server
 
 
+class Relay:
+    """examples/relay.py in a folder of its own."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+
+    def __call__(self, *words: str) -> Process:
+        return self.processes.python(EXAMPLES / "relay.py", *words, env=QUICK)
+
+    def show(self) -> dict[str, Any]:
+        shown = ast.literal_eval(self("show").succeed())
+        assert isinstance(shown, dict)
+        return shown
+
+
+def test_a_relay_that_is_killed_in_a_batch_loses_no_message(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """R027, R055: what the first had published may be published again, by the same id."""
+    relay, broker = Relay(processes), tmp_path / "broker.log"
+    relay("add", "80").succeed()
+    first = relay("work")
+    eventually(lambda: broker.exists() and len(broker.read_text().splitlines()) > 5, timeout=20)
+    first.kill()
+    assert "publishing 80" in first.output()
+    second = relay("work")
+    done = {"messages": {"succeeded": 80}, "published": 80}
+    eventually(lambda: done.items() <= relay.show().items(), timeout=20, message=second.output)
+    assert 0 < relay.show()["twice"] < 80
+    second.terminate()
+    second.succeed()
+
+
+def test_a_broker_that_is_down_costs_no_message_anything(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """R048, R054, R055: they wait until it is back; what it will never take is dead alone."""
+    relay, down = Relay(processes), tmp_path / "broker.down"
+    down.touch()
+    relay("add", "10").succeed()
+    relay("add", "1", "--long").succeed()
+    worker = relay("work")
+    waiting = {"messages": {"scheduled": 11}, "published": 0, "twice": 0}
+    eventually(lambda: relay.show() == waiting, timeout=20, message=worker.output)
+    down.unlink()
+    done = {"messages": {"succeeded": 10, "dead": 1}, "published": 10, "twice": 0}
+    eventually(lambda: relay.show() == done, timeout=20, message=worker.output)
+    worker.terminate()
+    worker.succeed()
+
+
 def test_examples_are_short() -> None:
     for example in EXAMPLES.glob("*.py"):
         assert len(example.read_text().splitlines()) <= 80, example.name

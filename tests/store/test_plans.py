@@ -34,6 +34,11 @@ CLAIM = Statement(
     },
 )
 
+CLAIM_ITEMS = Statement(
+    "claim_items",
+    {"worker": "w", "queue": "default", "task": "t", "limit": 500, "reach": 1500, "lease": 9.0},
+)
+
 
 def found(name: str, **said: Any) -> Statement:
     """One of the audit's finders."""
@@ -106,6 +111,7 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
+        (CLAIM_ITEMS, "job_ready"),
         (Statement("promote_due", {"limit": 100}), "job_due"),
         (Statement("signs_of_loss"), "job_lease"),
         (Statement("lost", {"limit": 100, "skip": 0}), "job_lease"),

@@ -29,13 +29,14 @@
         └── SchemaMismatch        the tables are older, newer or other than this release needs
 
     Permanent, RetryLater         raised by handlers to say what should happen next
+    BatchFailed                   raised by batch handlers to name the items that failed
 
 The docstring of an error is its message template; the facts are attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -202,3 +203,24 @@ class RetryLater(Exception):
             raise ValueError(f"RetryLater takes a number of seconds ≥ 0, not {seconds!r}")
         self.seconds = float(seconds)
         super().__init__(reason or f"retry in {seconds:g} s")
+
+
+class BatchFailed(Exception):
+    """Raise in the handler of a batch task: these items failed, by their index in the list, and the
+    others succeeded, with these results if any.
+
+    An error is an exception or a sentence. `Permanent` and `RetryLater` mean for their item what
+    they mean for a job.
+    """
+
+    def __init__(
+        self, errors: Mapping[int, BaseException | str], results: Sequence[Any] | None = None
+    ) -> None:
+        for index, error in errors.items():
+            if not isinstance(index, int) or not isinstance(error, BaseException | str):
+                raise TypeError(
+                    f"BatchFailed takes {{index: exception or text}}, not {{{index!r}: {error!r}}}"
+                )
+        self.errors = dict(errors)
+        self.results = None if results is None else list(results)
+        super().__init__(f"{len(self.errors)} items failed")

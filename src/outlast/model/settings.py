@@ -74,7 +74,9 @@ class StoreSettings(Settings):
 class WorkerSettings(Settings):
     """How a worker works."""
 
-    concurrency: int = setting(32, "jobs in flight at once in one process", 1, 10_000)
+    concurrency: int = setting(
+        32, "jobs in flight at once in one process; a batch counts as one", 1, 10_000
+    )
     lease: float = setting(15.0, "seconds a claim is held without being renewed", 0.2, 86400)
     renew_every: float = setting(
         RENEW_EVERY,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .arguments import Arguments
+from .arguments import Arguments, ItemArguments
+from .batch import Batch
 from .errors import InvalidOption, UnknownTask
 from .ids import new_job_id
 from .job import NewJob
@@ -23,7 +24,8 @@ DEFAULT_CRASHES = 3
 
 @dataclass(frozen=True)
 class Definition:
-    """A registered function. `isolated` sync functions run in a process that can be killed."""
+    """A registered function. `isolated` sync functions run in a process that can be killed; those
+    with a `batch` are called with many jobs at once."""
 
     name: str
     function: Callable[..., Any]
@@ -31,6 +33,7 @@ class Definition:
     options: Options = Options()
     isolated: bool = False
     context_type: type | None = None
+    batch: Batch | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -46,10 +49,17 @@ class Definition:
             raise InvalidOption(
                 option="isolated", reason=f"is for sync functions: {self.name} is async"
             )
+        if self.batch is not None and self.isolated:
+            raise InvalidOption(
+                option="isolated", reason=f"is not for batch tasks: {self.name} has batch=…"
+            )
+        if self.batch is not None:
+            _ = self.arguments  # a function that takes no list is refused here, not when it runs
 
     @lazy
     def arguments(self) -> Arguments:
-        return Arguments(self.function, self.name, self.context_type)
+        kind = Arguments if self.batch is None else ItemArguments
+        return kind(self.function, self.name, self.context_type)
 
     @lazy
     def is_async(self) -> bool:

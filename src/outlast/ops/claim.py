@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from ..model.job import Claim
 from .statement import Op, Rows, Statement, Together
 
+REACH = 1000  # rows that are looked through for more of one task, beyond as many as are wanted
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -21,21 +23,25 @@ class Wanted:
     unknown: Collection[str] = ()  # tasks this worker has met and cannot run
     promote: bool = True
     last_life: bool = True  # may one that a further lost worker would end be among them?
+    task: str | None = None  # only this one's, for a batch that is being gathered
 
     def statements(self) -> list[Statement]:
         """Due jobs are made ready first, so no other process is on the path of a delay."""
-        claim = Statement(
-            "claim",
-            {
-                "worker": self.worker,
-                "queue": self.queue,
-                "limit": self.limit,
-                "lease": self.lease,
-                "unknown": json.dumps(sorted(self.unknown)),
-                "last_life": self.last_life,
-            },
-        )
+        claim = self._claim()
         return [Statement("promote_due", {"limit": 1000}), claim] if self.promote else [claim]
+
+    def _claim(self) -> Statement:
+        asked = {
+            "worker": self.worker,
+            "queue": self.queue,
+            "limit": self.limit,
+            "lease": self.lease,
+        }
+        if self.task is not None:
+            reach = self.limit + REACH
+            return Statement("claim_items", {**asked, "task": self.task, "reach": reach})
+        unknown = json.dumps(sorted(self.unknown))
+        return Statement("claim", {**asked, "unknown": unknown, "last_life": self.last_life})
 
 
 def claim(wanted: Wanted) -> Op[list[Claim]]:

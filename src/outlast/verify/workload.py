@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..client import Outlast, actor
-from ..model.errors import Permanent, RetryLater
+from ..model.errors import BatchFailed, Permanent, RetryLater
 from ..model.retry import Retry
 from ..model.settings import StoreSettings
+from ..worker.batch_context import BatchContext
 from ..worker.context import Context
 from .ledger import Ledger
 from .place import Place
@@ -32,8 +33,10 @@ class Workload:
         self.place = place
         self.ledger = Ledger(place.ledger)
         self.ol = Outlast(place.url, schema=place.schema, settings=store)
+        self._begun: set[tuple[str, int]] = set()
         self._define(self.ol)
         self._define_awkward(self.ol)
+        self._define_batch(self.ol)
 
     def at(self, place: Place) -> Workload:
         """Go on elsewhere. What handlers do from now on is told to that place's ledger."""
@@ -74,6 +77,7 @@ class Workload:
             task.job().new_job()
         for awkward in (self.permanent, self.postpones, self.lingers, self.lingers_in_thread):
             awkward.job().new_job()
+        self.together.job("good").new_job()
 
     def _define(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN)
@@ -151,6 +155,31 @@ class Workload:
 
         self.fails_once, self.permanent, self.postpones = fails_once, permanent, postpones
         self.lingers, self.lingers_in_thread = lingers, lingers_in_thread
+
+    def _define_batch(self, ol: Outlast) -> None:
+        @ol.task(max_crashes=OFTEN, retry=AT_ONCE, batch=20, wait=0.02)
+        async def together(items: list[str], ctx: BatchContext) -> list[dict[str, int]]:
+            """Fails for those it names; or because of one that it does not name."""
+            results = [self._ran_once(own) for own in ctx.items]
+            if "spoils" in items:
+                raise Permanent("one of these")
+            failed = {
+                index: Permanent("never") if item == "never" else "not the first time"
+                for index, item in enumerate(items)
+                if item == "never" or (item == "once" and ctx.items[index].job.failures == 0)
+            }
+            if failed:
+                raise BatchFailed(failed, results=results)
+            return results
+
+        self.together = together
+
+    def _ran_once(self, ctx: Context) -> dict[str, int]:
+        """A batch may be called again in parts: an item's claim has run all the same, once."""
+        if (ctx.job.id, ctx.fence) in self._begun:
+            return {"fence": ctx.fence}
+        self._begun.add((ctx.job.id, ctx.fence))
+        return self._ran(ctx)
 
     def _ran(self, ctx: Context) -> dict[str, int]:
         self.ledger.write("began", ctx.job.id, ctx.fence)

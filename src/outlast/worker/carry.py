@@ -22,6 +22,7 @@ from ..model.outcome import Ended, Transition, decide, release
 from ..model.retry import LONGEST, Retry
 from ..model.text import brief, describe
 from ..ops.renew import Renewed
+from .batches import Batches
 from .context import Context
 from .execute import Execution, begin
 from .held import SAFETY, Held, facts
@@ -42,6 +43,7 @@ class Carrier:
         self._counts = worker.counts
         self._unknown: set[str] = set()  # tasks that we have met and cannot run
         self.stuck = 0  # abandoned handlers that still hold a thread
+        self.batches = Batches(worker, self._end)
 
     def unknown(self) -> set[str]:
         """Tasks not to ask for. One that was registered since is no longer among them."""
@@ -73,9 +75,13 @@ class Carrier:
     def _begin(self, held: Held) -> None:
         claim = held.claim
         context = Context(claim, partial(self._worker.say, claim), self._worker.store)
-        held.execution = begin(self._worker.app.registry[claim.task], claim, context)
+        definition = self._worker.app.registry[claim.task]
         if claim.timeout is not None:
             self._limit(held, claim.timeout)
+        if definition.batch is not None:
+            self.batches.join(held, definition, context)
+            return
+        held.execution = begin(definition, claim, context)
         held.task = asyncio.create_task(held.execution.run(self._worker.threads))
         held.task.add_done_callback(partial(self._done, held))
 

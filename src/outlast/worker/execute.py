@@ -102,7 +102,7 @@ class Execution:
 
 class AsyncExecution(Execution):
     async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
-        return await self.definition.function(**arguments)
+        return await in_loop(self.definition.function, arguments, threads)
 
     def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
         super().interrupt(body)
@@ -114,13 +114,23 @@ class ThreadExecution(Execution):
     """A sync handler. A thread cannot be stopped: the handler has to look at `ctx.cancelled`."""
 
     async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
-        inside = contextvars.copy_context()
-        result, error = await asyncio.get_running_loop().run_in_executor(
-            threads, lambda: inside.run(_caught, self.definition.function, arguments)
-        )
-        if error is not None:
-            raise error
-        return result
+        return await in_thread(self.definition.function, arguments, threads)
+
+
+async def in_loop(function: Callable[..., Any], arguments: dict[str, Any], _: Executor) -> Any:
+    return await function(**arguments)
+
+
+async def in_thread(
+    function: Callable[..., Any], arguments: dict[str, Any], threads: Executor
+) -> Any:
+    inside = contextvars.copy_context()
+    result, error = await asyncio.get_running_loop().run_in_executor(
+        threads, lambda: inside.run(_caught, function, arguments)
+    )
+    if error is not None:
+        raise error
+    return result
 
 
 def _caught(function: Callable[..., Any], arguments: dict[str, Any]) -> _Caught:

@@ -27,6 +27,7 @@ class Held:
     task: asyncio.Task[Ended] | None = None
     transition: Transition | None = None  # set once it has ended
     abandoned: bool = False  # nobody waits for its handler any more
+    shares: bool = False  # an item of a batch: all of them take one slot
     overdue_at: float = math.inf
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
@@ -46,6 +47,7 @@ class Hands:
 
     def __init__(self) -> None:
         self._held: dict[str, Held] = {}
+        self._sharing = 0
         self._given_up: set[tuple[str, int]] = set()
 
     def take(self, held: Held) -> bool:
@@ -74,6 +76,17 @@ class Hands:
         held.drop_timers()
         if self._held.get(held.claim.id) is held:
             del self._held[held.claim.id]
+            self._sharing -= held.shares
+
+    def share(self, held: Held) -> None:
+        """It takes no slot of its own."""
+        held.shares = True
+        self._sharing += 1
+
+    @property
+    def slots(self) -> int:
+        """How many slots are taken by those that share none."""
+        return len(self._held) - self._sharing
 
     def put_down(self, claim: Claim) -> None:
         """The database has taken back the outcome of this claim."""

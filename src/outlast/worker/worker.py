@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from json import dumps
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,6 +39,7 @@ from ..ops import duties
 from ..ops.claim import Wanted
 from ..ops.leave import leave
 from ..version import VERSION
+from .batches import Gathering
 from .carry import Carrier
 from .held import Hands
 from .keeper import Keeper
@@ -216,25 +218,44 @@ class Worker:
     async def turn(self) -> None:
         """Give back what has ended, take what there is room for, or wait."""
         room = 0 if self.stopping else self._room()
+        if (gathering := self.carrier.batches.hungry(full=room <= 0)) is not None:
+            await self._fill(gathering)
+            return
         if room > 0 and self.lookout.wait() == 0:
             await self.lookout.look(self.store)
         queue = self.lookout.next() if room > 0 else None
         if queue is None:
             await self._give_back_or_rest(room)
             return
+        claimed = await self._claim(self._wanted(queue, room))
+        if claimed is not None:
+            self.lookout.claimed(queue, claimed, room)
+            self.carrier.batches.claimed(queue, all_there_was=claimed < room)
+
+    async def _fill(self, gathering: Gathering) -> None:
+        """Ask for more of a task whose next batch is being gathered."""
         try:
-            claims, asked_at = await self.returns.exchange(self._wanted(queue, room))
+            if not self.stopping and not self._short_of_memory():
+                wanted = self._wanted(gathering.queue, gathering.room)
+                await self._claim(replace(wanted, task=gathering.definition.name))
+        finally:
+            self.carrier.batches.filled(gathering)
+
+    async def _claim(self, wanted: Wanted) -> int | None:
+        """Give back, take, and start what was taken: how many. None: the queue is in trouble."""
+        try:
+            claims, asked_at = await self.returns.exchange(wanted)
         except Exception as error:
             if isinstance(error, StoreUnavailable | DeadlineExceeded):
-                self.lookout.hear(queue)
+                self.lookout.hear(wanted.queue)
                 raise
-            self.lookout.failed(queue)
-            self._failed(f"claiming from {queue!r} failed", error)
-            return
+            self.lookout.failed(wanted.queue)
+            self._failed(f"claiming from {wanted.queue!r} failed", error)
+            return None
         self.counts["claimed"] += len(claims)
-        self.lookout.claimed(queue, len(claims), room)
         for claim in claims:
             self.carrier.start(claim, asked_at)
+        return len(claims)
 
     async def _give_back_or_rest(self, room: int) -> None:
         if self.returns:
@@ -253,11 +274,17 @@ class Worker:
         return Wanted(self.id, queue, room, self.settings.lease, unknown, due, last_life)
 
     def _room(self) -> int:
+        if self._short_of_memory():
+            return 0
+        taken = self.hands.slots + self.carrier.batches.slots + self.carrier.stuck
+        return self.settings.concurrency - taken
+
+    def _short_of_memory(self) -> bool:
         floor = self.settings.memory_floor
         if floor and free_megabytes() < floor:
             self.counts["deferred_for_memory"] += 1
-            return 0
-        return self.settings.concurrency - len(self.hands) - self.carrier.stuck
+            return True
+        return False
 
     # News, from any thread
 
@@ -273,6 +300,7 @@ class Worker:
             self.keeper.renew_now()
         else:
             self.lookout.hear(queue)
+            self.carrier.batches.hear(queue)
             self._news.set()
 
     def _started(self, queues: set[str]) -> None:
@@ -323,6 +351,7 @@ class Worker:
     async def _drain(self) -> None:
         """Let running jobs end within the grace time; release the rest at once, unspent."""
         deadline = time.monotonic() + self.settings.grace
+        self.carrier.batches.release(self.carrier.interrupt)
         while self.hands.running() and time.monotonic() < deadline and not self._hurry:
             await self._step_or_pause(deadline)
         for held in self.hands.running():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArguments, Problem
 from ..lazy import lazy
+from .items import ITEM, read_item_signature
 from .paths import render
 from .signature import read_signature
 from .storable import MAX_PAYLOAD
@@ -21,7 +22,7 @@ from .storable import MAX_PAYLOAD
 if TYPE_CHECKING:
     from .codec import Codec
 
-__all__ = ["MAX_PAYLOAD", "Arguments", "encode_result"]
+__all__ = ["MAX_PAYLOAD", "Arguments", "ItemArguments", "encode_result"]
 
 
 class Arguments:
@@ -107,6 +108,27 @@ class Arguments:
             return Problem(name, "is filled in by the worker: leave it out")
         takes = ", ".join(self._signature.hints) or "no arguments"
         return Problem(render([name]), f"is unexpected: {self.task} takes {takes}")
+
+
+class ItemArguments(Arguments):
+    """The one argument of a job whose task is called with many: an item of its list."""
+
+    def __init__(
+        self, function: Callable[..., Any], task: str, context_type: type | None = None
+    ) -> None:
+        self.task = task
+        self.list_parameter, self.batch_context, self._signature = read_item_signature(
+            function, task, context_type
+        )
+
+    def item(self, text: str) -> Any:
+        """The item that this text stores."""
+        return self.decode(text)[ITEM]
+
+    def call(self, items: list[Any], context: Any) -> dict[str, Any]:
+        """The keyword arguments for one call with these items."""
+        given: dict[str, Any] = {self.list_parameter: items}
+        return given | ({self.batch_context: context} if self.batch_context else {})
 
 
 def encode_result(value: Any, annotation: Any = Any) -> str | None:

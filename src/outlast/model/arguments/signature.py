@@ -52,9 +52,9 @@ def _parameters(function: Callable[..., Any], task: str) -> list[inspect.Paramet
         raise InvalidInput(f"{task}: its parameters cannot be read: {error}", task=task) from None
     for parameter in parameters:
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            _refuse(task, parameter.name, "is positional-only, but arguments are stored by name")
+            refuse(task, parameter.name, "is positional-only, but arguments are stored by name")
         if parameter.kind is parameter.VAR_POSITIONAL:
-            _refuse(task, f"*{parameter.name}", "has no names to store: take a list instead")
+            refuse(task, f"*{parameter.name}", "has no names to store: take a list instead")
     return parameters
 
 
@@ -72,7 +72,7 @@ def _hint(function: Callable[..., Any], task: str, parameter: inspect.Parameter)
     try:
         return _resolve(function, parameter.annotation)
     except Exception as error:
-        return _refuse(
+        return refuse(
             task,
             parameter.name,
             f"has an annotation that cannot be resolved ({brief(error)}): import or define its "
@@ -99,7 +99,7 @@ def _returns(function: Callable[..., Any]) -> Any:
 def _context(hints: dict[str, Any], task: str, context_type: type | None) -> str | None:
     names = [name for name, hint in hints.items() if _is_context(hint, context_type)]
     if len(names) > 1:
-        _refuse(task, names[1], f"is a second context beside {names[0]}: keep one")
+        refuse(task, names[1], f"is a second context beside {names[0]}: keep one")
     return names[0] if names else None
 
 
@@ -112,5 +112,5 @@ def _is_context(hint: Any, context_type: type | None) -> bool:
     return context_type is not None and hint is context_type
 
 
-def _refuse(task: str, parameter: str, reason: str) -> typing.NoReturn:
+def refuse(task: str, parameter: str, reason: str) -> typing.NoReturn:
     raise InvalidInput(f"{task}: the parameter {parameter} {reason}", task=task)

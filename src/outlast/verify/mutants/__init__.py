@@ -3,6 +3,7 @@
     enqueueing    jobs that come to be half, twice, or outside of the caller's transaction
     claiming      jobs claimed too early, twice, or by whoever must not
     owning        fences and leases that do not hold
+    batching      items that are charged with, or cleared by, what became of others
     finishing     outcomes that do not count, or count for too much
     healing       nets that do not catch, or catch the living
     keeping       budgets, records, pruning, the tables themselves
@@ -14,13 +15,14 @@ error, so each has to follow the source.
 from __future__ import annotations
 
 from ..mutation import Mutant
-from . import claiming, enqueueing, finishing, healing, keeping, owning
+from . import batching, claiming, enqueueing, finishing, healing, keeping, owning
 
 MUTANTS: list[Mutant] = [
     *enqueueing.MUTANTS,
     *claiming.MUTANTS,
     *owning.MUTANTS,
     *finishing.MUTANTS,
+    *batching.MUTANTS,
     *healing.MUTANTS,
     *keeping.MUTANTS,
 ]

@@ -40,6 +40,22 @@ def work_on_one(stage: Stage) -> Iterator[None]:
     asyncio.run(until(stage, lambda counts: counts["succeeded"] >= 3))
 
 
+ITEMS = {"once": "succeeded", "never": "dead", "spoils": "dead"}
+
+
+@path("worker-batch", most=24)
+def work_on_many(stage: Stage) -> Iterator[None]:
+    """One call for many jobs: the good ones, which have no second try, succeed whatever the others
+    do; those are named, or found by halves."""
+    task = stage.work.together.using(queue=stage.queue)
+    good = [task.using(max_attempts=1).job("good") for _ in range(9)]
+    calls = [*good[:4], *(task.job(item) for item in ITEMS), *good[4:]]
+    for job in stage.ol.enqueue(*calls):
+        stage.promise(job.id, ITEMS.get(job.args["item"], "succeeded"))
+    yield
+    asyncio.run(until(stage, lambda counts: counts["succeeded"] >= 10 and counts["dead"] >= 2))
+
+
 @path("worker-cancel", most=16)
 def work_on_unwanted(stage: Stage) -> Iterator[object]:
     """A running handler is told to stop, by a cancel that its worker finds when it renews."""

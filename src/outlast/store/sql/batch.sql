@@ -1,0 +1,39 @@
+-- name: claim_items
+-- Take more ready jobs of one task for a batch, from among the next ones of a queue: not past a long
+-- line of others, which would have to be read each time. Those that a failure or a lost worker might
+-- end go alone, so they are left to the claim.
+-- postgres: locked in a CTE and updated by join, as in claim; what is not taken is not locked either
+WITH near AS MATERIALIZED (
+    SELECT id, task FROM ol.job WHERE state = 'ready' AND queue = :queue
+    ORDER BY priority DESC, run_at, id LIMIT :reach),
+picked AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job
+    WHERE id IN (SELECT id FROM near WHERE task = :task) AND state = 'ready'
+        AND (expires_at IS NULL OR expires_at > ol.now())
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
+        AND (crashes = 0 OR crashes + 1 < max_crashes)
+        AND (failures = 0 OR failures + 1 < max_attempts)
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED)
+UPDATE ol.job AS j
+SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
+    lease_until = ol.later(:lease), started_at = ol.now()
+FROM picked WHERE j.id = picked.chosen
+RETURNING ol.claim_columns
+-- sqlite: one writer at a time needs no lock clause
+UPDATE ol.job AS j
+SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
+    lease_until = ol.later(:lease), started_at = ol.now()
+WHERE j.id IN (
+    SELECT id FROM (
+        SELECT * FROM ol.job WHERE state = 'ready' AND queue = :queue
+        ORDER BY priority DESC, run_at, id LIMIT :reach)
+    WHERE task = :task
+        AND (expires_at IS NULL OR expires_at > ol.now())
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
+        AND (crashes = 0 OR crashes + 1 < max_crashes)
+        AND (failures = 0 OR failures + 1 < max_attempts)
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit)
+RETURNING ol.claim_columns

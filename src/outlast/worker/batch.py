@@ -1,0 +1,174 @@
+"""One attempt of many items: the calls that it takes, and how each of them ended.
+
+items ── decode ── call ──┬── returned ─────────── each succeeded
+           │              ├── BatchFailed ──────── those that it names failed, the others succeeded
+           │              ├── RetryLater ───────── all postponed
+           │              └── raised ───────────── called again in halves; one alone has failed
+           └── unreadable ──────────────────────── undecodable, and no part of the call
+
+An item that is told to stop keeps the others' call running; a call whose every item was told to
+stop is told as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, cast
+
+from ..model.arguments import ItemArguments
+from ..model.batch import Search, last_try, misnamed, results_of
+from ..model.errors import BatchFailed, InvalidInput, RetryLater
+from ..model.lifecycle import Outcome
+from ..model.outcome import Ended, Error
+from ..model.task import Definition
+from ..model.text import MESSAGE_LIMIT, clean, describe, type_name
+from .batch_context import BatchContext
+from .context import Context
+from .execute import Execution, in_loop, in_thread, undecodable
+from .held import Held
+
+
+class Item(Execution):
+    """One job's part in it: what it may say, and whether it was told to stop."""
+
+    def __init__(
+        self, definition: Definition, held: Held, context: Context, told: Callable[[Item], None]
+    ) -> None:
+        super().__init__(definition, held.claim, context)
+        self.held = held
+        self.attempt: BatchAttempt | None = None  # None: it is still being gathered
+        self._told = told
+
+    def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
+        super().interrupt(body)
+        self._told(self)
+
+    def failed(self, error: Error) -> Ended:
+        return Ended(Outcome.FAILED, error=error) if self.stopped is None else self.interrupted()
+
+
+class BatchAttempt:
+    def __init__(
+        self,
+        definition: Definition,
+        items: Sequence[Item],
+        end: Callable[[Item, Ended], None],
+        threads: Executor,
+    ) -> None:
+        self._definition = definition
+        self._arguments = cast(ItemArguments, definition.arguments)
+        self._end = end
+        self._threads = threads
+        self._awaited = set(items)  # those for which somebody waits
+        self.items = items
+        self.cancelled = threading.Event()
+        self.task: asyncio.Task[None] | None = None
+        for item in items:
+            item.attempt = self
+
+    async def run(self) -> None:
+        search = Search(self.items)
+        while (part := search.next()) is not None:
+            await self._attempt(search, part)
+
+    def told(self, item: Item) -> None:
+        """One of them was told to stop."""
+        self._awaited.discard(item)
+        if not self._awaited and not self.cancelled.is_set():
+            self.cancelled.set()
+            if self._definition.is_async and self.task is not None:
+                self.task.cancel()
+
+    def end(self, item: Item, ended: Ended) -> None:
+        self._awaited.discard(item)
+        self._end(item, ended)
+
+    # One call
+
+    async def _attempt(self, search: Search[Item], part: list[Item]) -> None:
+        values = {item: value for item in part for value in self._decoded(item)}
+        called = list(values)
+        if not called:
+            return
+        context = BatchContext([item.context for item in called], self.cancelled)
+        arguments = self._arguments.call(list(values.values()), context)
+        call = in_loop if self._definition.is_async else in_thread
+        try:
+            result = await call(self._definition.function, arguments, self._threads)
+        except BaseException as error:
+            self._raised(search, called, error)
+        else:
+            search.answered()
+            self._returned(called, result)
+
+    def _decoded(self, item: Item) -> list[Any]:
+        """What it brings to the call, anew for each one; nothing if it has no part in it."""
+        if item.stopped is not None:
+            self.end(item, item.interrupted())
+            return []
+        try:
+            value = self._arguments.item(item.claim.args)
+        except BaseException as error:  # a user's validator may raise anything
+            self.end(item, undecodable(error))
+            return []
+        item.context.jobs.clear()  # what it enqueued in a call that failed
+        return [value]
+
+    def _returned(self, items: list[Item], result: Any) -> None:
+        results = results_of(result, len(items))
+        if results is None:
+            # The work is done, but nobody can tell which result is whose: as with one that cannot
+            # be stored, running it again would not help.
+            told = describe(InvalidInput(_misfit(self._definition.name, result, len(items))))
+            for item in items:
+                self.end(item, Ended(Outcome.PERMANENT, error=told))
+            return
+        for item, value in zip(items, results, strict=True):
+            self.end(item, item.returned(value))
+
+    def _raised(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
+        if isinstance(error, BatchFailed):
+            search.answered()
+            self._named(items, error)
+        elif isinstance(error, RetryLater):
+            search.answered()
+            for item in items:
+                self.end(item, item.raised(error))
+        else:
+            self._unnamed(search, items, error)
+
+    def _named(self, items: list[Item], failed: BatchFailed) -> None:
+        if wrong := misnamed(failed, len(items)):
+            told = describe(InvalidInput(wrong))
+            for item in items:
+                self.end(item, item.failed(told))
+            return
+        results = results_of(failed.results, len(items)) or []
+        for index, item in enumerate(items):
+            self.end(item, _told(item, failed.errors.get(index), results[index]))
+
+    def _unnamed(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
+        search.failed(items)
+        if len(items) == 1:
+            self.end(items[0], items[0].raised(error))
+        if given_up := search.give_up(lambda item: last_try(item.claim)):
+            told = describe(error)
+            for item in given_up:
+                self.end(item, item.failed(told))
+
+
+def _told(item: Item, failure: BaseException | str | None, result: Any) -> Ended:
+    if failure is None:
+        return item.returned(result)
+    if isinstance(failure, BaseException):
+        return item.raised(failure)
+    message = clean(failure, MESSAGE_LIMIT)
+    return item.failed({"type": "BatchFailed", "message": message, "traceback": ""})
+
+
+def _misfit(task: str, result: Any, number: int) -> str:
+    what = f"a list of {len(result)}" if isinstance(result, list) else type_name(result)
+    return f"{task} returned {what}: a batch of {number} returns None or a list of {number} results"
