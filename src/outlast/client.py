@@ -143,7 +143,7 @@ class Outlast(FlowVerbs):
         return made
 
     def _enqueue_and_wake(self, jobs: list[NewJob]) -> Op[list[Job]]:
-        made = yield from enqueue(jobs)
+        made = yield from enqueue(jobs, ours=False)
         if queues := self._to_wake(made, self._callers_wakes):
             yield from wake(self.store.channel, queues)
         return made

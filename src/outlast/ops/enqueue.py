@@ -18,9 +18,9 @@ from .statement import BEGIN, Op, Row, Rows, Statement
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
 
 
-def enqueue(jobs: Sequence[NewJob], held: Collection[str] = ()) -> Op[list[Job]]:
+def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = True) -> Op[list[Job]]:
     """Insert jobs; return one `Job` for each, in the order given. `held` are flows that the caller
-    knows to be open."""
+    knows to be open; a transaction that is not `ours` may stay open for long."""
     if not jobs:
         return []
     tied = any(job.after or job.flow or job.joins for job in jobs)
@@ -36,7 +36,7 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = ()) -> Op[list[Job]]
     if tied:
         instead = {id: twin.id for id, twin in twins.items()}
         instead |= {id: job.id for id, job in standing.items() if id != job.id}
-        yield from tie([job for job in unique if job.id in made], instead)
+        yield from tie([job for job in unique if job.id in made], instead, ours)
     return [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
 
 

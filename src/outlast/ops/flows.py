@@ -46,7 +46,7 @@ def hold_flows(flows: Collection[str]) -> Op[dict[str, tuple[bool, bool]]]:
     return {id: (bool(cancelled), bool(live)) for id, cancelled, live in rows}
 
 
-def tie(jobs: Sequence[NewJob], instead: dict[str, str]) -> Op[None]:
+def tie(jobs: Sequence[NewJob], instead: dict[str, str], ours: bool) -> Op[None]:
     """Say who comes after whom, for jobs that have just been inserted. `instead` names the jobs
     that stand where others of the same call were refused for their keys."""
     edges = [
@@ -57,32 +57,38 @@ def tie(jobs: Sequence[NewJob], instead: dict[str, str]) -> Op[None]:
     if edges:
         yield Statement("insert_edges", rows=edges)
     inside = {job.id for job in jobs}
-    late = [job for job in jobs if job.waits_for and _outside(job, inside, instead)]
-    if late:
-        yield from _come_after(late, inside, instead)
+    outside = {
+        job.id: before
+        for job in jobs
+        if job.waits_for and (before := {instead.get(one, one) for one in job.after} - inside)
+    }
+    if outside:
+        yield from _come_after([job for job in jobs if job.id in outside], outside, ours)
     if any(job.joins for job in jobs):
         yield from _join_followers(jobs)
 
 
-def _outside(job: NewJob, inside: Collection[str], instead: dict[str, str]) -> set[str]:
-    return {instead.get(one, one) for one in job.after} - set(inside)
-
-
-def _come_after(
-    jobs: Sequence[NewJob], inside: Collection[str], instead: dict[str, str]
-) -> Op[None]:
-    """Some of those that they come after stand already, and may have ended."""
-    wanted = {id for job in jobs for id in _outside(job, inside, instead)}
-    rows: Rows = yield Statement("hold_prerequisites", {"ids": json.dumps(sorted(wanted))})
+def _come_after(jobs: Sequence[NewJob], outside: dict[str, set[str]], ours: bool) -> Op[None]:
+    """Some of those that they come after stand already. In a transaction of our own we hold these
+    for a moment. In a caller's, which may stay open for long, that would hold up their owners:
+    there the newcomers are only marked, and whoever works counts them when they have come."""
+    wanted = json.dumps(sorted(set().union(*outside.values())))
+    rows: Rows = yield Statement(
+        "hold_prerequisites" if ours else "see_prerequisites", {"ids": wanted}
+    )
     states = {id: State(state) for id, state in rows}
     for job in jobs:
-        for one in _outside(job, inside, instead):
+        for one in sorted(outside[job.id]):
             if one not in states:
                 raise JobNotFound(job=one)
             if job.needs == "succeeded" and states[one] in BROKEN:
                 raise PrerequisiteFailed(job=one, state=states[one])
-    yield Statement("tie", {"ids": json.dumps(sorted(wanted))})
-    yield Statement("recount", {"ids": json.dumps([job.id for job in jobs])})
+    newcomers = json.dumps([job.id for job in jobs])
+    if ours or all(state.final for state in states.values()):
+        yield Statement("tie", {"ids": wanted})
+        yield Statement("recount", {"ids": newcomers})
+    else:
+        yield Statement("mark_late", {"ids": newcomers})
 
 
 def _join_followers(jobs: Sequence[NewJob]) -> Op[None]:

@@ -60,6 +60,7 @@ class Signs:
     workers: tuple[str, ...] = ()  # on SQLite: those whose file has to be looked at
     fleet: int = 1  # how many share the looking
     flows: bool = False  # a cancelled flow has jobs that nobody has cancelled yet
+    late: bool = False  # jobs that came after standing ones have not been counted yet
 
 
 def signs_of_loss() -> Op[Signs]:
@@ -70,6 +71,7 @@ def signs_of_loss() -> Op[Signs]:
         workers=tuple(what for kind, what in rows if kind == "worker"),
         fleet=sum(int(what) for kind, what in rows if kind == "fleet"),
         flows=any(kind == "flow" for kind, _ in rows),
+        late=any(kind == "late" for kind, _ in rows),
     )
 
 

@@ -13,6 +13,7 @@ from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
 from ..ops import cancel_flow, duties
 from ..ops.duties import Tally
 from ..ops.enqueue import CANCEL_SIGNAL, wake
+from ..ops.latecomers import count_late
 from ..ops.reclaim import Swept, bury, inherit, reclaim, reclaim_overdue, signs_of_loss
 from ..ops.statement import Op
 from ..store import Store
@@ -100,7 +101,17 @@ class Healer:
             swept.add(await self.sweep())
         if signs.flows:
             await self.cancel_flows()
+        if signs.late:
+            await self.count_late()
         return swept, signs.fleet
+
+    async def count_late(self) -> None:
+        """Tie jobs that came after standing ones, in a transaction that could not."""
+        number = 1
+        while number and not self.worker.stopping:
+            number, queues = await self.store.arun(count_late)
+            if queues:
+                self.worker.post(self.worker.started, queues)
 
     async def cancel_flows(self) -> None:
         """Go on with flows that were cancelled, by somebody who may have died or by a failure."""

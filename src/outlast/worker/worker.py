@@ -75,7 +75,7 @@ class Worker:
         self.lookout = Lookout(self.queues, settings)
         self.carrier = Carrier(self)
         self.returns = Returns(
-            self.store, self.hands, self.counts, self.carrier.decide, self._started
+            self.store, self.hands, self.counts, self.carrier.decide, self.started
         )
         # One thread for each job that may be in flight; they are only started when needed.
         self.threads = Threads(settings.concurrency)
@@ -303,7 +303,7 @@ class Worker:
             self.carrier.batches.hear(queue)
             self._news.set()
 
-    def _started(self, queues: set[str]) -> None:
+    def started(self, queues: set[str]) -> None:
         """What we handed in let others start: we look there, and so should everyone."""
         for queue in queues:
             self.lookout.hear(queue)

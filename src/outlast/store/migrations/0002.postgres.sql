@@ -13,8 +13,11 @@ ALTER TABLE ol.job ADD COLUMN quorum integer CHECK (quorum > 0);
 -- Its end concerns others: followers, hooks, a team.
 ALTER TABLE ol.job ADD COLUMN tied boolean NOT NULL DEFAULT false;
 ALTER TABLE ol.job ADD COLUMN hooks json;
+-- It came after jobs that stood already, in somebody else's transaction: to be counted once more.
+ALTER TABLE ol.job ADD COLUMN late boolean NOT NULL DEFAULT false;
 
 CREATE INDEX job_waiting ON ol.job (id) WHERE state = 'waiting';
+CREATE INDEX job_late ON ol.job (id) WHERE state = 'waiting' AND late;
 CREATE INDEX job_flow ON ol.job (flow, id) WHERE flow IS NOT NULL;
 CREATE INDEX job_flow_live ON ol.job (flow)
     WHERE flow IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');

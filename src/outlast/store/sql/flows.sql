@@ -67,6 +67,33 @@ ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
 SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
 
+-- name: see_prerequisites
+-- How standing jobs stand that new ones come after.
+SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+
+-- name: mark_late
+-- These came after jobs that stood already, and nobody has made sure that they will be told.
+UPDATE ol.job SET late = true WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'waiting'
+
+-- name: find_late
+-- A few jobs that came late, and those that they come after.
+SELECT CAST(f.id AS text), CAST(e.job AS text)
+FROM (SELECT id FROM ol.job WHERE state = 'waiting' AND late ORDER BY id LIMIT :limit) AS f
+LEFT JOIN ol.edge AS e ON e.follower = f.id
+
+-- name: hold_late
+-- Those of them that are still so, held until they are counted.
+-- postgres: locked in the order of their ids, as everywhere
+SELECT CAST(id AS text) FROM ol.job
+WHERE id IN (SELECT ol.each_id(:ids)) AND state || '' = 'waiting' AND late ORDER BY id FOR UPDATE
+-- sqlite: one writer at a time
+SELECT CAST(id AS text) FROM ol.job
+WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'waiting' AND late
+
+-- name: no_longer_late
+-- They were counted, and whoever they come after will tell them.
+UPDATE ol.job SET late = false WHERE id IN (SELECT ol.each_id(:ids))
+
 -- name: tie
 -- From now on the end of these jobs concerns others.
 UPDATE ol.job SET tied = true

@@ -16,7 +16,8 @@ SELECT ol.claim_columns FROM ol.job AS j WHERE j.state = 'running' AND j.worker 
 
 -- name: signs_of_loss
 -- Is there a claim whose lease ran out, or a worker whose liveness lock is free? And how many are we,
--- to share the looking? Is a cancelled flow left half done? Asked often by everyone, so it is one
+-- to share the looking? Is a cancelled flow left half done, or a
+-- latecomer uncounted? Asked often by everyone, so it is one
 -- statement and locks no row.
 -- postgres: a lock taken here is let go when the statement ends; one from before the server lost its
 -- memory went with that, and its absence says nothing
@@ -25,6 +26,8 @@ SELECT 'lease', NULL WHERE EXISTS (
 UNION ALL
 SELECT 'flow', NULL WHERE EXISTS (
     SELECT 1 FROM ol.flow WHERE cancelled_at IS NOT NULL AND settled_at IS NULL)
+UNION ALL
+SELECT 'late', NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'waiting' AND late)
 UNION ALL
 SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker WHERE seen_at > ol.ago(60)
 UNION ALL
@@ -37,6 +40,8 @@ SELECT 'lease', NULL WHERE EXISTS (
 UNION ALL
 SELECT 'flow', NULL WHERE EXISTS (
     SELECT 1 FROM ol.flow WHERE cancelled_at IS NOT NULL AND settled_at IS NULL)
+UNION ALL
+SELECT 'late', NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'waiting' AND late)
 UNION ALL
 SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker WHERE seen_at > ol.ago(60)
 UNION ALL
