@@ -1,6 +1,6 @@
 """Tables and their versions: created once, upgraded once, and shared by old and new releases.
 
-There is one version so far, so the next release is written here: it knows a second one.
+The next release is written here: it knows one version more than today's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pytest
 
 from outlast import Outlast, SchemaMismatch, StoreError
 from outlast.ops.report import job
+from outlast.ops.steps import keep
 from outlast.store import Store, open_store, schema
 from outlast.store.schema import Migration
 from tests.store.jobs import end, put, put_and_take, states, table, take
@@ -26,20 +27,23 @@ MIGRATE = """
 """
 
 Release = Callable[..., None]
+TODAY = schema.latest()
+TOMORROW = TODAY + 1
+EVER = list(range(1, TODAY + 1))
 
 
 @pytest.fixture
 def release(monkeypatch: pytest.MonkeyPatch, database: Database) -> Release:
-    """`release(2, …)`: from now on this process is a release that knows these statements as the
-    second version of the tables; `release(1)` is today's."""
-    today = schema.migrations
+    """`release(TOMORROW, …)`: from now on this process is a release that knows these statements as
+    one more version of the tables; `release(TODAY)` is today's, and lower ones are those before."""
+    ours, compatible = schema.migrations, schema.COMPATIBLE_FROM
 
     def become(version: int, *statements: str, compatible_from: int = 1) -> None:
         prefix = f"{database.schema}_" if database.is_sqlite else f"{database.schema}."
         extra = tuple(one.replace("ol.", prefix) for one in statements)
-        known = [Migration(2, extra)] if version == 2 else []
-        monkeypatch.setattr(schema, "migrations", lambda *names: (*today(*names), *known))
-        monkeypatch.setattr(schema, "COMPATIBLE_FROM", {1: 1, 2: compatible_from})
+        more = [Migration(TOMORROW, extra)] if version == TOMORROW else []
+        monkeypatch.setattr(schema, "migrations", lambda *names: (*ours(*names)[:version], *more))
+        monkeypatch.setattr(schema, "COMPATIBLE_FROM", {**compatible, TOMORROW: compatible_from})
 
     return become
 
@@ -58,9 +62,9 @@ def test_five_processes_migrate_once(database: Database, processes: Processes, h
     started = [processes.python(MIGRATE, database.url, database.schema, how) for _ in range(5)]
     done = [json.loads(one.succeed(60)) for one in started]
     if how == "migrate":
-        assert sorted(done) == [[], [], [], [], [1]]
-    versions = f"SELECT version FROM {table(database, 'migration')}"
-    assert database.rows(versions) == [(1,)]
+        assert sorted(version for one in done for version in one) == EVER
+    versions = f"SELECT version FROM {table(database, 'migration')} ORDER BY version"
+    assert database.rows(versions) == [(version,) for version in EVER]
 
 
 def test_missing_tables_are_created_at_the_first_use(database: Database) -> None:
@@ -78,11 +82,11 @@ def test_tables_that_are_behind_are_named_and_then_upgraded(
     store = opened(database)
     (made,) = put(store.run)
     store.close()
-    release(2, *NEXT)
+    release(TOMORROW, *NEXT)
     store = opened(database)
     with pytest.raises(SchemaMismatch, match="run `outlast migrate`"):
         store.run(job, made.id)
-    assert store.migrate() == [2]
+    assert store.migrate() == [TOMORROW]
     assert store.run(job, made.id) == made, "and what was there is still there"
     store.close()
 
@@ -93,10 +97,10 @@ def test_a_release_works_with_later_tables_that_say_so(
     """R176, R177: old and new processes side by side during a deploy; in-flight rows are safe."""
     old = opened(database)
     in_flight = put_and_take(old.run, queue="q")
-    release(2, *NEXT)
+    release(TOMORROW, *NEXT)
     new = opened(database)
-    assert new.migrate() == [2]
-    release(1)
+    assert new.migrate() == [TOMORROW]
+    release(TODAY)
     fresh_old = opened(database)
     for store in (old, fresh_old, new):
         held = put_and_take(store.run, queue="r")
@@ -113,11 +117,11 @@ def test_a_release_refuses_later_tables_that_need_a_newer_one(
     database: Database, release: Release
 ) -> None:
     """R176"""
-    release(2, *NEXT, compatible_from=2)
+    release(TOMORROW, *NEXT, compatible_from=TOMORROW)
     store = opened(database)
     store.ready()
     store.close()
-    release(1)
+    release(TODAY)
     store = opened(database)
     with pytest.raises(SchemaMismatch, match="upgrade outlast"):
         put(store.run)
@@ -126,21 +130,43 @@ def test_a_release_refuses_later_tables_that_need_a_newer_one(
 
 def test_an_upgraded_database_is_like_a_fresh_one(database: Database, release: Release) -> None:
     """R176: same columns, defaults, constraints and indexes, however it came to be."""
-    release(1)
+    release(TODAY)
     store = opened(database)
     store.ready()
     store.close()
-    release(2, *NEXT)
+    release(TOMORROW, *NEXT)
     store = opened(database)
-    assert store.migrate() == [2]
+    assert store.migrate() == [TOMORROW]
     store.close()
     before = catalogue(database)
     _drop_all(database)
     fresh = opened(database)
-    assert fresh.migrate() == [1, 2]
+    assert fresh.migrate() == [*EVER, TOMORROW]
     fresh.close()
     assert catalogue(database) == before
     assert any("edge" in line for line in before)
+
+
+@pytest.mark.parametrize("since", EVER[:-1])
+def test_every_earlier_version_is_upgraded_to_what_a_fresh_one_is(
+    database: Database, release: Release, since: int
+) -> None:
+    """R176, R177: from the real files of that version; a job that was in flight goes on."""
+    release(since)
+    store = opened(database)
+    assert store.migrate() == EVER[:since]
+    release(TODAY)
+    assert store.migrate() == EVER[since:]
+    claim = put_and_take(store.run)
+    assert store.run(keep, claim.hold, "one", "1") == "1"
+    assert end(store.run, claim).accepted
+    store.close()
+    before = catalogue(database)
+    _drop_all(database)
+    fresh = opened(database)
+    assert fresh.migrate() == EVER
+    fresh.close()
+    assert catalogue(database) == before
 
 
 def test_a_migration_that_dies_midway_leaves_nothing_behind(
@@ -150,12 +176,12 @@ def test_a_migration_that_dies_midway_leaves_nothing_behind(
     store = opened(database)
     store.ready()
     before = catalogue(database)
-    release(2, *NEXT, "SELECT no_such_function()")
+    release(TOMORROW, *NEXT, "SELECT no_such_function()")
     with pytest.raises(StoreError):
         store.migrate()
     assert catalogue(database) == before
-    release(2, *NEXT)
-    assert store.migrate() == [2]
+    release(TOMORROW, *NEXT)
+    assert store.migrate() == [TOMORROW]
     store.close()
 
 

@@ -25,7 +25,7 @@ SAMPLES = {
     "every": 1.0, "lease": 1.0, "found": 1, "healed": 1, "skipped": 1, "failed": 1, "after": 0,
     "n": 0, "refund": 0, "failures": 0, "crashes": 0, "at": 0.0, "expires_at": 0.0,
     "expires_in": 1.0, "started_at": 0.0, "late": 1.0, "soon": 1.0, "slack": 1.0, "workers": "[]",
-    "last_life": True,
+    "last_life": True, "result": "1",
 }  # fmt: skip
 
 

@@ -69,6 +69,7 @@ def prune(state: str, keep: float, limit: int) -> Op[int]:
         ids = json.dumps([id for (id,) in rows])
         yield Statement("prune_attempts", {"ids": ids})
         yield Statement("prune_events", {"ids": ids})
+        yield Statement("prune_steps", {"ids": ids})
     return len(rows)
 
 

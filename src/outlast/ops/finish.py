@@ -26,6 +26,7 @@ class Finished:
 
     accepted: list[tuple[Transition, State]] = field(default_factory=list)
     lost: list[Transition] = field(default_factory=list)
+    again: list[Transition] = field(default_factory=list)  # accepted before; this was sent again
 
 
 def finish(
@@ -79,6 +80,11 @@ def _by_hold(rows: Rows) -> dict[Hold, State]:
     return {(id, fence): State(state) for id, fence, state in rows}
 
 
+def settled(transitions: Sequence[Transition]) -> Op[Finished]:
+    """How it went with those whose answer got lost."""
+    return (yield from _settle(transitions, {}))
+
+
 def _settle(transitions: Sequence[Transition], states: dict[Hold, State]) -> Op[Finished]:
     """Tell who lost. A finish that is sent again because its answer got lost did not lose: the
     claim's own record says how it ended."""
@@ -93,6 +99,7 @@ def _settle(transitions: Sequence[Transition], states: dict[Hold, State]) -> Op[
         state, outcome = ended.get(transition.claim.hold, (None, None))
         if state is not None and _was_ours(transition, state, outcome):
             finished.accepted.append((transition, state))
+            finished.again.append(transition)
         else:
             finished.lost.append(transition)
     return finished

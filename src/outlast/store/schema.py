@@ -17,7 +17,7 @@ from ..model.errors import SchemaMismatch
 from .statements import POSTGRES, translate
 
 # A process that knows version n works with tables of a later version m if compatible_from(m) ≤ n.
-COMPATIBLE_FROM = {1: 1}
+COMPATIBLE_FROM = {1: 1, 2: 1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from functools import cache
 from importlib.resources import files
 
 POSTGRES, SQLITE = "postgres", "sqlite"
-TABLES = frozenset({"job", "attempt", "event", "worker", "queue", "duty", "migration"})
+TABLES = frozenset({"job", "attempt", "event", "step", "worker", "queue", "duty", "migration"})
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"

@@ -72,7 +72,9 @@ class Carrier:
 
     def _begin(self, held: Held) -> None:
         claim = held.claim
-        context = Context(claim, partial(self._worker.say, claim))
+        worker = self._worker
+        said = partial(worker.returns.said_by, claim)
+        context = Context(claim, partial(worker.say, claim), worker.app.store, said)
         held.execution = begin(self._worker.app.registry[claim.task], claim, context)
         if claim.timeout is not None:
             self._limit(held, claim.timeout)
@@ -178,7 +180,7 @@ class Carrier:
     def lose(self, held: Sequence[Held]) -> None:
         """Somebody else may have these: stop them, and keep nothing of what they did."""
         for one in held:
-            if one.ended or one.execution is None:
+            if one.ended or one.execution is None or one.completed:
                 continue  # an outcome on its way is judged by the fence
             log.warning("job %s: claim lost, stopping", one.claim.id, extra=facts(one.claim))
             self._counts["lost"] += 1

@@ -34,6 +34,11 @@ class Held:
     def ended(self) -> bool:
         return self.transition is not None
 
+    @property
+    def completed(self) -> bool:
+        """Its handler, which may still run, has completed the job by itself."""
+        return self.execution is not None and self.execution.context.completed
+
     def drop_timers(self) -> None:
         for timer in self.timers:
             timer.cancel()
@@ -88,8 +93,8 @@ class Hands:
         return held if held and fence in (None, held.claim.fence) else None
 
     def fences(self) -> dict[str, int]:
-        """A snapshot, safe to take from another thread."""
-        return {held.claim.id: held.claim.fence for held in self._all()}
+        """A snapshot of what is to be renewed, safe to take from another thread."""
+        return {held.claim.id: held.claim.fence for held in self._all() if not held.completed}
 
     def renewed(self, kept: Iterable[str], fences: Mapping[str, int], until: float) -> None:
         """From the keeper's thread: these leases were renewed."""
