@@ -374,3 +374,28 @@ async def test_a_broken_idle_connection_is_replaced_unnoticed(
         )
         await ol.aresult((await task.aenqueue()).id, timeout=10)
     assert len(ledger.read()) == 2
+
+
+@pytest.mark.kinds("sqlite")
+async def test_a_fork_takes_an_open_transaction_back(ol: Outlast, ledger: Ledger) -> None:
+    """A child that inherits an open SQLite connection breaks the locks of both: whoever is in the
+    middle of a completion begins again."""
+    import os
+
+    forked: list[int] = []
+
+    def inside(ctx: Context, connection: Any) -> Any:
+        yield ledger.write(connection, ctx.job.id)
+        if ctx.attempt == 1:
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+            forked.append(pid)
+
+    task = completes(ol, "sync", inside, retry=TWICE)
+    async with work(ol):
+        job = await task.aenqueue()
+        assert await ol.aresult(job.id, timeout=10) == 42
+    assert len(forked) == 1 and ledger.read() == [job.id]
+    assert (await ol.ajob(job.id)).attempt == 2

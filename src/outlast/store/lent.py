@@ -16,7 +16,6 @@ from contextlib import (
     AsyncExitStack,
     ExitStack,
     asynccontextmanager,
-    closing,
     contextmanager,
     suppress,
 )
@@ -27,6 +26,7 @@ from ..ops.statement import Op
 from . import sqlite
 from .base import Store
 from .callers import arun_on, run_on
+from .settling import settled
 from .statements import SQLITE
 
 T = TypeVar("T")
@@ -68,14 +68,20 @@ async def alend(store: Store) -> AsyncIterator[AsyncLent]:
 
 
 class SqliteLent:
+    connection: sqlite3.Connection
+
     def __init__(self, store: Any) -> None:
         self.store = store
-        with sqlite.understood():
-            self.connection = sqlite.connect(store.path, store.settings)
 
-    def begin(self) -> None:
+    def begin(self) -> SqliteLent:
         with sqlite.understood():
-            self.connection.execute("BEGIN IMMEDIATE")
+            self.connection = self.store.lend()
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+            except BaseException:
+                self.give_back()
+                raise
+        return self
 
     def run(self, op: Op[T]) -> T:
         if not self.connection.in_transaction:
@@ -88,21 +94,20 @@ class SqliteLent:
             self.connection.execute("COMMIT")
         self.store.committed()
 
-    def roll_back(self) -> None:
-        with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+    def give_back(self) -> None:
+        with suppress(sqlite3.Error):  # SQLite may have rolled back, and a fork have closed it
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
+        self.store.take_back(self.connection)
 
 
 @contextmanager
 def _lend_sqlite(store: Store) -> Iterator[Lent]:
-    lent = SqliteLent(store)
-    with closing(lent.connection):
-        lent.begin()
-        try:
-            yield lent
-        finally:
-            lent.roll_back()
+    lent = SqliteLent(store).begin()
+    try:
+        yield lent
+    finally:
+        lent.give_back()
 
 
 class AsyncSqliteLent:
@@ -121,12 +126,12 @@ class AsyncSqliteLent:
 @asynccontextmanager
 async def _alend_sqlite(store: Store) -> AsyncIterator[AsyncLent]:
     lent = SqliteLent(store)
-    with closing(lent.connection):
-        try:
-            await asyncio.to_thread(lent.begin)
-            yield AsyncSqliteLent(lent)
-        finally:
-            lent.roll_back()
+    try:
+        await settled(asyncio.to_thread(lent.begin))
+        yield AsyncSqliteLent(lent)
+    finally:
+        if hasattr(lent, "connection"):
+            lent.give_back()
 
 
 # PostgreSQL. Inside of its `transaction()`, psycopg refuses to commit or to roll back.

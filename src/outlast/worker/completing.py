@@ -25,7 +25,8 @@ from ..model.outcome import Ended, Transition, decide
 from ..model.retry import Retry
 from ..ops.complete import complete, completed
 from ..store.lent import AsyncLent, Lent, alend, lend
-from .steps import awaited, settled
+from ..store.settling import settled
+from .steps import awaited
 
 if TYPE_CHECKING:
     from .context import Context

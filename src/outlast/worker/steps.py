@@ -26,6 +26,7 @@ from ..model.options import check_name
 from ..ops.statement import Op
 from ..ops.steps import keep, look_up
 from ..store import Store
+from ..store.settling import settled
 from .threads import Threads, in_thread
 
 T = TypeVar("T")
@@ -215,19 +216,3 @@ async def _acalled(call: Call) -> Any:
     finally:
         threads.shutdown()
     return await given if inspect.isawaitable(given) else given
-
-
-async def settled(work: Awaitable[T]) -> T:
-    """Wait until it has ended, whatever comes; a cancel that came meanwhile counts afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # seen, and of no use to anybody
-        raise cancelled
-    return task.result()
