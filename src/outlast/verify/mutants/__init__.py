@@ -4,6 +4,7 @@
     claiming      jobs claimed too early, twice, or by whoever must not
     owning        fences and leases that do not hold
     finishing     outcomes that do not count, or count for too much
+    durable       steps and completions that are kept when they must not be
     healing       nets that do not catch, or catch the living
     keeping       budgets, records, pruning, the tables themselves
 
@@ -14,13 +15,14 @@ error, so each has to follow the source.
 from __future__ import annotations
 
 from ..mutation import Mutant
-from . import claiming, enqueueing, finishing, healing, keeping, owning
+from . import claiming, durable, enqueueing, finishing, healing, keeping, owning
 
 MUTANTS: list[Mutant] = [
     *enqueueing.MUTANTS,
     *claiming.MUTANTS,
     *owning.MUTANTS,
     *finishing.MUTANTS,
+    *durable.MUTANTS,
     *healing.MUTANTS,
     *keeping.MUTANTS,
 ]
