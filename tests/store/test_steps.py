@@ -107,15 +107,33 @@ def test_a_step_waits_for_whoever_is_taking_its_job_away(store: Store, database:
     quick.close()
 
 
+@pytest.mark.kinds("postgres")
+def test_a_completion_that_is_still_under_way_is_waited_for(
+    store: Store, database: Database
+) -> None:
+    """R170: its client gave up on it, and asks; the server may still commit it."""
+    claim = put_and_take(store.run)
+    slow = open_store(database.url, database.schema)
+    with lend(slow) as lent:
+        lent.run(complete(ending(claim)))
+        assert asyncio.run(_waits(lent, store.run, completed, ending(claim))) is True
+    slow.close()
+
+
 async def _asked(store: Store, claim: Any, lent: Any) -> str:
-    keeping = asyncio.create_task(asyncio.to_thread(store.run, keep, claim.hold, "a", "1"))
-    await asyncio.sleep(0.3)
-    assert not keeping.done()
-    await asyncio.to_thread(lent.commit)
     try:
-        return str(await keeping)
+        return str(await _waits(lent, store.run, keep, claim.hold, "a", "1"))
     except ClaimLost:
         return "lost"
+
+
+async def _waits(lent: Any, ask: Any, *args: Any) -> Any:
+    """The answer, which does not come before a transaction has committed."""
+    asking = asyncio.create_task(asyncio.to_thread(ask, *args))
+    await asyncio.sleep(0.3)
+    assert not asking.done()
+    await asyncio.to_thread(lent.commit)
+    return await asking
 
 
 # The transaction of a handler's own writes

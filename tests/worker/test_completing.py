@@ -185,14 +185,14 @@ async def test_what_happens_afterwards_does_not_undo_it(
 async def test_a_handler_that_goes_on_after_it_is_left_alone(
     ol: Outlast, ledger: Ledger, colour: str
 ) -> None:
-    """No renewal finds its claim lost, however long it takes."""
+    """No renewal finds its claim lost, and no lease runs out, however long it takes."""
     went_on: list[bool] = []
 
     def inside(ctx: Context, connection: Any) -> Any:
         yield ledger.write(connection, "once")
 
     def after(ctx: Context) -> Any:
-        seconds = 3 * TIMINGS["renew_every"]
+        seconds = 1.5 * TIMINGS["lease"]
         if colour == "sync":
             ctx.cancelled.wait(seconds)
         else:
@@ -337,6 +337,7 @@ async def test_a_commit_whose_answer_is_lost_is_looked_up(
     next one does it. Either way the effect is there once."""
     trapped: list[Any] = []
     ran: list[int] = []
+    told: list[int] = []
 
     def inside(ctx: Context, connection: Any) -> Any:
         ran.append(ctx.attempt)
@@ -344,13 +345,18 @@ async def test_a_commit_whose_answer_is_lost_is_looked_up(
         if ctx.attempt == 1:
             trapped.append(getattr(proxy, fault)(at_commit))
 
+    def after(ctx: Context) -> Any:
+        told.append(ctx.attempt)
+        yield None
+
     with distant(proxy, database) as ol:
-        task = completes(ol, colour, inside, retry=TWICE)
+        task = completes(ol, colour, inside, after, retry=TWICE)
         async with work(ol):
             job = await task.aenqueue()
             assert await ol.aresult(job.id, timeout=30) == 42
         trapped[0].wait()
         assert ran == ([1] if fault == "swallow_reply_after" else [1, 2])
+        assert told == ran[-1:], "whoever was not accepted is told so, and nobody else"
         assert ledger.read() == [job.id]
         await ol.aclose()
 

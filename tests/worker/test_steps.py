@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from outlast import ClaimLost, Context, InvalidOption, Outlast, Retry
+from outlast import ClaimLost, Context, InvalidOption, Outlast, Retry, StoreUnavailable
 from tests.support import Database, aeventually
 
 from .scripts import both_colours, handler
-from .working import ended, sql, started, work
+from .working import Spy, ended, sql, started, work
 
 TWICE = Retry(max_attempts=2, base=0.0, jitter=0.0)
 Script = Generator[Any, Any, Any]
@@ -270,6 +270,45 @@ async def test_a_cancelled_handler_leaves_no_step_running(ol: Outlast) -> None:
         await ol.acancel(job.id)
         assert (await ended(ol, job)).state == "cancelled"
     assert (after, gauge.began) == ([0], 3)
+
+
+@both_colours
+async def test_a_step_that_is_done_waits_for_the_database_to_come_back(
+    ol: Outlast, colour: str
+) -> None:
+    """R169: its work is not thrown away for an outage that the claim outlasts."""
+    charge = Counted("receipt")
+    spy = Spy(ol)
+
+    def script(ctx: Context) -> Script:
+        return (yield ctx.step("charge", charge))
+
+    task = handler(ol, colour, script, max_attempts=1)
+    spy.refuse("keep_step", StoreUnavailable(reason="gone"), times=3)
+    async with work(ol):
+        job = await task.aenqueue()
+        assert await ol.aresult(job.id, timeout=20) == "receipt"
+    assert len(charge.calls) == 1 and not spy.refusing("keep_step")
+
+
+async def test_a_step_waits_no_longer_than_its_claim(ol: Outlast) -> None:
+    """R030: when the lease may have run out, somebody else may be doing it."""
+    told: list[str] = []
+    spy = Spy(ol)
+
+    @ol.task(max_attempts=1)
+    def charges(ctx: Context) -> None:
+        try:
+            ctx.step("charge", str)
+        except ClaimLost as error:
+            told.append(error.facts["job"])
+
+    for name in ("keep_step", "renew"):
+        spy.refuse(name, StoreUnavailable(reason="gone"), times=1000)
+    async with work(ol, lease=1.0, renew_every=0.3):
+        job = await charges.aenqueue()
+        await aeventually(lambda: told, 20.0)
+        assert told == [job.id]
 
 
 async def test_a_blocking_function_does_not_hold_up_an_async_handlers_worker(ol: Outlast) -> None:

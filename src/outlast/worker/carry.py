@@ -181,7 +181,7 @@ class Carrier:
         """Somebody else may have these: stop them, and keep nothing of what they did."""
         for one in held:
             if one.ended or one.execution is None or one.completed:
-                continue  # an outcome on its way is judged by the fence
+                continue  # an outcome that is on its way, or there, is judged by the fence
             log.warning("job %s: claim lost, stopping", one.claim.id, extra=facts(one.claim))
             self._counts["lost"] += 1
             self._hands.drop(one)

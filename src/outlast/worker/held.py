@@ -93,8 +93,8 @@ class Hands:
         return held if held and fence in (None, held.claim.fence) else None
 
     def fences(self) -> dict[str, int]:
-        """A snapshot of what is to be renewed, safe to take from another thread."""
-        return {held.claim.id: held.claim.fence for held in self._all() if not held.completed}
+        """A snapshot, safe to take from another thread."""
+        return {held.claim.id: held.claim.fence for held in self._all()}
 
     def renewed(self, kept: Iterable[str], fences: Mapping[str, int], until: float) -> None:
         """From the keeper's thread: these leases were renewed."""

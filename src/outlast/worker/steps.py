@@ -12,24 +12,28 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from concurrent import futures
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ..model.arguments.kept import promised, read, write
-from ..model.errors import InvalidOption
+from ..model.errors import DeadlineExceeded, InvalidOption, StoreBusy, StoreUnavailable
 from ..model.job import Hold
 from ..model.options import check_name
 from ..ops.statement import Op
 from ..ops.steps import keep, look_up
 from ..store import Store
 from ..store.settling import settled
+from .loops import Backoff
 from .threads import Threads, in_thread
 
-T = TypeVar("T")
+AWAY = (StoreUnavailable, StoreBusy, DeadlineExceeded)
+PATIENCE = (0.2, 2.0)  # seconds: the first wait, and the longest
+
 Call = Callable[[], Any]
 
 
@@ -80,7 +84,7 @@ class Steps:
                     return stop.value
                 match part:
                     case Ask(op):
-                        answer = self._store.run(op)
+                        answer = self._asked(op)
                     case Do(call):
                         answer = _called(name, call)
 
@@ -94,9 +98,29 @@ class Steps:
                     return stop.value
                 match part:
                     case Ask(op):
-                        answer = await settled(self._store.arun(op))
+                        answer = await settled(self._aasked(op))
                     case Do(call):
                         answer = await _acalled(call)
+
+    def _asked(self, op: Callable[[], Op[Any]]) -> Any:
+        """While the database is away: what was done would have to be done again, so the step waits
+        for as long as its claim may hold."""
+        patience = Backoff(*PATIENCE)
+        while True:
+            try:
+                return self._store.run(op)
+            except AWAY:
+                time.sleep(patience.failed())
+                self._check()
+
+    async def _aasked(self, op: Callable[[], Op[Any]]) -> Any:
+        patience = Backoff(*PATIENCE)
+        while True:
+            try:
+                return await self._store.arun(op)
+            except AWAY:
+                await asyncio.sleep(patience.failed())
+                self._check()
 
     @contextmanager
     def _named(self, name: str) -> Iterator[None]:
