@@ -6,6 +6,7 @@ In reading order, by what happens to a job:
     ops.enqueue, client      enqueue    a call becomes a row, in your transaction if you like
     ops.claim                claim      a worker takes it, under a lease and a fence
     worker.execute           run        the function is called
+    worker.steps, ops.steps  keep       what its steps gave, for later attempts
     ops.finish               finish     the one way out of running
     ops.renew, ops.reclaim   recover    held while it runs; taken back when its owner is gone
     ops.report, ops.explain  observe    what there is, and why something is not running

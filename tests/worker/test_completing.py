@@ -241,6 +241,27 @@ async def test_a_transaction_that_is_ended_inside_is_no_completion(
     assert "WrongConnection" in dead.error["type"] or "transaction" in dead.error["message"]
 
 
+@pytest.mark.kinds("postgres", "pgbouncer")
+@both_colours
+async def test_a_commit_that_the_database_refuses_is_no_completion(
+    ol: Outlast, database: Database, colour: str
+) -> None:
+    """A constraint that is only checked at the end: the attempt fails, and nothing is kept."""
+    ol.migrate()
+    table = f"{database.schema}.late"
+    database.rows(f"CREATE TABLE {table} (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+
+    def inside(ctx: Context, connection: Any) -> Any:
+        for _ in range(2):
+            yield connection.execute(f"INSERT INTO {table} VALUES (1)")
+
+    task = completes(ol, colour, inside, max_attempts=1)
+    async with work(ol):
+        dead = await ended(ol, await task.aenqueue())
+    assert dead.error is not None and "duplicate key" in dead.error["message"]
+    assert database.rows(f"SELECT n FROM {table}") == []
+
+
 async def test_an_async_handler_is_told_to_say_async_with(ol: Outlast) -> None:
     @ol.task(max_attempts=1)
     async def wrong(ctx: Context) -> None:

@@ -402,13 +402,14 @@ async def test_a_step_begun_by_an_abandoned_handler_is_refused(
 ) -> None:
     """R030: its outcome did not wait for it, and neither does its claim."""
     told: list[str] = []
+    late = Counted(1)
     go = threading.Event()
 
     @ol.task(max_attempts=1, timeout=0.1)
     def stuck(ctx: Context) -> None:
         go.wait(20)
         try:
-            ctx.step("late", Counted(1))
+            ctx.step("late", late)
         except ClaimLost as error:
             told.append(error.facts["job"])
 
@@ -419,3 +420,4 @@ async def test_a_step_begun_by_an_abandoned_handler_is_refused(
         go.set()
         await aeventually(lambda: told)
     assert sql(database, "SELECT 1 FROM {step}") == []
+    assert late.calls == [], "it does not even begin"

@@ -91,14 +91,21 @@ class SqliteLent:
 
     def commit(self) -> None:
         with sqlite.understood():
-            self.connection.execute("COMMIT")
+            try:
+                self.connection.execute("COMMIT")
+            except sqlite3.Error:
+                self._roll_back()  # or we would be in the way of whoever looks what became of it
+                raise
         self.store.committed()
 
     def give_back(self) -> None:
+        self._roll_back()
+        self.store.take_back(self.connection)
+
+    def _roll_back(self) -> None:
         with suppress(sqlite3.Error):  # SQLite may have rolled back, and a fork have closed it
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
-        self.store.take_back(self.connection)
 
 
 @contextmanager
