@@ -404,6 +404,7 @@ async def test_a_broken_idle_connection_is_replaced_unnoticed(
 
 
 @pytest.mark.kinds("sqlite")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 async def test_a_fork_takes_an_open_transaction_back(ol: Outlast, ledger: Ledger) -> None:
     """A child that inherits an open SQLite connection breaks the locks of both: whoever is in the
     middle of a completion begins again."""
