@@ -140,6 +140,9 @@ class Store(ABC):
     def buried(self, workers: Sequence[str]) -> None:  # noqa: B027
         """They are gone for good: clear away what proved their lives."""
 
+    def make_way(self) -> None:  # noqa: B027
+        pass
+
     def before_fork(self) -> None:  # noqa: B027
         """See `forks`. Connections to PostgreSQL know by themselves whose they are."""
 

@@ -237,14 +237,20 @@ class SqliteStore(Store):
                     connection.close()
         self._reader = self._writer = None
 
+    def make_way(self) -> None:
+        """Whoever was lent a connection must begin again; with its transaction open, those whose
+        locks we are about to take would be waiting for it."""
+        for lent in tuple(self._lent):
+            with suppress(sqlite3.Error):
+                lent.close()
+
     def before_fork(self) -> None:
         self._lock.acquire()
         self._watching.acquire()
         with suppress(sqlite3.Error):
             self._close_connections()
             self._close_watcher()
-            for lent in tuple(self._lent):  # whoever has it must begin again: see `forks`
-                lent.close()
+        self.make_way()  # once more, of what was lent since
 
     def after_fork_here(self) -> None:
         self._watching.release()
