@@ -51,7 +51,7 @@ def ledger(database: Database) -> Ledger:
 
 def completes(ol: Outlast, colour: str, inside: Any, after: Any = None, **options: Any) -> Task:
     """A task that completes itself with 42; `inside(ctx, conn)` and `after(ctx)` are scripts."""
-    after = after or (lambda ctx: iter(()))
+    after = after or _nothing
 
     def handles(ctx: Context) -> Any:
         with ctx.completing(42) as connection:
@@ -64,6 +64,10 @@ def completes(ol: Outlast, colour: str, inside: Any, after: Any = None, **option
         return await aplay(after(ctx))
 
     return ol.task(name="completes", **options)(handles if colour == "sync" else ahandles)
+
+
+def _nothing(ctx: Context) -> Any:
+    yield None
 
 
 @both_colours
