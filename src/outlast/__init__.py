@@ -6,6 +6,7 @@ In reading order, by what happens to a job:
     ops.enqueue, client      enqueue    a call becomes a row, in your transaction if you like
     ops.claim                claim      a worker takes it, under a lease and a fence
     worker.execute           run        the function is called (worker.batches: with many items)
+    worker.steps, ops.steps  keep       what its steps gave, for later attempts
     ops.finish               finish     the one way out of running
     ops.consequences         go on      those who wait for it are told, and the next ones start
     ops.renew, ops.reclaim   recover    held while it runs; taken back when its owner is gone

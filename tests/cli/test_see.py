@@ -69,6 +69,26 @@ def test_the_history_of_a_job_is_the_same_on_every_path(run: Commands, ol: Outla
     assert shown["why"] == ol.explain(id)
 
 
+def test_the_steps_that_a_job_kept_are_listed(run: Commands, ol: Outlast) -> None:
+    """R105, R199: by name, with the attempt that kept each, and when."""
+
+    @ol.task(max_attempts=1)
+    def stepped(ctx: Context) -> None:
+        ctx.step("fetch the page", str)
+        ctx.step("store it", str)
+        raise OSError("after two")
+
+    id = stepped.enqueue().id
+    asyncio.run(work_off(ol))
+    kept = run("job", id, "--json").json["steps"]
+    assert [(step["name"], step["attempt"]) for step in kept] == [
+        ("fetch the page", 1), ("store it", 1),
+    ]  # fmt: skip
+    assert all(step["at"] for step in kept)
+    told = run("job", id).out
+    assert "Steps whose results are kept:" in told and "fetch the page" in told
+
+
 def test_counts_of_queues_agree(run: Commands, ol: Outlast) -> None:
     """R167"""
     one_of_each(ol)

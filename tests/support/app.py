@@ -21,6 +21,7 @@ from typing import Any
 
 from outlast import Context, Job, Outlast, Retry, RetryLater
 from tests.support.databases import Database
+from tests.support.durable import Durable
 from tests.support.points import arm
 from tests.support.processes import Process, Processes
 from tests.support.waiting import eventually
@@ -178,6 +179,7 @@ class App:
         self.block_at_first = block_at_first
         self.gated, self.followed, self.fails_once = gated, followed, fails_once
         self.stalls, self.ends_thread, self.poison = stalls, ends_thread, poison
+        self.durable = Durable(ol, schema, ledger.write, stall)
 
     @classmethod
     def of(cls, database: Database, folder: Path) -> App:

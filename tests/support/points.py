@@ -2,7 +2,8 @@
 
 A point is written `before finish`, `after finish` or `committed finish`: when a statement of that
 name is about to be sent, has been answered, or has been committed; `before finish 3` means the
-third one. Only the process that calls `arm` is changed; the product knows nothing of this.
+third one. On a connection that was lent to a handler, only the first two of these mean anything.
+Only the process that calls `arm` is changed; the product knows nothing of this.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def _names(step: Any) -> set[str]:
 
 
 def _sessions() -> list[type]:
+    from outlast.store.callers import AsyncPsycopgSession, PsycopgSession, Sqlite3Session
     from outlast.store.postgres import AsyncPostgresSession, PostgresSession
     from outlast.store.sqlite import SqliteSession
 
-    return [SqliteSession, PostgresSession, AsyncPostgresSession]
+    ours: list[type] = [SqliteSession, PostgresSession, AsyncPostgresSession]
+    return [*ours, Sqlite3Session, PsycopgSession, AsyncPsycopgSession]

@@ -174,6 +174,15 @@ def stop(pid: int, timeout: float = 5.0) -> None:
         time.sleep(0.001)
 
 
+def stopped(pid: int, timeout: float = 30.0) -> None:
+    """Wait until a process has stopped itself, every thread of it."""
+    tasks = Path(f"/proc/{pid}/task")
+    deadline = time.monotonic() + timeout
+    while any(_runs(task) for task in tasks.iterdir()):
+        assert time.monotonic() < deadline, f"process {pid} has not stopped itself"
+        time.sleep(0.001)
+
+
 def cont(pid: int) -> None:
     """SIGCONT: a paused process goes on where it was."""
     os.kill(pid, signal.SIGCONT)

@@ -133,6 +133,38 @@ BAD = {
         "I3 repeated",
         History().event("", "pause", queue="q").event("", "pause", queue="q"),
     ),
+    "a step that is kept, and was never done": ("I3 unstarted", succeeded().step("a", "s", 1, 1)),
+    "a step of a claim that was lost, kept under the next": (
+        "I3 zombie",
+        crashed_once().step("a", "s", 2, 1).says("did", "a", 1, "s").says("did", "a", 2, "s"),
+    ),
+    "a step that is told to be kept, and is not": (
+        "I3 zombie",
+        succeeded().says("did", "a", 1, "s").says("stepped", "a", 1, ["s", True]),
+    ),
+    "a step that is told to be refused, and is kept": (
+        "I3 zombie",
+        succeeded().step("a", "s", 1, 1).says("did", "a", 1, "s")
+        .says("stepped", "a", 1, ["s", False]),
+    ),
+    "a step that was kept, and done again": (
+        "I3 repeated",
+        crashed_once().step("a", "s", 1, 1).says("did", "a", 1, "s")
+        .says("stepped", "a", 1, ["s", True]).says("did", "a", 2, "s"),
+    ),
+    "own writes of a claim that crashed": (
+        "I3 zombie",
+        crashed_once().says("wrote", "a", 1, ["a/1", True]).beside("a/1"),
+    ),
+    "a success without its own writes": (
+        "I3 unhooked",
+        succeeded().says("wrote", "a", 1, ["a/1", True]),
+    ),
+    "own writes, twice": (
+        "I3 zombie",
+        succeeded().says("wrote", "a", 1, ["a/1", True]).says("wrote", "a", 1, ["a/1/late", False])
+        .beside("a/1", "a/1/late"),
+    ),
     "an event of a claim that never was": ("I3 zombie", succeeded().event("a", "log", 1, fence=9)),
     "told accepted, and another end stands": (
         "I3 zombie",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from outlast.verify.evidence import AttemptRow, EventRow, Evidence, JobRow
+from outlast.verify.evidence import AttemptRow, EventRow, Evidence, JobRow, StepRow
 from outlast.verify.ledger import Entry
 
 GOOD = JobRow(
@@ -53,6 +53,11 @@ class History:
 
     def event(self, id: str, kind: str, attempt: int | None = None, **data: Any) -> History:
         self.evidence.events.append(EventRow(id, attempt, kind, data))
+        return self
+
+    def step(self, id: str, name: str, fence: int, by: int) -> History:
+        """A step that is kept as of one claim, by the result of another."""
+        self.evidence.steps[id, name] = StepRow(fence, {"fence": by})
         return self
 
     def says(self, what: str, about: str, fence: int = 0, said: Any = None) -> History:

@@ -108,6 +108,21 @@ GOOD = {
     "who renewed before anybody took it": (
         crashed_once().says("kept", "a", 1, True).says("took", "a", 2)
     ),
+    "a step that was done, lost with its claim, done again and kept": (
+        crashed_once()
+        .step("a", "s", 2, 2)
+        .says("did", "a", 1, "s")
+        .says("stepped", "a", 1, ["s", False])
+        .says("did", "a", 2, "s")
+        .says("stepped", "a", 2, ["s", True])
+    ),
+    "own writes of the accepted attempt alone": (
+        crashed_once()
+        .says("wrote", "a", 1, ["a/1", True])
+        .says("wrote", "a", 2, ["a/2", True])
+        .beside("a/2")
+    ),
+    "own writes that came too late": succeeded().says("wrote", "a", 1, ["a/1/late", False]),
     "a job that is gone, whose end nobody can know": History().says(
         "told", "x", 1, ["failed", True]
     ),

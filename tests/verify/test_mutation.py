@@ -34,6 +34,10 @@ AT_ONCE = [
     "finish-without-fence-postgres",
     "own-connection",
     "retry-on-unknown-commit",
+    "step-kept-before-done",
+    "step-without-fence",
+    "completing-writes-first",
+    "completing-though-lost",
 ]
 HARMLESS = Mutant(
     "harmless",

@@ -24,7 +24,8 @@ def test_whoever_comes_back_too_late_changes_nothing(
     processes: Processes, database: Database
 ) -> None:
     """R030, R033, R210: frozen at a boundary until another owner has the job; then its finish (in
-    all outcomes), release, renewal, events and follow-up jobs are all refused, and it is told."""
+    all outcomes), release, renewal, events, steps, own writes and follow-up jobs are all refused,
+    and it is told."""
     said = run(processes, "zombie", database, "--seed", 1, "--points", 3 * len(OWNERS) // 2)
     assert said["violations"] == 0, said["wrong"]
     assert set(said["paths"]) == OWNERS

@@ -68,6 +68,30 @@ def forks() -> str:
         os._exit(0)
     return "done"
 
+def noted(what: str) -> str:
+    with open(os.environ["ISOLATED_NOTES"], "a") as notes:
+        notes.write(what + "\\n")
+    return what
+
+@ol.task(isolated=True, retry=Retry(max_attempts=2, base=0.0, jitter=0.0))
+def steps(ctx: Context) -> list:
+    given = [ctx.step("one", noted, "one")]
+    if ctx.attempt == 1:
+        os._exit(3)
+    return given + list(ctx.steps({n: (lambda n=n: noted(n)) for n in ("two", "three")}).values())
+
+@ol.task(isolated=True, retry=once)
+def completes(then: str, ctx: Context) -> str:
+    ctx.log("last words")
+    ctx.enqueue(follow_up.job(1))
+    with ctx.completing("by itself") as conn:
+        conn.execute(f"INSERT INTO {os.environ['ISOLATED_TABLE']} VALUES (1)")
+        if then == "dies inside":
+            os.kill(os.getpid(), 9)
+    if then == "dies afterwards":
+        os.kill(os.getpid(), 9)
+    return "ignored"
+
 if __name__ == "__main__":
     from tests.worker.working import work
     work(ol).run()
@@ -84,6 +108,7 @@ def module(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("ISOLATED_URL", database.url)
     monkeypatch.setenv("ISOLATED_SCHEMA", database.schema)
+    monkeypatch.setenv("ISOLATED_NOTES", str(tmp_path / "notes"))
     module = import_module(name)
     yield module
     module.ol.close()
@@ -182,3 +207,36 @@ def test_a_process_ends_with_its_worker(
     assert alive(child)
     worker.kill()
     eventually(lambda: not alive(child))
+
+
+async def test_its_steps_are_kept_like_any_others(module: ModuleType, tmp_path: Path) -> None:
+    """R105: its process dies after the first, and the next one knows what it gave."""
+    ol: Outlast = module.ol
+    async with work(ol):
+        job = await module.steps.aenqueue()
+        assert await ol.aresult(job.id, timeout=30) == ["one", "two", "three"]
+    assert sorted((tmp_path / "notes").read_text().split()) == ["one", "three", "two"]
+
+
+@pytest.mark.parametrize("then", ["returns", "dies inside", "dies afterwards"])
+async def test_it_can_complete_its_own_job(
+    module: ModuleType, database: Database, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R129: its own writes, its follow-up jobs and what it said commit with its completion."""
+    ol: Outlast = module.ol
+    ol.migrate()
+    table = "effect" if database.is_sqlite else f"{database.schema}.effect"
+    monkeypatch.setenv("ISOLATED_TABLE", table)
+    database.rows(f"CREATE TABLE {table} (n integer)")
+    done = then != "dies inside"
+    async with work(ol) as worker:
+        job = await module.completes.aenqueue(then)
+        now = await ended(ol, job, timeout=30)
+        assert (now.state, now.result) == (("succeeded", "by itself") if done else ("dead", None))
+        await aeventually(lambda: worker.counts["succeeded" if done else "dead"] >= 1)
+        if done:
+            await aeventually(lambda: ol.counts()["succeeded"] == 2)
+    assert database.rows(f"SELECT n FROM {table}") == ([(1,)] if done else [])
+    _, events = await ol.ahistory(job.id)
+    assert [event.data["message"] for event in events] == ["last words"]
+    assert worker.counts["refused"] == worker.counts["lost"] == 0

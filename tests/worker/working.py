@@ -51,7 +51,8 @@ def change(worker: Worker, **settings: Any) -> None:
 def sql(database: Database, text: str, *params: Any) -> list[tuple[Any, ...]]:
     """One statement past the product; `{job}` is the table's name, `?` a parameter."""
     names = {
-        table: _name(database, table) for table in ("job", "attempt", "event", "worker", "duty")
+        table: _name(database, table)
+        for table in ("job", "attempt", "event", "step", "worker", "duty")
     }
     text = text.format(**names)
     return database.rows(text if database.is_sqlite else text.replace("?", "%s"), params)

@@ -14,7 +14,7 @@ from ..model.outcome import reason
 from ..model.words import span
 from ..ops import report
 from ..ops.explain import explain
-from ..ops.report import Attempt, Event, Worker
+from ..ops.report import Attempt, Event, Step, Worker
 from ..ops.statement import Op
 from .failing import safe
 from .places import connected, json_option
@@ -34,6 +34,7 @@ class File:
     owner: Worker | None
     attempts: list[Attempt]
     events: list[Event]
+    steps: list[Step]
 
 
 def on_file(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[File]:
@@ -42,8 +43,9 @@ def on_file(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[F
     now = yield from report.clock()
     workers = yield from report.workers()
     attempts, events = yield from report.history(id)
+    steps = yield from report.steps(id)
     owner = next((worker for worker in workers if worker.id == job.worker), None)
-    return File(job, why, now, owner, attempts, events)
+    return File(job, why, now, owner, attempts, events, steps)
 
 
 @click.command(epilog="Example: outlast job 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f")
@@ -68,6 +70,7 @@ def as_facts(file: File) -> dict[str, Any]:
         "why": file.why,
         "owner": _owner(file),
         "attempts": plain(file.attempts),
+        "steps": plain(file.steps),
         "events": plain(file.events),
     }
 
@@ -102,6 +105,10 @@ def print_file(file: File) -> None:
             for a in file.attempts
         ]  # fmt: skip
         console().print(table(columns, rows))
+    if file.steps:
+        click.echo("\nSteps whose results are kept:")
+        kept = [[s.name, s.at, s.attempt] for s in file.steps]
+        console().print(table(["step", "kept", "attempt#"], kept))
     if file.events:
         click.echo("\nEvents:")
         rows = [[e.at, e.attempt, e.kind, _in_short(e.data)] for e in file.events]

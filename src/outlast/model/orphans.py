@@ -86,6 +86,6 @@ ORPHANS = {orphan.name: orphan for orphan in _ALL}
 
 # Not jobs, but what they leave lying about; the audit clears it away under these names.
 LITTER = {
-    "left-behind": "Attempts and events whose job is gone.",
+    "left-behind": "Attempts, events and steps whose job is gone.",
     "silent-worker": "Cards of workers that died long ago.",
 }

@@ -81,6 +81,7 @@ def clear_up(rows: Rows) -> Op[None]:
     ids = json.dumps([id for id, _ in rows])
     yield Statement("prune_attempts", {"ids": ids})
     yield Statement("prune_events", {"ids": ids})
+    yield Statement("prune_steps", {"ids": ids})
     yield Statement("prune_edges", {"ids": ids})
     if flows := {flow for _, flow in rows if flow}:
         yield Statement("prune_flows", {"ids": json.dumps(sorted(flows))})

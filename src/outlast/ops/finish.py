@@ -28,11 +28,13 @@ class Finished:
 
     accepted: list[tuple[Transition, State]] = field(default_factory=list)
     lost: list[Transition] = field(default_factory=list)
+    again: list[Transition] = field(default_factory=list)  # accepted before; this was sent again
     queues: set[str] = field(default_factory=set)  # where something became ready by it
 
     def add(self, other: Finished) -> None:
         self.accepted += other.accepted
         self.lost += other.lost
+        self.again += other.again
         self.queues |= other.queues
 
 
@@ -120,6 +122,11 @@ def _by_hold(rows: Rows) -> dict[Hold, State]:
     return {(id, fence): State(state) for id, fence, state, _ in rows}
 
 
+def settled(transitions: Sequence[Transition]) -> Op[Finished]:
+    """How it went with those whose answer got lost."""
+    return (yield from _settle(transitions, {}, told=True))
+
+
 def _settle(
     transitions: Sequence[Transition], states: dict[Hold, State], told: bool
 ) -> Op[Finished]:
@@ -140,6 +147,7 @@ def _settle(
             again.append(transition)
         elif state is not None and _was_ours(transition, state, outcome):
             finished.accepted.append((transition, state))
+            finished.again.append(transition)
         else:
             finished.lost.append(transition)
     if again:

@@ -51,6 +51,15 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a job whose result is kept, and the attempt that kept it."""
+
+    name: str
+    attempt: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Worker:
     """A process that works."""
 
@@ -152,6 +161,12 @@ def history(id: str) -> Op[tuple[list[Attempt], list[Event]]]:
         ]
     )
     return [_attempt(row) for row in attempts], [_event(row) for row in events]
+
+
+def steps(id: str) -> Op[list[Step]]:
+    """Which steps of a job were kept."""
+    rows: Rows = yield Statement("steps", {"id": id})
+    return [Step(name, attempt, moment(at)) for name, attempt, at in rows]  # type: ignore[arg-type]
 
 
 def queues() -> Op[list[Queue]]:

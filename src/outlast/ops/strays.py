@@ -104,7 +104,7 @@ def told(found: Strays, alive: bool) -> Iterator[Finding]:
 
 
 def left_behind() -> Op[dict[str, int]]:
-    """Of the oldest jobs with attempts or events on record, how many are gone."""
+    """Of the oldest jobs with attempts, events or steps on record, how many are gone."""
     found = {}
     for kind in audit.KINDS:
         gone, _ = yield from audit.left_behind(kind, FIRST, MOST)

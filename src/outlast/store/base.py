@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import ClassVar, ParamSpec, TypeVar
 
 from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
@@ -60,11 +60,13 @@ class Store(ABC):
 
     async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same, on an asyncio connection."""
-        if not self._checked:
-            await asyncio.to_thread(self.ready)
+        await self.aready()
+        return await self.ainsist(lambda: self.aonce(operation(*args, **kwargs)))
+
+    async def ainsist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         for pause in self._pauses():
             try:
-                return await self.aonce(operation(*args, **kwargs))
+                return await attempt()
             except (StoreUnavailable, Contention) as error:
                 if (wait := pause(error)) is None:
                     raise
@@ -93,6 +95,10 @@ class Store(ABC):
                 if not self._checked:
                     self.insist(self.prepare_schema)
                     self._checked = True
+
+    async def aready(self) -> None:
+        if not self._checked:
+            await asyncio.to_thread(self.ready)
 
     def ready_beside_caller(self) -> None:
         """The same, for a caller whose open transaction may be what is in the way."""
@@ -134,6 +140,9 @@ class Store(ABC):
 
     def buried(self, workers: Sequence[str]) -> None:  # noqa: B027
         """They are gone for good: clear away what proved their lives."""
+
+    def make_way(self) -> None:  # noqa: B027
+        pass
 
     def before_fork(self) -> None:  # noqa: B027
         """See `forks`. Connections to PostgreSQL know by themselves whose they are."""

@@ -16,6 +16,9 @@ from weakref import WeakSet
 
 
 class CrossesForks(Protocol):
+    def make_way(self) -> None:
+        """End what would keep others waiting, before anybody is waited for."""
+
     def before_fork(self) -> None:
         """Close what must not be inherited, and hold it closed."""
 
@@ -39,6 +42,8 @@ def mind(one: CrossesForks) -> None:
 def _before() -> None:
     _one_at_a_time.acquire()
     _held[:] = _known
+    for one in _held:
+        one.make_way()
     for one in _held:
         one.before_fork()
 

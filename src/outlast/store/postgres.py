@@ -49,6 +49,9 @@ class PostgresStore(Store):
         self.pooled = False  # found out when we connect
         self._pool = Pool(self._connect, settings.pool_size, settings.deadline)
         self._apools = AsyncPools(self._aconnect, settings.pool_size, settings.deadline)
+        # What handlers borrow is apart from what we need ourselves.
+        self.guests = Pool(self._connect, settings.pool_size, settings.deadline)
+        self.aguests = AsyncPools(self._aconnect, settings.pool_size, settings.deadline)
 
     def once(self, op: Op[T]) -> T:
         until = time.monotonic() + self.settings.deadline
@@ -236,12 +239,16 @@ class PostgresStore(Store):
             link.execute(f'DROP SCHEMA IF EXISTS "{self.address.schema}" CASCADE')
 
     def close(self) -> None:
-        self._pool.clear()
-        self._apools.abandon()
+        for pool in (self._pool, self.guests):
+            pool.clear()
+        for pools in (self._apools, self.aguests):
+            pools.abandon()
 
     async def aclose(self) -> None:
-        await self._apools.mine().clear()
-        self._pool.clear()
+        for pools in (self._apools, self.aguests):
+            await pools.mine().clear()
+        for pool in (self._pool, self.guests):
+            pool.clear()
 
 
 class PostgresSession:

@@ -56,6 +56,7 @@ class SqliteStore(Store):
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._watcher: sqlite3.Connection | None = None
+        self._lent: set[sqlite3.Connection] = set()
         self._thread: ThreadPoolExecutor | None = None
         self._proofs: dict[str, alive.Proof] = {}
 
@@ -80,6 +81,17 @@ class SqliteStore(Store):
     def reader(self) -> sqlite3.Connection:
         assert self._reader is not None
         return self._reader
+
+    def lend(self) -> sqlite3.Connection:
+        """A connection for somebody who writes on his own account."""
+        with self._lock:
+            connection = connect(self.path, self.settings)
+            self._lent.add(connection)
+            return connection
+
+    def take_back(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        self._lent.discard(connection)
 
     def _open(self) -> None:
         if self._writer is not None and self._pid == os.getpid():
@@ -227,12 +239,20 @@ class SqliteStore(Store):
                     connection.close()
         self._reader = self._writer = None
 
+    def make_way(self) -> None:
+        """Whoever was lent a connection must begin again; with its transaction open, those whose
+        locks we are about to take would be waiting for it."""
+        for lent in tuple(self._lent):
+            with suppress(sqlite3.Error):
+                lent.close()
+
     def before_fork(self) -> None:
         self._lock.acquire()
         self._watching.acquire()
         with suppress(sqlite3.Error):
             self._close_connections()
             self._close_watcher()
+        self.make_way()  # once more, of what was lent since
 
     def after_fork_here(self) -> None:
         self._watching.release()
@@ -245,6 +265,7 @@ class SqliteStore(Store):
         self._proofs = {}
         self._lock, self._watching = threading.RLock(), threading.Lock()
         self._thread = None
+        self._lent = set()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)

@@ -26,7 +26,7 @@ from importlib.resources import files
 
 POSTGRES, SQLITE = "postgres", "sqlite"
 TABLES = frozenset(
-    {"job", "attempt", "event", "edge", "flow", "worker", "queue", "duty", "migration"}
+    {"job", "attempt", "event", "step", "edge", "flow", "worker", "queue", "duty", "migration"}
 )
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")

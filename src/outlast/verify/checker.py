@@ -5,8 +5,8 @@
         at; none has both
     I3  every success was accepted once: its result comes from the very claim that the row names,
         that claim ran, once, and nothing ran after it; what it enqueued stands, what refused claims
-        enqueued or said does not, and nothing that was said or done is on record twice; and owners
-        were told the truth
+        enqueued, said, kept or wrote does not, and nothing that was said or done is on record
+        twice; and owners were told the truth
     I4  every claim ended in one recorded way, each a legal step, and the counters agree with the
         record
     I5  nothing is left behind by jobs that are gone
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..model.lifecycle import FINAL, QUEUED, State
+from .durable import completed, done_once, kept
 from .evidence import Evidence, JobRow
 from .ledger import Entry
 from .records import called_off, hasty, recorded
@@ -46,7 +47,7 @@ Rule = Callable[[Evidence], Iterator[Violation]]
 def check(evidence: Evidence, *, settled: bool = True) -> list[Violation]:
     """Every violation, in the order of the invariants. `settled`: nothing is under way any more."""
     rules: list[Rule] = [stands, whole, alive, accepted, followed, reported, said_once,
-                         believed, owned, seen]  # fmt: skip
+                         believed, owned, durably, seen]  # fmt: skip
     first: list[Rule] = [ended] if settled else []
     return [found for rule in [*first, *rules, histories, tidy] for found in rule(evidence)]
 
@@ -218,6 +219,13 @@ def owned(evidence: Evidence) -> Iterator[Violation]:
     for entry in evidence.entries("robbed"):
         if row := evidence.rows.get(entry.about):
             yield _of(row, "I3", "zombie", f"claim {entry.fence} was taken from a live owner")
+
+
+def durably(evidence: Evidence) -> Iterator[Violation]:
+    """I3: of steps and of own writes."""
+    for job, orphan, told in (*kept(evidence), *done_once(evidence), *completed(evidence)):
+        if row := evidence.rows.get(job):
+            yield _of(row, "I3", orphan, told)
 
 
 def seen(evidence: Evidence) -> Iterator[Violation]:

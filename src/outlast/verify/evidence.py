@@ -51,6 +51,12 @@ class EventRow:
     data: Any
 
 
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    fence: int
+    result: Any
+
+
 @dataclass(slots=True)
 class Evidence:
     """The tables, the ledger, and the rows that callers wrote beside their jobs (by queue)."""
@@ -58,6 +64,7 @@ class Evidence:
     rows: dict[str, JobRow] = field(default_factory=dict)
     attempts: dict[str, list[AttemptRow]] = field(default_factory=dict)
     events: list[EventRow] = field(default_factory=list)
+    steps: dict[tuple[str, str], StepRow] = field(default_factory=dict)  # by job and name
     ledger: list[Entry] = field(default_factory=list)
     business: set[str] = field(default_factory=set)
     orphans: list[str] = field(default_factory=list)  # side rows whose job is gone
@@ -91,14 +98,14 @@ class Evidence:
 
 
 def dump() -> Op[list[Rows]]:
-    names = ("dump_jobs", "dump_attempts", "dump_events", "dump_orphans")
+    names = ("dump_jobs", "dump_attempts", "dump_events", "dump_steps", "dump_orphans")
     rows: list[Rows] = yield Together([Statement(name) for name in names])
     return rows
 
 
 def collect(store: Store, ledger: Iterable[Entry], business: Iterable[str] = ()) -> Evidence:
     """Read the tables and the ledger as they stand."""
-    jobs, attempts, events, orphans = store.run(dump)
+    jobs, attempts, events, steps, orphans = store.run(dump)
     by_job: dict[str, list[AttemptRow]] = defaultdict(list)
     for attempt in (AttemptRow(*row) for row in attempts):
         by_job[attempt.job].append(attempt)
@@ -107,6 +114,8 @@ def collect(store: Store, ledger: Iterable[Entry], business: Iterable[str] = ())
         attempts=by_job,
         events=[EventRow(job, attempt, kind, lenient_json(data))
                 for job, attempt, kind, data in events],
+        steps={(job, name): StepRow(fence, lenient_json(result))
+               for job, name, fence, result in steps},
         ledger=list(ledger),
         business=set(business),
         orphans=[f"{kind} of {job}" for kind, job in orphans],

@@ -123,7 +123,8 @@ class Heir:
             self._go_to(place)
             verdict.violations += self._extended()
             self._finish_all(inherited)
-            evidence = collect(self.work.ol.store, self.work.ledger.read())
+            business = self.work.place.business()
+            evidence = collect(self.work.ol.store, self.work.ledger.read(), business)
             verdict.violations += check(evidence)
             verdict.jobs += len(evidence.rows)
             for queue, number in late_answers(evidence).items():

@@ -14,6 +14,9 @@ is killed leaves a whole line or none. Nothing of Outlast is involved: it is the
     took       another owner has it                                   job, fence
     kept       one that came back was told whether it still owns it   job, fence, yes/no
     robbed     an owner whose lease had not run out lost its job      job, fence
+    did        a step was done                                        job, fence, its name
+    stepped    somebody was told whether a step is kept               job, fence, [name, yes/no]
+    wrote      a row of the handler's own, to commit with its end     job, fence, [the row, in time]
     saw        what must not be, seen by who walked a path            queue, what
 """
 

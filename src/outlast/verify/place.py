@@ -76,9 +76,10 @@ class Place:
             connection.execute(self._named("CREATE TABLE {} (name text PRIMARY KEY)"))
             connection.commit()
 
-    def do_business(self, connection: Any, name: str) -> None:
+    def do_business(self, connection: Any, name: str) -> Any:
+        """To be awaited, if the connection's statements are."""
         with_name = "INSERT INTO {} VALUES (?)" if self.is_sqlite else "INSERT INTO {} VALUES (%s)"
-        connection.execute(self._named(with_name), (name,))
+        return connection.execute(self._named(with_name), (name,))
 
     def business(self) -> set[str]:
         with self.connect() as connection:

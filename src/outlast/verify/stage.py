@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
+from ..model.errors import ClaimLost, StoreError
 from ..model.job import Claim, Job, NewJob
 from ..model.layout import new_jobs
 from ..model.lifecycle import Outcome
@@ -15,6 +17,8 @@ from ..ops.claim import Wanted
 from ..ops.claim import claim as claim_op
 from ..ops.finish import Finished, finish
 from ..ops.statement import Op
+from ..tasks import Task
+from ..worker.context import Context
 from .trap import Trap
 from .workload import AT_ONCE, Workload
 
@@ -62,6 +66,11 @@ class Stage:
         self.enqueued(number, *states, **options)
         return self.began(self.claim(number))
 
+    def claimed_of(self, task: Task[Any, Any]) -> list[Claim]:
+        """One job of this task in hand, as if its handler had begun."""
+        self.promise(task.using(queue=self.queue).enqueue().id)
+        return self.began(self.claim(1))
+
     def began(self, claims: list[Claim]) -> list[Claim]:
         for claim in claims:
             self.ledger.write("began", claim.id, claim.fence)
@@ -89,6 +98,39 @@ class Stage:
         finished = self.run(finish, transitions, events)
         self.told(finished)
         return finished
+
+    # What handlers do by themselves
+
+    def context(self, claim: Claim) -> Context:
+        return Context(claim, lambda *_: None, self.ol.store)
+
+    def step(self, context: Context, name: str) -> None:
+        try:
+            self.work.step(context, name)
+        except ClaimLost:
+            self.ledger.write("stepped", context.job.id, context.fence, [name, False])
+
+    def complete(self, claim: Claim, *, late: bool = False) -> None:
+        """Write a row of our own and finish. Whose connection broke is told nothing: the judge
+        sees what stands."""
+        context = self.context(claim)
+        try:
+            with context.completing({"fence": claim.fence}) as connection:
+                self.place.do_business(connection, self.work.writes(context, late=late))
+            accepted = True
+        except ClaimLost:
+            accepted = False
+        except self._broken():
+            return
+        if not late:
+            self.ledger.write("told", *claim.hold, [str(Outcome.SUCCEEDED), accepted])
+
+    def _broken(self) -> tuple[type[Exception], ...]:
+        if self.place.is_sqlite:
+            return StoreError, sqlite3.OperationalError
+        import psycopg
+
+        return StoreError, psycopg.Error
 
     def finish_in_time(self, ends: Sequence[tuple[Claim, Ended]], since: float) -> None:
         """The same, of claims that cannot have been lost: their leases run from `since` on."""

@@ -22,6 +22,7 @@ AT_ONCE = Retry(max_attempts=5, base=0.01, cap=0.05)
 OFTEN = 50  # crashes that a job may cost: a busy machine may lose a lease of a second by itself
 POOLED = "pooled"
 A_WHILE = 0.6  # seconds in which others have looked twice whether a worker lives
+STEPS = ("one", "two")
 PATIENCE = 20.0  # seconds that a handler lingers when nobody tells it to stop
 
 
@@ -37,6 +38,7 @@ class Workload:
         self._define(self.ol)
         self._define_awkward(self.ol)
         self._define_batch(self.ol)
+        self._define_durable(self.ol)
 
     def at(self, place: Place) -> Workload:
         """Go on elsewhere. What handlers do from now on is told to that place's ledger."""
@@ -78,6 +80,8 @@ class Workload:
         for awkward in (self.permanent, self.postpones, self.lingers, self.lingers_in_thread):
             awkward.job().new_job()
         self.together.job("good").new_job()
+        for durable in (self.stepped, self.completes, self.completes_async):
+            durable.job().new_job()
 
     def _define(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN)
@@ -180,6 +184,43 @@ class Workload:
             return {"fence": ctx.fence}
         self._begun.add((ctx.job.id, ctx.fence))
         return self._ran(ctx)
+
+    def _define_durable(self, ol: Outlast) -> None:
+        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        def stepped(ctx: Context) -> dict[str, int]:
+            result = self._ran(ctx)
+            for name in STEPS:
+                self.step(ctx, name)
+            return result
+
+        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        def completes(ctx: Context) -> None:
+            with ctx.completing(self._ran(ctx)) as connection:
+                self.place.do_business(connection, self.writes(ctx))
+
+        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        async def completes_async(ctx: Context) -> None:
+            async with ctx.completing(self._ran(ctx)) as connection:
+                writing = self.place.do_business(connection, self.writes(ctx))
+                if not self.place.is_sqlite:
+                    await writing
+
+        self.stepped, self.completes, self.completes_async = stepped, completes, completes_async
+
+    def step(self, ctx: Context, name: str) -> None:
+        """Its result says which claim did it."""
+        given = ctx.step(name, self.do_step, ctx, name)
+        self.ledger.write("stepped", ctx.job.id, given["fence"], [name, True])
+
+    def do_step(self, ctx: Context, name: str) -> dict[str, int]:
+        self.ledger.write("did", ctx.job.id, ctx.fence, name)
+        return {"fence": ctx.fence}
+
+    def writes(self, ctx: Context, *, late: bool = False) -> str:
+        """The row that a handler writes of its own."""
+        name = f"{ctx.job.id}/{ctx.fence}{'/late' if late else ''}"
+        self.ledger.write("wrote", ctx.job.id, ctx.fence, [name, not late])
+        return name
 
     def _ran(self, ctx: Context) -> dict[str, int]:
         self.ledger.write("began", ctx.job.id, ctx.fence)

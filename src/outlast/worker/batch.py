@@ -16,6 +16,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, cast
 
 from ..model.arguments import ItemArguments
@@ -27,8 +28,9 @@ from ..model.task import Definition
 from ..model.text import MESSAGE_LIMIT, clean, describe, type_name
 from .batch_context import BatchContext
 from .context import Context
-from .execute import Execution, in_loop, in_thread, undecodable
+from .execute import Execution, undecodable
 from .held import Held
+from .threads import in_thread
 
 
 class Item(Execution):
@@ -95,9 +97,9 @@ class BatchAttempt:
             return
         context = BatchContext([item.context for item in called], self.cancelled)
         arguments = self._arguments.call(list(values.values()), context)
-        call = in_loop if self._definition.is_async else in_thread
+        call = partial(self._definition.function, **arguments)
         try:
-            result = await call(self._definition.function, arguments, self._threads)
+            result = await (call() if self._definition.is_async else in_thread(self._threads, call))
         except BaseException as error:
             self._raised(search, called, error)
         else:

@@ -74,8 +74,10 @@ class Carrier:
 
     def _begin(self, held: Held) -> None:
         claim = held.claim
-        context = Context(claim, partial(self._worker.say, claim), self._worker.store)
-        definition = self._worker.app.registry[claim.task]
+        worker = self._worker
+        said = partial(worker.returns.said_by, claim)
+        context = Context(claim, partial(worker.say, claim), worker.app.store, said)
+        definition = worker.app.registry[claim.task]
         if claim.timeout is not None:
             self._limit(held, claim.timeout)
         if definition.batch is not None:
@@ -184,8 +186,8 @@ class Carrier:
     def lose(self, held: Sequence[Held]) -> None:
         """Somebody else may have these: stop them, and keep nothing of what they did."""
         for one in held:
-            if one.ended or one.execution is None:
-                continue  # an outcome on its way is judged by the fence
+            if one.ended or one.execution is None or one.completed:
+                continue  # an outcome that is on its way, or there, is judged by the fence
             log.warning("job %s: claim lost, stopping", one.claim.id, extra=facts(one.claim))
             self._counts["lost"] += 1
             self._hands.drop(one)

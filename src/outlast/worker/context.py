@@ -1,20 +1,27 @@
-"""What a handler may know and say: its job, whether to stop, progress, logs, follow-up jobs."""
+"""What a handler may know, say and do: its job, whether to stop, progress, logs, follow-up jobs,
+durable steps, and its own completion."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from ..model.errors import ClaimLost
+from ..model.arguments import encode_result
+from ..model.errors import ClaimLost, InvalidOption, TooLate
 from ..model.flow import Enqueueable
 from ..model.job import Claim, Job, NewJob, lenient_json, moment
 from ..model.layout import new_jobs
 from ..model.lifecycle import State
 from ..model.text import clean, type_name
 from ..store import Store
+from .completing import Completing
 from .results import Results
+from .steps import Steps, awaited
 
 LONGEST_NOTE = 4000  # characters of one progress note or log line
 
@@ -27,11 +34,22 @@ class Context:
     sync one has to look.
     """
 
-    def __init__(self, claim: Claim, say: Callable[[str, str], None], store: Store) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        say: Callable[[str, str], None],
+        store: Store,
+        said: Callable[[], list[dict[str, Any]]] = list,
+    ) -> None:
         self._claim = claim
         self._say = say
+        self._said = said  # what was said and may not be stored yet
         self._store = store
+        self._steps = Steps(claim.hold, store, self._check_alone)
         self._lost = False
+        self._completing = False
+        self.completed = False
+        self.result: str | None = None  # what it was completed with
         self.jobs: list[NewJob] = []
         self.cancelled = threading.Event()
 
@@ -85,6 +103,32 @@ class Context:
         """The same jobs whole, with their states and errors."""
         return Results(self._store, self._claim.id, lambda job: job)
 
+    def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call `fn` and keep what it gives: later attempts of this job get that, and do not call.
+
+        In an async handler, await it. What is given back has been JSON, the first time too.
+        """
+        call = partial(fn, *args, **kwargs)
+        return self._steps.arun(name, call) if awaited() else self._steps.run(name, call)
+
+    def steps(self, calls: Mapping[str, Callable[[], Any]], limit: int = 4) -> Any:
+        """Several steps at once, at most `limit` of them: a dict of what each gave. All that began
+        have ended when this returns or raises."""
+        run = self._steps.arun_all if awaited() else self._steps.run_all
+        return run(calls, limit)
+
+    def token(self, name: str = "") -> str:
+        """A UUID for outside systems that take such a key: the same on every attempt of this job,
+        and another for each name."""
+        return str(uuid.uuid5(uuid.UUID(self._claim.id), name))
+
+    def completing(self, result: Any = None) -> Completing:
+        """Write in a transaction that also completes this job: both are kept, or neither.
+
+        `with` (in an async handler `async with`) gives the connection: of sqlite3, or of psycopg.
+        """
+        return Completing(self, encode_result(result))
+
     def lose(self) -> None:
         """From now on this attempt owns nothing."""
         self._lost = True
@@ -95,8 +139,28 @@ class Context:
         self._say(kind, json.dumps({name: _storable(value) for name, value in data.items()}))
 
     def _check(self) -> None:
+        if self.completed:
+            raise TooLate(job=self._claim.id, state=State.SUCCEEDED)
         if self._lost:
             raise ClaimLost(job=self._claim.id)
+
+    def _check_alone(self) -> None:
+        self._check()
+        if self._completing:
+            told = "belongs before completing(), which is the last that a handler does"
+            raise InvalidOption(option="step", reason=told)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._check_alone()
+        self._completing = True
+        try:
+            yield
+        finally:
+            self._completing = False
+
+    def _complete(self, result: str | None) -> None:
+        self.completed, self.result = True, result
 
 
 def _storable(value: Any) -> Any:

@@ -9,21 +9,19 @@ claim ── decode ── call ──┬── returned ───────�
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from ..model.arguments import encode_result
-from ..model.errors import InvalidArguments, Permanent, RetryLater
+from ..model.errors import InvalidArguments, InvalidResult, Permanent, RetryLater
 from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Error
 from ..model.task import Definition
 from ..model.text import describe
 from .context import Context
-
-_Caught = tuple[Any, BaseException | None]
+from .threads import in_thread
 
 
 def begin(definition: Definition, claim: Claim, context: Context) -> Execution:
@@ -71,6 +69,8 @@ class Execution:
         self.context.cancelled.set()
 
     def returned(self, result: Any) -> Ended:
+        if self.context.completed:
+            return self.completed()
         try:
             text = encode_result(result, self.definition.arguments.returns)
         except BaseException as error:  # a user's serialiser may raise anything
@@ -79,10 +79,12 @@ class Execution:
         return Ended(Outcome.SUCCEEDED, result=text, jobs=tuple(self.context.jobs))
 
     def raised(self, error: BaseException) -> Ended:
+        if self.context.completed:
+            return self.completed(error)
         if self.stopped is not None:
             return self.interrupted()
         match error:
-            case Permanent():
+            case Permanent() | InvalidResult():  # as in `returned`
                 return Ended(Outcome.PERMANENT, error=describe(error))
             case RetryLater():
                 return Ended(Outcome.POSTPONED, delay=error.seconds, error=describe(error))
@@ -91,6 +93,8 @@ class Execution:
 
     def interrupted(self) -> Ended:
         """What a stop from outside means, however the handler took it."""
+        if self.context.completed:
+            return self.completed()
         match self.stopped:
             case Outcome.TIMED_OUT:
                 return Ended(Outcome.TIMED_OUT, error=timed_out(self.claim))
@@ -99,10 +103,16 @@ class Execution:
             case _:
                 return Ended(Outcome.RELEASED)
 
+    def completed(self, error: BaseException | None = None) -> Ended:
+        """The handler has completed its job by itself: handed in once more, that is found to be
+        so. What it returned afterwards does not count, what it raised is told of."""
+        told = None if error is None else describe(error)
+        return Ended(Outcome.SUCCEEDED, result=self.context.result, error=told)
+
 
 class AsyncExecution(Execution):
     async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
-        return await in_loop(self.definition.function, arguments, threads)
+        return await self.definition.function(**arguments)
 
     def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
         super().interrupt(body)
@@ -114,31 +124,7 @@ class ThreadExecution(Execution):
     """A sync handler. A thread cannot be stopped: the handler has to look at `ctx.cancelled`."""
 
     async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
-        return await in_thread(self.definition.function, arguments, threads)
-
-
-async def in_loop(function: Callable[..., Any], arguments: dict[str, Any], _: Executor) -> Any:
-    return await function(**arguments)
-
-
-async def in_thread(
-    function: Callable[..., Any], arguments: dict[str, Any], threads: Executor
-) -> Any:
-    inside = contextvars.copy_context()
-    result, error = await asyncio.get_running_loop().run_in_executor(
-        threads, lambda: inside.run(_caught, function, arguments)
-    )
-    if error is not None:
-        raise error
-    return result
-
-
-def _caught(function: Callable[..., Any], arguments: dict[str, Any]) -> _Caught:
-    """A future cannot carry every error: a StopIteration would never arrive."""
-    try:
-        return function(**arguments), None
-    except BaseException as error:
-        return None, error
+        return await in_thread(threads, partial(self.definition.function, **arguments))
 
 
 def timed_out(claim: Claim) -> Error:

@@ -35,6 +35,11 @@ class Held:
     def ended(self) -> bool:
         return self.transition is not None
 
+    @property
+    def completed(self) -> bool:
+        """Its handler, which may still run, has completed the job by itself."""
+        return self.execution is not None and self.execution.context.completed
+
     def drop_timers(self) -> None:
         for timer in self.timers:
             timer.cancel()

@@ -27,9 +27,12 @@ from ..model.lifecycle import Outcome
 from ..model.outcome import Ended
 from ..model.task import Definition
 from ..model.text import describe
+from ..store import Store
 from ..tasks import Task
 from .context import Context
 from .execute import Execution, undecodable
+
+Send = Callable[[dict[str, Any]], None]
 
 LONGEST_MESSAGE = 64 * 1024 * 1024  # bytes of one line from the child: its result and its jobs
 LAST_WORDS = 2.0  # seconds between a child's last message and its exit, whichever comes first
@@ -84,7 +87,9 @@ class IsolatedExecution(Execution):
             process.stdin.close()
         if ended is not None:
             return ended
-        return self.interrupted() if self.stopped else _died(await process.wait())
+        if self.stopped is not None or self.context.completed:
+            return self.interrupted()
+        return _died(await process.wait())
 
     async def _until_ended(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
@@ -107,9 +112,13 @@ class IsolatedExecution(Execution):
         """Events as they come, until it says how it ended or the pipe closes."""
         while line := await reader.readline():
             message = json.loads(line)
-            if "ended" in message:
-                return _read_ended(message["ended"])
-            self.context._say(*message["event"])
+            match message:
+                case {"ended": ended}:
+                    return _read_ended(ended)
+                case {"completed": result}:
+                    self.context._complete(result)
+                case {"event": event}:
+                    self.context._say(*event)
         return None
 
     def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
@@ -178,19 +187,37 @@ def main() -> None:
         with lock:
             out.write(json.dumps(message).encode() + b"\n")
 
-    ended = _carry_out(kind, place, name, claim, lambda kind, data: send({"event": [kind, data]}))
+    ended = _carry_out(kind, place, name, claim, send)
     send({"ended": {**asdict(ended), "jobs": [asdict(job) for job in ended.jobs]}})
 
 
-def _carry_out(
-    kind: str, place: str, name: str, claim: Claim, say: Callable[[str, str], None]
-) -> Ended:
+class ChildContext(Context):
+    """The same in the child, which connects to the database only for what needs it. Events are
+    numbered here, so that what it said and what its worker has stored are known to be the same."""
+
+    def __init__(self, claim: Claim, store: Store, send: Send) -> None:
+        self._send = send
+        self._told: list[dict[str, Any]] = []
+        super().__init__(claim, self._tell, store, lambda: list(self._told))
+
+    def _tell(self, kind: str, data: str) -> None:
+        n = len(self._told)
+        event = {"job": self._claim.id, "fence": self._claim.fence, "kind": kind, "data": data}
+        self._told.append({**event, "n": n})
+        self._send({"event": [kind, data, n]})
+
+    def _complete(self, result: str | None) -> None:
+        super()._complete(result)
+        self._send({"completed": result})
+
+
+def _carry_out(kind: str, place: str, name: str, claim: Claim, send: Send) -> Ended:
     try:
         task = _find(kind, place, name)
     except BaseException as error:  # the code is at fault, not the job: another try may do
         return Ended(Outcome.FAILED, error=describe(error))
-    definition = task._definition
-    execution = Execution(definition, claim, Context(claim, say, task._app.store))
+    definition, context = task._definition, ChildContext(claim, task._app.store, send)
+    execution = Execution(definition, claim, context)
     try:
         arguments = execution.arguments()
     except BaseException as error:

@@ -49,6 +49,7 @@ class Returns:
         self._keyed_at = 0.0  # when to try these
         self._patience = Backoff(first=0.5)
         self._events: deque[dict[str, Any]] = deque()
+        self._sending: Events = []  # on their way to the database
         self._numbers = itertools.count()  # of events: one that is sent again is known by its own
 
     def __len__(self) -> int:
@@ -59,13 +60,21 @@ class Returns:
         keyed = held.transition is not None and has_keys(held.transition)
         (self._keyed if keyed else self._ended).append(held)
 
-    def say(self, claim: Claim, kind: str, data: str) -> None:
-        """From any thread: keep an event until the next turn hands it in."""
+    def say(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
+        """From any thread: keep an event until the next turn hands it in. `n` is its number, where
+        whoever said it counts for itself."""
         if len(self._events) >= MOST_EVENTS:
             self._counts["events_dropped"] += 1
             return
         event = {"job": claim.id, "fence": claim.fence, "kind": kind, "data": data}
-        self._events.append({**event, "n": next(self._numbers)})
+        self._events.append({**event, "n": next(self._numbers) if n is None else n})
+
+    def said_by(self, claim: Claim) -> Events:
+        """From any thread: what a claim said and may not be stored yet. An event is on its way
+        before it no longer waits, so none is missed; one that is sent twice is kept once."""
+        waiting = (*tuple(self._events), *self._sending)
+        ours = {e["n"]: e for e in waiting if (e["job"], e["fence"]) == claim.hold}
+        return [ours[n] for n in sorted(ours)]
 
     async def exchange(self, wanted: Wanted | None = None) -> tuple[list[Claim], float]:
         """Hand everything in, and take new jobs with the last round trip: those, and when we
@@ -87,7 +96,10 @@ class Returns:
     async def _hand_in(self, ended: list[Held]) -> list[Transition]:
         """Everything but plain successes, which travel with the next claim."""
         transitions = [held.transition for held in ended if held.transition is not None]
-        events = [self._events.popleft() for _ in range(len(self._events))]
+        self._sending = events = []
+        for _ in range(len(self._events)):
+            events.append(self._events[0])
+            self._events.popleft()
         other = [transition for transition in transitions if not transition.plain]
         if other or events:
             self._settle(await self._finish(other, events))

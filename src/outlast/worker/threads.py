@@ -6,12 +6,15 @@ return would keep a drained worker alive for ever. By then its job has long been
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Work = tuple["Future[Any]", Callable[[], Any]]
 
 
@@ -49,3 +52,22 @@ class Threads(Executor):
                     future.set_exception(error)
             del work, future, call  # what they hold must not live until the next one comes
             self._idle.release()
+
+
+async def in_thread(threads: Executor, call: Callable[[], T]) -> T:
+    """Call it there, with the context variables of here."""
+    inside = contextvars.copy_context()
+    result, error = await asyncio.get_running_loop().run_in_executor(
+        threads, lambda: inside.run(_caught, call)
+    )
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """A future cannot carry every error: a StopIteration would never arrive."""
+    try:
+        return call(), None
+    except BaseException as error:
+        return None, error

@@ -314,9 +314,9 @@ class Worker:
         """Something ended: go round."""
         self._news.set()
 
-    def say(self, claim: Claim, kind: str, data: str) -> None:
+    def say(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
         """From a handler, in any thread: an event."""
-        self.returns.say(claim, kind, data)
+        self.returns.say(claim, kind, data, n)
         self.post(self._news.set)
 
     def post(self, action: Callable[..., object], *args: Any) -> None:

@@ -41,7 +41,7 @@ def read_signature(function: Callable[..., Any], task: str, context_type: type |
         takes_more=bool(more),
         more=hints[more[0]] if more else Any,
         context=context,
-        returns=_returns(function),
+        returns=returns(function),
     )
 
 
@@ -87,7 +87,7 @@ def _resolve(function: Callable[..., Any], annotation: Any) -> Any:
     return typing.get_type_hints(holder, namespace, include_extras=True)["it"]
 
 
-def _returns(function: Callable[..., Any]) -> Any:
+def returns(function: Callable[..., Any]) -> Any:
     """What it promises to return; only a hint for storing the result, so never an error."""
     try:
         annotation = _inspect(function).return_annotation

@@ -1,4 +1,4 @@
--- Flows: who waits for whom, and which jobs belong together.
+-- Flows: who waits for whom, and which jobs belong together. Durable steps.
 
 ALTER TABLE ol.job ADD COLUMN flow uuid;
 -- A part of a flow whose jobs fail together.
@@ -49,3 +49,14 @@ CREATE TABLE ol.flow (
 CREATE INDEX flow_cancelled ON ol.flow (cancelled_at)
     WHERE cancelled_at IS NOT NULL AND settled_at IS NULL;
 CREATE INDEX flow_parts ON ol.flow (part_of) WHERE part_of IS NOT NULL;
+
+-- What a step of a job gave, kept across its attempts; the fence names the claim that kept it.
+CREATE TABLE ol.step (
+    job uuid NOT NULL,
+    name text NOT NULL CHECK (name <> ''),
+    result json NOT NULL,
+    fence bigint NOT NULL,
+    attempt integer NOT NULL,
+    at timestamptz NOT NULL,
+    PRIMARY KEY (job, name)
+);

@@ -1,4 +1,4 @@
--- Flows: who waits for whom, and which jobs belong together.
+-- Flows: who waits for whom, and which jobs belong together. Durable steps.
 
 ALTER TABLE ol.job ADD COLUMN flow TEXT;
 -- A part of a flow whose jobs fail together.
@@ -49,3 +49,14 @@ CREATE TABLE ol.flow (
 CREATE INDEX ol.index(flow_cancelled) ON ol.flow (cancelled_at)
     WHERE cancelled_at IS NOT NULL AND settled_at IS NULL;
 CREATE INDEX ol.index(flow_parts) ON ol.flow (part_of) WHERE part_of IS NOT NULL;
+
+-- What a step of a job gave, kept across its attempts; the fence names the claim that kept it.
+CREATE TABLE ol.step (
+    job TEXT NOT NULL,
+    name TEXT NOT NULL CHECK (name <> ''),
+    result TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (job, name)
+);

@@ -58,6 +58,13 @@ SELECT CAST(j.id AS text), :fence, j.state, a.outcome
 FROM ol.job AS j LEFT JOIN ol.attempt AS a ON a.job = j.id AND a.fence = :fence
 WHERE j.id = :id AND (a.outcome IS NOT NULL OR j.fence = :fence)
 
+-- name: await_job
+-- One job, once nobody who may be changing it is still at it.
+-- postgres: FOR UPDATE waits for whoever has the row, a transaction that lost its client too
+SELECT state FROM ol.job WHERE id = ol.id(:id) FOR UPDATE
+-- sqlite: who has begun is alone
+SELECT state FROM ol.job WHERE id = :id
+
 -- name: record_attempts
 -- Keep how attempts ended that did not succeed at once.
 -- postgres: all rows travel as one JSON parameter

@@ -16,13 +16,20 @@ FROM ol.attempt AS a ORDER BY a.job, a.fence
 SELECT CAST(e.job AS text), e.attempt, e.kind, CAST(e.data AS text)
 FROM ol.event AS e ORDER BY e.seq
 
+-- name: dump_steps
+-- Every step that was kept.
+SELECT CAST(s.job AS text), s.name, s.fence, CAST(s.result AS text) FROM ol.step AS s
+
 -- name: dump_orphans
--- Attempts and events whose job is gone.
+-- Attempts, events and steps whose job is gone.
 SELECT 'attempt', CAST(a.job AS text) FROM ol.attempt AS a
 WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = a.job)
 UNION ALL
 SELECT 'event', CAST(e.job AS text) FROM ol.event AS e
 WHERE e.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job)
+UNION ALL
+SELECT 'step', CAST(s.job AS text) FROM ol.step AS s
+WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = s.job)
 
 -- name: proven
 -- Workers that hold their liveness lock, as their cards say.

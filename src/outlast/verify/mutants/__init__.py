@@ -5,6 +5,7 @@
     owning        fences and leases that do not hold
     batching      items that are charged with, or cleared by, what became of others
     finishing     outcomes that do not count, or count for too much
+    durable       steps and completions that are kept when they must not be
     healing       nets that do not catch, or catch the living
     keeping       budgets, records, pruning, the tables themselves
 
@@ -15,7 +16,7 @@ error, so each has to follow the source.
 from __future__ import annotations
 
 from ..mutation import Mutant
-from . import batching, claiming, enqueueing, finishing, healing, keeping, owning
+from . import batching, claiming, durable, enqueueing, finishing, healing, keeping, owning
 
 MUTANTS: list[Mutant] = [
     *enqueueing.MUTANTS,
@@ -23,6 +24,7 @@ MUTANTS: list[Mutant] = [
     *owning.MUTANTS,
     *finishing.MUTANTS,
     *batching.MUTANTS,
+    *durable.MUTANTS,
     *healing.MUTANTS,
     *keeping.MUTANTS,
 ]

@@ -9,6 +9,7 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     steering      what people do: cancel, redrive, pause
     healing       reclaim, expire, promote, prune, the other duties
     auditing      what finds and heals what the others left
+    durable       steps, and completions with the handler's own writes
     working       whole worker processes
     living        those whom no net may catch;  meeting  two at once;  waiting  what is not due yet
     unheard       a wake-up or an answer that got lost
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from . import (
     auditing,
+    durable,
     enqueueing,
     finishing,
     healing,
@@ -35,5 +37,5 @@ from .path import LATER, PATHS, Path, perform
 
 __all__ = ["LATER", "PATHS", "Path", "perform"]
 
-_MODULES = (enqueueing, holding, finishing, steering, healing, auditing, working, migrating, living,
-            meeting, waiting, unheard)  # fmt: skip
+_MODULES = (enqueueing, holding, finishing, steering, healing, auditing, durable, working,
+            migrating, living, meeting, waiting, unheard)  # fmt: skip

@@ -1,0 +1,30 @@
+"""A job is finished in the transaction of its handler's own writes: both commit, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..model.errors import ClaimLost
+from ..model.outcome import Transition
+from .enqueue import enqueue
+from .finish import finish, settled
+from .statement import BEGIN, Op, Statement
+
+
+def complete(transition: Transition, events: Sequence[dict[str, Any]] = ()) -> Op[None]:
+    """Finish, or raise and thereby take back what was written beside it. What the handler enqueued
+    goes first: a key may have to wait for others, and until then no row of ours is locked."""
+    yield from enqueue(transition.jobs)
+    finished = yield from finish([replace(transition, jobs=())], events)
+    if finished.lost or finished.again:
+        raise ClaimLost(job=transition.claim.id)
+
+
+def completed(transition: Transition) -> Op[bool]:
+    """Whether a completion whose answer got lost was accepted. One that is still under way holds
+    the job's row, and is waited for."""
+    yield BEGIN
+    yield Statement("await_job", {"id": transition.claim.id})
+    return not (yield from settled([transition])).lost

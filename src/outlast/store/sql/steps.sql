@@ -1,0 +1,40 @@
+-- name: step
+-- What a step of a job gave, if it was kept.
+SELECT CAST(result AS text) FROM ol.step WHERE job = ol.id(:job) AND name = :name
+
+-- name: steps
+-- Which steps of a job were kept, in the order in which they were.
+SELECT name, attempt, ol.epoch(at) FROM ol.step WHERE job = ol.id(:id) ORDER BY at, name
+
+-- name: keep_step
+-- Keep what a step gave, if its claim still holds. Sent again under that claim, it is the same step.
+-- postgres: the job's row is locked, so that no claim ends between the look and the keeping
+INSERT INTO ol.step AS s (job, name, result, fence, attempt, at)
+SELECT j.id, :name, ol.json(:result), j.fence, j.attempt, ol.now()
+FROM ol.job AS j WHERE j.id = ol.id(:job) AND j.fence = :fence AND j.state || '' = 'running'
+FOR NO KEY UPDATE
+ON CONFLICT (job, name) DO UPDATE SET fence = excluded.fence WHERE s.fence = excluded.fence
+RETURNING CAST(result AS text)
+-- sqlite: one writer at a time
+INSERT INTO ol.step AS s (job, name, result, fence, attempt, at)
+SELECT j.id, :name, :result, j.fence, j.attempt, ol.now()
+FROM ol.job AS j WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'
+ON CONFLICT (job, name) DO UPDATE SET fence = excluded.fence WHERE s.fence = excluded.fence
+RETURNING CAST(result AS text)
+
+-- name: prune_steps
+-- Remove the steps of pruned jobs.
+DELETE FROM ol.step WHERE job IN (SELECT ol.each_id(:ids))
+
+-- name: steps_after
+-- A page of jobs that have steps on record, and whether each still exists.
+SELECT CAST(s.job AS text), EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = s.job) FROM (
+    SELECT DISTINCT job FROM ol.step WHERE job > ol.id(:after) ORDER BY job LIMIT :limit) AS s
+ORDER BY s.job
+
+-- name: remove_lost_steps
+-- Remove steps whose job is gone.
+DELETE FROM ol.step AS s
+WHERE s.job IN (SELECT ol.each_id(:ids))
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = s.job)
+RETURNING CAST(job AS text)

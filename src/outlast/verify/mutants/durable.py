@@ -1,0 +1,86 @@
+"""Steps and completions that are kept by whoever must not, too early, or apart from each other."""
+
+from __future__ import annotations
+
+from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+
+SQL, STEPS, LENT = "store/sql/steps.sql", "worker/steps.py", "store/lent.py"
+SQLITE_KEEP = "WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'"
+POSTGRES_KEEP = "WHERE j.id = ol.id(:job) AND j.fence = :fence AND j.state || '' = 'running'"
+
+MUTANTS = [
+    Mutant(
+        "step-without-fence",
+        "a step is kept by whoever did it, of whichever claim",
+        [Edit(SQL, SQLITE_KEEP, SQLITE_KEEP.replace("j.fence = :fence", ":fence > 0"))],
+        campaign="zombie",
+        paths=("step",),
+        points=12,
+        store=SQLITE,
+    ),
+    Mutant(
+        "step-without-fence-postgres",
+        "a step is kept by whoever did it, of whichever claim",
+        [Edit(SQL, POSTGRES_KEEP, POSTGRES_KEEP.replace("j.fence = :fence", ":fence > 0"))],
+        campaign="zombie",
+        paths=("step",),
+        points=12,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "step-kept-before-done",
+        "a step is kept before its function has run",
+        [
+            Edit(
+                STEPS,
+                "                given = yield Do(call)\n"
+                "                text = write(name, given, annotation)\n",
+                '                kept = yield Ask(partial(keep, self._hold, name, "null"))\n'
+                "                given = yield Do(call)\n"
+                "                text = write(name, given, annotation)\n",
+            )
+        ],
+        paths=("step",),
+        points=24,
+    ),
+    Mutant(
+        "step-not-looked-up",
+        "a later attempt does not ask what was kept",
+        [Edit(STEPS, "if fence > 1 else None", "if fence < 1 else None")],
+        paths=("step",),
+        points=24,
+    ),
+    Mutant(
+        "completing-writes-first",
+        "a handler's own writes are committed before its job is finished",
+        [
+            Edit(
+                LENT,
+                "        with sqlite.understood():\n            return run_on(",
+                "        with sqlite.understood():\n"
+                '            self.connection.execute("COMMIT")\n'
+                '            self.connection.execute("BEGIN IMMEDIATE")\n'
+                "            return run_on(",
+            )
+        ],
+        paths=("completing",),
+        points=24,
+    ),
+    Mutant(
+        "completing-though-lost",
+        "a handler's own writes stand although its claim was lost",
+        [Edit("ops/complete.py", "    if finished.lost or finished.again:\n", "    if False:\n")],
+        campaign="zombie",
+        paths=("completing",),
+        points=12,
+    ),
+    Mutant(
+        "completing-though-lost-postgres",
+        "a handler's own writes stand although its claim was lost",
+        [Edit("ops/complete.py", "    if finished.lost or finished.again:\n", "    if False:\n")],
+        campaign="zombie",
+        paths=("completing",),
+        points=12,
+        store=POSTGRES,
+    ),
+]

@@ -1,0 +1,242 @@
+"""Durable steps: what each gave is kept across the attempts of its job.
+
+    looked up ─┬─ kept ───────────────────────────────────────────────────────┬─▶ given back
+               └─ not yet ─▶ run ─▶ written as JSON ─▶ kept, if the claim holds ┘
+
+How a step goes is said once, as a generator; a sync handler's thread and an async handler's event
+loop only drive it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from concurrent import futures
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..model.arguments.kept import promised, read, write
+from ..model.errors import DeadlineExceeded, InvalidOption, StoreBusy, StoreUnavailable
+from ..model.job import Hold
+from ..model.options import check_name
+from ..ops.statement import Op
+from ..ops.steps import keep, look_up
+from ..store import Store
+from ..store.settling import settled
+from .loops import Backoff
+from .threads import Threads, in_thread
+
+AWAY = (StoreUnavailable, StoreBusy, DeadlineExceeded)
+PATIENCE = (0.2, 2.0)  # seconds: the first wait, and the longest
+
+Call = Callable[[], Any]
+
+
+class Ask(NamedTuple):
+    """What a step asks the database."""
+
+    op: Callable[[], Op[Any]]
+
+
+class Do(NamedTuple):
+    """What a step does."""
+
+    call: Call
+
+
+class Steps:
+    """The steps of one attempt."""
+
+    def __init__(self, hold: Hold, store: Store, check: Callable[[], None]) -> None:
+        self._hold = hold
+        self._store = store
+        self._check = check  # raises when the claim is known to be lost
+        self._names: set[str] = set()
+
+    # One
+
+    def _step(self, name: str, call: Call) -> Generator[Ask | Do, Any, Any]:
+        self._check()
+        with self._named(name):
+            job, fence = self._hold
+            annotation = promised(call)
+            # Under its first claim, nobody can have kept anything.
+            kept = (yield Ask(partial(look_up, job, name))) if fence > 1 else None
+            if kept is None:
+                given = yield Do(call)
+                text = write(name, given, annotation)
+                self._check()
+                kept = yield Ask(partial(keep, self._hold, name, text))
+            return read(name, kept, annotation)
+
+    def run(self, name: str, call: Call) -> Any:
+        with closing(self._step(name, call)) as step:
+            answer: Any = None
+            while True:
+                try:
+                    part = step.send(answer)
+                except StopIteration as stop:
+                    return stop.value
+                match part:
+                    case Ask(op):
+                        answer = self._asked(op)
+                    case Do(call):
+                        answer = _called(name, call)
+
+    async def arun(self, name: str, call: Call) -> Any:
+        with closing(self._step(name, call)) as step:
+            answer: Any = None
+            while True:
+                try:
+                    part = step.send(answer)
+                except StopIteration as stop:
+                    return stop.value
+                match part:
+                    case Ask(op):
+                        answer = await settled(self._aasked(op))
+                    case Do(call):
+                        answer = await _acalled(call)
+
+    def _asked(self, op: Callable[[], Op[Any]]) -> Any:
+        """While the database is away: what was done would have to be done again, so the step waits
+        for as long as its claim may hold."""
+        patience = Backoff(*PATIENCE)
+        while True:
+            try:
+                return self._store.run(op)
+            except AWAY:
+                time.sleep(patience.failed())
+                self._check()
+
+    async def _aasked(self, op: Callable[[], Op[Any]]) -> Any:
+        patience = Backoff(*PATIENCE)
+        while True:
+            try:
+                return await self._store.arun(op)
+            except AWAY:
+                await asyncio.sleep(patience.failed())
+                self._check()
+
+    @contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        """A name is one step's. One that failed kept nothing, and may be tried again."""
+        self._refuse(name)
+        self._names.add(name)
+        try:
+            yield
+        except BaseException:
+            self._names.discard(name)
+            raise
+
+    def _refuse(self, *names: str) -> None:
+        for name in names:
+            check_name("step", name)
+            if name in self._names:
+                told = f"{name!r} is taken in this attempt: every step needs a name of its own"
+                raise InvalidOption(option="step", reason=told)
+
+    # Many at once
+
+    def run_all(self, calls: Mapping[str, Call], limit: int) -> dict[str, Any]:
+        many = Many(calls, limit)
+        self._refuse(*calls)
+        threads = Threads(limit)
+        try:
+            runners = [
+                threads.submit(contextvars.copy_context().run, many.work, self.run)
+                for _ in range(min(limit, len(calls)))
+            ]
+            futures.wait(runners)
+        finally:
+            threads.shutdown()
+        return many.results()
+
+    async def arun_all(self, calls: Mapping[str, Call], limit: int) -> dict[str, Any]:
+        many = Many(calls, limit)
+        self._refuse(*calls)
+        async with asyncio.TaskGroup() as runners:  # which waits for all, a cancel or not
+            for _ in range(min(limit, len(calls))):
+                runners.create_task(many.awork(self.arun))
+        return many.results()
+
+
+class Many:
+    """Steps that a few runners share. After a failure none begins any more; those that have begun
+    come to their end, and are kept."""
+
+    def __init__(self, calls: Mapping[str, Call], limit: int) -> None:
+        if not isinstance(limit, int) or limit < 1:
+            raise InvalidOption(option="limit", reason=f"must be 1 or more, not {limit!r}")
+        self._names = list(calls)
+        self._waiting = deque(calls.items())
+        self._given: dict[str, Any] = {}
+        self._errors: dict[str, BaseException] = {}
+
+    def work(self, run: Callable[[str, Call], Any]) -> None:
+        while (step := self._next()) is not None:
+            try:
+                self._given[step[0]] = run(*step)
+            except BaseException as error:
+                self._errors[step[0]] = error
+
+    async def awork(self, run: Callable[[str, Call], Awaitable[Any]]) -> None:
+        while (step := self._next()) is not None:
+            try:
+                self._given[step[0]] = await run(*step)
+            except asyncio.CancelledError as error:
+                self._errors[step[0]] = error
+                raise
+            except BaseException as error:
+                self._errors[step[0]] = error
+
+    def _next(self) -> tuple[str, Call] | None:
+        try:
+            return None if self._errors else self._waiting.popleft()
+        except IndexError:
+            return None
+
+    def results(self) -> dict[str, Any]:
+        """All of them, or the first error; the others are noted with it."""
+        failed = [(name, self._errors[name]) for name in self._names if name in self._errors]
+        if not failed:
+            return {name: self._given[name] for name in self._names}
+        for name, error in failed[1:]:
+            failed[0][1].add_note(f"step {name!r} failed too: {type(error).__name__}")
+        raise failed[0][1]
+
+
+def awaited() -> bool:
+    """Whether this is an event loop's thread: there a step is awaited."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _called(name: str, call: Call) -> Any:
+    given = call()
+    if inspect.isawaitable(given):
+        if inspect.iscoroutine(given):
+            given.close()
+        told = f"{name!r} is an async function, which only an async handler can wait for"
+        raise InvalidOption(option="step", reason=told)
+    return given
+
+
+async def _acalled(call: Call) -> Any:
+    """An async function is awaited. Any other one runs in a thread, which cannot be stopped: a
+    cancel waits for it."""
+    if inspect.iscoroutinefunction(call):
+        return await call()
+    threads = Threads(1)
+    try:
+        given = await settled(in_thread(threads, call))
+    finally:
+        threads.shutdown()
+    return await given if inspect.isawaitable(given) else given
