@@ -8,15 +8,14 @@ from typing import Any
 
 from ..model.errors import ClaimLost
 from ..model.outcome import Transition
-from .enqueue import enqueue
-from .finish import finish, settled
+from .finish import add, finish, settled
 from .statement import BEGIN, Op, Statement
 
 
 def complete(transition: Transition, events: Sequence[dict[str, Any]] = ()) -> Op[None]:
     """Finish, or raise and thereby take back what was written beside it. What the handler enqueued
     goes first: a key may have to wait for others, and until then no row of ours is locked."""
-    yield from enqueue(transition.jobs)
+    yield from add(transition.jobs)
     finished = yield from finish([replace(transition, jobs=())], events)
     if finished.lost or finished.again:
         raise ClaimLost(job=transition.claim.id)

@@ -58,12 +58,12 @@ def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
     accepted = [t for t in transitions if t.claim.hold in held]
     if records := [_record(t) for t in accepted if not _at_once(t)]:
         yield Statement("record_attempts", rows=records)
-    queues = yield from _add([job for t in accepted for job in t.jobs])
+    queues = yield from add([job for t in accepted for job in t.jobs])
     ended = [id for id, _, state, tied in rows if tied and State(state).final]
     return queues | (yield from consequences(ended))
 
 
-def _add(jobs: Sequence[NewJob]) -> Op[set[str]]:
+def add(jobs: Sequence[NewJob]) -> Op[set[str]]:
     """What the handlers enqueued. One that ran on in a flow which was cancelled adds nothing."""
     flows = {job.flow for job in jobs if job.flow} - {f.id for job in jobs for f in job.founds}
     standing = (yield from hold_flows(flows)) if flows else {}
@@ -77,7 +77,7 @@ def finish_with_keys(transition: Transition) -> Op[Finished]:
     they go first, while no row of ours is locked, and alone, so that no other outcome waits too."""
     yield BEGIN
     yield Statement("wait_briefly")
-    queues = yield from _add(transition.jobs)
+    queues = yield from add(transition.jobs)
     finished = yield from finish([replace(transition, jobs=())])
     if finished.lost:
         raise ClaimLost(job=transition.claim.id)  # which takes back what was enqueued

@@ -53,8 +53,8 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    queues = yield from _add([job for t in accepted for job in t.jobs])\n",
-                "    queues = yield from _add([job for t in transitions for job in t.jobs])\n",
+                "    queues = yield from add([job for t in accepted for job in t.jobs])\n",
+                "    queues = yield from add([job for t in transitions for job in t.jobs])\n",
             )
         ],
         campaign="zombie",
