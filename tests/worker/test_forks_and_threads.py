@@ -196,6 +196,11 @@ class Slow(int):
 @app.ol.task
 def slow(n: Slow) -> None: ...
 
+def fail(told):  # or nobody would hear of what a thread raised
+    sys.excepthook(*told[:3])
+    os._exit(3)
+
+threading.excepthook = fail
 busy = threading.Thread(target=lambda: slow.enqueue(Slow(1)))
 busy.start()
 inside.wait()

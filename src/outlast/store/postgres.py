@@ -163,16 +163,22 @@ class PostgresStore(Store):
 
     def _migrate(self, done: set[int]) -> None:
         with understood(), self._pool.lend() as link:
-            for migration in schema.migrations(POSTGRES, self.address.schema):
-                with link.transaction():
-                    # A transaction's lock, not a session's: it cannot be left behind in a pooler.
-                    link.execute(
-                        "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
-                        (f"outlast migrate {self.address.schema}",),
-                    )
-                    if migration.version > (self._version(link) or (0, 0))[0]:
-                        self._apply(link, migration)
-                        done.add(migration.version)
+            while self._migrate_on(link, done):
+                pass
+
+    def _migrate_on(self, link: Link, done: set[int]) -> bool:
+        with link.transaction():
+            # A transaction's lock, not a session's: it cannot be left behind in a pooler.
+            link.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+                (f"outlast migrate {self.address.schema}",),
+            )
+            known = schema.migrations(POSTGRES, self.address.schema)
+            step = schema.next_step(known, (self._version(link) or (0, 0))[0])
+            for migration in step:
+                self._apply(link, migration)
+                done.add(migration.version)
+        return bool(step)
 
     def _apply(self, link: Link, migration: schema.Migration) -> None:
         """In one round trip: on a slow line, twenty of them would take far too long."""

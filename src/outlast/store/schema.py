@@ -2,8 +2,8 @@
 
 Migrations are `migrations/NNNN.<dialect>.sql`, applied in order, each in one transaction under a
 lock, so a migration that dies midway leaves nothing behind and the next one starts over. A fresh
-install runs the same files. Each applied version records the oldest release schema that can still
-work with it, so that old and new processes run side by side during a deploy.
+install runs the same files, in one transaction. Each applied version records the oldest release
+schema that can still work with it, so that old and new processes run side by side during a deploy.
 """
 
 from __future__ import annotations
@@ -37,6 +37,13 @@ def migrations(dialect: str, schema: str) -> tuple[Migration, ...]:
         Migration(int(file.name[:4]), _split(translate(file.read_text("utf-8"), dialect, schema)))
         for file in found
     )
+
+
+def next_step(known: tuple[Migration, ...], found: int) -> tuple[Migration, ...]:
+    """What to apply in one transaction to tables of the version found: one version, or all of them
+    where there are no tables yet, so that nobody who comes by sees a new install half done."""
+    later = tuple(migration for migration in known if migration.version > found)
+    return later[:1] if found else later
 
 
 def latest() -> int:

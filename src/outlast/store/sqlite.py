@@ -145,15 +145,18 @@ class SqliteStore(Store):
             schema.check(version, compatible_from)
 
     def migrate(self) -> list[int]:
-        done = []
+        known = schema.migrations(SQLITE, self.address.schema)
+        done: list[int] = []
         with self._lock, understood():
             self._open()
-            for migration in schema.migrations(SQLITE, self.address.schema):
+            while True:
                 with transaction(self.writer):
-                    if migration.version > self._version()[0]:
+                    step = schema.next_step(known, self._version()[0])
+                    for migration in step:
                         self._apply(migration)
-                        done.append(migration.version)
-        return done
+                if not step:
+                    return done
+                done += [migration.version for migration in step]
 
     def _apply(self, migration: schema.Migration) -> None:
         name = f"{self.address.schema}_migration"
