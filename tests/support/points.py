@@ -93,7 +93,7 @@ def _names(step: Any) -> set[str]:
 
 def _sessions() -> list[type]:
     from outlast.store.callers import AsyncPsycopgSession, PsycopgSession, Sqlite3Session
-    from outlast.store.postgres import AsyncPostgresSession, PostgresSession
+    from outlast.store.postgres_session import AsyncPostgresSession, PostgresSession
     from outlast.store.sqlite import SqliteSession
 
     ours: list[type] = [SqliteSession, PostgresSession, AsyncPostgresSession]

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from ..model.errors import WrongConnection
 from ..ops.statement import Op, Rows, Statement
-from . import sqlite
+from . import sqlite_files as sqlite
 from .base import Store
 from .caller_frameworks import DjangoSession, SqlalchemySession
 from .caller_session import AsyncCallerSession, CallerSession, commits_by_itself

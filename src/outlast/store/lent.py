@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..model.errors import StoreUnavailable, WrongConnection
 from ..ops.statement import Op
-from . import sqlite
+from . import sqlite_files as sqlite
 from .base import Store
 from .callers import arun_on, run_on
 from .settling import settled
@@ -250,7 +250,7 @@ _TAKEN_BACK = (RuntimeError, RuntimeError("taken back"), None)
 
 
 def _understood() -> AbstractContextManager[None]:
-    from .postgres import understood
+    from .postgres_errors import understood
 
     return understood()
 

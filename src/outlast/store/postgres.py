@@ -9,28 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import conninfo, errors
+from psycopg import conninfo
 
-from ..model.errors import (
-    Contention,
-    OutlastError,
-    SchemaMismatch,
-    StoreBusy,
-    StoreError,
-    StoreUnavailable,
-)
+from ..model.errors import StoreUnavailable
 from ..model.settings import StoreSettings
-from ..ops.statement import Begin, Op, Rows, Statement, Step, Together
+from ..ops.statement import Op, Statement
 from . import schema
 from .address import Address
 from .base import Store
 from .links import AsyncLink, AsyncPools, Link, Pool
+from .postgres_errors import first_line, understood
+from .postgres_session import AsyncPostgresSession, PostgresSession
 from .postgres_text import parameters, psycopg_text
 from .runner import adrive, drive
 from .statements import POSTGRES
@@ -116,7 +110,7 @@ class PostgresStore(Store):
             link = Link.connect(self.address.url, **self._parameters())
         except psycopg.OperationalError as error:
             if self.pooled or not _refuses_options(error):
-                raise StoreUnavailable(reason=_first_line(error)) from error
+                raise StoreUnavailable(reason=first_line(error)) from error
             self.pooled = True
             return self._connect()
         link.deadline = self.settings.deadline
@@ -126,7 +120,7 @@ class PostgresStore(Store):
         try:
             link = await AsyncLink.connect(self.address.url, **self._parameters())
         except psycopg.OperationalError as error:
-            raise StoreUnavailable(reason=_first_line(error)) from error
+            raise StoreUnavailable(reason=first_line(error)) from error
         link.deadline = self.settings.deadline
         return link
 
@@ -257,82 +251,6 @@ class PostgresStore(Store):
             pool.clear()
 
 
-class PostgresSession:
-    """One operation on one connection. BEGIN travels with the first statement after it."""
-
-    def __init__(self, store: PostgresStore, link: Link) -> None:
-        self.store = store
-        self.link = link
-        self.began = store.pooled
-        self.opening = store.opening() if store.pooled else []
-
-    def __enter__(self) -> PostgresSession:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if not self.began or self.opening or self.link.closed:
-            return
-        self.link.execute("COMMIT" if kind is None else "ROLLBACK")
-
-    def answer(self, step: Step) -> Any:
-        if isinstance(step, Begin):
-            if not self.began:
-                self.began, self.opening = True, self.store.opening()
-            return None
-        statements = step if isinstance(step, Together) else (step,)
-        opening, self.opening = self.opening, []
-        sent = opening + [self.store.render(s) for s in statements]
-        if len(sent) == 1:
-            answers = [fetched(self.link.execute(*sent[0]))]
-        else:
-            with self.link.pipeline():
-                cursors = [self.link.execute(*each) for each in sent]
-            answers = [fetched(cursor) for cursor in cursors[len(opening) :]]
-        return answers if isinstance(step, Together) else answers[0]
-
-
-class AsyncPostgresSession:
-    """The same, awaited."""
-
-    def __init__(self, store: PostgresStore, link: AsyncLink) -> None:
-        self.store = store
-        self.link = link
-        self.began = store.pooled
-        self.opening = store.opening() if store.pooled else []
-
-    async def __aenter__(self) -> AsyncPostgresSession:
-        return self
-
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if not self.began or self.opening or self.link.closed:
-            return
-        await self.link.execute("COMMIT" if kind is None else "ROLLBACK")
-
-    async def answer(self, step: Step) -> Any:
-        if isinstance(step, Begin):
-            if not self.began:
-                self.began, self.opening = True, self.store.opening()
-            return None
-        statements = step if isinstance(step, Together) else (step,)
-        opening, self.opening = self.opening, []
-        sent = opening + [self.store.render(s) for s in statements]
-        if len(sent) == 1:
-            answers = [await afetched(await self.link.execute(*sent[0]))]
-        else:
-            async with self.link.pipeline():
-                cursors = [await self.link.execute(*each) for each in sent]
-            answers = [await afetched(cursor) for cursor in cursors[len(opening) :]]
-        return answers if isinstance(step, Together) else answers[0]
-
-
-def fetched(cursor: psycopg.Cursor[Any]) -> Rows:
-    return cursor.fetchall() if cursor.description else []
-
-
-async def afetched(cursor: psycopg.AsyncCursor[Any]) -> Rows:
-    return await cursor.fetchall() if cursor.description else []
-
-
 def _session(store: PostgresStore) -> dict[str, Any]:
     return {"autocommit": True, "prepare_threshold": 5 if store.settings.prepare else None}
 
@@ -340,42 +258,3 @@ def _session(store: PostgresStore) -> dict[str, Any]:
 def _refuses_options(error: psycopg.Error) -> bool:
     """PgBouncer's word for: it will not pass start-up options on."""
     return "unsupported startup parameter" in str(error)
-
-
-@contextmanager
-def understood() -> Iterator[None]:
-    """PostgreSQL's errors as ours."""
-    try:
-        yield
-    except OutlastError:
-        raise
-    except (errors.SerializationFailure, errors.DeadlockDetected) as error:
-        raise Contention(reason=_first_line(error)) from error
-    except errors.ReadOnlySqlTransaction as error:
-        # A server that has been demoted: whoever comes next may be led to the one in charge.
-        raise StoreUnavailable(reason=_first_line(error), broke=True) from error
-    except (errors.QueryCanceled, errors.LockNotAvailable) as error:
-        raise StoreBusy(reason=_first_line(error)) from error
-    except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
-        raise SchemaMismatch(
-            reason=f"the tables do not fit this release ({_first_line(error)}): run"
-            " `outlast migrate`"
-        ) from error
-    except (errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout) as error:
-        # We were away for so long, frozen perhaps, that the server hung up.
-        raise StoreUnavailable(reason=_first_line(error), broke=True) from error
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        # Insufficient resources (class 53: disk full, too many connections) is said by a server
-        # that lives; without a code, or with 57P0x and 08xxx, the connection is what broke.
-        broke = error.sqlstate is None or error.sqlstate[:2] in {"57", "08"}
-        raise StoreUnavailable(reason=_first_line(error), broke=broke) from error
-    except psycopg.Error as error:
-        if type(error) is psycopg.DatabaseError and error.sqlstate is None:
-            # In a pipeline, a connection that breaks is an answer without a code.
-            raise StoreUnavailable(reason=_first_line(error), broke=True) from error
-        rows = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
-        raise StoreError(f"PostgreSQL refused: {_first_line(error)}", refused=rows) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

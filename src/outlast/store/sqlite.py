@@ -15,32 +15,25 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..model.errors import (
-    SchemaMismatch,
-    StoreBusy,
-    StoreError,
-    StoreUnavailable,
-    Unsupported,
-)
+from ..model.errors import StoreError
 from ..model.settings import StoreSettings
 from ..ops.duties import prove_life
-from ..ops.statement import Begin, Op, Rows, Statement, Step, Together
+from ..ops.statement import Begin, Op, Step, Together
 from . import alive, schema
 from .address import Address
 from .base import Store
 from .filesystem import refuse_network_file_system
 from .runner import drive
+from .sqlite_files import connect, create_private, run, transaction, understood
 from .statements import SQLITE, Query
 
 T = TypeVar("T")
-
-OLDEST = (3, 35, 0)  # UPDATE … RETURNING
 
 
 class SqliteStore(Store):
@@ -324,86 +317,3 @@ class SqliteSession:
         self.began = False
         with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
             self.store.writer.execute("ROLLBACK")
-
-
-def run(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
-    """A statement on any sqlite3 connection: once, or once for each of its rows."""
-    if statement.rows is None:
-        return connection.execute(query.sql, statement.params).fetchall()
-    answer: Rows = []
-    for row in statement.rows:
-        answer += connection.execute(query.sql, {**statement.params, **row}).fetchall()
-    return answer
-
-
-def connect(path: Path, settings: StoreSettings) -> sqlite3.Connection:
-    if sqlite3.sqlite_version_info < OLDEST:
-        raise Unsupported(
-            reason=f"SQLite {sqlite3.sqlite_version} is too old: Outlast needs 3.35 or newer"
-        )
-    connection = sqlite3.connect(
-        path,
-        timeout=settings.lock_timeout,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=256,
-    )
-    try:
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise Unsupported(reason=f"{path} cannot use a write-ahead log (it says {mode!r})")
-        connection.text_factory = _text
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _text(stored: bytes) -> str:
-    """Text that is no UTF-8, which only somebody else's hand can have put there, spoils its own row
-    and not every answer that it is part of."""
-    return stored.decode("utf-8", "backslashreplace")
-
-
-def create_private(path: Path) -> None:
-    """A new database is readable by its owner alone. An existing file is not even opened: closing
-    it would drop the locks that this process's other connections hold on it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-@contextmanager
-def understood() -> Iterator[None]:
-    """SQLite's errors as ours."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise StoreBusy(reason=str(error)) from error
-        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
-            raise StoreUnavailable(reason=str(error)) from error
-        if str(error).startswith(("no such table", "no such column")):
-            raise SchemaMismatch(
-                reason=f"the tables do not fit this release ({error}): run `outlast migrate`"
-            ) from error
-        raise StoreError(f"SQLite refused: {error}") from error
-    except sqlite3.Error as error:
-        rows = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
-        raise StoreError(f"SQLite refused: {error}", refused=rows) from error
-    except OSError as error:
-        raise StoreUnavailable(reason=str(error)) from error
