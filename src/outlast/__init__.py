@@ -54,11 +54,12 @@ if TYPE_CHECKING:
         Unsupported,
         WrongConnection,
     )
-    from .model.flow import Chain, Flow, Group, chain, group
+    from .model.flow import Chain, Flow, Group, Node, chain, group
     from .model.job import Job
     from .model.lifecycle import State
     from .model.retry import Retry
     from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
+    from .ops.flow_report import FlowState
     from .tasks import Task
     from .worker.context import Context
     from .worker.worker import Worker
@@ -68,6 +69,7 @@ _HOMES = {
     "Chain": "model.flow",
     "Flow": "model.flow",
     "Group": "model.flow",
+    "Node": "model.flow",
     "chain": "model.flow",
     "group": "model.flow",
     "Job": "model.job",
@@ -76,6 +78,7 @@ _HOMES = {
     "RetentionSettings": "model.settings",
     "StoreSettings": "model.settings",
     "WorkerSettings": "model.settings",
+    "FlowState": "ops.flow_report",
     "Task": "tasks",
     "Context": "worker.context",
     "Worker": "worker.worker",
@@ -90,6 +93,7 @@ __all__ = [
     "Flow",
     "FlowClosed",
     "FlowNotFound",
+    "FlowState",
     "Group",
     "InvalidArguments",
     "InvalidFlow",
@@ -103,6 +107,7 @@ __all__ = [
     "JobFailed",
     "JobNotFound",
     "KeyConflict",
+    "Node",
     "Outlast",
     "OutlastError",
     "Permanent",
