@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .model.lifecycle import State
     from .model.retry import Retry
     from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
+    from .model.task import Call
     from .ops.flow_report import FlowState
     from .tasks import Task
     from .worker.context import Context
@@ -79,12 +80,14 @@ _HOMES = {
     "StoreSettings": "model.settings",
     "WorkerSettings": "model.settings",
     "FlowState": "ops.flow_report",
+    "Call": "model.task",
     "Task": "tasks",
     "Context": "worker.context",
     "Worker": "worker.worker",
 }  # everything else that is public is an error
 
 __all__ = [
+    "Call",
     "Chain",
     "ClaimLost",
     "Contention",
