@@ -94,7 +94,8 @@ class Outlast(FlowVerbs):
         """Register a function as a task. Its name is the function's, unless another is given; jobs
         are found by that name, so a function may move to another module.
 
-        Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant.
+        Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant, on_success,
+        on_dead, on_cancel.
         """
 
         def register(function: Callable[P, R]) -> Task[P, R]:

@@ -10,6 +10,7 @@ import pytest
 
 from outlast import Context, Flow, FlowClosed, Outlast, Permanent, chain, group
 from outlast.client import actor
+from outlast.ops import cancel_flow
 from tests.cli.conftest import Commands, Program, patiently, work_off
 
 UNKNOWN = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"
@@ -314,6 +315,19 @@ def test_a_cancelled_flow_is_open_again_when_it_is_retried(
     tasks.one.using(flow=id).enqueue(1)  # a cancelled flow would refuse it
     asyncio.run(work_off(ol))
     assert ol.flow(id).state == "succeeded"
+
+
+def test_who_still_cancels_a_flow_that_was_opened_again_changes_nothing(
+    ol: Outlast, tasks: Tasks
+) -> None:
+    """R117: a worker that heard of the cancel long ago, and goes on with it now."""
+    jobs = ol.enqueue(group(*tasks.ones(1, 2)))
+    id = flow_of(jobs)
+    ol.cancel_flow(id)
+    ol.retry_flow(id)
+    late = ol.store.run(cancel_flow.go_on, id, "its flow was cancelled")
+    assert (late.ended, late.asked, late.left) == (0, 0, False)
+    assert [job.state for job in ol.flow_jobs(id)] == ["ready", "ready"]
 
 
 def test_a_group_that_failed_fast_may_fail_anew(run: Commands, ol: Outlast, tasks: Tasks) -> None:
