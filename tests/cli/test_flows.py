@@ -10,7 +10,7 @@ import pytest
 
 from outlast import Context, Flow, FlowClosed, Outlast, Permanent, chain, group
 from outlast.client import actor
-from outlast.ops import cancel_flow
+from outlast.ops import cancel_flow, duties
 from tests.cli.conftest import Commands, Program, patiently, work_off
 
 UNKNOWN = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"
@@ -317,6 +317,24 @@ def test_a_cancelled_flow_is_open_again_when_it_is_retried(
     assert ol.flow(id).state == "succeeded"
 
 
+def test_one_job_of_a_cancelled_flow_that_is_retried_opens_the_flow_again(ol: Outlast) -> None:
+    """R052: else what it adds would be dropped."""
+
+    @ol.task
+    def grow(ctx: Context, more: int = 1) -> None:
+        if more:
+            ctx.enqueue(grow.job(more=more - 1))
+
+    jobs = ol.enqueue(group(grow.job(), grow.job(more=0)))
+    id = flow_of(jobs)
+    ol.cancel_flow(id)
+    ol.retry(jobs[0].id)
+    assert ol.flow(id).state == "running"
+    asyncio.run(work_off(ol))
+    assert ol.flow(id).state == "partial"
+    assert [str(job.state) for job in ol.flow_jobs(id)] == ["succeeded", "cancelled", "succeeded"]
+
+
 def test_who_still_cancels_a_flow_that_was_opened_again_changes_nothing(
     ol: Outlast, tasks: Tasks
 ) -> None:
@@ -328,6 +346,24 @@ def test_who_still_cancels_a_flow_that_was_opened_again_changes_nothing(
     late = ol.store.run(cancel_flow.go_on, id, "its flow was cancelled")
     assert (late.ended, late.asked, late.left) == (0, 0, False)
     assert [job.state for job in ol.flow_jobs(id)] == ["ready", "ready"]
+
+
+def test_a_flow_that_is_retried_late_still_finds_its_results(ol: Outlast, tasks: Tasks) -> None:
+    """R052: what a waiting or cancelled job would read is kept as long as that job is."""
+    done, late = tasks.one.enqueue(1), tasks.one.using(delay=3600).enqueue(2)
+    asyncio.run(work_off(ol))
+    flow = Flow()
+    flow.add(tasks.total.job(), after=[done, late])
+    (total,) = ol.enqueue(flow)
+    assert ol.store.run(duties.prune, "succeeded", 0.0, 100) == 0
+    ol.cancel_flow(flow_of([total]))
+    assert ol.store.run(duties.prune, "succeeded", 0.0, 100) == 0
+    ol.cancel(late.id)
+    ol.retry(late.id)  # which makes it due now
+    ol.retry_flow(flow_of([total]))
+    asyncio.run(work_off(ol))
+    assert ol.job(total.id).result == 3
+    assert sum(ol.store.run(duties.prune, "succeeded", 0.0, 100) for _ in range(3)) == 3
 
 
 def test_a_group_that_failed_fast_may_fail_anew(run: Commands, ol: Outlast, tasks: Tasks) -> None:

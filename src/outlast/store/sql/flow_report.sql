@@ -44,6 +44,16 @@ WHERE (w.id = ol.id(:id) OR w.part_of = ol.id(:id))
         WHERE j.flow = ol.id(:id) AND j.flow IS NOT NULL AND (j.team = w.id OR w.part_of IS NULL)
             AND j.state IN ('waiting', 'scheduled', 'ready', 'running')))
 
+-- name: reopen_flows_of
+-- Ended jobs are to run again: what they belong to counts as cancelled no longer, or what they add
+-- would be dropped. Not what is still to be cancelled.
+UPDATE ol.flow SET cancelled_at = NULL, settled_at = NULL, reason = NULL, failed = 0
+WHERE settled_at IS NOT NULL AND id IN (
+    SELECT flow FROM ol.job
+    WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')
+    UNION SELECT team FROM ol.job
+    WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled'))
+
 -- name: still_cancelling
 -- Whether somebody is still at cancelling a flow, or a part of it.
 SELECT EXISTS (SELECT 1 FROM ol.flow AS w

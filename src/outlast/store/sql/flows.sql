@@ -68,9 +68,8 @@ ORDER BY id FOR UPDATE
 SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
 
 -- name: tie
--- From now on the end of these jobs concerns others.
-UPDATE ol.job SET tied = true
-WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('waiting', 'scheduled', 'ready', 'running')
+-- From now on the end of these jobs concerns others. One that has ended is kept for them.
+UPDATE ol.job SET tied = true WHERE id IN (SELECT ol.each_id(:ids)) AND NOT tied
 
 -- name: join_followers
 -- Whoever waits for one job comes after another as well. The first must not have ended yet.
