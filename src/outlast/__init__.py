@@ -56,11 +56,13 @@ if TYPE_CHECKING:
         Unsupported,
         WrongConnection,
     )
-    from .model.flow import Chain, Flow, Group, chain, group
+    from .model.flow import Chain, Flow, Group, Node, chain, group
     from .model.job import Job
     from .model.lifecycle import State
     from .model.retry import Retry
     from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
+    from .model.task import Call
+    from .ops.flow_report import FlowState
     from .tasks import Task
     from .worker.batch_context import BatchContext
     from .worker.context import Context
@@ -71,6 +73,7 @@ _HOMES = {
     "Chain": "model.flow",
     "Flow": "model.flow",
     "Group": "model.flow",
+    "Node": "model.flow",
     "chain": "model.flow",
     "group": "model.flow",
     "Job": "model.job",
@@ -79,6 +82,8 @@ _HOMES = {
     "RetentionSettings": "model.settings",
     "StoreSettings": "model.settings",
     "WorkerSettings": "model.settings",
+    "FlowState": "ops.flow_report",
+    "Call": "model.task",
     "Task": "tasks",
     "BatchContext": "worker.batch_context",
     "Context": "worker.context",
@@ -88,6 +93,7 @@ _HOMES = {
 __all__ = [
     "BatchContext",
     "BatchFailed",
+    "Call",
     "Chain",
     "ClaimLost",
     "Contention",
@@ -96,6 +102,7 @@ __all__ = [
     "Flow",
     "FlowClosed",
     "FlowNotFound",
+    "FlowState",
     "Group",
     "InvalidArguments",
     "InvalidFlow",
@@ -109,6 +116,7 @@ __all__ = [
     "JobFailed",
     "JobNotFound",
     "KeyConflict",
+    "Node",
     "Outlast",
     "OutlastError",
     "Permanent",

@@ -103,7 +103,8 @@ class Outlast(FlowVerbs):
         With `batch`, the function takes a list, of which each job brings one item: it is called
         with up to so many, or with those that came within `wait` seconds.
 
-        Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant.
+        Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant, on_success,
+        on_dead, on_cancel.
         """
 
         def register(function: Callable[P, R]) -> Task[P, R]:

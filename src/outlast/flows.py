@@ -1,4 +1,4 @@
-"""The verbs for flows: see one, cancel one as a whole."""
+"""The verbs for flows: see them, cancel one as a whole, give one a new life."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import time
 from uuid import UUID
 
-from .model.errors import FlowNotFound
-from .ops import cancel_flow, flow_report
-from .ops.flow_report import FlowState
+from .model.errors import FlowNotFound, InvalidOption, JobNotFound
+from .model.job import Job
+from .ops import cancel_flow, flow_report, retry_flow
+from .ops.audit import FIRST
+from .ops.flow_report import FLOW_STATES, FlowState
 from .store import Store
 
 PAUSE = 0.02  # seconds before jobs that somebody else has in hand are tried again
@@ -25,6 +27,31 @@ class FlowVerbs:
 
     async def aflow(self, id: str) -> FlowState:
         return await self.store.arun(flow_report.flow, flow_id(id))
+
+    def flows(
+        self, *, state: str | None = None, before: str | None = None, limit: int = 100
+    ) -> list[FlowState]:
+        """Flows, newest first: all, or those in one state (see `FlowState.state`). For the next
+        page, give the last one's id as `before`."""
+        return self.store.run(flow_report.flows, _state(state), before and flow_id(before), limit)
+
+    async def aflows(
+        self, *, state: str | None = None, before: str | None = None, limit: int = 100
+    ) -> list[FlowState]:
+        asked = _state(state), before and flow_id(before), limit
+        return await self.store.arun(flow_report.flows, *asked)
+
+    def flow_jobs(self, id: str, *, after: str | None = None, limit: int = 1000) -> list[Job]:
+        """The jobs of a flow, in the order they were enqueued. For the next page, give the last
+        one's id as `after`."""
+        asked = flow_id(id), _cursor(after), limit
+        return self.store.run(flow_report.jobs_of, *asked)
+
+    async def aflow_jobs(
+        self, id: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[Job]:
+        asked = flow_id(id), _cursor(after), limit
+        return await self.store.arun(flow_report.jobs_of, *asked)
 
     def cancel_flow(self, id: str, reason: str = "") -> FlowState:
         """Cancel all of a flow: when this returns, whatever has not begun never will, and what runs
@@ -46,6 +73,30 @@ class FlowVerbs:
         await self._atell_owners()
         return await self.aflow(flow)
 
+    def retry_flow(self, id: str) -> int:
+        """Give all that is dead or cancelled in a flow a new life, and the flow with it; returns
+        how many jobs. What has succeeded is not run again. In small transactions: run again, it
+        just goes on."""
+        flow, done, cursor = flow_id(id), 0, None
+        self.store.run(retry_flow.reopen, flow, self._actor())
+        while True:
+            cursor, revived = self.store.run(retry_flow.redrive_page, flow, cursor, self._actor())
+            done += revived
+            if cursor is None:
+                self._tell_owners()
+                return done
+
+    async def aretry_flow(self, id: str) -> int:
+        flow, done, cursor = flow_id(id), 0, None
+        await self.store.arun(retry_flow.reopen, flow, self._actor())
+        while True:
+            asked = flow, cursor, self._actor()
+            cursor, revived = await self.store.arun(retry_flow.redrive_page, *asked)
+            done += revived
+            if cursor is None:
+                await self._atell_owners()
+                return done
+
     def _actor(self) -> str:
         raise NotImplementedError
 
@@ -62,3 +113,16 @@ def flow_id(id: str) -> str:
         return str(UUID(str(id)))
     except ValueError:
         raise FlowNotFound(f"{id!r:.80} is not a flow's id", flow=id) from None
+
+
+def _state(state: str | None) -> str | None:
+    if state is not None and state not in FLOW_STATES:
+        raise InvalidOption(option="state", reason=f"must be one of {', '.join(FLOW_STATES)}")
+    return state
+
+
+def _cursor(after: str | None) -> str:
+    try:
+        return FIRST if after is None else str(UUID(str(after)))
+    except ValueError:
+        raise JobNotFound(f"{after!r:.80} is not a job id", job=after) from None

@@ -32,7 +32,9 @@ class Prepared:
 
     def using(self, *, conn: Any = None, **options: Any) -> Prepared:
         """Say more: queue, priority, tenant, key, delay, at, expires, timeout, max_attempts,
-        max_crashes, retry; and `conn`, the caller's own open connection or session."""
+        max_crashes, retry; `after` (with `when`) and `flow`: what it waits for and belongs to;
+        `on_success`, `on_dead`, `on_cancel`: calls to be enqueued when it ends so; and `conn`, the
+        caller's own open connection or session."""
         return Prepared(
             self._app,
             self._definition,

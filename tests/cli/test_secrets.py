@@ -21,6 +21,7 @@ ARGUMENTS = {
     "worker": ["no_such_app"],
     "enqueue": ["some_task"],
     "job": [ID],
+    "flow": [ID],
     "cancel": [ID],
     "retry": [ID],
     "pause": ["some_queue"],

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from outlast import FlowState, Outlast
 from tests.docs.pages import ROOT
 from tests.support import Process, Processes, eventually
 from tests.support.ports import free_port
@@ -22,14 +23,33 @@ QUICK = {
 }
 
 
-class Signup:
-    """examples/signup.py in a folder of its own."""
+class Example:
+    """One of the examples that is told what to do, in a folder of its own."""
+
+    name: str
 
     def __init__(self, processes: Processes) -> None:
         self.processes = processes
 
-    def __call__(self, *words: str) -> Process:
-        return self.processes.python(EXAMPLES / "signup.py", *words, env=QUICK)
+    def __call__(self, *words: object) -> Process:
+        return self.processes.python(EXAMPLES / f"{self.name}.py", *words, env=QUICK)
+
+    def flows(self) -> list[FlowState]:
+        with Outlast(f"sqlite:///{self.processes.folder / self.name}.db") as ol:
+            return ol.flows()
+
+    def work_off(self) -> Process:
+        """A worker that ends when all flows have."""
+        worker = self("work")
+        ended = lambda: all(flow.final for flow in self.flows())  # noqa: E731
+        eventually(ended, timeout=60, interval=0.1, message=worker.output)
+        worker.terminate()
+        worker.succeed(timeout=30)
+        return worker
+
+
+class Signup(Example):
+    name = "signup"
 
     def show(self) -> dict[str, Any]:
         shown = ast.literal_eval(self("show").succeed())
@@ -181,6 +201,88 @@ def test_a_broker_that_is_down_costs_no_message_anything(
     eventually(lambda: relay.show() == done, timeout=20, message=worker.output)
     worker.terminate()
     worker.succeed()
+
+
+class Documents(Example):
+    name = "documents"
+
+
+def test_an_extract_can_be_read_although_its_refinement_failed_and_workers_were_killed(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """R027, R105: killed in the first stage and in the second; none that was done is done again."""
+    (tmp_path / "good.txt").write_text("so it is so")
+    (tmp_path / "bad.txt").write_text("unclear")
+    documents = Documents(processes)
+    assert documents("add", "good.txt", "bad.txt").succeed() == "4 jobs\n"
+    first = documents("work")
+    eventually(lambda: "extracting good.txt" in first.output(), message=first.output)
+    first.kill()
+    second = documents("work")
+    eventually(lambda: second.output().count("refining") == 2, timeout=30, message=second.output)
+    second.kill()
+    third = documents.work_off()
+    assert "extracting good.txt" in second.output()
+    assert "extracting good.txt" not in third.output()
+    assert documents("show").succeed().splitlines() == [
+        "good.txt: succeeded, words ['so', 'it', 'is', 'so'], counted {'is': 1, 'it': 1, 'so': 2}",
+        "bad.txt: partial, words ['unclear'], counted None",
+    ]
+
+
+class Fanout(Example):
+    name = "fanout"
+
+
+def test_a_thousand_files_are_added_up_once_each_although_workers_were_killed(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """R091, R094, R109: the sum starts once, when all of them are done."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for n in range(1000):
+        (folder / f"{n}.txt").write_text("word " * (n % 7))
+    words = sum(n % 7 for n in range(1000))
+    fanout = Fanout(processes)
+    assert "1001 jobs in flow" in fanout("add", folder).succeed()
+
+    for some in (20, 200):
+        worker = fanout("work")
+        eventually(
+            lambda some=some: fanout.flows()[0].ended >= some,  # type: ignore[misc]
+            timeout=60,
+            message=worker.output,
+        )
+        worker.kill()
+    assert not fanout.flows()[0].final
+    fanout.work_off()
+    assert fanout("show").succeed().splitlines() == [
+        "succeeded: 1001 of 1001",
+        f"{{'files': 1000, 'words': {words}}}",
+    ]
+
+
+class Crawler(Example):
+    name = "crawler"
+
+
+def test_a_crawl_sums_up_every_page_once_although_its_worker_was_killed(
+    processes: Processes,
+) -> None:
+    """R094, R107: pages add pages, and the summary comes after all of them."""
+    crawler = Crawler(processes)
+    crawler("start").succeed()
+    first = crawler("work")
+    eventually(lambda: first.output().count("fetched") > 5, timeout=30, message=first.output)
+    first.kill()
+    assert not crawler.flows()[0].final
+    last = crawler.work_off()
+    assert crawler("show").succeed().splitlines() == [
+        "succeeded: 41 of 41",
+        "{'pages': 40, 'links': 119}",
+    ]
+    fetched = re.findall(r"fetched (\S+),", first.output() + last.output())
+    assert len(set(fetched)) == 40
 
 
 def test_examples_are_short() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast import Context, Job, Outlast, Retry, Task, Worker
+from outlast import Context, Flow, FlowState, Job, Outlast, Retry, Task, Worker, chain, group
 from outlast.model import errors
 from outlast.model.lifecycle import Outcome, State
 from outlast.ops import report
@@ -52,6 +52,20 @@ def test_constructors_are_documented_with_their_signatures() -> None:
     """R202"""
     for kind in (Outlast, Retry):
         assert signature(kind.__name__, kind.__init__) in spans(section(kind.__name__))
+
+
+def test_what_flows_are_made_of_is_documented_with_its_signature() -> None:
+    """R202"""
+    documented = spans(section("Flows"))
+    made = {"chain": chain, "group": group, "Flow": Flow.__init__, "then": group().then}
+    for name, function in (made | methods(Flow)).items():
+        assert signature(name, function) in documented
+
+
+def test_every_fact_of_a_flow_is_documented() -> None:
+    """R202"""
+    facts = {name.partition("(")[0] for name in spans(section("FlowState"))}
+    assert {name for name in dir(FlowState) if not name.startswith("_")} <= facts
 
 
 @pytest.mark.parametrize("kind", [Job, report.Attempt, report.Event, report.Queue, report.Duty])

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from outlast import Retry
-from outlast.model import options, text
+from outlast.model import layout, options, text
 from outlast.model import retry as retrying
 from outlast.model.arguments import storable
 from outlast.model.options import Options
@@ -29,13 +29,15 @@ def test_every_option_of_a_job_is_documented_with_its_default() -> None:
     """R202"""
     documented = rows("## Options of a task or a job")
     assert [name for name, *_ in documented] == [field.name for field in fields(Options)]
-    plain = Definition(name="task", function=lambda: None).call(Options(), (), {})
+    plain = Definition(name="task", function=lambda: None).call("", Options(), (), {})
     for name, default, *_ in documented:
         if name != "retry":
             assert default == shown(getattr(plain, _COLUMNS.get(name, name))), name
 
 
-_COLUMNS = {"expires": "expires_in"}
+_COLUMNS = {"expires": "expires_in", "when": "needs"} | dict.fromkeys(
+    ("on_success", "on_dead", "on_cancel"), "hooks"
+)
 
 
 def test_the_retry_policy_is_documented_with_its_defaults() -> None:
@@ -56,6 +58,7 @@ def test_ranges_and_limits_are_those_of_the_code() -> None:
         f"{storable.MAX_PAYLOAD:,} bytes",
         f"{storable.MAX_DEPTH} levels",
         f"{text.MESSAGE_LIMIT:,} and {text.TRACEBACK_LIMIT:,} characters",
+        f"{layout.MOST_EDGES:,}",
         f"{context.LONGEST_NOTE:,} characters",
     ]
 
@@ -68,6 +71,6 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def shown(value: Any) -> str:
-    if value is None:
+    if value is None or value == ():
         return "none"
     return f"{value:g}" if isinstance(value, int | float) else str(value)

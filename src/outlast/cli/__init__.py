@@ -21,6 +21,8 @@ COMMANDS = {
     "jobs": "jobs",
     "job": "job",
     "dead": "jobs",
+    "flows": "flow",
+    "flow": "flow",
     "cancel": "steering",
     "retry": "steering",
     "queues": "queues",

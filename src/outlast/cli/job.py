@@ -14,6 +14,7 @@ from ..model.outcome import reason
 from ..model.words import span
 from ..ops import report
 from ..ops.explain import explain
+from ..ops.flow_report import Neighbour, neighbours
 from ..ops.report import Attempt, Event, Step, Worker
 from ..ops.statement import Op
 from .failing import safe
@@ -22,6 +23,9 @@ from .show import ago, console, moment, plain, print_json, short, table
 
 if TYPE_CHECKING:
     from ..client import Outlast
+
+
+NAMED = 5  # jobs before it and after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class File:
     attempts: list[Attempt]
     events: list[Event]
     steps: list[Step]
+    before: list[Neighbour]  # the first few, and one more if there are more
+    after: list[Neighbour]
 
 
 def on_file(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[File]:
@@ -44,8 +50,9 @@ def on_file(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[F
     workers = yield from report.workers()
     attempts, events = yield from report.history(id)
     steps = yield from report.steps(id)
+    before, after = yield from neighbours(id, NAMED + 1)
     owner = next((worker for worker in workers if worker.id == job.worker), None)
-    return File(job, why, now, owner, attempts, events, steps)
+    return File(job, why, now, owner, attempts, events, steps, before, after)
 
 
 @click.command(epilog="Example: outlast job 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f")
@@ -72,6 +79,8 @@ def as_facts(file: File) -> dict[str, Any]:
         "attempts": plain(file.attempts),
         "steps": plain(file.steps),
         "events": plain(file.events),
+        "prerequisites": plain(file.before[:NAMED]),
+        "followers": plain(file.after[:NAMED]),
     }
 
 
@@ -140,8 +149,19 @@ def _lines(file: File) -> list[tuple[str, Any]]:
         ("timeout", job.timeout and span(job.timeout)),
         ("fence", job.fence),
         ("trace", job.trace),
+        ("flow", job.flow and f"{job.flow} (drawn by `outlast flow {job.flow}`)"),
     ]  # fmt: skip
-    return lines + _owner_lines(file)
+    return [
+        *lines,
+        *_neighbour_lines("after", file.before),
+        *_neighbour_lines("before", file.after),
+        *_owner_lines(file),
+    ]
+
+
+def _neighbour_lines(name: str, jobs: Sequence[Neighbour]) -> list[tuple[str, Any]]:
+    lines = [(name, f"{job.task} {job.id} ({job.state})") for job in jobs[:NAMED]]
+    return [*lines, (name, "… and more")] if len(jobs) > NAMED else lines
 
 
 def _state(file: File) -> str:

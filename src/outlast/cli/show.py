@@ -93,6 +93,8 @@ STYLES = {
     "running": "cyan",
     "dead": "red",
     "cancelled": "yellow",
+    "cancelling": "yellow",
+    "partial": "yellow",
     "paused": "yellow",
     "silent": "red",
 }

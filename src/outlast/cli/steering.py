@@ -35,18 +35,34 @@ class Answer:
         return {"id": self.id, "ok": error is None, "job": plain(self.job), "error": error}
 
 
-@click.command(epilog="Example: outlast cancel 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f")
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--reason", default="", metavar="TEXT", help="Kept with the job.")
+flow_option = click.option(
+    "--flow", metavar="ID", help="All of a flow, by its id or that of a job in it."
+)
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast cancel 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f
+              outlast cancel --flow 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f --reason "wrong month"
+    """
+)
+@click.argument("ids", nargs=-1, metavar="[ID...]")
+@flow_option
+@click.option("--reason", default="", metavar="TEXT", help="Kept with the job, or the flow.")
 @json_option
 @connected
-def cancel(ol: Outlast, ids: Sequence[str], reason: str, as_json: bool) -> None:
-    """Cancel queued jobs; ask running ones to stop.
+def cancel(ol: Outlast, ids: Sequence[str], flow: str | None, reason: str, as_json: bool) -> None:
+    """Cancel queued jobs, or a whole flow; ask what runs to stop.
 
     Cancelling twice is one cancel. Exit code 1: a job was not found, or had already ended another
     way; the others are cancelled all the same.
     """
-    _report(_each(ids, lambda id: ol.cancel(id, reason)), as_json, "asked to stop")
+    if bool(flow) == bool(ids):
+        raise click.UsageError("Say what to cancel: either jobs by their ids, or --flow.")
+    if flow:
+        return _cancel_flow(ol, flow, reason, as_json)
+    return _report(_each(ids, lambda id: ol.cancel(id, reason)), as_json, "asked to stop")
 
 
 @click.command(
@@ -54,6 +70,7 @@ def cancel(ol: Outlast, ids: Sequence[str], reason: str, as_json: bool) -> None:
     \b
     Examples: outlast retry 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f
               outlast retry --all --task send_mail --yes
+              outlast retry --flow 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f
     """
 )
 @click.argument("ids", nargs=-1, metavar="[ID...]")
@@ -66,28 +83,38 @@ def cancel(ol: Outlast, ids: Sequence[str], reason: str, as_json: bool) -> None:
     help="With --all: which.",
 )
 @filters
+@flow_option
 @click.option("--yes", is_flag=True, help="With --all: do not ask.")
 @json_option
 @connected
 def retry(
-    ol: Outlast, ids: Sequence[str], every: bool, yes: bool, as_json: bool, **chosen: Any
+    ol: Outlast,
+    ids: Sequence[str],
+    every: bool,
+    flow: str | None,
+    yes: bool,
+    as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Give dead or cancelled jobs a new life, all budgets full.
 
     A job that is queued or running already needs nothing. With --all, the number is shown first.
+    With --flow: what is dead or cancelled in it; what has succeeded is not run again.
     """
-    if every == bool(ids):
-        raise click.UsageError("Say which jobs: either their ids, or --all.")
+    if [every, bool(ids), bool(flow)].count(True) != 1:
+        raise click.UsageError("Say which jobs: either their ids, or --all, or --flow.")
     if every:
         return _retry_all(ol, chosen, yes, as_json)
     _given_alone(chosen)
+    if flow:
+        return _retry_flow(ol, flow, as_json)
     return _report(_each(ids, ol.retry), as_json, "is running already")
 
 
 def _given_alone(chosen: dict[str, Any]) -> None:
     named = [name for name in ("queue", "task", "tenant") if chosen[name] is not None]
     if named:
-        raise click.UsageError(f"--{named[0]} goes with --all, not with ids.")
+        raise click.UsageError(f"--{named[0]} goes with --all, not with ids or --flow.")
 
 
 def _retry_all(ol: Outlast, chosen: dict[str, Any], yes: bool, as_json: bool) -> None:
@@ -105,6 +132,28 @@ def _retry_all(ol: Outlast, chosen: dict[str, Any], yes: bool, as_json: bool) ->
         print_json({"found": found, "retried": retried})
     else:
         click.echo(f"Retried {count(retried, 'job')}.")
+
+
+def _cancel_flow(ol: Outlast, id: str, reason: str, as_json: bool) -> None:
+    from .flow import named
+
+    flow = ol.cancel_flow(named(ol, id), reason)
+    if as_json:
+        return print_json(flow.as_json())
+    running = flow.counts[State.RUNNING]
+    asked = f"; {count(running, 'running job')} asked to stop" if running else ""
+    return click.echo(f"{flow.id} {flow.state}{asked}")
+
+
+def _retry_flow(ol: Outlast, id: str, as_json: bool) -> None:
+    from .flow import named
+
+    flow = named(ol, id)
+    retried = ol.retry_flow(flow)
+    if as_json:
+        print_json({"flow": flow, "retried": retried})
+    else:
+        click.echo(f"Retried {count(retried, 'job')} of flow {flow}.")
 
 
 def _each(ids: Sequence[str], act: Callable[[str], Job]) -> list[Answer]:

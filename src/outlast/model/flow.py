@@ -20,29 +20,33 @@ from .task import Call
 
 
 class Group:
-    """Jobs that may run side by side, and whose ends can be waited for together.
-
-    With `fail_fast`, the first of them that goes dead or is cancelled has the others cancelled; a
-    number says how many it takes.
-    """
+    """Jobs that may run side by side, and whose ends can be waited for together. Made by
+    `group(…)`; its parts are calls, chains and groups."""
 
     def __init__(self, *parts: Part, fail_fast: bool | int = False) -> None:
         self.parts = _parts(parts)
         self.fail_after = _fail_after(fail_fast)
 
     def then(self, *parts: Part, when: str | None = None) -> Chain:
-        """What comes when all of them have succeeded, or (`when="finished"`) ended in any way."""
+        """This group and what comes after all of it, as a chain.
+
+        Each part comes after the one before it. They need all of the group to have succeeded, and
+        end dead if something in it did not; with `when="finished"` it only has to have ended.
+        """
         return Chain(self).then(*parts, when=when)
 
 
 class Chain:
-    """Parts that come one after the other."""
+    """Parts that come one after the other: each after all that comes last in the one before. Made
+    by `chain(…)`; its parts are calls, groups and chains."""
 
     def __init__(self, *parts: Part) -> None:
         self.parts = _parts(parts)
         self._when: dict[int, str] = {}
 
     def then(self, *parts: Part, when: str | None = None) -> Chain:
+        """A longer chain; this one stays as it is. With `when="finished"` these parts also run if
+        what comes before them did not succeed."""
         longer = Chain(*self.parts, *parts)
         longer._when = dict(self._when)
         if when is not None:
@@ -56,7 +60,7 @@ class Chain:
 
 @dataclass(eq=False)
 class Node:
-    """A job's place in a flow."""
+    """A job's place in a flow: what `Flow.add` returns, to be given to the `after` of others."""
 
     call: Call
     name: str | None = None
@@ -69,7 +73,18 @@ class Node:
 
 
 class Flow:
-    """A graph of jobs: `add` each with those it comes after, then enqueue the flow."""
+    """A graph of jobs: `add` each with those it comes after, then enqueue the flow.
+
+        flow = Flow("month end")
+        first, second = flow.add(load.job(1)), flow.add(load.job(2))
+        flow.add(report.job(), after=[first, second])
+        jobs = ol.enqueue(flow)
+        ol.flow(jobs[0].flow).state
+
+    It is a plan, and may be enqueued more than once: each time it is a new flow. With `fail_fast`,
+    the first of its jobs that goes dead or is cancelled has the others cancelled; a number says how
+    many it takes.
+    """
 
     def __init__(self, name: str | None = None, *, fail_fast: bool | int = False) -> None:
         self.name = name
@@ -79,8 +94,12 @@ class Flow:
     def add(
         self, call: Call, *, name: str | None = None, after: Any = (), when: str | None = None
     ) -> Node:
-        """Add a job after others: nodes of this flow or their names (also of later ones), or jobs
-        that exist already."""
+        """Add a job, after one or a list of: nodes of this flow, names of such (also of ones that
+        are added later), jobs that exist already, or ids of those.
+
+        It needs them to have succeeded, and ends dead if one did not; with `when="finished"` they
+        only have to have ended.
+        """
         if not isinstance(call, Call):
             raise InvalidOption(option="flow", reason=f"takes task.job(…), not {call!r:.80}")
         node = Node(call, name, listed(after), None if when is None else _when(when))
@@ -88,7 +107,8 @@ class Flow:
         return node
 
     def milestone(self, share: float, call: Call) -> Node:
-        """A job that runs once, when this share of what was added before it has ended, however."""
+        """Add a job that runs once, when this share (0 … 1) of what was added before it has ended,
+        in whatever way. Other milestones are not counted."""
         if not isinstance(share, int | float) or not 0 < share <= 1:
             raise InvalidOption(option="milestone", reason=f"must be in (0, 1], not {share!r}")
         before = [node for node in self.nodes if node.quorum is None]
@@ -102,12 +122,19 @@ Enqueueable = Call | Group | Chain | Flow
 
 
 def group(*parts: Part, fail_fast: bool | int = False) -> Group:
-    """Jobs (or chains, or groups) side by side: `group(a.job(), b.job()).then(c.job())`."""
+    """Jobs (or chains, or groups) side by side: `group(a.job(), b.job()).then(c.job())`.
+
+    With `fail_fast`, the first of them that goes dead or is cancelled has the others cancelled; a
+    number says how many it takes. A group of nothing is no obstacle to what comes after it.
+    """
     return Group(*parts, fail_fast=fail_fast)
 
 
 def chain(*parts: Part) -> Chain:
-    """Jobs (or groups) one after the other: `chain(a.job(), b.job(), c.job())`."""
+    """Jobs (or groups, or chains) one after the other: `chain(a.job(), b.job(), c.job())`.
+
+    Each needs the one before it to have succeeded: see `Chain.then` for other cases.
+    """
     return Chain(*parts)
 
 

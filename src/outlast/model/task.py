@@ -101,7 +101,8 @@ class Definition:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a task that is not yet enqueued."""
+    """One call of a task that is not yet enqueued: what `task.job(…)` returns, for `ol.enqueue`,
+    `ctx.enqueue`, `chain`, `group`, `Flow.add` and hooks."""
 
     definition: Definition
     options: Options

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ..model.errors import FlowNotFound
-from ..model.job import Job, moment, read_job
+from ..model.errors import FlowNotFound, JobNotFound
+from ..model.job import Job, lenient_json, moment, read_job
 from ..model.lifecycle import State
 from .audit import FIRST
+from .report import BEYOND
+from .report import job as one_job
 from .statement import Op, Rows, Statement, Together
 
 PAGE = 500
 MOST_EDGES = 200_000
+MOST_DRAWN = 20_000  # jobs; nobody reads on
+FLOW_STATES = ("running", "cancelling", "succeeded", "partial", "dead", "cancelled")
+LIVE = FLOW_STATES[:2]
 
 
 @dataclass(frozen=True, slots=True)
 class FlowState:
-    """A flow as it stood when it was read."""
+    """A flow as it stood when it was read: its jobs counted by state, and what that makes of it.
+
+    `state` is one word for all of it: "running" while anything is still to end ("cancelling" if the
+    flow was cancelled), then "succeeded" if all of it did, "partial" if some of it did, else
+    "cancelled" if all of it was, or "dead". `ended` of `total` jobs have ended; `final` says that
+    all have.
+    """
 
     id: str
     name: str | None
@@ -30,19 +42,22 @@ class FlowState:
 
     @property
     def total(self) -> int:
+        """How many jobs it has by now: those that run may add more."""
         return sum(self.counts.values())
 
     @property
     def ended(self) -> int:
+        """How many of them have ended, in whatever way."""
         return sum(number for state, number in self.counts.items() if State(state).final)
 
     @property
     def final(self) -> bool:
+        """Whether all of them have."""
         return self.ended == self.total
 
     @property
     def state(self) -> str:
-        """running, succeeded, dead or cancelled; partial, if only some of it succeeded."""
+        """running, cancelling, succeeded, partial, dead or cancelled."""
         if not self.final:
             return "cancelling" if self.cancelled_at else "running"
         present = {state for state, number in self.counts.items() if number}
@@ -53,6 +68,7 @@ class FlowState:
         return "cancelled" if present <= {State.CANCELLED} else "dead"
 
     def as_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
         return {
             "id": self.id,
             "name": self.name,
@@ -66,6 +82,31 @@ class FlowState:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A job of a flow as far as a picture of the flow shows it."""
+
+    id: str
+    task: str
+    state: State
+    attempt: int = 0
+    waits_for: int = 0
+    cancelling: bool = False
+    error: Any = None
+    run_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A job before or after another one."""
+
+    id: str
+    task: str
+    state: str
+
+
 def flow(id: str) -> Op[FlowState]:
     rows, counted = yield Together(
         [Statement("flow", {"id": id}), Statement("flow_counts", {"id": id})]
@@ -73,14 +114,78 @@ def flow(id: str) -> Op[FlowState]:
     if not rows:
         raise FlowNotFound(flow=id)
     _, name, _, reason, created_at, cancelled_at = rows[0]
-    counts = {str(state): 0 for state in State} | {state: int(number) for state, number in counted}
+    return _state((id, name, reason, created_at, cancelled_at), dict(counted))
+
+
+def flows(state: str | None, before: str | None, limit: int) -> Op[list[FlowState]]:
+    """Flows, newest first, after a cursor. States are counted, not kept: pages are read until
+    enough of them fit."""
+    found: list[FlowState] = []
+    last = before or BEYOND
+    while len(found) < limit:
+        asked = {"before": last, "live": state in LIVE, "limit": min(limit, PAGE)}
+        rows: Rows = yield Statement("flows", asked)
+        if not rows:
+            break
+        counts = yield from _counts([row[0] for row in rows])
+        page = [_state(row, counts.get(row[0], {})) for row in rows]
+        found += [flow for flow in page if state in (None, flow.state)]
+        last = page[-1].id
+    return found[:limit]
+
+
+def _counts(ids: Sequence[str]) -> Op[dict[str, dict[str, int]]]:
+    rows: Rows = yield Statement("counts_of_flows", {"ids": json.dumps(ids)})
+    counts: dict[str, dict[str, int]] = {}
+    for flow, state, number in rows:
+        counts.setdefault(flow, {})[state] = number
+    return counts
+
+
+def _state(row: Sequence[Any], counted: Mapping[str, int]) -> FlowState:
+    id, name, reason, created_at, cancelled_at = row
+    counts = {str(state): int(counted.get(state, 0)) for state in State}
     return FlowState(id, name, counts, moment(created_at), moment(cancelled_at), reason)  # type: ignore[arg-type]
+
+
+def flow_of(id: str) -> Op[str]:
+    """The flow that an id means: its own, that of a job in it, or that of a part of it."""
+    rows: Rows = yield Statement("flow", {"id": id})
+    if rows:
+        return rows[0][2] or id
+    try:
+        job = yield from one_job(id)
+    except JobNotFound:
+        raise FlowNotFound(
+            f"There is no flow {id}, and no job: it never existed, or it ended and was pruned.",
+            flow=id,
+        ) from None
+    if job.flow is None:
+        raise FlowNotFound(f"Job {id} belongs to no flow: see `outlast job {id}`.", flow=id)
+    return job.flow
+
+
+def outline(id: str, limit: int = MOST_DRAWN) -> Op[list[Outline]]:
+    """A flow's jobs in the order they were enqueued, without arguments and results."""
+    rows: Rows = yield Statement("flow_outline", {"id": id, "limit": limit})
+    return [
+        Outline(id, task, State(state), attempt, waits, bool(stop), lenient_json(error), *times)
+        for id, task, state, attempt, waits, stop, error, *times in rows
+    ]
 
 
 def flow_jobs(id: str, after: str = FIRST, limit: int = PAGE) -> Op[list[Job]]:
     """A page of a flow's jobs, in the order they were enqueued."""
     rows: Rows = yield Statement("flow_jobs", {"id": id, "after": after, "limit": limit})
     return [read_job(row) for row in rows]
+
+
+def jobs_of(id: str, after: str, limit: int) -> Op[list[Job]]:
+    """The same, of a flow that must be there."""
+    page = yield from flow_jobs(id, after, limit)
+    if not page:
+        yield from flow(id)
+    return page
 
 
 def flow_edges(id: str, limit: int = MOST_EDGES) -> Op[list[tuple[str, str]]]:
@@ -93,3 +198,12 @@ def prerequisites(id: str, place: int, limit: int) -> Op[list[tuple[int, Job]]]:
     """A page of the jobs that one comes after, in the order given, each with its place."""
     rows: Rows = yield Statement("prerequisites", {"id": id, "place": place, "limit": limit})
     return [(int(place), read_job(row)) for place, *row in rows]
+
+
+def neighbours(id: str, limit: int) -> Op[tuple[list[Neighbour], list[Neighbour]]]:
+    """The first few jobs before and after one."""
+    before = yield from prerequisites(id, -1, limit)
+    rows: Rows = yield Statement("followers", {"id": id, "limit": limit})
+    return [Neighbour(job.id, job.task, job.state) for _, job in before], [
+        Neighbour(*row) for row in rows
+    ]

@@ -40,6 +40,8 @@ def redrive(ids: Sequence[str], by: str, action: str = "") -> Op[list[str]]:
     yield BEGIN
     doomed: Rows = yield Statement("doomed_by", {"ids": json.dumps(sorted(ids))})
     wanted = sorted({*ids, *(id for (id,) in doomed)})
+    # Flows before jobs, as who joins a flow locks them.
+    yield Statement("reopen_flows_of", {"ids": json.dumps(wanted)})
     rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted)})
     waiting = [id for id, state, _ in rows if state == State.WAITING]
     counted = (yield from recount(waiting)) if waiting else []

@@ -64,7 +64,7 @@ class Context:
             started_at=moment(claim.started_at), finished_at=None, worker=claim.worker,
             tenant=claim.tenant, priority=claim.priority, key=claim.key, failures=claim.failures,
             crashes=claim.crashes, max_attempts=claim.max_attempts, max_crashes=claim.max_crashes,
-            fence=claim.fence, timeout=claim.timeout, trace=claim.trace,
+            fence=claim.fence, timeout=claim.timeout, trace=claim.trace, flow=claim.flow,
         )  # fmt: skip
 
     @property

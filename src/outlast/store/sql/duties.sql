@@ -64,7 +64,9 @@ RETURNING CAST(id AS text), tied
             AND o.flow IS NOT NULL AND o.state IN ('waiting', 'scheduled', 'ready', 'running')))
         AND (NOT j.tied OR NOT EXISTS (SELECT 1 FROM ol.edge AS e
             JOIN ol.job AS f ON f.id = e.follower
-            WHERE e.job = j.id AND f.state IN ('waiting', 'scheduled', 'ready', 'running', 'dead')))
+            WHERE e.job = j.id
+                AND (f.state IN ('waiting', 'scheduled', 'ready', 'running', 'dead')
+                    OR (f.state = 'cancelled' AND j.state = 'succeeded'))))
 
 -- name: prune_jobs
 -- Remove jobs that ended in one way long enough ago, oldest first; not what a flow still needs.

@@ -95,9 +95,8 @@ WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'waiting' AND late
 UPDATE ol.job SET late = false WHERE id IN (SELECT ol.each_id(:ids))
 
 -- name: tie
--- From now on the end of these jobs concerns others.
-UPDATE ol.job SET tied = true
-WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('waiting', 'scheduled', 'ready', 'running')
+-- From now on the end of these jobs concerns others. One that has ended is kept for them.
+UPDATE ol.job SET tied = true WHERE id IN (SELECT ol.each_id(:ids)) AND NOT tied
 
 -- name: join_followers
 -- Whoever waits for one job comes after another as well. The first must not have ended yet.
@@ -272,12 +271,15 @@ WHERE id = ol.id(:id) AND cancelled_at IS NULL
 RETURNING CAST(id AS text)
 
 -- name: cancel_members
--- Cancel a few jobs of a cancelled flow, or ask their owners to stop.
+-- Cancel a few jobs of a cancelled flow, or ask their owners to stop. None of one that was opened
+-- again since.
 -- postgres: SKIP LOCKED: what somebody has in hand comes with the next few
 WITH chosen AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
     WHERE (flow = ol.id(:flow) OR team = ol.id(:flow))
         AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+        AND EXISTS (SELECT 1 FROM ol.flow AS w
+            WHERE w.id = ol.id(:flow) AND w.cancelled_at IS NOT NULL)
     ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
 UPDATE ol.job AS j
 SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
@@ -296,16 +298,20 @@ WHERE j.id IN (
     SELECT id FROM ol.job
     WHERE (flow = ol.id(:flow) OR team = ol.id(:flow))
         AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+        AND EXISTS (SELECT 1 FROM ol.flow AS w
+            WHERE w.id = ol.id(:flow) AND w.cancelled_at IS NOT NULL)
     ORDER BY id LIMIT :limit)
 RETURNING CAST(id AS text), state, tied
 
 -- name: settle_flow
--- All jobs of a cancelled flow have ended or were asked to: nobody has to go on with it.
-UPDATE ol.flow SET settled_at = ol.now()
-WHERE id = ol.id(:flow) AND cancelled_at IS NOT NULL AND settled_at IS NULL
-    AND NOT EXISTS (SELECT 1 FROM ol.job AS j
+-- All jobs of a cancelled flow have ended or were asked to: nobody has to go on with it, however
+-- often that is said. Nor with one that was opened again.
+UPDATE ol.flow
+SET settled_at = CASE WHEN cancelled_at IS NOT NULL THEN COALESCE(settled_at, ol.now()) END
+WHERE id = ol.id(:flow)
+    AND (cancelled_at IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS j
         WHERE (j.flow = ol.id(:flow) OR j.team = ol.id(:flow))
-            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling)
+            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling))
 RETURNING CAST(id AS text)
 
 -- name: unsettled_flows

@@ -1,0 +1,78 @@
+"""A document pipeline of two stages: what the first one made is kept if the second one fails.
+
+    python documents.py add a.txt b.txt    one flow for each document: extract, then refine
+    python documents.py work               runs jobs until Ctrl-C
+    python documents.py show               each document's flow, and what there is of it
+
+Each stage is a job with a result of its own, and `refine` reads that of `extract` by
+`ctx.results()`. A refinement that goes dead (say "unclear" in a document) leaves a flow whose state
+is "partial": its extract can be read, and `outlast retry --flow ID` runs only what failed. Kill a
+worker in either stage with `kill -9`: the stage runs again, the one before it does not.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from outlast import Context, Flow, Outlast, Permanent
+
+ol = Outlast("sqlite:///documents.db")
+
+
+@ol.task
+def extract(path: str, ctx: Context) -> list[str]:
+    """The words of a document, slowly."""
+    print(f"extracting {path}, attempt {ctx.attempt}", flush=True)
+    pause(ctx)
+    return Path(path).read_text("utf-8").split()
+
+
+@ol.task
+def refine(ctx: Context) -> dict[str, int]:
+    """How often each word occurs."""
+    print(f"refining, attempt {ctx.attempt}", flush=True)
+    pause(ctx)
+    (words,) = ctx.results()
+    if "unclear" in words:
+        raise Permanent("a document must be clear")
+    return {word: words.count(word) for word in sorted(set(words))}
+
+
+def pause(ctx: Context) -> None:
+    """Time for somebody to kill us in."""
+    if ctx.cancelled.wait(0.5):
+        raise InterruptedError("asked to stop")
+
+
+def add(paths: list[str]) -> None:
+    """All of it is stored when this returns: both stages of every document, or nothing."""
+    flows = []
+    for path in paths:
+        flow = Flow(path)
+        extracted = flow.add(extract.job(path))
+        flow.add(refine.job(), after=extracted)
+        flows.append(flow)
+    print(f"{len(ol.enqueue(*flows))} jobs")
+
+
+def show() -> None:
+    for flow in reversed(ol.flows()):
+        first, second = ol.flow_jobs(flow.id)
+        print(f"{flow.name}: {flow.state}, words {first.result}, counted {second.result}")
+
+
+def main(words: list[str]) -> None:
+    match words:
+        case ["add", *paths] if paths:
+            add(paths)
+        case ["work"]:
+            ol.worker().run()
+        case ["show"]:
+            show()
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,39 @@
+"""A flow gets a new life: first it is opened again, then what did not succeed in it is redriven, a
+page at a time. Whoever dies on the way says it again, and goes on.
+"""
+
+from __future__ import annotations
+
+from ..model.errors import FlowClosed, FlowNotFound
+from .audit import FIRST
+from .operate import note, redrive
+from .statement import BEGIN, Op, Rows, Statement
+
+FEW = 200
+
+
+def reopen(flow: str, by: str) -> Op[None]:
+    """Nothing of it counts as cancelled or failed any more. Not while it is being cancelled: what
+    was asked to stop would be left behind."""
+    yield BEGIN
+    yield Statement("reopen_flow", {"id": flow})
+    rows: Rows = yield Statement("flow", {"id": flow})
+    if not rows or rows[0][2] is not None:
+        raise FlowNotFound(flow=flow)
+    cancelling: Rows = yield Statement("still_cancelling", {"id": flow})
+    if cancelling[0][0]:
+        raise FlowClosed(
+            f"Flow {flow} is still being cancelled: retry it when that is done.",
+            flow=flow,
+            reason="is still being cancelled",
+        )
+    yield from note("retry-flow", [None], {"by": by, "flow": flow})
+
+
+def redrive_page(flow: str, after: str | None, by: str) -> Op[tuple[str | None, int]]:
+    """Redrive a few; returns where to go on, and how many got a new life."""
+    asked = {"id": flow, "after": after or FIRST, "limit": FEW}
+    rows: Rows = yield Statement("broken_in_flow", asked)
+    ids = [id for (id,) in rows]
+    revived = (yield from redrive(ids, by)) if ids else []
+    return (ids[-1] if ids else None), len(revived)

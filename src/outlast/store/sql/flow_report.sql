@@ -1,0 +1,64 @@
+-- name: flows
+-- A page of flows, newest first, after a cursor; all of them, or only those with something to end.
+SELECT CAST(w.id AS text), w.name, w.reason, ol.epoch(w.created_at), ol.epoch(w.cancelled_at)
+FROM ol.flow AS w
+WHERE w.part_of IS NULL AND w.id < ol.id(:before)
+    AND (NOT ol.boolean(:live) OR EXISTS (
+        SELECT 1 FROM ol.job AS j WHERE j.flow = w.id AND j.flow IS NOT NULL
+            AND j.state IN ('waiting', 'scheduled', 'ready', 'running')))
+ORDER BY w.id DESC LIMIT :limit
+
+-- name: counts_of_flows
+-- How many jobs of some flows there are in each state.
+SELECT CAST(flow AS text), state, count(*) FROM ol.job
+WHERE flow IN (SELECT ol.each_id(:ids)) AND flow IS NOT NULL
+GROUP BY flow, state
+
+-- name: flow_outline
+-- A flow's jobs without what they were given and what they gave: enough to draw them.
+SELECT CAST(id AS text), task, state, attempt, waits_for, cancelling, CAST(error AS text),
+    ol.epoch(run_at), ol.epoch(started_at), ol.epoch(finished_at)
+FROM ol.job WHERE flow = ol.id(:id) AND flow IS NOT NULL
+ORDER BY id LIMIT :limit
+
+-- name: followers
+-- The first few of those that come after a job.
+SELECT CAST(f.id AS text), f.task, f.state
+FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower
+WHERE e.job = ol.id(:id) ORDER BY f.id LIMIT :limit
+
+-- name: broken_in_flow
+-- A page of what is dead or cancelled in a flow, in the order it was enqueued.
+SELECT CAST(id AS text) FROM ol.job
+WHERE flow = ol.id(:id) AND flow IS NOT NULL AND id > ol.id(:after)
+    AND state IN ('dead', 'cancelled')
+ORDER BY id LIMIT :limit
+
+-- name: reopen_flow
+-- A flow and its parts start over: none of them was cancelled, and nothing has failed in them. Not
+-- those of which something is still to be cancelled.
+UPDATE ol.flow AS w SET cancelled_at = NULL, settled_at = NULL, reason = NULL, failed = 0
+WHERE (w.id = ol.id(:id) OR w.part_of = ol.id(:id))
+    AND (w.cancelled_at IS NULL OR w.settled_at IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM ol.job AS j
+        WHERE j.flow = ol.id(:id) AND j.flow IS NOT NULL AND (j.team = w.id OR w.part_of IS NULL)
+            AND j.state IN ('waiting', 'scheduled', 'ready', 'running')))
+
+-- name: reopen_flows_of
+-- Ended jobs are to run again: what they belong to counts as cancelled no longer, or what they add
+-- would be dropped. Not what is still to be cancelled.
+UPDATE ol.flow SET cancelled_at = NULL, settled_at = NULL, reason = NULL, failed = 0
+WHERE settled_at IS NOT NULL AND id IN (
+    SELECT flow FROM ol.job
+    WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')
+    UNION SELECT team FROM ol.job
+    WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled'))
+
+-- name: still_cancelling
+-- Whether somebody is still at cancelling a flow, or a part of it.
+SELECT EXISTS (SELECT 1 FROM ol.flow AS w
+        WHERE (w.id = ol.id(:id) OR w.part_of = ol.id(:id))
+            AND w.cancelled_at IS NOT NULL AND w.settled_at IS NULL)
+    OR EXISTS (SELECT 1 FROM ol.job AS j
+        WHERE j.flow = ol.id(:id) AND j.flow IS NOT NULL
+            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND j.cancelling)
