@@ -6,7 +6,7 @@ import asyncio
 import time
 from uuid import UUID
 
-from .model.errors import FlowNotFound, InvalidOption, JobNotFound
+from .model.errors import FlowNotFound, InvalidOption, JobNotFound, StoreBusy
 from .model.job import Job
 from .ops import cancel_flow, flow_report, retry_flow
 from .ops.audit import FIRST
@@ -58,18 +58,18 @@ class FlowVerbs:
         was asked to stop. Cancelling twice is one cancel."""
         flow = flow_id(id)
         why = self.store.run(cancel_flow.declare, flow, self._actor(), reason)
+        patience = _Patience(self.store.settings.deadline)
         while (done := self.store.run(cancel_flow.go_on, flow, why)).left:
-            if not done.ended and not done.asked:
-                time.sleep(PAUSE)
+            time.sleep(patience.pause(done))
         self._tell_owners()
         return self.flow(flow)
 
     async def acancel_flow(self, id: str, reason: str = "") -> FlowState:
         flow = flow_id(id)
         why = await self.store.arun(cancel_flow.declare, flow, self._actor(), reason)
-        while (done := await self.store.arun(cancel_flow.go_on, flow, why)).left:
-            if not done.ended and not done.asked:
-                await asyncio.sleep(PAUSE)
+        patience = _Patience(self.store.settings.deadline)
+        while (done := await self.store.arun(cancel_flow.go_on, flow, why)).left:  # noqa: ASYNC110
+            await asyncio.sleep(patience.pause(done))
         await self._atell_owners()
         return await self.aflow(flow)
 
@@ -105,6 +105,25 @@ class FlowVerbs:
 
     async def _atell_owners(self) -> None:
         raise NotImplementedError
+
+
+class _Patience:
+    """How long to wait for jobs of a flow that somebody else's open transaction holds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    def pause(self, done: cancel_flow.Cancelled) -> float:
+        if done.ended or done.asked:
+            self._until = time.monotonic() + self._seconds
+            return 0.0
+        if time.monotonic() > self._until:
+            raise StoreBusy(
+                reason="an open transaction holds jobs of this flow. It is cancelled all the same:"
+                " workers go on with it"
+            )
+        return PAUSE
 
 
 def flow_id(id: str) -> str:

@@ -114,7 +114,8 @@ class _Laid:
 
 def _node(call: Call) -> Node:
     options = call.options
-    return Node(call, after=listed(options.after), when=options.when, flow=options.flow)
+    flow = None if options.flow is None else str(UUID(str(options.flow)))
+    return Node(call, after=listed(options.after), when=options.when, flow=flow)
 
 
 def _resolved(nodes: Sequence[Node]) -> list[list[str]]:
@@ -204,7 +205,9 @@ def _rows(
         except InvalidArguments as error:
             refused.append((number, error))
             continue
-        quorum = None if node.quorum is None else max(1, math.ceil(node.quorum * len(after)))
+        quorum = (
+            None if node.quorum is None else max(1, math.ceil(round(node.quorum * len(after), 6)))
+        )
         jobs.append(
             replace(
                 job,

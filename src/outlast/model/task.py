@@ -88,7 +88,8 @@ class Definition:
             expires_at=moment,
             timeout=seconds("timeout", said.timeout),
             retry=options.retry.to_json() if options.retry else None,
-            hooks=_hooks(said) if said.on_success or said.on_dead or said.on_cancel else None,
+            hooks=(hooks := _hooks(said)),
+            tied=hooks is not None,
         )
 
     def _max_attempts(self, options: Options) -> int:
@@ -116,9 +117,11 @@ class Call:
         return self.definition.call(id or new_job_id(), self.options, self.args, self.kwargs)
 
 
-def _hooks(said: Options) -> str:
+def _hooks(said: Options) -> str | None:
     """The jobs to be made when a job ends, by how it ends. They are checked now: when they are
     needed, nothing must be able to go wrong."""
+    if not (said.on_success or said.on_dead or said.on_cancel):
+        return None
     given = {"succeeded": said.on_success, "dead": said.on_dead, "cancelled": said.on_cancel}
     made: dict[str, list[dict[str, Any]]] = {}
     for state, calls in given.items():
@@ -129,6 +132,8 @@ def _hooks(said: Options) -> str:
                 )
             if call.options.after or call.options.flow:
                 raise InvalidOption(option=_HOOKS[state], reason="cannot wait for other jobs")
+            if call.options.key:  # it might be taken, and then the job could never end
+                raise InvalidOption(option=_HOOKS[state], reason="cannot have a key")
             made.setdefault(state, []).append(call.new_job().row())
     return json.dumps(made)
 

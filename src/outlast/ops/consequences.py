@@ -64,11 +64,20 @@ def _break_teams(ties: Rows) -> Op[None]:
 def _hook(ties: Rows) -> Op[set[str]]:
     """The new jobs can read the one that ended as any follower can; it has ended, so they wait for
     nothing."""
-    jobs = [
-        NewJob(**{**hook, "id": new_job_id(), "needs": "finished", "after": (id,)})
-        for id, state, hooks, _ in ties
-        if hooks
-        for hook in json.loads(hooks).get(state, ())
-    ]
-    made = yield from enqueue(jobs)
+    made = yield from enqueue(
+        [job for id, state, hooks, _ in ties if hooks for job in _hooked(id, state, hooks)]
+    )
     return {job.queue for job in made if job.state is State.READY}
+
+
+def _hooked(id: str, state: str, hooks: str) -> list[NewJob]:
+    """Hooks that cannot be read, which only somebody else's hand can have spoiled, keep no job from
+    ending."""
+    try:
+        given = json.loads(hooks).get(state, ())
+        return [
+            NewJob(**{**hook, "id": new_job_id(), "needs": "finished", "after": (id,)})
+            for hook in given
+        ]
+    except (AttributeError, TypeError, ValueError):
+        return []

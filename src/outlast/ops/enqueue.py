@@ -26,17 +26,20 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
     tied = any(job.after or job.flow or job.joins for job in jobs)
     if tied or any(job.key is not None for job in jobs):
         yield BEGIN  # a conflict must undo what was inserted beside it
-    if tied:
-        yield from found_flows(jobs, held)
+    closed = (yield from found_flows(jobs, held)) if tied else {}
     unique, twins = _without_twins(jobs)
     inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])
     made = {row[0]: row for row in inserted}
     refused = [job for job in unique if job.id not in made]
     standing = (yield from _standing(refused)) if refused else {}
     if tied:
+        fresh = [job for job in unique if job.id in made]
+        if refusal := next((closed[job.flow] for job in fresh if job.flow in closed), None):
+            raise refusal
         instead = {id: twin.id for id, twin in twins.items()}
         instead |= {id: job.id for id, job in standing.items() if id != job.id}
-        yield from tie([job for job in unique if job.id in made], instead, ours)
+        counted = yield from tie(fresh, instead, ours)
+        made |= {id: (id, state, *made[id][2:]) for id, state in counted.items()}
     return [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
 
 
@@ -86,5 +89,5 @@ def _fresh(new: NewJob, row: Row) -> Job:
         created_at=moment(created_at), started_at=None, finished_at=None, worker=None,  # type: ignore[arg-type]
         tenant=new.tenant, priority=new.priority, key=new.key, max_attempts=new.max_attempts,
         max_crashes=new.max_crashes, expires_at=moment(expires_at), timeout=new.timeout,
-        trace=new.trace, flow=new.flow, waits_for=new.waits_for,
+        trace=new.trace, flow=new.flow, waits_for=new.waits_for if state == State.WAITING else 0,
     )  # fmt: skip

@@ -68,8 +68,22 @@ def add(jobs: Sequence[NewJob]) -> Op[set[str]]:
     flows = {job.flow for job in jobs if job.flow} - {f.id for job in jobs for f in job.founds}
     standing = (yield from hold_flows(flows)) if flows else {}
     closed = {flow for flow in flows if standing.get(flow, (True, False))[0]}
-    made = yield from enqueue([job for job in jobs if job.flow not in closed], held=flows)
+    made = yield from enqueue(_without(jobs, closed), held=flows)
     return {job.queue for job in made if job.state is State.READY}
+
+
+def _without(jobs: Sequence[NewJob], closed: set[str]) -> list[NewJob]:
+    """All but those of these flows, and those that come after them; flows that are founded here are
+    founded all the same."""
+    if not closed:
+        return list(jobs)
+    dropped: set[str] = set()
+    kept = list(jobs)
+    while out := [job for job in kept if job.flow in closed or dropped.intersection(job.after)]:
+        dropped |= {job.id for job in out}
+        kept = [job for job in kept if job.id not in dropped]
+    founds = tuple(flow for job in jobs for flow in job.founds)
+    return [replace(kept[0], founds=founds), *kept[1:]] if kept else []
 
 
 def finish_with_keys(transition: Transition) -> Op[Finished]:

@@ -9,35 +9,45 @@ so. Whoever counts anew locks that row first and counts then, so that no end fal
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from ..model.errors import FlowClosed, FlowNotFound, JobNotFound, PrerequisiteFailed
+from ..model.errors import (
+    FlowClosed,
+    FlowNotFound,
+    JobNotFound,
+    OutlastError,
+    PrerequisiteFailed,
+)
 from ..model.job import NewJob
 from ..model.lifecycle import State
 from .statement import Op, Rows, Statement
 
 BROKEN = (State.DEAD, State.CANCELLED)
+MANY = 50_000  # edges in one statement
 
 
-def found_flows(jobs: Sequence[NewJob], held: Collection[str]) -> Op[None]:
-    """Insert the flows that come to be with these jobs; hold those that they join."""
+def found_flows(
+    jobs: Sequence[NewJob], held: Collection[str]
+) -> Op[dict[str | None, OutlastError]]:
+    """Insert the flows that come to be with these jobs, and hold those that they join; returns the
+    refusals of those that cannot be joined. (Whether a job would is known when it is inserted: one
+    that was sent before is in.)"""
     flows = [flow for job in jobs for flow in job.founds]
     if flows:
         yield Statement("insert_flows", rows=[flow.row() for flow in flows])
     known = {flow.id for flow in flows} | set(held)
     joined = {job.flow for job in jobs if job.flow is not None} - known
-    if joined:
-        yield from _join(joined)
-
-
-def _join(flows: Collection[str]) -> Op[None]:
-    standing = yield from hold_flows(flows)
-    for flow in sorted(flows):
+    standing = (yield from hold_flows(joined)) if joined else {}
+    closed: dict[str | None, OutlastError] = {}
+    for flow in joined:
+        cancelled, live = standing.get(flow, (False, True))
         if flow not in standing:
-            raise FlowNotFound(flow=flow)
-        cancelled, live = standing[flow]
-        if cancelled or not live:
-            raise FlowClosed(flow=flow, reason="was cancelled" if cancelled else "has ended")
+            closed[flow] = FlowNotFound(flow=flow)
+        elif cancelled or not live:
+            reason = "was cancelled" if cancelled else "has ended"
+            closed[flow] = FlowClosed(flow=flow, reason=reason)
+    return closed
 
 
 def hold_flows(flows: Collection[str]) -> Op[dict[str, tuple[bool, bool]]]:
@@ -46,36 +56,43 @@ def hold_flows(flows: Collection[str]) -> Op[dict[str, tuple[bool, bool]]]:
     return {id: (bool(cancelled), bool(live)) for id, cancelled, live in rows}
 
 
-def tie(jobs: Sequence[NewJob], instead: dict[str, str], ours: bool) -> Op[None]:
+def tie(jobs: Sequence[NewJob], instead: dict[str, str], ours: bool) -> Op[dict[str, str]]:
     """Say who comes after whom, for jobs that have just been inserted. `instead` names the jobs
-    that stand where others of the same call were refused for their keys."""
+    that stand where others of the same call were refused for their keys. Returns the states of
+    those that were counted anew."""
     edges = [
         {"job": instead.get(one, one), "follower": job.id, "place": place}
         for job in jobs
         for place, one in enumerate(job.after)
     ]
-    if edges:
-        yield Statement("insert_edges", rows=edges)
+    for start in range(0, len(edges), MANY):
+        yield Statement("insert_edges", rows=edges[start : start + MANY])
     inside = {job.id for job in jobs}
     outside = {
         job.id: before
         for job in jobs
-        if job.waits_for and (before := {instead.get(one, one) for one in job.after} - inside)
+        if job.waits_for
+        and (before := {instead.get(one, one) for one in job.after if one not in inside})
     }
+    counted: dict[str, str] = {}
     if outside:
-        yield from _come_after([job for job in jobs if job.id in outside], outside, ours)
+        newcomers = [job for job in jobs if job.id in outside]
+        counted = yield from _come_after(newcomers, outside, inside if not ours else None)
     if any(job.joins for job in jobs):
         yield from _join_followers(jobs)
+    return counted
 
 
-def _come_after(jobs: Sequence[NewJob], outside: dict[str, set[str]], ours: bool) -> Op[None]:
-    """Some of those that they come after stand already. In a transaction of our own we hold these
-    for a moment. In a caller's, which may stay open for long, that would hold up their owners:
-    there the newcomers are only marked, and whoever works counts them when they have come."""
+def _come_after(
+    jobs: Sequence[NewJob], outside: dict[str, set[str]], inside: Collection[str] | None
+) -> Op[dict[str, str]]:
+    """Some of those that they come after stand already, or are others than were asked for. In a
+    transaction of our own we hold these for a moment. In a caller's, which may stay open for long,
+    that would hold up their owners: there (`inside` are its own jobs) the newcomers are only
+    marked, and whoever works counts them when they have come."""
     wanted = json.dumps(sorted(set().union(*outside.values())))
-    rows: Rows = yield Statement(
-        "hold_prerequisites" if ours else "see_prerequisites", {"ids": wanted}
-    )
+    look = "hold_prerequisites" if inside is None else "see_prerequisites"
+    rows: Rows = yield Statement(look, {"ids": wanted})
     states = {id: State(state) for id, state in rows}
     for job in jobs:
         for one in sorted(outside[job.id]):
@@ -83,25 +100,28 @@ def _come_after(jobs: Sequence[NewJob], outside: dict[str, set[str]], ours: bool
                 raise JobNotFound(job=one)
             if job.needs == "succeeded" and states[one] in BROKEN:
                 raise PrerequisiteFailed(job=one, state=states[one])
-    newcomers = json.dumps([job.id for job in jobs])
-    if ours or all(state.final for state in states.values()):
-        yield Statement("tie", {"ids": wanted})
-        yield Statement("recount", {"ids": newcomers})
-    else:
-        yield Statement("mark_late", {"ids": newcomers})
+    if inside is not None and any(
+        not state.final and id not in inside for id, state in states.items()
+    ):
+        yield Statement("mark_late", {"ids": json.dumps([job.id for job in jobs])})
+        return {}
+    yield Statement("tie", {"ids": wanted})
+    counted = yield from recount(job.id for job in jobs)
+    return {id: state for id, state, _, _ in counted}
 
 
 def _join_followers(jobs: Sequence[NewJob]) -> Op[None]:
-    rows = [
-        {"id": job.id, "beside": job.joins, "place": n + 1}
-        for n, job in enumerate(job for job in jobs if job.joins)
-    ]
-    beside = sorted({row["beside"] for row in rows if row["beside"]})
+    """Whoever waits for the job beside waits for these too: for so many more, however far the
+    count of the others has come."""
+    joining = [job for job in jobs if job.joins]
+    rows = [{"id": job.id, "beside": job.joins, "place": n + 1} for n, job in enumerate(joining)]
+    beside = sorted({job.joins for job in joining if job.joins})
     held: Rows = yield Statement("hold_followers", {"ids": json.dumps(beside)})
     if held:
-        yield Statement("join_followers", rows=rows)
-        yield Statement("tie", {"ids": json.dumps([row["id"] for row in rows])})
-        yield Statement("recount", {"ids": json.dumps([id for (id,) in held])})
+        joined: Rows = yield Statement("join_followers", rows=rows)
+        more = Counter(follower for (follower,) in joined)
+        yield Statement("wait_for_more", rows=[{"id": id, "more": more[id]} for id in sorted(more)])
+        yield Statement("tie", {"ids": json.dumps([job.id for job in joining])})
 
 
 def recount(ids: Iterable[str]) -> Op[Rows]:

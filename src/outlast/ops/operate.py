@@ -40,14 +40,13 @@ def redrive(ids: Sequence[str], by: str, action: str = "") -> Op[list[str]]:
     yield BEGIN
     doomed: Rows = yield Statement("doomed_by", {"ids": json.dumps(sorted(ids))})
     wanted = sorted({*ids, *(id for (id,) in doomed)})
-    # Flows before jobs, as who joins a flow locks them.
+    # Flows before jobs, as who joins a flow locks them; and those waited for before who waits.
     yield Statement("reopen_flows_of", {"ids": json.dumps(wanted)})
+    yield Statement("hold_prerequisites_of", {"ids": json.dumps(wanted)})
     rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted)})
-    waiting = [id for id, state, _ in rows if state == State.WAITING]
-    counted = (yield from recount(waiting)) if waiting else []
-    again = {id for id, state, _, _ in counted if state in BROKEN}
-    if tied := [id for id, _, tied in rows if tied and id not in again]:
-        yield from recount_followers(tied)  # they were counted as ended, and have not now
+    again = yield from _in_vain([id for id, state, _ in rows if state == State.WAITING])
+    if tied := [id for id, _, tied in rows if tied]:
+        yield from recount_followers(tied)  # some were counted as ended, and have not now
     revived = [id for id, _, _ in rows if id not in again]
     if revived:
         told = {"by": by, "action": action} if action else {"by": by}
@@ -57,6 +56,17 @@ def redrive(ids: Sequence[str], by: str, action: str = "") -> Op[list[str]]:
         before: Rows = yield Statement("redriven", given)
         revived = [id for (id,) in before]
     return revived
+
+
+def _in_vain(ids: Sequence[str]) -> Op[set[str]]:
+    """Count what revived jobs wait for: those that wait for a job which stays dead, or for one of
+    these, end again."""
+    counted = (yield from recount(ids)) if ids else []
+    again = {id for id, state, _, _ in counted if state in BROKEN}
+    if again:
+        doomed: Rows = yield Statement("doom", {"ids": json.dumps(sorted(again))})
+        again |= {id for id, _ in doomed}
+    return again
 
 
 def redrive_one(id: str, by: str) -> Op[Job]:

@@ -75,7 +75,8 @@ class PostgresStore(Store):
 
     def opening(self) -> list[Sent]:
         """What begins a transaction."""
-        begin: list[Sent] = [("BEGIN", {})]
+        # Whatever the default here: who locks a row, and then counts, must see what came before.
+        begin: list[Sent] = [("BEGIN ISOLATION LEVEL READ COMMITTED", {})]
         if self.pooled:
             begin += [(f"SET LOCAL {name} = {value}", {}) for name, value in self._limits().items()]
         return begin

@@ -48,12 +48,14 @@ class Healer:
         self._retry_from = 0  # among these
         self._retry_at = 0.0
         self._record_at = 0.0
+        self._flows = Loop("flows", self.tend_flows, 60.0)  # and whenever there is a sign
         self.auditor = Auditor(worker, store)
 
     def loops(self) -> list[Loop]:
         prune_every = self.worker.app.retention.prune_every
         audit_every = self.worker.settings.audit_every
         return [
+            self._flows,
             Loop("reclaim", self.reclaim, self.worker.settings.reclaim_every),
             Loop("deadline", self.calmly(self.duty("deadline", self.overdue, OVERTIME)), OVERTIME),
             Loop("expire", self.duty("expire", self.expire, 1.0), 1.0),
@@ -99,11 +101,15 @@ class Healer:
             self.worker.tell("buried", swept.buried)
         if signs.lease and not self.reunion:
             swept.add(await self.sweep())
-        if signs.flows:
-            await self.cancel_flows()
-        if signs.late:
-            await self.count_late()
+        if signs.flows or signs.late:
+            self._flows.poke()
         return swept, signs.fleet
+
+    async def tend_flows(self) -> None:
+        """Go on with what others began: apart from the reclaim, so that a flow which cannot be
+        tended keeps no dead worker's job waiting."""
+        await self.count_late()
+        await self.cancel_flows()
 
     async def count_late(self) -> None:
         """Tie jobs that came after standing ones, in a transaction that could not."""
@@ -115,15 +121,27 @@ class Healer:
 
     async def cancel_flows(self) -> None:
         """Go on with flows that were cancelled, by somebody who may have died or by a failure."""
+        failed: OutlastError | None = None
         for flow, why in await self.store.arun(cancel_flow.unsettled):
-            left = True
-            while left and not self.worker.stopping:
-                done = await self.store.arun(cancel_flow.go_on, flow, why)
-                left = bool(done.ended or done.asked)  # what others have in hand: next time
-                if done.asked:
-                    self.worker.keeper.renew_now()
-                self.worker.tell("flow_cancelled", done.ended)
-                self.worker.keeper.wake({CANCEL_SIGNAL, *done.queues} if left else set())
+            try:
+                await self._cancel_flow(flow, why)
+            except OutlastError as error:
+                if not about_a_row(error):
+                    raise
+                log.error("flow %s cannot be cancelled: %s", flow, error)
+                failed = error
+        if failed is not None:
+            raise failed
+
+    async def _cancel_flow(self, flow: str, why: str) -> None:
+        left = True
+        while left and not self.worker.stopping:
+            done = await self.store.arun(cancel_flow.go_on, flow, why)
+            left = bool(done.ended or done.asked)  # what others have in hand: next time
+            if done.asked:
+                self.worker.keeper.renew_now()
+            self.worker.tell("flow_cancelled", done.ended)
+            self.worker.keeper.wake({CANCEL_SIGNAL, *done.queues} if left else set())
 
     @property
     def reunion(self) -> bool:

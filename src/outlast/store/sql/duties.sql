@@ -61,12 +61,14 @@ RETURNING CAST(id AS text), tied
 
 -- fragment: not_needed
 (j.flow IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.flow = j.flow
-            AND o.flow IS NOT NULL AND o.state IN ('waiting', 'scheduled', 'ready', 'running')))
+            AND o.flow IS NOT NULL AND o.state IN ('waiting', 'scheduled', 'ready', 'running')
+            LIMIT 1 OFFSET 0))
         AND (NOT j.tied OR NOT EXISTS (SELECT 1 FROM ol.edge AS e
             JOIN ol.job AS f ON f.id = e.follower
             WHERE e.job = j.id
                 AND (f.state IN ('waiting', 'scheduled', 'ready', 'running', 'dead')
-                    OR (f.state = 'cancelled' AND j.state = 'succeeded'))))
+                    OR (f.state = 'cancelled' AND j.state = 'succeeded'))
+            LIMIT 1 OFFSET 0))
 
 -- name: prune_jobs
 -- Remove jobs that ended in one way long enough ago, oldest first; not what a flow still needs.

@@ -67,6 +67,16 @@ ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
 SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
 
+-- name: hold_prerequisites_of
+-- The jobs that these come after, held: while they are, none of them ends.
+-- postgres: locked in the order of their ids, as everywhere
+SELECT CAST(id AS text) FROM ol.job
+WHERE id IN (SELECT job FROM ol.edge WHERE follower IN (SELECT ol.each_id(:ids)))
+ORDER BY id FOR UPDATE
+-- sqlite: one writer at a time
+SELECT CAST(id AS text) FROM ol.job
+WHERE id IN (SELECT job FROM ol.edge WHERE follower IN (SELECT ol.each_id(:ids)))
+
 -- name: see_prerequisites
 -- How standing jobs stand that new ones come after.
 SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
@@ -116,6 +126,16 @@ FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower AND f.state = 'waiting'
 WHERE e.job = :beside
 ON CONFLICT DO NOTHING
 RETURNING CAST(follower AS text)
+
+-- name: wait_for_more
+-- Jobs that wait, and are held, wait for so many more; but not one to which some are enough.
+-- postgres: all rows travel as one JSON parameter
+UPDATE ol.job AS f SET waits_for = f.waits_for + t.more
+FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, more integer)
+WHERE f.id = t.id AND f.state || '' = 'waiting' AND f.quorum IS NULL
+-- sqlite: row by row
+UPDATE ol.job AS f SET waits_for = f.waits_for + :more
+WHERE f.id = :id AND f.state = 'waiting' AND f.quorum IS NULL
 
 -- name: hold_followers
 -- Those who wait for any of these jobs, held until they are dealt with.
@@ -169,19 +189,21 @@ RETURNING CAST(id AS text), state, queue, tied
 -- End all who needed the success of these jobs, which ended without one, however far down: one
 -- statement, because a chain may be thousands long.
 -- postgres: locked in the order of their ids, and looked up by their keys, as above
-WITH RECURSIVE lost (id, why) AS (
-    SELECT CAST(i.id AS uuid), CAST(NULL AS text) FROM (SELECT ol.each_id(:ids) AS id) AS i
+WITH RECURSIVE lost (id) AS (
+    SELECT i.id FROM (SELECT ol.each_id(:ids) AS id) AS i
     UNION
-    SELECT f.id, 'its prerequisite ' || CAST(d.id AS text) || ' did not succeed'
+    SELECT f.id
     FROM lost AS d,
         LATERAL (SELECT e.follower FROM ol.edge AS e WHERE e.job = d.id OFFSET 0) AS e,
         LATERAL (SELECT j.id FROM ol.job AS j WHERE j.id = e.follower AND j.needs = 'succeeded'
             AND j.state || '' = 'waiting' OFFSET 0) AS f),
 c AS MATERIALIZED (
-    SELECT id AS follower, min(why) AS why FROM lost WHERE why IS NOT NULL GROUP BY id),
+    SELECT e.follower, 'its prerequisite ' || min(CAST(e.job AS text)) || ' did not succeed' AS why
+    FROM lost AS d JOIN ol.edge AS e ON e.job = d.id GROUP BY e.follower),
 held AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
-    WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND state || '' = 'waiting'
+    WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND needs = 'succeeded'
+        AND state || '' = 'waiting'
     ORDER BY id FOR UPDATE)
 UPDATE ol.job AS f
 SET state = ol.doomed, finished_at = ol.now(), error = ol.prerequisite_failed
@@ -190,18 +212,17 @@ WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.id = c.follower
     AND f.state || '' = 'waiting'
 RETURNING CAST(id AS text), tied
 -- sqlite: one writer at a time
-WITH RECURSIVE lost (id, why) AS (
-    SELECT f.id, 'its prerequisite ' || CAST(e.job AS text) || ' did not succeed'
-    FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower
-    WHERE e.job IN (SELECT ol.each_id(:ids)) AND f.needs = 'succeeded' AND f.state = 'waiting'
+WITH RECURSIVE lost (id) AS (
+    SELECT ol.each_id(:ids)
     UNION
-    SELECT f.id, 'its prerequisite ' || CAST(e.job AS text) || ' did not succeed'
+    SELECT f.id
     FROM lost AS d JOIN ol.edge AS e ON e.job = d.id JOIN ol.job AS f ON f.id = e.follower
     WHERE f.needs = 'succeeded' AND f.state = 'waiting')
 UPDATE ol.job AS f
 SET state = ol.doomed, finished_at = ol.now(), error = ol.prerequisite_failed
-FROM (SELECT id AS follower, min(why) AS why FROM lost GROUP BY id) AS c
-WHERE f.id = c.follower AND f.state = 'waiting'
+FROM (SELECT e.follower, 'its prerequisite ' || min(e.job) || ' did not succeed' AS why
+    FROM lost AS d JOIN ol.edge AS e ON e.job = d.id GROUP BY e.follower) AS c
+WHERE f.id = c.follower AND f.needs = 'succeeded' AND f.state = 'waiting'
 RETURNING CAST(id AS text), tied
 
 -- name: recount
@@ -217,12 +238,14 @@ SET waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
     finished_at = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.now() END,
     error = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.prerequisite_failed
         ELSE f.error END
-FROM (SELECT w.id AS follower, COALESCE(w.quorum, count(*)) AS needed,
+FROM (SELECT w.id AS follower,
+        CASE WHEN w.quorum < count(e.job) THEN w.quorum ELSE count(e.job) END AS needed,
         count(CASE WHEN p.id IS NULL OR p.state IN ('succeeded', 'dead', 'cancelled')
-            THEN 1 END) AS ended,
-        count(CASE WHEN p.id IS NULL OR p.state IN ('dead', 'cancelled') THEN 1 END) AS failed,
+            THEN e.job END) AS ended,
+        count(CASE WHEN p.id IS NULL OR p.state IN ('dead', 'cancelled') THEN e.job END) AS failed,
         COALESCE(ol.why, 'a prerequisite of its own is gone') AS why
-    FROM ol.job AS w JOIN ol.edge AS e ON e.follower = w.id LEFT JOIN ol.job AS p ON p.id = e.job
+    FROM ol.job AS w LEFT JOIN ol.edge AS e ON e.follower = w.id
+        LEFT JOIN ol.job AS p ON p.id = e.job
     WHERE w.id IN (SELECT ol.each_id(:ids)) GROUP BY w.id, w.quorum) AS c
 WHERE f.id = c.follower AND f.state || '' = 'waiting'
 RETURNING CAST(id AS text), state, queue, tied
@@ -288,19 +311,21 @@ SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
     error = CASE WHEN j.state = 'running' THEN j.error ELSE ol.json(:error) END
 FROM chosen WHERE j.id = chosen.chosen
 RETURNING CAST(id AS text), state, tied
--- sqlite: one writer at a time
+-- sqlite: one writer at a time; an OR would read the whole table
 UPDATE ol.job AS j
 SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
     cancelling = (j.state = 'running'),
     finished_at = CASE WHEN j.state = 'running' THEN NULL ELSE ol.now() END,
     error = CASE WHEN j.state = 'running' THEN j.error ELSE ol.json(:error) END
 WHERE j.id IN (
-    SELECT id FROM ol.job
-    WHERE (flow = ol.id(:flow) OR team = ol.id(:flow))
+    SELECT id FROM ol.job WHERE flow = ol.id(:flow) AND flow IS NOT NULL
         AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
-        AND EXISTS (SELECT 1 FROM ol.flow AS w
-            WHERE w.id = ol.id(:flow) AND w.cancelled_at IS NOT NULL)
-    ORDER BY id LIMIT :limit)
+    UNION
+    SELECT id FROM ol.job WHERE team = ol.id(:flow) AND team IS NOT NULL
+        AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+    LIMIT :limit)
+    AND EXISTS (SELECT 1 FROM ol.flow AS w
+        WHERE w.id = ol.id(:flow) AND w.cancelled_at IS NOT NULL)
 RETURNING CAST(id AS text), state, tied
 
 -- name: settle_flow
@@ -309,9 +334,11 @@ RETURNING CAST(id AS text), state, tied
 UPDATE ol.flow
 SET settled_at = CASE WHEN cancelled_at IS NOT NULL THEN COALESCE(settled_at, ol.now()) END
 WHERE id = ol.id(:flow)
-    AND (cancelled_at IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS j
-        WHERE (j.flow = ol.id(:flow) OR j.team = ol.id(:flow))
-            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling))
+    AND (cancelled_at IS NULL OR (
+        NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = ol.id(:flow) AND j.flow IS NOT NULL
+            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling)
+        AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.team = ol.id(:flow) AND j.team IS NOT NULL
+            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling)))
 RETURNING CAST(id AS text)
 
 -- name: unsettled_flows
