@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from ..model.ids import new_job_id
 from ..model.job import NewJob
 from ..model.lifecycle import State
 from .enqueue import enqueue
-from .flows import BROKEN
+from .flows import BROKEN, recount_followers
 from .statement import Op, Rows, Statement
 
 
-def consequences(ids: Sequence[str]) -> Op[set[str]]:
+def consequences(ids: Sequence[str], grown: Collection[str] = ()) -> Op[set[str]]:
     """Tell everyone whom the end of these jobs concerns; returns the queues in which something
-    became ready."""
+    became ready. Those who wait for a `grown` one have come to wait for more in this transaction,
+    and were counted anew for it: they are not counted down for it again."""
     queues: set[str] = set()
     while ids:
         given = {"ids": json.dumps(sorted(ids))}
@@ -31,7 +33,10 @@ def consequences(ids: Sequence[str]) -> Op[set[str]]:
         if ties:
             yield from _break_teams(ties)
             queues |= yield from _hook(ties)
-        told: Rows = yield Statement("tell_followers", given)
+        plain = json.dumps(sorted(set(ids) - set(grown)))
+        told: Rows = yield Statement("tell_followers", {"ids": plain})
+        if again := sorted(set(ids) & set(grown)):
+            told = told + (yield from recount_followers(again))
         queues |= {queue for _, state, queue, _ in told if state == State.READY}
         ids = [id for id, state, _, tied in told if state in BROKEN and tied]
     return queues
@@ -49,10 +54,16 @@ def _hook(ties: Rows) -> Op[set[str]]:
     """The new jobs can read the one that ended as any follower can; it has ended, so they wait for
     nothing."""
     jobs = [
-        NewJob(**{**hook, "id": new_job_id(), "needs": "finished", "after": (id,)})
+        NewJob(**hook | _place(hook, id))
         for id, state, hooks, _ in ties
         if hooks
         for hook in json.loads(hooks).get(state, ())
     ]
-    made = yield from enqueue(jobs)
+    made = yield from enqueue(jobs, strict=False)
     return {job.queue for job in made if job.state is State.READY}
+
+
+def _place(hook: dict[str, Any], id: str) -> dict[str, Any]:
+    """What a hook is only when it is needed; its own end may have hooks, too."""
+    tied = bool(hook.get("hooks"))
+    return {"id": new_job_id(), "needs": "finished", "after": (id,), "tied": tied}

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..model.errors import Contention, KeyConflict
 from ..model.job import Job, NewJob, lenient_json, moment, read_job
+from ..model.layout import merged
 from ..model.lifecycle import State
 from .flows import found_flows, tie
 from .statement import BEGIN, Op, Row, Rows, Statement
@@ -18,9 +19,12 @@ from .statement import BEGIN, Op, Row, Rows, Statement
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
 
 
-def enqueue(jobs: Sequence[NewJob], held: Collection[str] = ()) -> Op[list[Job]]:
+def enqueue(
+    jobs: Sequence[NewJob], held: Collection[str] = (), strict: bool = True
+) -> Op[list[Job]]:
     """Insert jobs; return one `Job` for each, in the order given. `held` are flows that the caller
-    knows to be open."""
+    knows to be open. Where nobody can be told (not `strict`), a key that stands for another call
+    is no error: the job that stands is taken."""
     if not jobs:
         return []
     tied = any(job.after or job.flow or job.joins for job in jobs)
@@ -29,15 +33,19 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = ()) -> Op[list[Job]]
     if tied:
         yield from found_flows(jobs, held)
     unique, twins = _without_twins(jobs)
+    if tied and twins:
+        unique = merged(unique, {id: twin.id for id, twin in twins.items()})
     inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])
     made = {row[0]: row for row in inserted}
     refused = [job for job in unique if job.id not in made]
     standing = (yield from _standing(refused)) if refused else {}
     if tied:
-        instead = {id: twin.id for id, twin in twins.items()}
-        instead |= {id: job.id for id, job in standing.items() if id != job.id}
+        instead = {id: job.id for id, job in standing.items() if id != job.id}
         yield from tie([job for job in unique if job.id in made], instead)
-    return [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
+    answers = [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
+    if strict:
+        _refuse_conflicts(jobs, answers)
+    return answers
 
 
 def wake(channel: str, queues: Iterable[str]) -> Op[None]:
@@ -73,9 +81,14 @@ def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], standing: dict[st
     else:
         # Refused for a key whose holder has been pruned since: the next try will do.
         raise Contention(reason=f"the job that held the key {asked.key!r} has just been pruned")
-    if job.task != asked.task or job.args != lenient_json(asked.args):
-        raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
     return job
+
+
+def _refuse_conflicts(jobs: Sequence[NewJob], answers: Sequence[Job]) -> None:
+    """A key stands for one call: another one by the same key is a mistake."""
+    for asked, job in zip(jobs, answers, strict=True):
+        if job.task != asked.task or job.args != lenient_json(asked.args):
+            raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
 
 
 def _fresh(new: NewJob, row: Row) -> Job:

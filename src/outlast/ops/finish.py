@@ -56,9 +56,10 @@ def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
     accepted = [t for t in transitions if t.claim.hold in held]
     if records := [_record(t) for t in accepted if not _at_once(t)]:
         yield Statement("record_attempts", rows=records)
-    queues = yield from _add([job for t in accepted for job in t.jobs])
+    jobs = [job for t in accepted for job in t.jobs]
+    queues = yield from _add(jobs)
     ended = [id for id, _, state, tied in rows if tied and State(state).final]
-    return queues | (yield from consequences(ended))
+    return queues | (yield from consequences(ended, {job.joins for job in jobs if job.joins}))
 
 
 def _add(jobs: Sequence[NewJob]) -> Op[set[str]]:

@@ -68,9 +68,9 @@ ORDER BY id FOR UPDATE
 SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
 
 -- name: tie
--- From now on the end of these jobs concerns others.
-UPDATE ol.job SET tied = true
-WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('waiting', 'scheduled', 'ready', 'running')
+-- From now on the end of these jobs concerns others; that of one which has ended, if it is redriven,
+-- and till then it is kept for them.
+UPDATE ol.job SET tied = true WHERE id IN (SELECT ol.each_id(:ids)) AND NOT tied
 
 -- name: join_followers
 -- Whoever waits for one job comes after another as well. The first must not have ended yet.
@@ -219,8 +219,8 @@ RETURNING CAST(id AS text), state, tied
 
 -- name: settle_flow
 -- All jobs of a cancelled flow have ended or were asked to: nobody has to go on with it.
-UPDATE ol.flow SET settled_at = ol.now()
-WHERE id = ol.id(:flow) AND cancelled_at IS NOT NULL AND settled_at IS NULL
+UPDATE ol.flow SET settled_at = COALESCE(settled_at, ol.now())
+WHERE id = ol.id(:flow) AND cancelled_at IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j
         WHERE (j.flow = ol.id(:flow) OR j.team = ol.id(:flow))
             AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling)
