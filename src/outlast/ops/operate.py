@@ -40,15 +40,24 @@ def redrive(ids: Sequence[str], by: str) -> Op[list[str]]:
     doomed: Rows = yield Statement("doomed_by", {"ids": json.dumps(sorted(ids))})
     wanted = sorted({*ids, *(id for (id,) in doomed)})
     rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted)})
-    waiting = [id for id, state, _ in rows if state == State.WAITING]
-    counted = (yield from recount(waiting)) if waiting else []
-    again = {id for id, state, _, _ in counted if state in BROKEN}
+    again = yield from _still_doomed([id for id, state, _ in rows if state == State.WAITING])
     if tied := [id for id, _, tied in rows if tied and id not in again]:
         yield from recount_followers(tied)  # they were counted as ended, and have not now
     revived = [id for id, _, _ in rows if id not in again]
     if revived:
         yield from note("redrive", revived, {"by": by})
     return revived
+
+
+def _still_doomed(waiting: Sequence[str]) -> Op[set[str]]:
+    """Count what redriven jobs wait for: those who need one that stays dead are dead again, and so
+    are those who wait for them."""
+    again: set[str] = set()
+    counted = (yield from recount(waiting)) if waiting else []
+    while broken := [id for id, state, _, _ in counted if state in BROKEN]:
+        again.update(broken)
+        counted = yield from recount_followers(broken)
+    return again
 
 
 def redrive_one(id: str, by: str) -> Op[Job]:
