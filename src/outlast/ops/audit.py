@@ -75,7 +75,8 @@ def _leaked_slots(state: str, keep: float) -> Check:
 
 
 def left_behind(kind: str, after: str, limit: int = 2 * PAGE) -> Op[tuple[list[str], str]]:
-    """Jobs that are gone and still have attempts or events, and where the next page begins."""
+    """Jobs that are gone and still have attempts, events or ties, and flows without a job; and
+    where the next page begins."""
     rows: Rows = yield Statement(_PAGES[kind], {"after": after, "limit": limit})
     gone = [id for id, exists in rows if not exists]
     return gone, rows[-1][0] if len(rows) == limit else FIRST
@@ -91,8 +92,18 @@ def clear_away(kind: str) -> Repair:
     return repair
 
 
-_PAGES = {"attempts": "attempts_after", "events": "events_after"}
-_REMOVALS = {"attempts": "remove_lost_attempts", "events": "remove_lost_events"}
+_PAGES = {
+    "attempts": "attempts_after",
+    "events": "events_after",
+    "edges": "edges_after",
+    "flows": "flows_after",
+}
+_REMOVALS = {
+    "attempts": "remove_lost_attempts",
+    "events": "remove_lost_events",
+    "edges": "remove_lost_edges",
+    "flows": "remove_lost_flows",
+}
 KINDS = tuple(_PAGES)
 
 

@@ -100,7 +100,7 @@ def _join_followers(jobs: Sequence[NewJob]) -> Op[None]:
 
 def recount(ids: Iterable[str]) -> Op[Rows]:
     """Count anew what these jobs wait for; they must be held by this transaction. Returns id,
-    state, queue and whether its end concerns others, of each that waited."""
+    state, queue and whether its end concerns others, of each for which that changed anything."""
     rows: Rows = yield Statement("recount", {"ids": json.dumps(sorted(ids))})
     return rows
 

@@ -135,7 +135,8 @@ RETURNING CAST(id AS text), state, queue, tied
 
 -- name: recount
 -- Count from the truth what jobs wait for that are held in this transaction, and start, or end,
--- whoever waits no longer. A prerequisite that is not there any more did not succeed.
+-- whoever waits no longer. A prerequisite that is not there any more did not succeed. Returns those
+-- for which that changed anything.
 UPDATE ol.job AS f
 SET waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
     state = CASE
@@ -146,14 +147,17 @@ SET waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
     finished_at = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.now() END,
     error = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.prerequisite_failed
         ELSE f.error END
-FROM (SELECT w.id AS follower, COALESCE(w.quorum, count(*)) AS needed,
+FROM (SELECT w.id AS follower,
+        CASE WHEN w.quorum < count(*) THEN w.quorum ELSE count(*) END AS needed,
         count(CASE WHEN p.id IS NULL OR p.state IN ('succeeded', 'dead', 'cancelled')
             THEN 1 END) AS ended,
         count(CASE WHEN p.id IS NULL OR p.state IN ('dead', 'cancelled') THEN 1 END) AS failed,
         COALESCE(ol.why, 'a prerequisite of its own is gone') AS why
-    FROM ol.job AS w JOIN ol.edge AS e ON e.follower = w.id LEFT JOIN ol.job AS p ON p.id = e.job
+    FROM ol.job AS w LEFT JOIN ol.edge AS e ON e.follower = w.id
+    LEFT JOIN ol.job AS p ON p.id = e.job
     WHERE w.id IN (SELECT ol.each_id(:ids)) GROUP BY w.id, w.quorum) AS c
 WHERE f.id = c.follower AND f.state || '' = 'waiting'
+    AND (f.waits_for <> c.needed - c.ended OR (f.needs = 'succeeded' AND c.failed > 0))
 RETURNING CAST(id AS text), state, queue, tied
 
 -- name: doomed_by
