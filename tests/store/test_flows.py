@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast import InvalidFlow, JobNotFound, PrerequisiteFailed
+from outlast import InvalidFlow, JobNotFound, Outlast, PrerequisiteFailed
 from outlast.model.flow import Flow, chain, group
 from outlast.model.job import Claim
 from outlast.ops import operate, report
@@ -262,3 +262,24 @@ def test_what_comes_later_and_what_runs_together_are_counted_alike(
     end_one(run)
     assert state(run, first, late) == ["succeeded", "scheduled"]
     assert stuck(database) == 0
+
+
+def test_a_waiting_job_says_what_for_and_a_dead_one_of_whom(verb: Run, app: Outlast) -> None:
+    """R165: how many of how many, the first few by name; and at the other end of any number of
+    steps, the one that it began with."""
+    run = app.store.run
+    *children, last, further = lay(run, chain(group(*calls(10)), call(8), call(9)))
+    first, second, *_ = held = take(run, 2)
+    end(run, second)
+    told = verb("explain", last.id)
+    assert told.startswith("It waits for 9 of the 10 jobs it comes after: work ")
+    assert f"work {first.id} (running)" in told and told.endswith(" and 6 more.")
+    assert verb("explain", further.id) == (
+        f"It waits for 1 of the 1 job it comes after: work {last.id} (waiting)."
+    )
+    end(run, held[0], "permanent")
+    for one in (last, further):
+        told = verb("explain", one.id)
+        assert f"because work {first.id}" in told and f"`outlast retry {first.id}`" in told
+        assert "is dead: Boom: it broke." in told
+    assert len(children) == 10

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,10 +12,12 @@ from ..model.errors import FlowNotFound
 from ..model.job import Job, moment, read_job
 from ..model.lifecycle import State
 from .audit import FIRST
+from .flows import BROKEN
 from .statement import Op, Rows, Statement, Together
 
 PAGE = 500
 MOST_EDGES = 200_000
+LONGEST_CHAIN = 100  # steps that are followed to where it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +96,25 @@ def prerequisites(id: str, place: int, limit: int) -> Op[list[tuple[int, Job]]]:
     """A page of the jobs that one comes after, in the order given, each with its place."""
     rows: Rows = yield Statement("prerequisites", {"id": id, "place": place, "limit": limit})
     return [(int(place), read_job(row)) for place, *row in rows]
+
+
+def prerequisites_in(id: str, states: Collection[State], limit: int) -> Op[tuple[int, list[Job]]]:
+    """How many jobs one comes after, and the first few of those that are in certain states."""
+    given = {"id": id, "states": json.dumps(sorted(states)), "limit": limit}
+    counted, rows = yield Together(
+        [Statement("count_prerequisites", {"id": id}), Statement("prerequisites_in", given)]
+    )
+    return int(counted[0][0]), [read_job(row) for row in rows]
+
+
+def root_cause(job: Job) -> Op[Job | None]:
+    """The job that one died of: dead or cancelled by itself, however many stand between."""
+    cause: Job | None = None
+    for _ in range(LONGEST_CHAIN):
+        if (job.error or {}).get("type") != "PrerequisiteFailed":
+            break
+        _, broken = yield from prerequisites_in(job.id, BROKEN, 1)
+        if not broken:
+            break
+        cause = job = broken[0]
+    return cause

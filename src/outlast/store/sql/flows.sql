@@ -208,26 +208,29 @@ SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
     error = CASE WHEN j.state = 'running' THEN j.error ELSE ol.json(:error) END
 FROM chosen WHERE j.id = chosen.chosen
 RETURNING CAST(id AS text), state, tied
--- sqlite: one writer at a time
+-- sqlite: one writer at a time; an OR, or an order, would have it walk through all jobs
 UPDATE ol.job AS j
 SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
     cancelling = (j.state = 'running'),
     finished_at = CASE WHEN j.state = 'running' THEN NULL ELSE ol.now() END,
     error = CASE WHEN j.state = 'running' THEN j.error ELSE ol.json(:error) END
 WHERE j.id IN (
-    SELECT id FROM ol.job
-    WHERE (flow = ol.id(:flow) OR team = ol.id(:flow))
+    SELECT id FROM ol.job WHERE flow = ol.id(:flow)
         AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
-    ORDER BY id LIMIT :limit)
+    UNION ALL
+    SELECT id FROM ol.job WHERE team = ol.id(:flow)
+        AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+    LIMIT :limit)
 RETURNING CAST(id AS text), state, tied
 
 -- name: settle_flow
 -- All jobs of a cancelled flow have ended or were asked to: nobody has to go on with it.
 UPDATE ol.flow SET settled_at = COALESCE(settled_at, ol.now())
 WHERE id = ol.id(:flow) AND cancelled_at IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM ol.job AS j
-        WHERE (j.flow = ol.id(:flow) OR j.team = ol.id(:flow))
-            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling)
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = ol.id(:flow)
+        AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling)
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.team = ol.id(:flow)
+        AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling)
 RETURNING CAST(id AS text)
 
 -- name: unsettled_flows
@@ -265,3 +268,14 @@ SELECT e.place, ol.job_columns
 FROM ol.edge AS e JOIN ol.job AS j ON j.id = e.job
 WHERE e.follower = ol.id(:id) AND e.place > :place
 ORDER BY e.place LIMIT :limit
+
+-- name: prerequisites_in
+-- The first few of the jobs that one comes after and that are in certain states.
+SELECT ol.job_columns
+FROM ol.edge AS e JOIN ol.job AS j ON j.id = e.job
+WHERE e.follower = ol.id(:id) AND j.state IN (SELECT ol.each(:states))
+ORDER BY e.place LIMIT :limit
+
+-- name: count_prerequisites
+-- How many jobs one comes after.
+SELECT count(*) FROM ol.edge WHERE follower = ol.id(:id)
