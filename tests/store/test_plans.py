@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from outlast.model.flow import group
+from outlast.ops.audit import FIRST
 from outlast.ops.flow_report import prerequisites
 from outlast.ops.report import Filter, jobs
 from outlast.ops.statement import Statement
@@ -226,6 +227,15 @@ def test_flows_are_read_by_their_own_indexes(flowing: Flowing) -> None:
         ),
         (Statement("flow_counts", {"id": flow}), ({"job_flow"}, {"job_flow_live"})),
         (Statement("doomed_by", {"ids": child}), by_key, edges),
+        (Statement("prune_edges", {"ids": child}), edges),
+        (Statement("prune_ties", {"ids": child}), ({"edge_follower"},)),
+        (Statement("prune_flows", {"ids": json.dumps([flow])}),),
+        (Statement("prune_parts", {"ids": json.dumps([flow])}), ({"flow_parts"},)),
+        (Statement("edges_after", {"after": flowing.child, "limit": 100}), ({"edge_follower"},)),
+        (Statement("join_followers", rows=[{"id": flow, "beside": flowing.child, "place": 1}]),),
+        (Statement("hold_flows", {"ids": json.dumps([flow])}),),
+        (Statement("flow_jobs", {"id": flow, "after": FIRST, "limit": 9}), ({"job_flow"},)),
+        (Statement("flow_edges", {"id": flow, "limit": 9}), ({"job_flow"},), ({"edge_follower"},)),
     ):
         plan = explained(flowing.store, flowing.database, statement)
         names = used_indexes(plan)
@@ -233,6 +243,7 @@ def test_flows_are_read_by_their_own_indexes(flowing: Flowing) -> None:
             assert any(choice <= names for choice in choices), f"{statement.name}: {plan}"
         assert "Seq Scan on job" not in plan and "SCAN outlast_job" not in plan, plan
         assert "Seq Scan on edge" not in plan and "SCAN outlast_edge" not in plan, plan
+        assert "Seq Scan on flow" not in plan and "SCAN outlast_flow" not in plan, plan
 
 
 def crowd(database: Database, state: str, number: int) -> None:
