@@ -7,10 +7,11 @@ import pytest
 from outlast import InvalidFlow, JobNotFound, Outlast, PrerequisiteFailed
 from outlast.model.flow import Flow, chain, group
 from outlast.model.job import Claim
-from outlast.ops import operate, report
+from outlast.ops import duties, operate, report
 from outlast.ops.cancel_flow import go_on, unsettled
 from outlast.ops.flow_report import flow
 from outlast.ops.finish import finish
+from outlast.ops.reclaim import reclaim, reclaim_overdue
 from tests.store.conftest import Run
 from tests.store.flowing import (
     call,
@@ -24,7 +25,7 @@ from tests.store.flowing import (
     state,
     stuck,
 )
-from tests.store.jobs import end, ending, new, put, put_and_take, states, take
+from tests.store.jobs import end, end_leases, ending, new, put, put_and_take, set_all, states, take
 from tests.support import Database
 
 
@@ -283,3 +284,23 @@ def test_a_waiting_job_says_what_for_and_a_dead_one_of_whom(verb: Run, app: Outl
         assert f"because work {first.id}" in told and f"`outlast retry {first.id}`" in told
         assert "is dead: Boom: it broke." in told
     assert len(children) == 10
+
+
+def test_a_flow_is_never_too_old(run: Run, database: Database) -> None:
+    """R099: a day old, with children whose timeouts are seconds: whoever works on is left alone by
+    every net, and whoever is silent is taken back; there is no clock for the whole."""
+    *children, last = lay(run, group(*calls(3, timeout=5.0)).then(call(9, timeout=5.0)))
+    day = "- 86400" if database.is_sqlite else "- interval '1 day'"
+    set_all(database, f"created_at = created_at {day}, run_at = run_at {day}")
+    first, second, silent = take(run, 3)
+    end(run, first)
+    nets = (reclaim_overdue(0.0, 0.5), duties.expire(), reclaim())
+    assert [run(lambda net=net: net) for net in nets][1] == []
+    assert state(run, second, silent, last) == ["running", "running", "waiting"]
+    end_leases(database, f"id = '{silent.id}'")
+    assert run(reclaim).healed == 1
+    assert state(run, second, silent, last) == ["running", "ready", "waiting"]
+    end(run, second)
+    assert end_all(run) == 2
+    assert run(flow, last.flow).state == "succeeded"
+    assert len(children) == 3
