@@ -37,8 +37,8 @@ def test_a_worker_killed_with_the_last_finish_leaves_a_callback_that_runs(
 def test_a_child_killed_in_its_work_runs_again_and_counts_once(
     app: App, processes: Processes
 ) -> None:
-    """R065, R094: nine are through when the worker of the tenth dies; the callback gets ten results,
-    and the nine are as they were."""
+    """R065, R094: nine are through when the worker of the tenth dies; the callback gets ten
+    results, and the nine are as they were."""
     children = [app.mark.job(n) for n in range(9)]
     *done, slow, last = app.ol.enqueue(
         group(*children, app.gated.job("never")).then(app.mark.job(99))

@@ -63,8 +63,8 @@ class Model:
         return sum(self.jobs[id].state not in FINAL for id in one.after)
 
     def settle(self) -> set[str]:
-        """No counting: whoever waits looks at all that it comes after, until nobody changes. Returns
-        those that ended by it."""
+        """No counting: whoever waits looks at all that it comes after, until nobody changes.
+        Returns those that ended by it."""
         ended: set[str] = set()
         changed = True
         while changed:
@@ -98,11 +98,14 @@ class Model:
     def doomed_by(self, ids: set[str]) -> set[str]:
         """Those that ended because of any of these, and because of those, and so on."""
         found: set[str] = set()
-        while more := {
-            one.id
-            for one in self.jobs.values()
-            if one.doomed and one.state in BROKEN and set(one.after) & (ids | found)
-        } - found:
+        while (
+            more := {
+                one.id
+                for one in self.jobs.values()
+                if one.doomed and one.state in BROKEN and set(one.after) & (ids | found)
+            }
+            - found
+        ):
             found |= more
         return found
 

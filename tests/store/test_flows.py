@@ -9,8 +9,8 @@ from outlast.model.flow import Flow, chain, group
 from outlast.model.job import Claim
 from outlast.ops import duties, operate, report
 from outlast.ops.cancel_flow import go_on, unsettled
-from outlast.ops.flow_report import flow
 from outlast.ops.finish import finish
+from outlast.ops.flow_report import flow
 from outlast.ops.reclaim import reclaim, reclaim_overdue
 from tests.store.conftest import Run
 from tests.store.flowing import (

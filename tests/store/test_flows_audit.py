@@ -42,18 +42,14 @@ def the_count_is_too_low(store: Store, database: Database, one: Job, last: Job) 
 
 
 def one_has_died_in_silence(store: Store, database: Database, one: Job, last: Job) -> None:
-    set_all(
-        database, f"state = 'dead', finished_at = {moment(database, 0)}", f"id = '{one.id}'"
-    )
+    set_all(database, f"state = 'dead', finished_at = {moment(database, 0)}", f"id = '{one.id}'")
 
 
 def one_is_gone(store: Store, database: Database, one: Job, last: Job) -> None:
     erase(database, "job", f"id = '{one.id}'")
 
 
-def nobody_knows_what_it_comes_after(
-    store: Store, database: Database, one: Job, last: Job
-) -> None:
+def nobody_knows_what_it_comes_after(store: Store, database: Database, one: Job, last: Job) -> None:
     erase(database, "edge", f"follower = '{last.id}'")
 
 
@@ -69,7 +65,9 @@ CLASSES: list[tuple[str, Spoil, str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "spoil", "then", "after_that"), CLASSES, ids=[spoil.__name__ for _, spoil, *_ in CLASSES]
+    ("name", "spoil", "then", "after_that"),
+    CLASSES,
+    ids=[spoil.__name__ for _, spoil, *_ in CLASSES],
 )
 def test_every_class_is_found_healed_once_and_counted(
     app: Outlast,

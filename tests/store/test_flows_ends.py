@@ -15,8 +15,8 @@ from outlast.ops.claim import Wanted
 from outlast.ops.finish import finish, turn
 from outlast.ops.reclaim import bury, reclaim, reclaim_overdue
 from tests.store.conftest import Run
-from tests.store.flowing import WORK, call, calls, end_all, lay, results, state
-from tests.store.jobs import end, end_leases, ending, new, put, set_all, states, table, take
+from tests.store.flowing import call, calls, lay, results, state
+from tests.store.jobs import end, end_leases, ending, put, set_all, states, take
 from tests.support import Database
 
 Way = Callable[[Run, Database, Job], str]
@@ -122,7 +122,8 @@ WAYS: list[Way] = [
 
 def test_every_end_makes_its_hooks_and_tells_its_followers(run: Run, database: Database) -> None:
     """R053, R073, R164, `unhooked`, `deaf-parent`: in the same transaction, once: one hook of the
-    right kind; who needed a success ends too, and so does who waits for that; who did not, starts."""
+    right kind; who needed a success ends too, and so does who waits for that; who did not,
+    starts."""
     for way in WAYS:
         name = way.__name__
         hooks = {

@@ -110,15 +110,14 @@ def test_all_of_a_flow_or_nothing_in_the_callers_transaction(
     """R067, R093, `half-fanned`: children, ties and the flow come with the caller's commit."""
     from outlast import Outlast
 
-    with Outlast(database.url, schema=database.schema) as ol:
-        with database.connect() as connection:
-            if database.is_sqlite:
-                connection.execute("BEGIN IMMEDIATE")
+    with Outlast(database.url, schema=database.schema) as ol, database.connect() as connection:
+        if database.is_sqlite:
+            connection.execute("BEGIN IMMEDIATE")
+            ol.enqueue(group(*calls(10)).then(call(9)), conn=connection)
+            connection.execute("COMMIT" if commits else "ROLLBACK")
+        else:
+            with connection.transaction(force_rollback=not commits):
                 ol.enqueue(group(*calls(10)).then(call(9)), conn=connection)
-                connection.execute("COMMIT" if commits else "ROLLBACK")
-            else:
-                with connection.transaction(force_rollback=not commits):
-                    ol.enqueue(group(*calls(10)).then(call(9)), conn=connection)
     whole = {"job": 11, "edge": 10, "flow": 1}
     assert left(database) == (whole if commits else dict.fromkeys(whole, 0))
 

@@ -92,9 +92,7 @@ class Lives(RuleBasedStateMachine):
         """One that comes after some that are there, in whatever state."""
         after = self._ids(chosen)
         said = {**call, "key": None, "needs": needs}
-        one = new(
-            **said, delay=3600.0 if later else None, after=tuple(after), waits_for=len(after)
-        )
+        one = new(**said, delay=3600.0 if later else None, after=tuple(after), waits_for=len(after))
         modelled = ModelJob(id=one.id, state="waiting", after=after, delayed=later, **said)
         try:
             self.model.enqueue([modelled])

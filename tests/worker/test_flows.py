@@ -75,9 +75,9 @@ async def test_one_failure_stops_the_others_and_the_error_callback_runs(ol: Outl
         return [job.state async for job in ctx.prerequisites()]
 
     bad, slow, later, last = await ol.aenqueue(
-        group(
-            fails.job(), runs_on.job(), runs_on.using(delay=60.0).job(), fail_fast=True
-        ).then(after.job(), when="finished")
+        group(fails.job(), runs_on.job(), runs_on.using(delay=60.0).job(), fail_fast=True).then(
+            after.job(), when="finished"
+        )
     )
     async with work(ol):
         await started(ol, slow)
@@ -107,8 +107,8 @@ async def test_a_cancelled_flow_stops_what_runs_and_starts_nothing(ol: Outlast) 
             else:
                 await ol.acancel_flow(str(last.flow), "enough")
 
-            async def over() -> bool:
-                return (await ol.aflow(str(last.flow))).state == "cancelled"
+            async def over(flow: str = str(last.flow)) -> bool:
+                return (await ol.aflow(flow)).state == "cancelled"
 
             await aeventually(over, 20.0)
             assert (await ol.aflow(str(last.flow))).counts[State.CANCELLED] == 3
