@@ -237,3 +237,25 @@ def test_a_follower_that_came_after_the_claim_is_told(run: Run) -> None:
     finished, _ = run(turn, [ending(held)], Wanted("w1", "elsewhere", 1, 60.0))
     assert [str(to) for _, to in finished.accepted] == ["succeeded"]
     assert state(run, last) == ["ready"]
+
+
+@pytest.mark.kinds("postgres")
+@campaign(40, 2_000)
+def test_who_comes_back_to_life_misses_no_end(
+    store: Store, database: Database, rounds: int
+) -> None:
+    """R070, `unfired`: a follower is redriven in the moment in which one of those that it waits for
+    ends. Who ends it sees no waiting follower yet, and who redrives it sees no end yet."""
+    flows = []
+    for _ in range(rounds):
+        *_, last = made = lay(store.run, group(call(1), call(2)).then(call(9, queue="last")))
+        store.run(operate.cancel, last.id, "ann", "")
+        flows.append(made)
+    held = {one.id: one for one in take(store.run, 2 * rounds)}
+
+    def ends(child: int) -> object:
+        return lambda n: store.run(finish, [ending(held[flows[n][child].id])])
+
+    race(rounds, ends(0), ends(1), lambda n: store.run(operate.redrive, [flows[n][2].id], "ann"))  # type: ignore[arg-type]
+    assert stuck(database) == 0
+    assert len(take(store.run, rounds, queue="last")) == rounds

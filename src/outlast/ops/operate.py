@@ -39,6 +39,7 @@ def redrive(ids: Sequence[str], by: str) -> Op[list[str]]:
     yield BEGIN
     doomed: Rows = yield Statement("doomed_by", {"ids": json.dumps(sorted(ids))})
     wanted = sorted({*ids, *(id for (id,) in doomed)})
+    yield Statement("hold_those_before", {"ids": json.dumps(wanted)})
     rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted)})
     again = yield from _still_doomed([id for id, state, _ in rows if state == State.WAITING])
     if tied := [id for id, _, tied in rows if tied and id not in again]:

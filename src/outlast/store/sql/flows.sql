@@ -67,6 +67,17 @@ ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
 SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
 
+-- name: hold_those_before
+-- What these jobs come after, held while they come back to life: nobody who ends one of them now
+-- can see yet that somebody waits for it again.
+-- postgres: locked in the order of their ids, as everywhere
+SELECT CAST(id AS text) FROM ol.job
+WHERE id IN (SELECT job FROM ol.edge WHERE follower IN (SELECT ol.each_id(:ids)))
+ORDER BY id FOR UPDATE
+-- sqlite: one writer at a time
+SELECT CAST(id AS text) FROM ol.job
+WHERE id IN (SELECT job FROM ol.edge WHERE follower IN (SELECT ol.each_id(:ids)))
+
 -- name: tie
 -- From now on the end of these jobs concerns others; that of one which has ended, if it is redriven,
 -- and till then it is kept for them.
