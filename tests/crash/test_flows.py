@@ -6,7 +6,9 @@ import time
 
 from outlast import chain, group
 from outlast.ops.flow_report import prerequisites
-from tests.support import Processes
+from tests.crash.test_enqueue import started
+from tests.store.flowing import left
+from tests.support import Database, Processes, eventually
 from tests.support.app import BOUND, PATIENCE, SLACK, App
 
 
@@ -99,3 +101,29 @@ def test_a_stage_killed_in_its_work_leaves_the_one_before_as_it_was(
     assert app.finished(two).attempt == 2
     assert app.ol.job(one.id) == before
     assert len(app.ledger.read("run", one.id)) == 1
+
+
+def test_a_fan_out_whose_enqueuer_was_killed_is_there_whole_or_not_at_all(
+    app: App, processes: Processes, database: Database
+) -> None:
+    """R067, R093, `half-fanned`: at every step of the conversation, and right after the commit."""
+    script = """
+from outlast import group
+
+def enqueue(point):
+    arm(point)
+    app.ol.enqueue(group(*[app.mark.job(n) for n in range(10)]).then(app.mark.job(99)))
+
+codes = [end(child(enqueue, point)) for point in sys.argv[1:]]
+assert codes == [-signal.SIGKILL] * len(codes), codes
+"""
+    whole = {"job": 11, "edge": 10, "flow": 1}
+    inside = ("after insert_flows", "after insert_jobs", "before insert_edges")
+    started(processes, app, script, *inside, "after insert_edges").succeed(PATIENCE)
+    # PostgreSQL may take a moment to notice that its client is gone.
+    eventually(lambda: left(database) == dict.fromkeys(whole, 0))
+    started(processes, app, script, "committed insert_edges").succeed(PATIENCE)
+    assert left(database) == whole
+    app.start_worker(processes)
+    eventually(lambda: app.ol.counts()["succeeded"] == 11, PATIENCE)
+    assert len(app.ledger.read("run")) == 11
