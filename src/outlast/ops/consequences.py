@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import fields
 from typing import Any
 
 from ..model.ids import new_job_id
@@ -53,14 +54,23 @@ def _break_teams(ties: Rows) -> Op[None]:
 def _hook(ties: Rows) -> Op[set[str]]:
     """The new jobs can read the one that ended as any follower can; it has ended, so they wait for
     nothing."""
-    jobs = [
-        NewJob(**hook | _place(hook, id))
-        for id, state, hooks, _ in ties
-        if hooks
-        for hook in json.loads(hooks).get(state, ())
-    ]
+    jobs = [job for id, state, hooks, _ in ties for job in _asked_for(hooks, state, id)]
     made = yield from enqueue(jobs, strict=False)
     return {job.queue for job in made if job.state is State.READY}
+
+
+def _asked_for(hooks: str | None, state: str, id: str) -> list[NewJob]:
+    """The jobs to be made when a job ends so. What cannot be read is not made: no job's end, and no
+    end beside it, may fail of that. What a newer release says beside is left out."""
+    try:
+        asked = json.loads(hooks or "{}").get(state, [])
+        said = [{name: hook[name] for name in _SAID if name in hook} for hook in asked]
+        return [NewJob(**hook | _place(hook, id)) for hook in said]
+    except (ValueError, AttributeError, TypeError):
+        return []
+
+
+_SAID = [field.name for field in fields(NewJob)]
 
 
 def _place(hook: dict[str, Any], id: str) -> dict[str, Any]:
