@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-QUEUED = ("scheduled", "ready")
+QUEUED = ("waiting", "scheduled", "ready")
 FINAL = ("succeeded", "dead", "cancelled")
+BROKEN = ("dead", "cancelled")
 
 
 @dataclass
@@ -31,6 +32,11 @@ class ModelJob:
     expired: bool = False
     lost: bool = False  # running, and its lease ran out
     ends: dict[int, str] = field(default_factory=dict)  # by fence: how that claim ended
+    after: list[str] = field(default_factory=list)
+    needs: str = "succeeded"
+    flow: str | None = None
+    delayed: bool = False  # its own time is far off
+    doomed: bool = False  # it ended because of another
 
     def seen(self) -> tuple[object, ...]:
         """What a row shows of it."""
@@ -48,6 +54,60 @@ class Model:
     def __init__(self) -> None:
         self.jobs: dict[str, ModelJob] = {}
         self.paused: set[str] = set()
+        self.flows: dict[str, bool] = {}  # whether each was cancelled
+
+    def waits_for(self, one: ModelJob) -> int | None:
+        """How many of those that it comes after have still to end; None if it does not wait."""
+        if one.state != "waiting":
+            return None
+        return sum(self.jobs[id].state not in FINAL for id in one.after)
+
+    def settle(self) -> set[str]:
+        """No counting: whoever waits looks at all that it comes after, until nobody changes.
+        Returns those that ended by it."""
+        ended: set[str] = set()
+        changed = True
+        while changed:
+            changed = False
+            for one in self.jobs.values():
+                if one.state == "waiting" and self._waits_no_longer(one):
+                    changed = True
+                    ended |= {one.id} if one.doomed else set()
+        return ended
+
+    def _waits_no_longer(self, one: ModelJob) -> bool:
+        before = [self.jobs[id].state for id in one.after]
+        if one.needs == "succeeded" and any(state in BROKEN for state in before):
+            one.state = "cancelled" if one.flow and self.flows[one.flow] else "dead"
+            one.doomed = True
+            return True
+        if all(state in FINAL for state in before):
+            one.state = "scheduled" if one.delayed else "ready"
+            return True
+        return False
+
+    def cancel_flow(self, flow: str) -> None:
+        self.flows[flow] = True
+        for one in self.jobs.values():
+            if one.flow == flow and one.state in QUEUED:
+                one.state, one.due = "cancelled", False
+            elif one.flow == flow and one.state == "running":
+                one.cancelling = True
+        self.settle()
+
+    def doomed_by(self, ids: set[str]) -> set[str]:
+        """Those that ended because of any of these, and because of those, and so on."""
+        found: set[str] = set()
+        while (
+            more := {
+                one.id
+                for one in self.jobs.values()
+                if one.doomed and one.state in BROKEN and set(one.after) & (ids | found)
+            }
+            - found
+        ):
+            found |= more
+        return found
 
     def enqueue(self, asked: list[ModelJob]) -> list[str]:
         """The id that each job asked for ends up with; all or none."""
@@ -60,7 +120,12 @@ class Model:
                 raise Refused
             made.setdefault(holder.id, holder)
             answer.append(holder.id)
+        for one in made.values():
+            broken = any(self.jobs[id].state in BROKEN for id in one.after if id in self.jobs)
+            if one.id not in self.jobs and one.needs == "succeeded" and broken:
+                raise Refused
         self.jobs |= {id: one for id, one in made.items() if id not in self.jobs}
+        self.settle()
         return answer
 
     def promote(self) -> None:
@@ -87,7 +152,7 @@ class Model:
         one = self.jobs.get(id)
         return one is not None and one.state == "running" and one.fence == fence
 
-    def finish(self, id: str, fence: int, outcome: str) -> bool:
+    def finish(self, id: str, fence: int, outcome: str, to: str | None = None) -> bool:
         """Whether it is accepted. One that was accepted before is accepted, and changes nothing."""
         if not self.holds(id, fence):
             one = self.jobs.get(id)
@@ -97,11 +162,12 @@ class Model:
         one.failures += outcome in ("failed", "timed-out", "permanent", "undecodable")
         one.crashes += outcome == "crashed"
         one.attempt -= outcome == "released"
-        one.state = self._next(one, outcome)
+        one.state = to or self._next(one, outcome)
         if one.cancelling and one.state in QUEUED:
             one.state = "cancelled"
         one.worker = None if one.state in QUEUED else one.worker
         one.due = one.lost = False
+        self.settle()
         return True
 
     def _next(self, one: ModelJob, outcome: str) -> str:
@@ -122,9 +188,8 @@ class Model:
     def reclaim(self) -> int:
         lost = [one for one in self.jobs.values() if one.state == "running" and one.lost]
         for one in lost:
-            self.finish(one.id, one.fence, "crashed")
-            if one.cancelling:  # asked to stop, it has: no cap and no retry matters any more
-                one.state = "cancelled"
+            # Asked to stop, it has: no cap and no retry matters any more.
+            self.finish(one.id, one.fence, "crashed", "cancelled" if one.cancelling else None)
         return len(lost)
 
     def cancel(self, id: str) -> None:
@@ -135,24 +200,37 @@ class Model:
             one.cancelling = True
         elif one.state in QUEUED:
             one.state, one.due = "cancelled", False
+        self.settle()
 
     def redrive(self, ids: list[str]) -> set[str]:
-        revived = {id for id in ids if self.jobs[id].state in ("dead", "cancelled")}
+        """Also those that ended because of them. Whose prerequisite stays as it is stays so too."""
+        wanted = set(ids) | self.doomed_by(set(ids))
+        revived = {id for id in wanted if self.jobs[id].state in BROKEN}
         for id in revived:
             one = self.jobs[id]
-            one.state, one.worker = "ready", None
+            one.state, one.worker = "waiting" if one.after else "ready", None
             one.attempt = one.failures = one.crashes = 0
-            one.cancelling = one.expired = False
-        return revived
+            one.cancelling = one.expired = one.delayed = one.doomed = False
+        return revived - self.settle()
 
     def expire(self) -> set[str]:
         late = {one.id for one in self.jobs.values() if one.state in QUEUED and one.expired}
         for id in late:
             self.jobs[id].state, self.jobs[id].due = "cancelled", False
+        self.settle()
         return late
 
     def prune(self, state: str) -> int:
-        gone = [id for id, one in self.jobs.items() if one.state == state]
+        gone = [one.id for one in self.jobs.values() if one.state == state and not self.needed(one)]
         for id in gone:
             del self.jobs[id]
+        for one in self.jobs.values():
+            one.after = [id for id in one.after if id in self.jobs]
         return len(gone)
+
+    def needed(self, one: ModelJob) -> bool:
+        """By its own flow, or by somebody who may still read it."""
+        others = self.jobs.values()
+        return any(o.flow == one.flow and o.flow and o.state not in FINAL for o in others) or any(
+            one.id in o.after and o.state not in ("succeeded", "cancelled") for o in others
+        )

@@ -15,18 +15,23 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from outlast import KeyConflict, TooLate
-from outlast.model.job import Claim
+from outlast import KeyConflict, PrerequisiteFailed, TooLate
+from outlast.model.flow import chain, group
+from outlast.model.job import Claim, NewJob
+from outlast.model.layout import new_jobs
 from outlast.model.lifecycle import Outcome
+from outlast.model.options import WHEN
 from outlast.model.outcome import Ended, Transition, decide
 from outlast.model.retry import Retry
 from outlast.ops import duties, operate
+from outlast.ops.cancel_flow import declare, go_on
 from outlast.ops.claim import Wanted, claim, promote
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish, turn
 from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
 from outlast.store import Store
+from tests.store.flowing import call
 from tests.store.jobs import new, table
 from tests.store.model import Model, ModelJob, Refused
 from tests.support import Database
@@ -58,7 +63,7 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self.model = Model()
         self.claims: list[Claim] = []
-        for name in ("job", "attempt", "event", "queue"):
+        for name in ("job", "attempt", "event", "queue", "edge", "flow"):
             self.watcher.execute(f"DELETE FROM {table(self.database, name)}")
 
     # What users and operators do
@@ -78,6 +83,49 @@ class Lives(RuleBasedStateMachine):
                 self.store.run(enqueue, wanted)
         else:
             assert [one.id for one in self.store.run(enqueue, wanted)] == expected
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(call=asked, chosen=picks, needs=st.sampled_from(WHEN), later=st.booleans())
+    def enqueue_after(
+        self, call: dict[str, Any], chosen: list[int], needs: str, later: bool
+    ) -> None:
+        """One that comes after some that are there, in whatever state."""
+        after = self._ids(chosen)
+        said = {**call, "key": None, "needs": needs}
+        one = new(**said, delay=3600.0 if later else None, after=tuple(after), waits_for=len(after))
+        modelled = ModelJob(id=one.id, state="waiting", after=after, delayed=later, **said)
+        try:
+            self.model.enqueue([modelled])
+        except Refused:
+            with pytest.raises(PrerequisiteFailed):
+                self.store.run(enqueue, [one])
+        else:
+            self.store.run(enqueue, [one])
+
+    @rule(queue=queues, shape=st.sampled_from(["chain", "fan-in", "fan-out", "any end"]))
+    def enqueue_flow(self, queue: str, shape: str) -> None:
+        a, b, c = (call(n, queue=queue, max_attempts=1) for n in range(3))
+        shapes = {
+            "chain": chain(a, b, c),
+            "fan-in": group(a, b).then(c),
+            "fan-out": chain(a, group(b, c)),
+            "any end": group(a, b).then(c, when="finished"),
+        }
+        rows = new_jobs([shapes[shape]])
+        self.model.flows[str(rows[0].flow)] = False
+        self.model.enqueue([_modelled(one) for one in rows])
+        self.store.run(enqueue, rows)
+
+    @precondition(lambda self: self.model.flows)
+    @rule(n=st.integers(0, 5))
+    def cancel_flow(self, n: int) -> None:
+        known = {one.flow for one in self.model.jobs.values() if one.flow}
+        if known:
+            flow = sorted(known)[n % len(known)]
+            self.model.cancel_flow(flow)
+            why = self.store.run(declare, flow, "ann", "")
+            while self.store.run(go_on, flow, why).left:
+                pass
 
     @precondition(lambda self: self.model.jobs)
     @rule(n=st.integers(0, 50))
@@ -192,11 +240,14 @@ class Lives(RuleBasedStateMachine):
     def the_rows_are_as_the_model_says(self) -> None:
         type(self).steps += 1
         rows = self.database_rows(
-            "SELECT CAST(id AS text), state, attempt, failures, crashes, fence, worker, cancelling"
+            "SELECT CAST(id AS text), CASE WHEN state = 'waiting' THEN waits_for END, state,"
+            " attempt, failures, crashes, fence, worker, cancelling"
             f" FROM {table(self.database, 'job')}"
         )
         shown = {id: (*facts, bool(cancelling)) for id, *facts, cancelling in rows}
-        assert shown == {id: one.seen() for id, one in self.model.jobs.items()}
+        assert shown == {
+            id: (self.model.waits_for(one), *one.seen()) for id, one in self.model.jobs.items()
+        }
 
     # Helpers
 
@@ -243,6 +294,13 @@ class Lives(RuleBasedStateMachine):
             self.watcher.execute(
                 f"UPDATE {table(self.database, 'job')} SET {column} = {past} WHERE id IN ({listed})"
             )
+
+
+def _modelled(one: NewJob) -> ModelJob:
+    return ModelJob(
+        one.id, one.queue, None, one.args, one.priority, one.max_attempts, one.max_crashes,
+        "waiting" if one.after else "ready", after=list(one.after), needs=one.needs, flow=one.flow,
+    )  # fmt: skip
 
 
 def _ending(claim: Claim, outcome: str) -> Transition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -10,10 +11,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from outlast.model.flow import group
+from outlast.ops.audit import FIRST
+from outlast.ops.flow_report import prerequisites
 from outlast.ops.report import Filter, jobs
 from outlast.ops.statement import Statement
 from outlast.store import Store, open_store
 from outlast.store.postgres_text import parameters, psycopg_text
+from tests.store.flowing import call, calls, lay
 from tests.store.jobs import ending, put, table, take
 from tests.support import Database
 from tests.support.databases import postgres_database, sqlite_database
@@ -21,6 +26,7 @@ from tests.support.databases import postgres_database, sqlite_database
 pytestmark = pytest.mark.timeout(600)  # a million rows take their time on a busy machine
 
 ENDED, IN_FLIGHT = 1_000_000, 10_000
+NUMBER = 50_000  # jobs of flows that are over
 
 CLAIM = Statement(
     "claim",
@@ -150,6 +156,100 @@ def test_a_page_is_as_quick_however_deep_it_lies(crowded: Crowded, chosen: Filte
         crowded.store.run(jobs, chosen, crowd_id, 100)
         times.append(time.perf_counter() - began)
     assert min(times) < 0.15
+
+
+class Flowing:
+    """A database with a few flows at work, and many that are over."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.store = open_store(database.url, database.schema)
+        lay(self.store.run, *[group(*calls(3)).then(call(9)) for _ in range(100)])
+        crowd(database, "succeeded", NUMBER)
+        job, edge, flow = (table(database, name) for name in ("job", "edge", "flow"))
+        with database.connect() as connection:
+            connection.execute(f"UPDATE {job} SET flow = id, tied = true WHERE flow IS NULL")
+            connection.execute(
+                f"INSERT INTO {edge} (job, follower, place) SELECT id, lead(id) OVER (ORDER BY id),"
+                f" 0 FROM {job} WHERE state = 'succeeded' ORDER BY id LIMIT {NUMBER - 1}"
+            )
+            connection.execute(
+                f"INSERT INTO {flow} (id, created_at) SELECT id, created_at FROM {job}"
+                " WHERE state = 'succeeded'"
+            )
+            for name in (job, edge, flow):
+                connection.execute(f"ANALYZE {name}")
+        page = self.store.run(jobs, Filter(state="waiting"), None, 1)
+        self.follower, self.flow = page[0].id, page[0].flow
+        self.child = self.store.run(prerequisites, self.follower, -1, 1)[0][1].id
+
+
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+)
+def flowing(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Flowing]:
+    if request.param == "sqlite":
+        made = Flowing(sqlite_database(tmp_path_factory.mktemp("flowing")))
+        yield made
+        made.store.close()
+        return
+    with postgres_database(request.getfixturevalue("postgres_server")) as database:
+        made = Flowing(database)
+        yield made
+        made.store.close()
+
+
+def test_flows_are_read_by_their_own_indexes(flowing: Flowing) -> None:
+    """R036, R109: whoever ends, cancels, reads or audits a flow reads no other."""
+    child = json.dumps([flowing.child])
+    follower = json.dumps([flowing.follower])
+    flow, error = flowing.flow, '{"type": "Cancelled"}'
+    by_key = ({"job_pkey"}, {"sqlite_autoindex_outlast_job_1"}, {"job_waiting"})
+    edges = ({"edge_pkey"}, {"sqlite_autoindex_outlast_edge_1"})
+    for statement, *wanted in (
+        (Statement("tell_followers", {"ids": child}), by_key, edges),
+        (Statement("hold_followers", {"ids": child}), by_key, edges),
+        (Statement("recount", {"ids": follower}), by_key, ({"edge_follower"},)),
+        (Statement("ties", {"ids": child}), by_key),
+        (
+            Statement("cancel_members", {"flow": flow, "limit": 200, "error": error}),
+            ({"job_flow_live"}, {"job_flow"}),
+            ({"job_team_live"},),
+        ),
+        (Statement("settle_flow", {"flow": flow}), ({"job_flow_live"}, {"job_flow"})),
+        (Statement("unsettled_flows", {"limit": 100}), ({"flow_cancelled"},)),
+        (found("find_half_cancelled"), ({"flow_cancelled"},)),
+        (
+            Statement("prerequisites", {"id": flowing.follower, "place": -1, "limit": 200}),
+            ({"edge_follower"},),
+            by_key,
+        ),
+        (
+            Statement("waiting_after", {"after": flowing.follower, "limit": 100}),
+            ({"job_waiting"}, {"job_pkey"}),
+            ({"edge_follower"},),
+        ),
+        (Statement("flow_counts", {"id": flow}), ({"job_flow"}, {"job_flow_live"})),
+        (Statement("doomed_by", {"ids": child}), by_key, edges),
+        (Statement("prune_edges", {"ids": child}), edges),
+        (Statement("prune_ties", {"ids": child}), ({"edge_follower"},)),
+        (Statement("prune_flows", {"ids": json.dumps([flow])}),),
+        (Statement("prune_parts", {"ids": json.dumps([flow])}), ({"flow_parts"},)),
+        (Statement("edges_after", {"after": flowing.child, "limit": 100}), ({"edge_follower"},)),
+        (Statement("join_followers", rows=[{"id": flow, "beside": flowing.child, "place": 1}]),),
+        (Statement("hold_flows", {"ids": json.dumps([flow])}),),
+        (Statement("flow_jobs", {"id": flow, "after": FIRST, "limit": 9}), ({"job_flow"},)),
+        (Statement("flow_edges", {"id": flow, "limit": 9}), ({"job_flow"},), ({"edge_follower"},)),
+    ):
+        plan = explained(flowing.store, flowing.database, statement)
+        names = used_indexes(plan)
+        for choices in wanted:
+            assert any(choice <= names for choice in choices), f"{statement.name}: {plan}"
+        assert "Seq Scan on job" not in plan and "SCAN outlast_job" not in plan, plan
+        assert "Seq Scan on edge" not in plan and "SCAN outlast_edge" not in plan, plan
+        assert "Seq Scan on flow" not in plan and "SCAN outlast_flow" not in plan, plan
 
 
 def crowd(database: Database, state: str, number: int) -> None:

@@ -26,8 +26,8 @@ SAMPLES = {
     "n": 0, "refund": 0, "failures": 0, "crashes": 0, "at": 0.0, "expires_at": 0.0,
     "expires_in": 1.0, "started_at": 0.0, "late": 1.0, "soon": 1.0, "slack": 1.0, "workers": "[]",
     "last_life": True, "tells": True, "needs": "succeeded", "waits_for": 0, "quorum": 1, "reach": 1,
-    "tied": True, "place": 0, "fail_after": 1, "live": True, "flow": new_job_id(), "hooks": "{}",
-    "result": "1",
+    "tied": True, "place": 0, "states": "[]", "fail_after": 1, "live": True, "flow": new_job_id(),
+    "hooks": "{}", "result": "1", "more": 1,
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from .ids import new_job_id
 from .job import Job, NewFlow, NewJob
 from .task import Call
 
+IN_A_CYCLE = "is part of a cycle, or comes after one"
 MOST_EDGES = 200_000  # of one call: a group of hundreds after a group of hundreds has too many
 
 
@@ -158,9 +159,19 @@ def _told(one: Any) -> str:
 
 
 def _refuse_cycles(nodes: Sequence[Node], prerequisites: Sequence[Sequence[str]]) -> None:
+    left = _in_cycles({node.id: ids for node, ids in zip(nodes, prerequisites, strict=True)})
+    if left:
+        raise InvalidFlow(
+            Problem(_place(number, node), IN_A_CYCLE)
+            for number, node in enumerate(nodes)
+            if node.id in left
+        )
+
+
+def _in_cycles(prerequisites: Mapping[str, Iterable[str]]) -> Collection[str]:
     """Take away, again and again, whatever waits for nothing that is left: the rest is cycles, and
     what comes after them."""
-    left = {node.id: set(ids) for node, ids in zip(nodes, prerequisites, strict=True)}
+    left = {id: set(ids) for id, ids in prerequisites.items()}
     for waits in left.values():
         waits.intersection_update(left)
     followers: dict[str, list[str]] = {}
@@ -175,12 +186,30 @@ def _refuse_cycles(nodes: Sequence[Node], prerequisites: Sequence[Sequence[str]]
             left[follower].discard(gone)
             if not left[follower]:
                 free.append(follower)
-    if left:
+    return left
+
+
+def merged(jobs: Sequence[NewJob], instead: Mapping[str, str]) -> list[NewJob]:
+    """Some jobs of one call stand for others of it, which have the same keys: whoever comes after
+    one of those comes after the one that stands for it, and waits for it once."""
+    after = {job.id: tuple(dict.fromkeys(instead.get(a, a) for a in job.after)) for job in jobs}
+    if left := _in_cycles(after):
         raise InvalidFlow(
-            Problem(_place(number, node), "is part of a cycle, or comes after one")
-            for number, node in enumerate(nodes)
-            if node.id in left
+            Problem(f"the job of key {job.key!r} ({job.task})", IN_A_CYCLE)
+            for job in jobs
+            if job.id in left and job.id in instead.values()
         )
+    followed = {one for ids in after.values() for one in ids}
+    return [
+        replace(
+            job,
+            after=after[job.id],
+            waits_for=min(job.waits_for, len(after[job.id])),
+            quorum=job.quorum and min(job.quorum, len(after[job.id])),
+            tied=job.tied or job.id in followed,
+        )
+        for job in jobs
+    ]
 
 
 def _refuse_crowds(prerequisites: Sequence[Sequence[str]]) -> None:

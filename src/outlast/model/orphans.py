@@ -60,6 +60,22 @@ _ALL = (
            "reclaim", "find_poison"),
     Orphan("mislabelled", "A job that is slow but alive is taken back by its age.", _I,
            "Recovery goes by liveness, never by age; the finish of a live owner wins."),
+    Orphan("half-fanned", "Some children of a fan-out were inserted.", _I,
+           "All of a flow is one transaction."),
+    Orphan("unfired", "The last child is done, and what comes after it was never started.", _I,
+           "Who ends a job counts it off in the same transaction; the audit recounts from truth.",
+           "audit", "waiting_after"),
+    Orphan("deaf-parent", "A child is dead, cancelled, expired or gone, and nobody told.", _I,
+           "Every way to a final state passes one door, and prune keeps what others wait for; the"
+           " audit recounts.", "audit", "waiting_after"),
+    Orphan("miscounted", "A child was counted twice, or not at all.", _I,
+           "The change of the child's row is the count, once; the audit recounts from truth.",
+           "audit", "waiting_after"),
+    Orphan("unhooked", "A job ended, and the job that was to be made then was not.", _I,
+           "Hooks are jobs, inserted in the transaction that ends theirs."),
+    Orphan("half-cancelled", "Who cancelled a flow died midway.", _H,
+           "That it was cancelled is on record first; every worker goes on with what is left.",
+           "reclaim", "find_half_cancelled"),
     Orphan("uncancelled", "A cancel was asked for, and the worker died before it saw it.", _H,
            "Whoever takes the job back honours the request.", "reclaim", "find_uncancelled"),
     Orphan("leaked-slot", "A unique key is held by nobody.", _I,
@@ -86,6 +102,6 @@ ORPHANS = {orphan.name: orphan for orphan in _ALL}
 
 # Not jobs, but what they leave lying about; the audit clears it away under these names.
 LITTER = {
-    "left-behind": "Attempts, events and steps whose job is gone.",
+    "left-behind": "Attempts, events, steps and ties whose job is gone, and flows without a job.",
     "silent-worker": "Cards of workers that died long ago.",
 }

@@ -76,7 +76,8 @@ def _leaked_slots(state: str, keep: float) -> Check:
 
 
 def left_behind(kind: str, after: str, limit: int = 2 * PAGE) -> Op[tuple[list[str], str]]:
-    """Jobs that are gone and still have attempts, events or steps; where the next page begins."""
+    """Jobs that are gone and still have attempts, events, steps or ties, and flows without a job;
+    and where the next page begins."""
     rows: Rows = yield Statement(_PAGES[kind], {"after": after, "limit": limit})
     gone = [id for id, exists in rows if not exists]
     return gone, rows[-1][0] if len(rows) == limit else FIRST
@@ -92,11 +93,19 @@ def clear_away(kind: str) -> Repair:
     return repair
 
 
-_PAGES = {"attempts": "attempts_after", "events": "events_after", "steps": "steps_after"}
+_PAGES = {
+    "attempts": "attempts_after",
+    "events": "events_after",
+    "steps": "steps_after",
+    "edges": "edges_after",
+    "flows": "flows_after",
+}
 _REMOVALS = {
     "attempts": "remove_lost_attempts",
     "events": "remove_lost_events",
     "steps": "remove_lost_steps",
+    "edges": "remove_lost_edges",
+    "flows": "remove_lost_flows",
 }
 KINDS = tuple(_PAGES)
 

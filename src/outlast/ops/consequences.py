@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 
 from ..model.ids import new_job_id
 from ..model.job import NewJob
@@ -65,19 +66,21 @@ def _hook(ties: Rows) -> Op[set[str]]:
     """The new jobs can read the one that ended as any follower can; it has ended, so they wait for
     nothing."""
     made = yield from enqueue(
-        [job for id, state, hooks, _ in ties if hooks for job in _hooked(id, state, hooks)]
+        [job for id, state, hooks, _ in ties for job in _asked_for(hooks, state, id)]
     )
     return {job.queue for job in made if job.state is State.READY}
 
 
-def _hooked(id: str, state: str, hooks: str) -> list[NewJob]:
-    """Hooks that cannot be read, which only somebody else's hand can have spoiled, keep no job from
-    ending."""
+def _asked_for(hooks: str | None, state: str, id: str) -> list[NewJob]:
+    """The jobs to be made when a job ends so. What cannot be read is not made: no job's end, and no
+    end beside it, may fail of that. What a newer release says beside is left out."""
     try:
-        given = json.loads(hooks).get(state, ())
-        return [
-            NewJob(**{**hook, "id": new_job_id(), "needs": "finished", "after": (id,)})
-            for hook in given
-        ]
-    except (AttributeError, TypeError, ValueError):
+        asked = json.loads(hooks or "{}").get(state, [])
+        said = [{name: hook[name] for name in _SAID if name in hook} for hook in asked]
+        given = {"needs": "finished", "after": (id,)}
+        return [NewJob(**hook | given | {"id": new_job_id()}) for hook in said]
+    except (ValueError, AttributeError, TypeError):
         return []
+
+
+_SAID = [field.name for field in fields(NewJob)]

@@ -83,7 +83,9 @@ def clear_up(rows: Rows) -> Op[None]:
     yield Statement("prune_events", {"ids": ids})
     yield Statement("prune_steps", {"ids": ids})
     yield Statement("prune_edges", {"ids": ids})
+    yield Statement("prune_ties", {"ids": ids})
     if flows := {flow for _, flow in rows if flow}:
+        yield Statement("prune_parts", {"ids": json.dumps(sorted(flows))})
         yield Statement("prune_flows", {"ids": json.dumps(sorted(flows))})
 
 

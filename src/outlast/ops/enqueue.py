@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..model.errors import Contention, KeyConflict
 from ..model.job import Job, NewJob, lenient_json, moment, read_job
+from ..model.layout import merged
 from ..model.lifecycle import State
 from .flows import found_flows, tie
 from .statement import BEGIN, Op, Row, Rows, Statement
@@ -28,6 +29,8 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
         yield BEGIN  # a conflict must undo what was inserted beside it
     closed = (yield from found_flows(jobs, held)) if tied else {}
     unique, twins = _without_twins(jobs)
+    if tied and twins:
+        unique = merged(unique, {id: twin.id for id, twin in twins.items()})
     inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])
     made = {row[0]: row for row in inserted}
     refused = [job for job in unique if job.id not in made]
@@ -36,8 +39,7 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
         fresh = [job for job in unique if job.id in made]
         if refusal := next((closed[job.flow] for job in fresh if job.flow in closed), None):
             raise refusal
-        instead = {id: twin.id for id, twin in twins.items()}
-        instead |= {id: job.id for id, job in standing.items() if id != job.id}
+        instead = {id: job.id for id, job in standing.items() if id != job.id}
         counted = yield from tie(fresh, instead, ours)
         made |= {id: (id, state, *made[id][2:]) for id, state in counted.items()}
     return [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
@@ -76,9 +78,14 @@ def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], standing: dict[st
     else:
         # Refused for a key whose holder has been pruned since: the next try will do.
         raise Contention(reason=f"the job that held the key {asked.key!r} has just been pruned")
-    if job.task != asked.task or job.args != lenient_json(asked.args):
-        raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
     return job
+
+
+def _refuse_conflicts(jobs: Sequence[NewJob], answers: Sequence[Job]) -> None:
+    """A key stands for one call: another one by the same key is a mistake."""
+    for asked, job in zip(jobs, answers, strict=True):
+        if job.task != asked.task or job.args != lenient_json(asked.args):
+            raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
 
 
 def _fresh(new: NewJob, row: Row) -> Job:

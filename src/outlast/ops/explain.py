@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..model.job import Job
-from ..model.lifecycle import State
+from ..model.lifecycle import QUEUED, State
 from ..model.outcome import reason
 from ..model.words import count, span
 from . import report
+from .flow_report import prerequisites_in, root_cause
+from .flows import BROKEN
 from .reclaim import signs_of_loss
 from .report import Queue, Worker
 from .statement import Op
 
+LIVE = {*QUEUED, State.RUNNING}
+NAMED = 3  # jobs that are named of those that one waits for
 ENDLESS = 3600.0  # seconds: no worker takes a lease like this without being listed
 
 
@@ -27,6 +31,9 @@ class Facts:
     workers: list[Worker]
     ahead: int
     lock_free: bool = False  # nobody holds the liveness lock of its worker
+    before: int = 0  # jobs that it comes after
+    open: Sequence[Job] = ()  # the first few of these that have not ended
+    cause: Job | None = None  # the one that it died of
 
     @property
     def owner(self) -> Worker | None:
@@ -52,7 +59,11 @@ def explain(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[s
     if job.state is State.RUNNING:
         signs = yield from signs_of_loss()
         free = bool(confirm_dead([worker for worker in signs.workers if worker == job.worker]))
-    return in_words(Facts(job, now, queue, workers, ahead, free))
+    before, still_open = 0, list[Job]()
+    if job.state is State.WAITING:
+        before, still_open = yield from prerequisites_in(id, LIVE, NAMED)
+    cause = (yield from root_cause(job)) if job.state in BROKEN else None
+    return in_words(Facts(job, now, queue, workers, ahead, free, before, still_open, cause))
 
 
 def in_words(facts: Facts) -> str:
@@ -65,9 +76,11 @@ def in_words(facts: Facts) -> str:
         case State.RUNNING:
             return _running(facts)
         case State.WAITING:
-            return "It waits for the jobs it comes after."
+            return _waiting(facts)
         case State.SUCCEEDED:
             return f"It succeeded on attempt {job.attempt}."
+        case State.CANCELLED | State.DEAD if facts.cause is not None:
+            return _doomed(facts.cause, job.state)
         case State.CANCELLED:
             return f"It was cancelled: {reason(job.error)}."
         case State.DEAD:
@@ -108,6 +121,27 @@ def _ready(facts: Facts) -> str:
     )
     able_ones = count(len(able), "worker")
     return f"It is ready, with {place} before it. {able_ones} can run it; {why}.{suspect}"
+
+
+def _waiting(facts: Facts) -> str:
+    job = facts.job
+    if expired := _expired(facts):
+        return expired
+    named = [f"{one.task} {one.id} ({one.state})" for one in facts.open]
+    more = job.waits_for - len(named)
+    rest = f" and {more} more" if more > 0 else ""
+    which = f": {', '.join(named)}{rest}." if named else "."
+    if not named:
+        which += f" None of them is still to end, which cannot be: the audit mends it.{_who(facts)}"
+    return f"It waits for {job.waits_for} of the {count(facts.before, 'job')} it comes after{which}"
+
+
+def _doomed(cause: Job, state: State) -> str:
+    return (
+        f"It never ran and is {state}, because {cause.task} {cause.id}, which had to succeed before"
+        f" it, is {cause.state}: {reason(cause.error)}. `outlast retry {cause.id}` gives that one a"
+        " new life, and this one with it."
+    )
 
 
 def _expired(facts: Facts) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from ..model.errors import FlowNotFound, JobNotFound
 from ..model.job import Job, lenient_json, moment, read_job
 from ..model.lifecycle import State
 from .audit import FIRST
+from .flows import BROKEN
 from .report import BEYOND
 from .report import job as one_job
 from .statement import Op, Rows, Statement, Together
@@ -21,6 +22,7 @@ MOST_EDGES = 200_000
 MOST_DRAWN = 20_000  # jobs; nobody reads on
 FLOW_STATES = ("running", "cancelling", "succeeded", "partial", "dead", "cancelled")
 LIVE = FLOW_STATES[:2]
+LONGEST_CHAIN = 100  # steps that are followed to where it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +209,25 @@ def neighbours(id: str, limit: int) -> Op[tuple[list[Neighbour], list[Neighbour]
     return [Neighbour(job.id, job.task, job.state) for _, job in before], [
         Neighbour(*row) for row in rows
     ]
+
+
+def prerequisites_in(id: str, states: Collection[State], limit: int) -> Op[tuple[int, list[Job]]]:
+    """How many jobs one comes after, and the first few of those that are in certain states."""
+    given = {"id": id, "states": json.dumps(sorted(states)), "limit": limit}
+    counted, rows = yield Together(
+        [Statement("count_prerequisites", {"id": id}), Statement("prerequisites_in", given)]
+    )
+    return int(counted[0][0]), [read_job(row) for row in rows]
+
+
+def root_cause(job: Job) -> Op[Job | None]:
+    """The job that one died of: dead or cancelled by itself, however many stand between."""
+    cause: Job | None = None
+    for _ in range(LONGEST_CHAIN):
+        if (job.error or {}).get("type") != "PrerequisiteFailed":
+            break
+        _, broken = yield from prerequisites_in(job.id, BROKEN, 1)
+        if not broken:
+            break
+        cause = job = broken[0]
+    return cause

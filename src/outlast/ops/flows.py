@@ -3,7 +3,9 @@ counting down is not enough, cancelled together, and read.
 
 Who follows whom is in `edge`; how many a follower still waits for is in its own row. Whoever ends
 a job counts it off in the same transaction (`consequences`), and locks the follower's row to do
-so. Whoever counts anew locks that row first and counts then, so that no end falls in between.
+so. Whoever counts anew locks that row first and counts then, so that no end falls in between. Who
+makes a job wait that did not wait before locks those that it waits for: whoever ends one of them
+meanwhile would not look at it.
 """
 
 from __future__ import annotations
@@ -126,7 +128,7 @@ def _join_followers(jobs: Sequence[NewJob]) -> Op[None]:
 
 def recount(ids: Iterable[str]) -> Op[Rows]:
     """Count anew what these jobs wait for; they must be held by this transaction. Returns id,
-    state, queue and whether its end concerns others, of each that waited."""
+    state, queue and whether its end concerns others, of each for which that changed anything."""
     rows: Rows = yield Statement("recount", {"ids": json.dumps(sorted(ids))})
     return rows
 

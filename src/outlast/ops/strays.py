@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..model.waits import DEAF, MISCOUNTED, UNFIRED
 from ..model.words import count, span
-from . import audit
+from . import audit, waits
 from .audit import FIRST, Stray
 from .findings import Finding
 from .statement import Op
@@ -67,6 +68,9 @@ AILMENTS = (
     Ailment("invisible", "find_invisible", "queued job",
             "{jobs} have an owner or a lease, which only a running one may have.",
             _BY_HAND, "Start a worker: its audit mends them."),
+    Ailment("half-cancelled", "find_half_cancelled", "flow",
+            "{jobs} were cancelled, at the longest {longest} ago, and not all of it was.",
+            _LOGS, "Start a worker: it goes on with them.", LATE_LEASE),
     Ailment("poison", "find_poison", "job",
             "{jobs} ended dead after costing as many workers as they may.",
             "outlast dead shows them; outlast job ID shows which workers died, when and how.",
@@ -78,6 +82,17 @@ AILMENTS = (
             "outlast job ID says what is wrong with one.", problem=False),
 )  # fmt: skip
 
+_WAITING = {
+    UNFIRED: "{jobs} still wait although nothing they wait for is still to end.",
+    DEAF: "{jobs} wait for what is dead, cancelled or gone.",
+    MISCOUNTED: "{jobs} wait for another number of jobs than there are to wait for.",
+}
+MISLED = {
+    name: Ailment(name, "waiting_after", "waiting job", sentence, _BY_HAND,
+                  "Start a worker: its audit mends them.")
+    for name, sentence in _WAITING.items()
+}  # fmt: skip
+
 Strays = list[tuple[Ailment, list[Stray]]]
 
 
@@ -88,6 +103,8 @@ def strays() -> Op[Strays]:
         rows = yield from audit.find(ailment.finder, MOST, 0, **ailment.params())
         if rows:
             found.append((ailment, rows))
+    misled, _ = yield from waits.misled(FIRST, MOST)
+    found += [(MISLED[name], [Stray(id, 0.0) for id in ids]) for name, ids in misled.items()]
     return found
 
 

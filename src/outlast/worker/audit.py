@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..model.errors import OutlastError
-from ..ops import audit, duties
+from ..model.waits import FAULTS
+from ..ops import audit, duties, waits
 from ..ops.audit import Check, Repair
 from ..ops.duties import Tally
 from ..store import Store
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.worker")
 
 PAGES = 20  # of one class in one pass; the next pass goes on
+WAITING = "waiting"  # how far the page of waiting jobs has come
 MARGIN = 600.0  # seconds after which what should have been pruned counts as missed
 
 
@@ -27,7 +29,7 @@ class Auditor:
     def __init__(self, worker: Worker, store: Store) -> None:
         self.worker = worker
         self.store = store
-        self._after = dict.fromkeys(audit.KINDS, audit.FIRST)
+        self._after = dict.fromkeys((*audit.KINDS, WAITING), audit.FIRST)
 
     async def audit(self) -> Tally:
         """One pass over every class; each has a row of its own that counts."""
@@ -36,6 +38,9 @@ class Auditor:
             tally = await self._page_through(check)
             self._tell(check.name, tally, check.loud)
             classes.setdefault(check.name, Tally()).add(tally)
+        for name, tally in (await self._recount()).items():
+            self._tell(name, tally, loud=True)
+            classes[name] = tally
         for kind in audit.KINDS:
             tally = await self._clear_away(kind)
             self._tell("left-behind", tally, loud=False)
@@ -68,6 +73,17 @@ class Auditor:
             if len(found) < audit.PAGE:
                 break
         return tally
+
+    async def _recount(self) -> dict[str, Tally]:
+        """Page through the jobs that wait for others; the next pass goes on."""
+        tallies = {name: Tally() for name in FAULTS}
+        for _ in range(PAGES):
+            found, self._after[WAITING] = await self.store.arun(waits.misled, self._after[WAITING])
+            for name, ids in found.items():
+                tallies[name].add(await self._repair(waits.set_right, ids))
+            if self._after[WAITING] == audit.FIRST:
+                break
+        return tallies
 
     async def _clear_away(self, kind: str) -> Tally:
         gone, after = await self.store.arun(audit.left_behind, kind, self._after[kind])

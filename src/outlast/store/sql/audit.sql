@@ -120,6 +120,37 @@ SELECT CAST(e.job AS text), EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job
     SELECT DISTINCT job FROM ol.event WHERE job > ol.id(:after) ORDER BY job LIMIT :limit) AS e
 ORDER BY e.job
 
+-- name: edges_after
+-- A page of jobs that came after others, and whether each still exists.
+SELECT CAST(e.job AS text), EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job) FROM (
+    SELECT DISTINCT follower AS job FROM ol.edge
+    WHERE follower > ol.id(:after) ORDER BY follower LIMIT :limit) AS e
+ORDER BY e.job
+
+-- name: flows_after
+-- A page of flows, and whether each still has a job.
+SELECT CAST(w.id AS text), EXISTS (SELECT 1 FROM ol.job AS j
+    WHERE j.flow = COALESCE(w.part_of, w.id) AND j.flow IS NOT NULL)
+FROM ol.flow AS w WHERE w.id > ol.id(:after) ORDER BY w.id LIMIT :limit
+
+-- name: waiting_after
+-- A page of waiting jobs: what each says that it waits for, and what there truly is to wait for.
+SELECT CAST(w.id AS text), w.needs, w.waits_for, w.quorum, count(e.job),
+    count(CASE WHEN e.job IS NOT NULL
+        AND (p.id IS NULL OR p.state IN ('succeeded', 'dead', 'cancelled')) THEN 1 END),
+    count(CASE WHEN e.job IS NOT NULL
+        AND (p.id IS NULL OR p.state IN ('dead', 'cancelled')) THEN 1 END)
+FROM (SELECT id, needs, waits_for, quorum FROM ol.job
+    WHERE state = 'waiting' AND id > ol.id(:after) ORDER BY id LIMIT :limit) AS w
+LEFT JOIN ol.edge AS e ON e.follower = w.id LEFT JOIN ol.job AS p ON p.id = e.job
+GROUP BY w.id, w.needs, w.waits_for, w.quorum ORDER BY w.id
+
+-- name: find_half_cancelled
+-- Flows that were cancelled a while ago, and with which nobody has gone on.
+SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(cancelled_at) FROM ol.flow
+WHERE cancelled_at IS NOT NULL AND settled_at IS NULL AND cancelled_at < ol.ago(:late)
+ORDER BY cancelled_at LIMIT :limit OFFSET :skip
+
 -- name: hold_lost
 -- Those of the jobs that are lost at this moment, held until they are dealt with.
 -- postgres: SKIP LOCKED: whoever has one in hand decides about it
@@ -205,3 +236,17 @@ DELETE FROM ol.event AS e
 WHERE e.job IN (SELECT ol.each_id(:ids))
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job)
 RETURNING CAST(job AS text)
+
+-- name: remove_lost_edges
+-- Remove what says whom a job came after that is gone.
+DELETE FROM ol.edge AS e
+WHERE e.follower IN (SELECT ol.each_id(:ids))
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.follower)
+RETURNING CAST(follower AS text)
+
+-- name: remove_lost_flows
+-- Remove flows that have no job any more.
+DELETE FROM ol.flow AS w
+WHERE w.id IN (SELECT ol.each_id(:ids)) AND NOT EXISTS (SELECT 1 FROM ol.job AS j
+    WHERE j.flow = COALESCE(w.part_of, w.id) AND j.flow IS NOT NULL)
+RETURNING CAST(id AS text)

@@ -97,16 +97,24 @@ DELETE FROM ol.attempt WHERE job IN (SELECT ol.each_id(:ids))
 DELETE FROM ol.event WHERE job IN (SELECT ol.each_id(:ids))
 
 -- name: prune_edges
--- Remove who came after whom, where either is pruned.
-DELETE FROM ol.edge
-WHERE job IN (SELECT ol.each_id(:ids)) OR follower IN (SELECT ol.each_id(:ids))
+-- Remove who came after pruned jobs. Apart from the next one: either has its own index.
+DELETE FROM ol.edge WHERE job IN (SELECT ol.each_id(:ids))
+
+-- name: prune_ties
+-- Remove whom pruned jobs came after.
+DELETE FROM ol.edge WHERE follower IN (SELECT ol.each_id(:ids))
 
 -- name: prune_flows
 -- Remove those of the flows that have no job any more.
 DELETE FROM ol.flow AS w
-WHERE (w.id IN (SELECT ol.each_id(:ids)) OR w.part_of IN (SELECT ol.each_id(:ids)))
-    AND NOT EXISTS (SELECT 1 FROM ol.job AS j
-        WHERE j.flow = COALESCE(w.part_of, w.id) AND j.flow IS NOT NULL)
+WHERE w.id IN (SELECT ol.each_id(:ids))
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.id AND j.flow IS NOT NULL)
+
+-- name: prune_parts
+-- Remove the parts of those flows that have no job any more.
+DELETE FROM ol.flow AS w
+WHERE w.part_of IS NOT NULL AND w.part_of IN (SELECT ol.each_id(:ids))
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.part_of AND j.flow IS NOT NULL)
 
 -- name: prune_workers
 -- Forget workers that have been silent for long, beyond what their own leases allow.

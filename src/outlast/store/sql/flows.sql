@@ -227,7 +227,8 @@ RETURNING CAST(id AS text), tied
 
 -- name: recount
 -- Count from the truth what jobs wait for that are held in this transaction, and start, or end,
--- whoever waits no longer. A prerequisite that is not there any more did not succeed.
+-- whoever waits no longer. A prerequisite that is not there any more did not succeed. Returns those
+-- for which that changed anything.
 UPDATE ol.job AS f
 SET waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
     state = CASE
@@ -248,6 +249,7 @@ FROM (SELECT w.id AS follower,
         LEFT JOIN ol.job AS p ON p.id = e.job
     WHERE w.id IN (SELECT ol.each_id(:ids)) GROUP BY w.id, w.quorum) AS c
 WHERE f.id = c.follower AND f.state || '' = 'waiting'
+    AND (f.waits_for <> c.needed - c.ended OR (f.needs = 'succeeded' AND c.failed > 0))
 RETURNING CAST(id AS text), state, queue, tied
 
 -- name: doomed_by
@@ -376,3 +378,14 @@ SELECT e.place, ol.job_columns
 FROM ol.edge AS e JOIN ol.job AS j ON j.id = e.job
 WHERE e.follower = ol.id(:id) AND e.place > :place
 ORDER BY e.place LIMIT :limit
+
+-- name: prerequisites_in
+-- The first few of the jobs that one comes after and that are in certain states.
+SELECT ol.job_columns
+FROM ol.edge AS e JOIN ol.job AS j ON j.id = e.job
+WHERE e.follower = ol.id(:id) AND j.state IN (SELECT ol.each(:states))
+ORDER BY e.place LIMIT :limit
+
+-- name: count_prerequisites
+-- How many jobs one comes after.
+SELECT count(*) FROM ol.edge WHERE follower = ol.id(:id)

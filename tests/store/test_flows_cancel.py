@@ -1,0 +1,209 @@
+"""A flow is cancelled as a whole: nothing joins it, nothing of it starts, nothing stays."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from outlast import FlowClosed, FlowNotFound, Outlast
+from outlast.model.flow import Flow, chain, group
+from outlast.model.ids import new_job_id
+from outlast.model.layout import new_jobs
+from outlast.ops import duties
+from outlast.ops.cancel_flow import declare, go_on, unsettled
+from outlast.ops.finish import finish
+from outlast.ops.flow_report import flow
+from outlast.store import Store
+from tests.store.conftest import Run
+from tests.store.crowd import all_at_once
+from tests.store.flowing import call, calls, end_all, lay, left, state
+from tests.store.jobs import ending, states, take
+from tests.support import Database
+
+
+def cancel(run: Run, id: str) -> None:
+    why = run(declare, id, "ann", "enough")
+    while run(go_on, id, why).left:
+        pass
+
+
+def test_a_cancelled_flow_ends_and_its_owners_are_asked_to_stop(verb: Run, app: Outlast) -> None:
+    """R116, R117: the first word ends it; the second, and one about nothing, are told apart."""
+    jobs = lay(app.store.run, group(*calls(5)).then(call(9, delay=60.0)))
+    flow_of = jobs[0].flow
+    (held,) = take(app.store.run)
+    shown = verb("cancel_flow", flow_of, "enough")
+    assert {name: n for name, n in shown.counts.items() if n} == {"running": 1, "cancelled": 5}
+    assert (shown.state, shown.reason) == ("cancelling", "enough")
+    assert app.job(held.id).cancelling
+    assert verb("cancel_flow", flow_of, "again").reason == "enough"
+    app.store.run(finish, [ending(held, "failed")])
+    assert verb("flow", flow_of).state == "cancelled"
+    assert verb("cancel_flow", flow_of).state == "cancelled"
+    for unknown in (new_job_id(), "nonsense"):
+        with pytest.raises(FlowNotFound):
+            verb("cancel_flow", unknown)
+
+
+def test_nothing_joins_what_has_ended(run: Run, database: Database) -> None:
+    """R007, R101: a flow that is cancelled, over, or unknown takes no child, in any spelling."""
+    (over,) = lay(run, group(call(1)))
+    end_all(run)
+    (cancelled,) = lay(run, group(call(2)))
+    assert cancelled.flow is not None
+    lay(run, call(3, flow=cancelled.flow.upper()))
+    cancel(run, cancelled.flow)
+    before = left(database)
+    for id in (over.flow, cancelled.flow):
+        with pytest.raises(FlowClosed):
+            lay(run, call(4), call(5, flow=id))
+    with pytest.raises(FlowNotFound):
+        lay(run, call(6, flow=new_job_id()))
+    assert left(database) == before
+
+
+def test_a_job_that_runs_on_in_a_cancelled_flow_adds_nothing(run: Run, database: Database) -> None:
+    """R007, R101: its own result counts if it was quicker than the cancel, its children do not."""
+    job, *_ = lay(run, group(*calls(3)))
+    (held,) = take(run)
+    cancel(run, job.flow)
+    grown = new_jobs([call(7), group(call(8), call(9))], held.flow)
+    finished = run(finish, [ending(held, jobs=tuple(grown))])
+    assert [str(to) for _, to in finished.accepted] == ["succeeded"]
+    assert Counter(states(database)) == {"succeeded": 1, "cancelled": 2}
+    assert left(database)["flow"] == 1
+
+
+def test_what_one_process_said_another_does(run: Run, database: Database) -> None:
+    """R116, R120: who said it died at once; whoever lives sees that something is left. What it
+    could not finish in one pass stays in sight."""
+    job, *_ = lay(run, group(*calls(30), fail_fast=True))
+    run(declare, job.flow, "ann", "enough")
+    assert states(database) == ["ready"] * 30
+    ((id, why),) = run(unsettled)
+    assert (id, why) == (job.flow, "enough")
+    assert run(go_on, id, why, 20).ended == 20
+    assert job.flow in dict(run(unsettled))
+    assert run(go_on, id, why, 20).ended == 10
+    assert not run(go_on, id, why, 20).left
+    # Those that fail together have failed together: that part is settled by the same hands.
+    for part, said in run(unsettled):
+        assert not run(go_on, part, said).left
+    assert run(unsettled) == []
+    assert set(states(database)) == {"cancelled"}
+
+
+def test_a_failure_of_the_database_does_not_unsay_it(run: Run, database: Database) -> None:
+    """R120: the failure that broke its group rolled back; what is done again breaks it again."""
+    lay(run, group(*calls(4), fail_fast=2))
+    first, second, *_ = take(run, 4)
+    run(finish, [ending(first, "permanent")])
+
+    def broken() -> object:
+        yield from finish([ending(second, "permanent")])
+        raise RuntimeError("the answer and the transaction are gone")
+
+    with pytest.raises(RuntimeError):
+        run(broken)
+    assert run(unsettled) == []
+    run(finish, [ending(second, "permanent")])
+    assert len(run(unsettled)) == 1
+
+
+JOINERS, CALLS = 8, 1000
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+def test_no_child_is_accepted_once_the_cancel_is_committed(
+    store: Store, database: Database
+) -> None:
+    """R007: 1,000 enqueues from 8 threads around one cancel: what came in before it is cancelled
+    with the rest, and nothing comes in after it."""
+    job, *_ = lay(store.run, group(*calls(2)))
+    said, done = threading.Event(), threading.Event()
+
+    def join(n: int) -> tuple[int, int]:
+        accepted = after = 0
+        for _ in range(CALLS // JOINERS):
+            known = said.is_set()
+            try:
+                lay(store.run, call(3, flow=job.flow))
+            except FlowClosed:
+                continue
+            accepted += 1
+            after += known
+        return accepted, after
+
+    def act(n: int) -> tuple[int, int]:
+        if n:
+            return join(n)
+        while len(states(database)) < 20 and not done.is_set():
+            pass
+        why = store.run(declare, job.flow, "ann", "")
+        said.set()
+        while store.run(go_on, job.flow, why).left:
+            pass
+        return 0, 0
+
+    counted = all_at_once(JOINERS + 1, act)
+    assert sum(after for _, after in counted) == 0
+    assert sum(accepted for accepted, _ in counted) >= 18, "nothing met the cancel"
+    assert Counter(states(database)) == {"cancelled": 2 + sum(n for n, _ in counted)}
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+@pytest.mark.parametrize(
+    "number",
+    [600, pytest.param(10_000, marks=[pytest.mark.campaign, pytest.mark.timeout(900)])],
+)
+def test_a_flow_is_cancelled_while_eight_work_on_it(
+    store: Store, database: Database, app: Outlast, number: int
+) -> None:
+    """R116: nothing starts after the cancel returned, no deadlock reaches anyone, and in the end
+    nothing is left: no job, no tie, no flow."""
+    graph = Flow()
+    roots = [graph.add(call(n)) for n in range(number // 2)]
+    for n, root in enumerate(roots):
+        graph.add(call(n), after=[root, roots[n - 1]], when="finished")
+    job = lay(store.run, graph)[0]
+    assert job.flow is not None
+    gone = threading.Event()
+
+    def act(n: int) -> int:
+        if n == 0:
+            app.cancel_flow(str(job.flow))
+            gone.set()
+            return 0
+        late = 0
+        while True:
+            returned = gone.is_set()
+            held = take(store.run, 5, worker=f"w{n}")
+            late += len(held) if returned else 0
+            store.run(finish, [ending(one, "failed" if n % 2 else "succeeded") for one in held])
+            if returned and not held:
+                return late
+
+    assert sum(all_at_once(9, act)) == 0, "started after it returned"
+    assert set(states(database)) <= {"succeeded", "dead", "cancelled"}
+    assert store.run(flow, job.flow).final
+    while store.run(duties.prune, "succeeded", -1.0, 500) + store.run(
+        duties.prune, "cancelled", -1.0, 500
+    ):
+        pass
+    assert left(database) == {"job": 0, "edge": 0, "flow": 0}
+
+
+def test_no_ended_flow_has_jobs_that_run_on(run: Run) -> None:
+    """R102: a flow's state is read from its jobs, so it can never disagree with them."""
+    jobs = lay(run, chain(*calls(2)))
+    seen = [run(flow, jobs[0].flow).state]
+    (held,) = take(run)
+    seen.append(run(flow, jobs[0].flow).state)
+    run(finish, [ending(held)])
+    seen.append(run(flow, jobs[0].flow).state)
+    end_all(run)
+    seen.append(run(flow, jobs[0].flow).state)
+    assert seen == ["running"] * 3 + ["succeeded"]
+    assert state(run, *jobs) == ["succeeded"] * 2
