@@ -27,6 +27,7 @@ SAMPLES = {
     "expires_in": 1.0, "started_at": 0.0, "late": 1.0, "soon": 1.0, "slack": 1.0, "workers": "[]",
     "last_life": True, "tells": True, "needs": "succeeded", "waits_for": 0, "quorum": 1,
     "tied": True, "place": 0, "fail_after": 1, "flow": new_job_id(), "hooks": "{}",
+    "more": 1,
 }  # fmt: skip
 
 

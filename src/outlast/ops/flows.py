@@ -9,6 +9,7 @@ so. Whoever counts anew locks that row first and counts then, so that no end fal
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from ..model.errors import FlowClosed, FlowNotFound, JobNotFound, PrerequisiteFailed
@@ -93,9 +94,11 @@ def _join_followers(jobs: Sequence[NewJob]) -> Op[None]:
     beside = sorted({row["beside"] for row in rows if row["beside"]})
     held: Rows = yield Statement("hold_followers", {"ids": json.dumps(beside)})
     if held:
-        yield Statement("join_followers", rows=rows)
+        joined: Rows = yield Statement("join_followers", rows=rows)
         yield Statement("tie", {"ids": json.dumps([row["id"] for row in rows])})
-        yield Statement("recount", {"ids": json.dumps([id for (id,) in held])})
+        more = Counter(follower for (follower,) in joined)
+        if more:
+            yield Statement("wait_for_more", rows=[{"id": i, "more": n} for i, n in more.items()])
 
 
 def recount(ids: Iterable[str]) -> Op[Rows]:

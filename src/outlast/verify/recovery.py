@@ -14,6 +14,7 @@ from typing import Any
 
 from ..client import Outlast
 from ..model.lifecycle import FINAL
+from ..ops.cancel_flow import unsettled
 from .checker import Violation, check
 from .evidence import Evidence, collect
 from .paths import PATHS
@@ -69,7 +70,7 @@ async def settle(ol: Outlast) -> None:
     seen, until = {"": 0}, 0.0
     try:
         async with ol.worker(**WORKER):
-            while under_way(counts := await ol.acounts()):
+            while under_way(counts := await ol.acounts()) or await ol.store.arun(unsettled):
                 if counts != seen:
                     seen, until = counts, time.monotonic() + LONGEST
                 elif time.monotonic() > until:

@@ -14,6 +14,7 @@ from ..model.errors import Permanent, RetryLater
 from ..model.retry import Retry
 from ..model.settings import StoreSettings
 from ..worker.context import Context
+from .flow_tasks import FlowTasks
 from .ledger import Ledger
 from .place import Place
 
@@ -34,6 +35,7 @@ class Workload:
         self.ol = Outlast(place.url, schema=place.schema, settings=store)
         self._define(self.ol)
         self._define_awkward(self.ol)
+        self.flows = FlowTasks(self)
 
     def at(self, place: Place) -> Workload:
         """Go on elsewhere. What handlers do from now on is told to that place's ledger."""
@@ -74,6 +76,7 @@ class Workload:
             task.job().new_job()
         for awkward in (self.permanent, self.postpones, self.lingers, self.lingers_in_thread):
             awkward.job().new_job()
+        self.flows.warm_up()
 
     def _define(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN)

@@ -91,6 +91,17 @@ WHERE e.job = :beside
 ON CONFLICT DO NOTHING
 RETURNING CAST(follower AS text)
 
+-- name: wait_for_more
+-- Jobs that are held in this transaction have so many more to wait for. What has ended in it is
+-- still to be counted off, so they cannot be counted anew; who waits for a quorum needs no more.
+-- postgres: all rows travel as one JSON parameter
+UPDATE ol.job AS f SET waits_for = f.waits_for + t.more
+FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, more integer)
+WHERE f.id = t.id AND f.state || '' = 'waiting' AND f.quorum IS NULL
+-- sqlite: row by row
+UPDATE ol.job SET waits_for = waits_for + :more
+WHERE id = :id AND state = 'waiting' AND quorum IS NULL
+
 -- name: hold_followers
 -- Those who wait for any of these jobs, held until they are dealt with.
 -- postgres: locked in the order of their ids, as everywhere
@@ -218,9 +229,10 @@ WHERE j.id IN (
 RETURNING CAST(id AS text), state, tied
 
 -- name: settle_flow
--- All jobs of a cancelled flow have ended or were asked to: nobody has to go on with it.
-UPDATE ol.flow SET settled_at = ol.now()
-WHERE id = ol.id(:flow) AND cancelled_at IS NOT NULL AND settled_at IS NULL
+-- All jobs of a cancelled flow have ended or were asked to: nobody has to go on with it. Whoever
+-- comes second is told so too.
+UPDATE ol.flow SET settled_at = COALESCE(settled_at, ol.now())
+WHERE id = ol.id(:flow) AND cancelled_at IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j
         WHERE (j.flow = ol.id(:flow) OR j.team = ol.id(:flow))
             AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.cancelling)
