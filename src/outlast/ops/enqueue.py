@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from ..model.errors import Contention, KeyConflict
 from ..model.job import Job, NewJob, lenient_json, moment, read_job
 from ..model.lifecycle import State
-from .flows import found_flows, tie
+from .flows import forget_empty_flows, found_flows, tie
 from .statement import BEGIN, Op, Row, Rows, Statement
 
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
@@ -37,6 +37,8 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = ()) -> Op[list[Job]]
         instead = {id: twin.id for id, twin in twins.items()}
         instead |= {id: job.id for id, job in standing.items() if id != job.id}
         yield from tie([job for job in unique if job.id in made], instead)
+    if refused and tied:
+        yield from forget_empty_flows(jobs)
     return [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
 
 

@@ -31,6 +31,12 @@ def found_flows(jobs: Sequence[NewJob], held: Collection[str]) -> Op[None]:
         yield from _join(joined)
 
 
+def forget_empty_flows(jobs: Sequence[NewJob]) -> Op[None]:
+    """A flow whose jobs all stood already, under their keys, has none of its own."""
+    if flows := [flow.id for job in jobs for flow in job.founds if flow.part_of is None]:
+        yield Statement("prune_flows", {"ids": json.dumps(flows)})
+
+
 def _join(flows: Collection[str]) -> Op[None]:
     standing = yield from hold_flows(flows)
     for flow in sorted(flows):

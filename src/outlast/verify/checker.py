@@ -49,7 +49,9 @@ def check(evidence: Evidence, *, settled: bool = True) -> list[Violation]:
     rules: list[Rule] = [stands, whole, alive, accepted, followed, reported, said_once,
                          believed, owned, seen]  # fmt: skip
     first: list[Rule] = [ended] if settled else []
-    return [found for rule in [*first, *rules, histories, together, tidy] for found in rule(evidence)]
+    return [
+        found for rule in [*first, *rules, histories, together, tidy] for found in rule(evidence)
+    ]
 
 
 def ended(evidence: Evidence) -> Iterator[Violation]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model.job import lenient_json
+from ..model.lifecycle import State
 from ..ops.statement import Op, Rows, Statement, Together
 from ..store import Store
 from .ledger import Entry
@@ -42,7 +43,8 @@ class JobRow:
     @property
     def doomed(self) -> bool:
         """It is said to have ended because of one that it came after."""
-        return isinstance(self.error, dict) and self.error.get("type") == "PrerequisiteFailed"
+        said = self.error.get("type") if isinstance(self.error, dict) else None
+        return said == "PrerequisiteFailed" and self.state in (State.DEAD, State.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)

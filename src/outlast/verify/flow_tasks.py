@@ -5,6 +5,7 @@ that whoever comes after it can tell the ledger exactly what it read.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..model.errors import Permanent
@@ -50,18 +51,18 @@ class FlowTasks:
 
         @task
         async def crawl(
-            ctx: Context, tag: str = "", kind: str = "ok", width: int = 2, depth: int = 1,
-            parent: str = "", claim: int = 0, joined: bool = False,
+            ctx: Context, tag: str = "", widths: Sequence[int] = (2,), parent: str = "",
+            claim: int = 0, joined: bool = False,
         ) -> dict[str, Any]:  # fmt: skip
-            """Finds more to do: whoever waits for it waits for that too."""
+            """Finds so many more to do, and each of them so many: whoever waits for it waits for
+            all of that."""
             self._began(ctx)
             found = {"parent": ctx.job.id, "claim": ctx.fence, "joined": True}
+            width, *deeper = widths
             for _ in range(width):
-                child = step.job(**found)
-                if depth > 1:
-                    child = crawl.job(width=width, depth=depth - 1, **found)
+                child = crawl.job(widths=deeper, **found) if deeper else step.job(**found)
                 ctx.enqueue(child, join=True)
-            return await self._end(ctx, kind, width)
+            return await self._end(ctx, "ok", width)
 
         @task
         async def hook(ctx: Context, hook_of: str, on: str) -> dict[str, Any]:

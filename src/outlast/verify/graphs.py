@@ -17,6 +17,7 @@ from typing import Any
 from ..model.flow import Chain, Flow, Group, chain, group
 from ..model.options import Options
 from ..model.task import Call
+from ..tasks import Prepared
 from .flow_tasks import FlowTasks
 
 # (from, to) children, and how often in a thousand groups
@@ -121,8 +122,8 @@ class Artist:
         calls, tags = self._several(sketch, self.luck.randint(0, 3))
         for _ in range(self.luck.randint(1, 2)):
             tag = self._tag()
-            given = {"width": self.luck.randint(1, 3), "depth": self.luck.randint(1, 2)}
-            calls.append(self.tasks.crawl.job(tag, "ok", **given))
+            widths = [self.luck.randint(1, 3) for _ in range(self.luck.randint(1, 2))]
+            calls.append(self.tasks.crawl.job(tag, widths))
             sketch.nodes.append(Asked(tag, "ok"))
             tags.append(tag)
         return group(*calls).then(self._follower(sketch, tags), when=self._when())
@@ -145,7 +146,7 @@ class Artist:
         tag, kind = self._tag(), self._chosen(KINDS)
         if calm and kind == "dies" and self.luck.random() > 0.1:
             kind = "ok"
-        task = self.tasks.step
+        task: Prepared = self.tasks.step
         if after or quorum:
             in_thread = self.luck.random() < IN_THREAD
             task = self.tasks.gather_in_thread if in_thread else self.tasks.gather

@@ -70,7 +70,7 @@ async def settle(ol: Outlast) -> None:
     seen, until = {"": 0}, 0.0
     try:
         async with ol.worker(**WORKER):
-            while under_way(counts := await ol.acounts()) or await ol.store.arun(unsettled):
+            while under_way(counts := await ol.acounts()) or await _cancelling(ol):
                 if counts != seen:
                     seen, until = counts, time.monotonic() + LONGEST
                 elif time.monotonic() > until:
@@ -78,6 +78,11 @@ async def settle(ol: Outlast) -> None:
                 await asyncio.sleep(0.05)
     finally:
         await ol.store.aclose()
+
+
+async def _cancelling(ol: Outlast) -> bool:
+    """Whether a flow was cancelled and nobody has seen the end of it."""
+    return bool(await ol.store.arun(unsettled))
 
 
 def under_way(counts: Mapping[str, int]) -> int:

@@ -118,15 +118,21 @@ def _told(row: JobRow, before: list[JobRow], known: Known) -> Iterator[Finding]:
     read = known.read.get((row.id, row.fence))
     if row.state != State.SUCCEEDED or read is None or any(known.redriven[p.id] for p in before):
         return
+    wanted: list[list[object] | None]
     wanted = [[one.id, one.fence] if one.state == State.SUCCEEDED else None for one in before]
     same = len(read) == len(wanted) and all(
-        had == want or (row.quorum is not None and had is None)
+        had == want or (row.quorum is not None and had is None) or _nameless(had, want)
         for had, want in zip(read, wanted, strict=True)
     )
     if not same:
         wrong = sum(had != want for had, want in zip(read, wanted, strict=False))
         told = f"read {len(read)} results, {wrong} of them wrong, and {len(wanted)} are before it"
         yield _of(row, "I3", "half-fanned", told)
+
+
+def _nameless(had: object, want: list[object] | None) -> bool:
+    """A result of a job that does not say its name."""
+    return isinstance(had, list) and want is not None and had == [None, want[1]]
 
 
 def _as_asked(known: Known) -> Iterator[Finding]:
@@ -160,7 +166,7 @@ def _added(evidence: Evidence) -> dict[str, list[str]]:
 
 def _behaved(row: JobRow, kind: str, known: Known) -> Iterator[Finding]:
     """A job that could run ended as its handler does."""
-    if row.state in FINAL and not row.doomed and not known.was_called_off(row):
+    if kind and row.state in FINAL and not row.doomed and not known.was_called_off(row):
         wanted = State.DEAD if kind == DIES else State.SUCCEEDED
         if row.state != wanted:
             yield _of(row, "I1", "mislabelled", f"is {row.state}, and its handler ends {wanted}")

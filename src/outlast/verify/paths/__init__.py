@@ -8,6 +8,7 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     finishing     the one way out of running, in all outcomes
     steering      what people do: cancel, redrive, pause
     healing       reclaim, expire, promote, prune, the other duties
+    flowing       jobs that wait for each other, added to, cancelled together, brought back
     auditing      what finds and heals what the others left
     working       whole worker processes
     living        those whom no net may catch;  meeting  two at once;  waiting  what is not due yet
@@ -21,6 +22,8 @@ from . import (
     auditing,
     enqueueing,
     finishing,
+    flow_meeting,
+    flowing,
     healing,
     holding,
     living,
@@ -36,4 +39,4 @@ from .path import LATER, PATHS, Path, perform
 __all__ = ["LATER", "PATHS", "Path", "perform"]
 
 _MODULES = (enqueueing, holding, finishing, steering, healing, auditing, working, migrating, living,
-            meeting, waiting, unheard)  # fmt: skip
+            meeting, waiting, unheard, flowing, flow_meeting)  # fmt: skip
