@@ -4,6 +4,7 @@
     claiming      jobs claimed too early, twice, or by whoever must not
     owning        fences and leases that do not hold
     finishing     outcomes that do not count, or count for too much
+    flowing       ends of which those whom they concern hear wrongly, twice, or never
     healing       nets that do not catch, or catch the living
     keeping       budgets, records, pruning, the tables themselves
 
@@ -14,13 +15,14 @@ error, so each has to follow the source.
 from __future__ import annotations
 
 from ..mutation import Mutant
-from . import claiming, enqueueing, finishing, healing, keeping, owning
+from . import claiming, enqueueing, finishing, flowing, healing, keeping, owning
 
 MUTANTS: list[Mutant] = [
     *enqueueing.MUTANTS,
     *claiming.MUTANTS,
     *owning.MUTANTS,
     *finishing.MUTANTS,
+    *flowing.MUTANTS,
     *healing.MUTANTS,
     *keeping.MUTANTS,
 ]

@@ -8,11 +8,13 @@ from functools import partial
 
 from ...model.flow import Flow, group
 from ...model.job import Claim
+from ...model.layout import new_jobs
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
 from ...ops import operate
 from ...ops.enqueue import enqueue
 from ...ops.finish import Finished, finish
+from ...ops.reclaim import signs_of_loss
 from ...ops.statement import Op
 from ..stage import Stage
 from ..workload import AT_ONCE
@@ -22,12 +24,12 @@ from .path import path
 
 @path("flow-redrive-race", only="postgres")
 def redrive_race(stage: Stage) -> Iterator[None]:
-    """One before a follower is brought back while the other's end is being counted off."""
+    """One before a follower is brought back while another's end is being counted off."""
     flow = Flow()
-    dead, other = flow.add(stage.job()), flow.add(stage.job())
-    flow.add(stage.job(), after=[dead, other], when="finished")
+    before = [flow.add(stage.job()) for _ in range(3)]
+    flow.add(stage.job(), after=before, when="finished")
     stage.flow(flow, states=("succeeded", "dead"))
-    first, second = stage.began(stage.claim())
+    first, second = stage.began(stage.claim(limit=2))
     stage.finish([(first, stage.ended(Outcome.PERMANENT, first))])
     yield
     _meanwhile(stage, second, "tell_followers", partial(operate.redrive, [first.id], "verify"))
@@ -46,8 +48,6 @@ def last_race(stage: Stage) -> Iterator[None]:
 @path("flow-after-race", only="postgres")
 def after_race(stage: Stage) -> Iterator[None]:
     """Somebody comes after a job that is being finished."""
-    from ...model.layout import new_jobs
-
     (claim,) = stage.claimed()
     late = new_jobs([stage.job(after=[claim.id])])
     yield
@@ -58,6 +58,7 @@ def _meanwhile(stage: Stage, claim: Claim, word: str, act: Callable[[], Op[objec
     """Finish a claim; when that has been said, somebody else acts, and may have to wait."""
     given = [decide(claim, stage.ended(Outcome.SUCCEEDED, claim), AT_ONCE, 0.5)]
     other = stage.ol.store.twin()
+    other.run(signs_of_loss)  # connected: it shall come at the very moment
     acts: list[Future[object]] = []
     with ThreadPoolExecutor(1) as thread:
 

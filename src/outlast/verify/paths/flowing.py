@@ -139,6 +139,17 @@ def cancel_all(stage: Stage) -> Iterator[None]:
         stage.promise(job.id, "cancelled")
 
 
+@path("flow-cancel-late", owner=True)
+def add_to_cancelled(stage: Stage) -> Iterator[None]:
+    """One that ran on in a cancelled flow may end as it likes, and adds nothing."""
+    jobs = stage.flow(chain(stage.job(), stage.job()))
+    (held,) = stage.began(stage.claim())
+    stage.ol.cancel_flow(held.flow or "", "verify")
+    yield
+    stage.finish([(held, stage.ended(Outcome.SUCCEEDED, held, jobs=2, join=True))])
+    stage.ledger.write("stopped", held.flow or "", 0, {job.id: 0 for job in jobs} | {held.id: 1})
+
+
 @path("flow-cancel-one")
 def cancel_one(stage: Stage) -> Iterator[None]:
     """A job is cancelled, and who needed it is dead."""
