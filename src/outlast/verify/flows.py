@@ -1,7 +1,7 @@
 """`outlast verify flows`: random graphs of jobs, while workers are killed and minds are changed.
 
 ask       enqueuers ask for graphs of every shape, and cancel some of them, or jobs in them
-work      worker processes carry them out; one of them is killed every second or so
+work      worker processes carry them out; one of them is killed every one to three seconds
 settle    what is left is worked off, all are asked to go, and the judge looks at every follower
 """
 
@@ -21,7 +21,7 @@ from .ledger import Entry
 from .paths import Path
 from .recovery import LONGEST
 
-EVERY = (0.5, 2.0)  # seconds between kills
+EVERY = (1.0, 3.0)  # seconds between kills
 ASKERS = 1
 WORKERS = 4
 WORK: dict[str, Any] = {

@@ -21,7 +21,7 @@ from ..tasks import Prepared
 from .flow_tasks import FlowTasks
 
 # (from, to) children, and how often in a thousand groups
-SIZES = (((0, 0), 20), ((1, 4), 700), ((5, 15), 240), ((16, 60), 32), ((100, 400), 6),
+SIZES = (((0, 0), 20), ((1, 4), 750), ((5, 15), 195), ((16, 60), 28), ((100, 400), 5),
          ((1000, 1000), 2))  # fmt: skip
 KINDS = (("ok", 88), ("naps", 5), ("fails", 4), ("dies", 3))
 SHAPES = (("group", 62), ("chain", 8), ("nested", 12), ("graph", 10), ("crawl", 8))

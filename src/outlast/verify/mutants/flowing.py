@@ -231,6 +231,25 @@ MUTANTS = [
         points=6,
     ),
     Mutant(
+        "pruned-too-early",
+        "what a flow that goes on needs is removed",
+        [
+            Edit(
+                "store/sql/duties.sql",
+                "(j.flow IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.flow = j.flow\n",
+                "(j.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.flow ="
+                " j.flow\n",
+            ),
+            Edit(
+                "store/sql/duties.sql",
+                "        AND (NOT j.tied OR NOT EXISTS (SELECT 1 FROM ol.edge AS e\n",
+                "        AND (j.state <> 'none' OR NOT EXISTS (SELECT 1 FROM ol.edge AS e\n",
+            ),
+        ],
+        paths=("flow-prune",),
+        points=8,
+    ),
+    Mutant(
         "results-in-another-order",
         "a follower reads results in the order of their jobs, not in the order given",
         [

@@ -11,7 +11,7 @@ from ...model.outcome import decide
 from ...ops import cancel_flow, duties
 from ...ops.claim import Wanted
 from ...ops.finish import turn
-from ..stage import SOMEHOW, Stage
+from ..stage import Stage
 from ..workload import AT_ONCE
 from .healing import A_MOMENT
 from .path import path
@@ -203,19 +203,18 @@ def redrive(stage: Stage) -> Iterator[None]:
 def prune(stage: Stage) -> Iterator[None]:
     """A flow that is over goes, with its edges; what one that goes on has done is kept."""
     for _ in range(2):
-        stage.ol.enqueue(chain(stage.job(), stage.job()))
-    for _ in range(2):
-        _do(stage)
-    *_, last = stage.flow(chain(stage.job(), stage.job(delay=0.3)), states=("succeeded",))
-    _do(stage)
+        over, _ = stage.ol.enqueue(chain(stage.job(), stage.job(**stage.hooks())))
+        stage.ol.cancel_flow(over.flow or "")
+    flow = Flow()
+    first = flow.add(stage.job())
+    flow.add(stage.job(delay=0.3), after=first, when="finished")
+    needed, follower = stage.ol.enqueue(flow)
+    stage.promise(follower.id, "succeeded")
+    stage.ol.cancel(needed.id)
     time.sleep(A_MOMENT)
     yield
     for _ in range(3):
-        stage.run(duties.prune, "succeeded", 0.0, 2)
-    if stage.ol.job(last.id).state not in SOMEHOW and len(stage.ol.jobs(queue=stage.queue)) < 2:
-        stage.saw("I5", "left-behind", "what a flow needs that is not over was pruned")
-
-
-def _do(stage: Stage) -> None:
-    claims = stage.began(stage.claim())
-    stage.finish([(claim, stage.ended(Outcome.SUCCEEDED, claim)) for claim in claims])
+        stage.run(duties.prune, "cancelled", 0.0, 2)
+    kept = {job.id for job in stage.ol.jobs(queue=stage.queue)}
+    if needed.id not in kept and not stage.ol.job(follower.id).final:
+        stage.saw("I5", "left-behind", "what a flow needs that goes on was pruned")
