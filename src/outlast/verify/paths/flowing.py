@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
+from ...model.errors import ClaimLost
 from ...model.flow import Flow, chain, group
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
 from ...ops import cancel_flow, duties
 from ...ops.claim import Wanted
-from ...ops.finish import turn
+from ...ops.finish import Finished, finish_with_keys, turn
 from ..stage import Stage
 from ..workload import AT_ONCE
 from .healing import A_MOMENT
@@ -113,6 +115,22 @@ def join(stage: Stage) -> Iterator[None]:
     stage.finish([*ends, (simple, stage.ended(Outcome.SUCCEEDED, simple))])
 
 
+@path("flow-join-key", owner=True)
+def join_with_key(stage: Stage) -> Iterator[None]:
+    """The same with a key: what is added goes first, and is taken back if the claim was lost."""
+    one, follower = stage.flow(chain(stage.job(), stage.job()), states=("succeeded",))
+    stage.asked(follower, [one])
+    (claim,) = stage.began(stage.claim())
+    ended = stage.ended(Outcome.SUCCEEDED, claim, jobs=1, join=True)
+    keyed = tuple(replace(job, key="only") for job in ended.jobs)
+    given = decide(claim, replace(ended, jobs=keyed), AT_ONCE, 0.5)
+    yield
+    try:
+        stage.told(stage.run(finish_with_keys, given))
+    except ClaimLost:
+        stage.told(Finished(lost=[given]))
+
+
 @path("flow-turn", owner=True)
 def tied_since(stage: Stage) -> Iterator[None]:
     """Somebody came after it when it was already in hand: a plain turn tells them too."""
@@ -139,7 +157,7 @@ def cancel_all(stage: Stage) -> Iterator[None]:
         stage.promise(job.id, "cancelled")
 
 
-@path("flow-cancel-late", owner=True)
+@path("flow-cancel-late")
 def add_to_cancelled(stage: Stage) -> Iterator[None]:
     """One that ran on in a cancelled flow may end as it likes, and adds nothing."""
     jobs = stage.flow(chain(stage.job(), stage.job()))
