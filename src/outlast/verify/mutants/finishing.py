@@ -26,7 +26,7 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    if events or not all(transition.plain for transition in transitions):\n",
+                "    yield BEGIN\n    if events:\n",
                 "    if events:\n",
             )
         ],
@@ -39,7 +39,7 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    if events or not all(transition.plain for transition in transitions):\n",
+                "    yield BEGIN\n    if events:\n",
                 "    if events:\n",
             )
         ],
@@ -53,8 +53,8 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    yield from enqueue([job for t in accepted for job in t.jobs])\n",
-                "    yield from enqueue([job for t in transitions for job in t.jobs])\n",
+                "    queues = yield from _add([job for t in accepted for job in t.jobs])\n",
+                "    queues = yield from _add([job for t in transitions for job in t.jobs])\n",
             )
         ],
         campaign="zombie",
@@ -133,8 +133,8 @@ MUTANTS = [
         [
             Edit(
                 "ops/operate.py",
-                '    yield BEGIN\n    rows: Rows = yield Statement("redrive"',
-                '    rows: Rows = yield Statement("redrive"',
+                '    yield BEGIN\n    doomed: Rows = yield Statement("doomed_by"',
+                '    doomed: Rows = yield Statement("doomed_by"',
             )
         ],
         paths=("redrive-dead", "redrive-all"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
 SQLITE_PRUNE = (
-    "DELETE FROM ol.job WHERE id IN (\n    SELECT id FROM ol.job\n    WHERE state IN"
+    "DELETE FROM ol.job WHERE id IN (\n    SELECT id FROM ol.job AS j\n    WHERE state IN"
     " ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:keep)\n"
 )
 POSTGRES_PRUNE = (
-    "    SELECT id AS chosen FROM ol.job\n    WHERE state IN ('succeeded', 'cancelled')"
+    "    SELECT id AS chosen FROM ol.job AS j\n    WHERE state IN ('succeeded', 'cancelled')"
     " AND state = :state AND finished_at < ol.ago(:keep)\n"
 )
 
@@ -17,7 +17,7 @@ MUTANTS = [
     Mutant(
         "prune-leaves-attempts",
         "pruned jobs leave their attempts behind",
-        [Edit("ops/duties.py", '        yield Statement("prune_attempts", {"ids": ids})\n', "")],
+        [Edit("ops/duties.py", '    yield Statement("prune_attempts", {"ids": ids})\n', "")],
         paths=("prune",),
         points=8,
     ),
@@ -41,7 +41,7 @@ MUTANTS = [
             Edit(
                 "store/sql/duties.sql",
                 SQLITE_PRUNE,
-                "DELETE FROM ol.job WHERE id IN (\n    SELECT id FROM ol.job\n"
+                "DELETE FROM ol.job WHERE id IN (\n    SELECT id FROM ol.job AS j\n"
                 "    WHERE :state <> '' AND coalesce(finished_at, created_at) < ol.ago(:keep)\n",
             )
         ],

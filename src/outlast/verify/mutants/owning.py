@@ -8,8 +8,10 @@ FINISH, RENEW, OPERATE = "store/sql/finish.sql", "store/sql/renew.sql", "store/s
 ENDS = ("finish-succeeded", "finish-failed")
 HOLDS = ("renew", "report")
 
-SQLITE_FINISH = "WHERE j.id = :id AND j.fence = :fence AND j.state = 'running'\nRETURNING"
-POSTGRES_FINISH = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\nRETURNING"
+SQLITE_FINISH = "WHERE j.id = :id AND j.fence = :fence AND j.state = 'running' AND (:tells"
+POSTGRES_FINISH = (
+    "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running' AND (t.tells"
+)
 WORKERS_CLOCK = [
     Edit("ops/claim.py", "import json\n", "import json\nimport time\n"),
     Edit("ops/claim.py", '"lease": self.lease,', '"lease": time.time() + self.lease,'),
