@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from outlast.verify.evidence import AttemptRow, EventRow, Evidence, JobRow, StepRow
+from outlast.verify.evidence import AttemptRow, EventRow, Evidence, FlowRow, JobRow, StepRow
 from outlast.verify.ledger import Entry
 
 GOOD = JobRow(
@@ -69,6 +69,44 @@ class History:
         for fence in fences:
             self.says("began", id, fence)
         return self
+
+    def after(self, follower: str, *jobs: str) -> History:
+        """Whom it came after, in that order."""
+        self.evidence.before[follower] = list(jobs)
+        return self
+
+    def flow(self, id: str = "f", **facts: Any) -> History:
+        self.evidence.flows[id] = FlowRow(id, **facts)
+        return self
+
+    def done(self, id: str, **facts: Any) -> History:
+        """A job that ran at once, and ended well."""
+        return self.job(id, **facts).began(id, 1).says("ended", id, 1, 0)
+
+    def doomed(self, id: str, because_of: str, **facts: Any) -> History:
+        """A job that is dead because of another."""
+        error = {"type": "PrerequisiteFailed", "message": f"its prerequisite {because_of} is dead"}
+        never = {"fence": 0, "attempt": 0, "worker": None, "result": None, "error": error}
+        return self.job(id, **{"state": "dead"} | never | facts)
+
+    def lost(self, id: str, **facts: Any) -> History:
+        """A job whose handler ended it for good."""
+        self.job(id, **{"state": "dead", "result": None, "failures": 1} | facts)
+        return self.record(id, "permanent").began(id, 1)
+
+    def cancelled(self, id: str, **facts: Any) -> History:
+        """A job that never ran."""
+        never = {"fence": 0, "attempt": 0, "worker": None, "result": None}
+        return self.job(id, state="cancelled", **never | facts)
+
+    def asked(self, id: str, kind: str = "ok", after: Any = (), hooks: Any = (),
+              shape: str = "group") -> History:  # fmt: skip
+        """A job as somebody asked for it."""
+        node = [id, f"tag-{id}", kind, list(after), list(hooks)]
+        return self.says("flow", "f", 0, {"shape": shape, "fan_ins": [], "nodes": [node]})
+
+    def hook(self, id: str, of: str, on: str) -> History:
+        return self.done(id, args={"hook_of": f"tag-{of}", "on": on})
 
     def beside(self, *names: str) -> History:
         self.evidence.business |= set(names)

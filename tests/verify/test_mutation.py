@@ -38,6 +38,8 @@ AT_ONCE = [
     "step-without-fence",
     "completing-writes-first",
     "completing-though-lost",
+    "hooks-for-every-end",
+    "joining-counted-twice",
 ]
 HARMLESS = Mutant(
     "harmless",
@@ -102,7 +104,7 @@ def test_there_are_enough_of_them() -> None:
     """R207: at least 25, each with a name of its own, and some on each database."""
     assert len(NAMED) == len(MUTANTS) >= 25
     assert {mutant.store for mutant in MUTANTS} == {SQLITE, POSTGRES}
-    assert {mutant.campaign for mutant in MUTANTS} == {"crash", "zombie"}
+    assert {mutant.campaign for mutant in MUTANTS} == {"crash", "zombie", "flows"}
 
 
 def test_a_ground_is_walked_once_with_the_most_points() -> None:

@@ -128,6 +128,41 @@ def dbcrash(**given: Any) -> None:
     _run(DatabaseCrash, given, f" --cycles {given['cycles']}", points="cycles")
 
 
+@click.command(
+    epilog="""
+    Most fan-ins have a handful of children, some hundreds, a few a thousand. Exit code 1 also if
+    there was none.
+
+    \b
+    Examples: outlast verify flows --budget 10m
+              outlast verify flows --url postgresql://localhost/test --points 10000 --seed 7
+    """
+)
+@click.option(
+    "--points", type=click.IntRange(1), help="How many fan-ins to ask for; else as time allows."
+)
+@workers_option(4)
+@click.option(
+    "--budget",
+    metavar="SPAN",
+    callback=span,
+    help="How long to ask for more: 90, 90s, 10m. Without --points, 60 s.",
+)
+@click.option("--first", is_flag=True, help="Stop as soon as something is wrong.")
+@lasting_options
+def flows(**given: Any) -> None:
+    """Chains, fan-ins and graphs at random, while workers are killed and flows cancelled.
+
+    Every follower ran once, after all that it waits for, with their results, or is dead for a
+    reason; every hook and milestone came once; nothing of a cancelled flow began afterwards.
+    """
+    from ..verify.flows import Flows
+
+    points = f" --points {given['points']}" if given["points"] else ""
+    budget = f" --budget {given['budget']:g}" if given["budget"] else ""
+    _run(Flows, given, points + budget)
+
+
 def _run(kind: type[Campaign], given: dict[str, Any], again: str, **renamed: str | None) -> None:
     from .verify import run
 

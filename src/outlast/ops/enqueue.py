@@ -13,7 +13,7 @@ from ..model.errors import Contention, KeyConflict
 from ..model.job import Job, NewJob, lenient_json, moment, read_job
 from ..model.layout import merged
 from ..model.lifecycle import State
-from .flows import found_flows, tie
+from .flows import forget_empty_flows, found_flows, tie
 from .statement import BEGIN, Op, Row, Rows, Statement
 
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
@@ -42,7 +42,11 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
         instead = {id: job.id for id, job in standing.items() if id != job.id}
         counted = yield from tie(fresh, instead, ours)
         made |= {id: (id, state, *made[id][2:]) for id, state in counted.items()}
-    return [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
+    if refused and tied:
+        yield from forget_empty_flows(jobs)
+    answers = [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
+    _refuse_conflicts(jobs, answers)
+    return answers
 
 
 def wake(channel: str, queues: Iterable[str]) -> Op[None]:

@@ -52,6 +52,13 @@ def found_flows(
     return closed
 
 
+def forget_empty_flows(jobs: Sequence[NewJob]) -> Op[None]:
+    """A flow whose jobs all stood already, under their keys, has none of its own."""
+    if flows := [flow.id for job in jobs for flow in job.founds if flow.part_of is None]:
+        yield Statement("prune_parts", {"ids": json.dumps(flows)})
+        yield Statement("prune_flows", {"ids": json.dumps(flows)})
+
+
 def hold_flows(flows: Collection[str]) -> Op[dict[str, tuple[bool, bool]]]:
     """Of each flow whether it was cancelled, and whether any of it is still to end."""
     rows: Rows = yield Statement("hold_flows", {"ids": json.dumps(sorted(flows))})
@@ -122,8 +129,9 @@ def _join_followers(jobs: Sequence[NewJob]) -> Op[None]:
     if held:
         joined: Rows = yield Statement("join_followers", rows=rows)
         more = Counter(follower for (follower,) in joined)
-        yield Statement("wait_for_more", rows=[{"id": id, "more": more[id]} for id in sorted(more)])
         yield Statement("tie", {"ids": json.dumps([job.id for job in joining])})
+        if more:
+            yield Statement("wait_for_more", rows=[{"id": i, "more": n} for i, n in more.items()])
 
 
 def recount(ids: Iterable[str]) -> Op[Rows]:

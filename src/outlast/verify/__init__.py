@@ -4,6 +4,7 @@ ledger      what was really done, written by those who did it to a file, not thr
 evidence    everything that is known at the end: the ledger, and a dump of the tables
 checker     decides the five invariants from the evidence, and nothing else
 records     the fourth of them: each job's record, read as a history
+ties        all of them for jobs that wait for each other: who ran after whom, and with what
 trap        stops a process before or after its n-th word with the database
 place       schemas or files of our own, and their removal
 workload    the tasks that run here;  stage  what a path acts on
@@ -20,5 +21,6 @@ hunting     all of them, one after the other: the tester is tested
 lasting     campaigns in which everything goes on at once;  crew  processes that are hurt
 restarts    the campaign `recovery`: how soon jobs run again;  distribution  shares and a picture
 loaded, feeding   enqueuers and workers under load;  soak, faults, hired  struck at random
+flows, graphs, asking, flow_tasks   random graphs of jobs, killed and cancelled on the way
 dbcrash, server   a PostgreSQL of its own that crashes
 """

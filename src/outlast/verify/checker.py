@@ -27,6 +27,7 @@ from .durable import completed, done_once, kept
 from .evidence import Evidence, JobRow
 from .ledger import Entry
 from .records import called_off, hasty, recorded
+from .ties import tied
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ def check(evidence: Evidence, *, settled: bool = True) -> list[Violation]:
     rules: list[Rule] = [stands, whole, alive, accepted, followed, reported, said_once,
                          believed, owned, durably, seen]  # fmt: skip
     first: list[Rule] = [ended] if settled else []
-    return [found for rule in [*first, *rules, histories, tidy] for found in rule(evidence)]
+    return [
+        found for rule in [*first, *rules, histories, together, tidy] for found in rule(evidence)
+    ]
 
 
 def ended(evidence: Evidence) -> Iterator[Violation]:
@@ -143,7 +146,8 @@ def followed(evidence: Evidence) -> Iterator[Violation]:
             continue
         counts = row_.state == State.SUCCEEDED and row_.fence == fence
         wanted, there = asked.get((parent, fence), 0) if counts else 0, children[parent, fence]
-        if there != wanted:
+        closed = row_.flow in evidence.flows and evidence.flows[row_.flow].cancelled
+        if there != wanted and not (closed and there == 0):
             orphan = "unhooked" if there < wanted else "zombie"
             told = f"{there} jobs exist that claim {fence} enqueued, and should be {wanted}"
             yield _of(row_, "I3", orphan, told)
@@ -244,6 +248,11 @@ def histories(evidence: Evidence) -> Iterator[Violation]:
         complaints += called_off(row, records, cancels[row.id], redriven[row.id])
         for orphan, told in complaints:
             yield _of(row, "I4", orphan, told)
+
+
+def together(evidence: Evidence) -> Iterator[Violation]:
+    """All of them, for jobs that wait for each other."""
+    return (Violation(*found) for found in tied(evidence))
 
 
 def tidy(evidence: Evidence) -> Iterator[Violation]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model.job import lenient_json
+from ..model.lifecycle import State
 from ..ops.statement import Op, Rows, Statement, Together
 from ..store import Store
 from .ledger import Entry
@@ -33,6 +34,30 @@ class JobRow:
     args: Any
     cancelling: bool = False
     error: Any = None
+    flow: str | None = None
+    team: str | None = None
+    needs: str = "succeeded"
+    waits_for: int = 0
+    quorum: int | None = None
+
+    @property
+    def doomed(self) -> bool:
+        """It is said to have ended because of one that it came after."""
+        said = self.error.get("type") if isinstance(self.error, dict) else None
+        return said == "PrerequisiteFailed" and self.state in (State.DEAD, State.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """The order of the fields is the order of the columns of `dump_flows`."""
+
+    id: str
+    part_of: str | None = None  # of a team: the flow
+    fail_after: int | None = None
+    failed: int = 0
+    reason: str | None = None
+    cancelled: bool = False
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +93,8 @@ class Evidence:
     ledger: list[Entry] = field(default_factory=list)
     business: set[str] = field(default_factory=set)
     orphans: list[str] = field(default_factory=list)  # side rows whose job is gone
+    before: dict[str, list[str]] = field(default_factory=dict)  # whom each follower came after
+    flows: dict[str, FlowRow] = field(default_factory=dict)
 
     def entries(self, what: str) -> Iterator[Entry]:
         return (entry for entry in self.ledger if entry.what == what)
@@ -84,13 +111,22 @@ class Evidence:
         return Counter(event.job for event in self.events if event.job and event.kind == "redrive")
 
     def cancels(self) -> dict[str, list[str]]:
-        """In which state each cancel left its job, by what was written down then."""
+        """In which state each cancel left its job, by what was written down then; of one whose
+        flow or team was cancelled, that it was asked for."""
         states: dict[str, list[str]] = defaultdict(list)
+        for row in self.rows.values():
+            if self.called_off(row):
+                states[row.id].append("asked")
         for event in self.events:
             if event.job and event.kind == "cancel":
                 said = event.data if isinstance(event.data, dict) else {}
                 states[event.job].append(str(said.get("state")))
         return states
+
+    def called_off(self, row: JobRow) -> bool:
+        """Whether the flow of a job was cancelled, or its team."""
+        found = [self.flows[id] for id in (row.flow, row.team) if id in self.flows]
+        return any(flow.cancelled for flow in found)
 
     def record(self, id: str, fence: int) -> AttemptRow | None:
         found = [record for record in self.attempts.get(id, ()) if record.fence == fence]
@@ -98,17 +134,21 @@ class Evidence:
 
 
 def dump() -> Op[list[Rows]]:
-    names = ("dump_jobs", "dump_attempts", "dump_events", "dump_steps", "dump_orphans")
+    names = ("dump_jobs", "dump_attempts", "dump_events", "dump_steps", "dump_orphans",
+             "dump_edges", "dump_flows")  # fmt: skip
     rows: list[Rows] = yield Together([Statement(name) for name in names])
     return rows
 
 
 def collect(store: Store, ledger: Iterable[Entry], business: Iterable[str] = ()) -> Evidence:
     """Read the tables and the ledger as they stand."""
-    jobs, attempts, events, steps, orphans = store.run(dump)
+    jobs, attempts, events, steps, orphans, edges, flows = store.run(dump)
     by_job: dict[str, list[AttemptRow]] = defaultdict(list)
     for attempt in (AttemptRow(*row) for row in attempts):
         by_job[attempt.job].append(attempt)
+    before: dict[str, list[str]] = defaultdict(list)
+    for job, follower in edges:
+        before[follower].append(job)
     return Evidence(
         rows={row[0]: _job(row) for row in jobs},
         attempts=by_job,
@@ -119,6 +159,8 @@ def collect(store: Store, ledger: Iterable[Entry], business: Iterable[str] = ())
         ledger=list(ledger),
         business=set(business),
         orphans=[f"{kind} of {job}" for kind, job in orphans],
+        before=before,
+        flows={row[0]: FlowRow(*row[:5], *map(bool, row[5:])) for row in flows},
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ BACKLOG = 1000  # jobs that may wait to be begun
 BULK = 30  # jobs in one call at the most
 QUEUES = ("a", "b", "c")
 WAYS = ("enqueue", "enqueue-key", "enqueue-delayed", "bulk", "transaction", "transaction-bulk",
-        "rollback")  # fmt: skip
+        "rollback", "flow-enqueue", "flow-keys")  # fmt: skip
 OFTEN = 0.12  # how often one of these is taken, each in a queue of its own
 MIX = (("naps", 50), ("mark", 20), ("thread", 10), ("parent", 8), ("fails_once", 6),
        ("postpones", 3), ("permanent", 3))  # fmt: skip

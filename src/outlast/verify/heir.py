@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..model.errors import StoreBusy
 from ..model.job import Claim
 from ..model.lifecycle import FINAL, Outcome, State
+from ..ops import cancel_flow
 from ..ops.reclaim import reclaim
 from .checker import Violation, check
 from .evidence import JobRow, collect
@@ -151,7 +152,16 @@ class Heir:
             for queue in queues:
                 stage = self._stage(queue)
                 self._finish(stage, self._claim(stage))
+            self._cancel_flows()
             time.sleep(0.02)
+        self._cancel_flows()
+
+    def _cancel_flows(self) -> None:
+        """Go on with what was cancelled; who was asked to stop and is ours has nothing to stop."""
+        store = self.work.ol.store
+        for flow, why in store.run(cancel_flow.unsettled):
+            while store.run(cancel_flow.go_on, flow, why).left:
+                pass
 
     def _open_queues(self) -> set[str]:
         return {row.queue for row in self._rows().values() if row.state not in FINAL}
@@ -171,4 +181,6 @@ class Heir:
 
 
 def _settled(row: JobRow) -> bool:
-    return row.state in FINAL or (row.state == State.RUNNING and row.worker == HEIR)
+    """One that waits is nobody's: those before it are."""
+    ours = row.state == State.RUNNING and row.worker == HEIR
+    return ours or row.state in FINAL or row.state == State.WAITING

@@ -22,7 +22,7 @@ from ..model.errors import OutlastError
 from .campaign import stoppable
 from .mutation import POSTGRES, Ground, HuntFailed, Mutant, Where, breed, check, walk
 
-GOALS = {"crash": "kills", "zombie": "taken"}
+GOALS = {"crash": "kills", "zombie": "taken", "flows": "fan_ins"}
 Tell = Callable[[str], None]
 
 

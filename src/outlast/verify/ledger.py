@@ -13,6 +13,9 @@ is killed leaves a whole line or none. Nothing of Outlast is involved: it is the
     told       an owner was told whether its write counted            job, fence, [outcome, yes/no]
     took       another owner has it                                   job, fence
     kept       one that came back was told whether it still owns it   job, fence, yes/no
+    flow       somebody was told that this flow stands                flow, its jobs as asked for
+    stopped    a cancel of a flow has returned                        flow, its jobs' claims then
+    read       a follower read the results of those before it         job, fence, [job, fence] each
     robbed     an owner whose lease had not run out lost its job      job, fence
     did        a step was done                                        job, fence, its name
     stepped    somebody was told whether a step is kept               job, fence, [name, yes/no]

@@ -69,7 +69,7 @@ def agreed(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterato
         yield "mislabelled", f"is {row.state}, and its last claim succeeded"
     elif last & ENDS and row.state in QUEUED and not redriven:
         yield "zombie", f"is {row.state} although it had ended, and nobody redrove it"
-    elif row.state == State.DEAD and row.fence == 0:
+    elif row.state == State.DEAD and row.fence == 0 and not row.doomed:
         yield "mislabelled", "is dead, and was never claimed"
 
 

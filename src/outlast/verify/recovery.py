@@ -14,7 +14,8 @@ from typing import Any
 
 from ..client import Outlast
 from ..model.lifecycle import FINAL
-from .checker import Violation, check
+from ..ops.cancel_flow import unsettled
+from .checker import Violation, check, tidy
 from .evidence import Evidence, collect
 from .paths import PATHS
 from .points import Point
@@ -52,7 +53,8 @@ class Verdict:
 
 def recover(workload: Workload, points: Mapping[str, Point], lease: float) -> Verdict:
     """Points by the queue they had."""
-    complaints = list(try_again(workload, points, lease))
+    complaints = list(tidy(collect(workload.ol.store, [])))  # before the audit can clear up
+    complaints += try_again(workload, points, lease)
     asyncio.run(settle(workload.ol))
     return judge(workload, complaints)
 
@@ -69,7 +71,7 @@ async def settle(ol: Outlast) -> None:
     seen, until = {"": 0}, 0.0
     try:
         async with ol.worker(**WORKER):
-            while under_way(counts := await ol.acounts()):
+            while under_way(counts := await ol.acounts()) or await _cancelling(ol):
                 if counts != seen:
                     seen, until = counts, time.monotonic() + LONGEST
                 elif time.monotonic() > until:
@@ -77,6 +79,11 @@ async def settle(ol: Outlast) -> None:
                 await asyncio.sleep(0.05)
     finally:
         await ol.store.aclose()
+
+
+async def _cancelling(ol: Outlast) -> bool:
+    """Whether a flow was cancelled and nobody has seen the end of it."""
+    return bool(await ol.store.arun(unsettled))
 
 
 def under_way(counts: Mapping[str, int]) -> int:

@@ -13,6 +13,7 @@ from ..model.job import Claim, Job, NewJob
 from ..model.layout import new_jobs
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, decide
+from ..model.task import Call
 from ..ops.claim import Wanted
 from ..ops.claim import claim as claim_op
 from ..ops.finish import Finished, finish
@@ -76,17 +77,25 @@ class Stage:
             self.ledger.write("began", claim.id, claim.fence)
         return claims
 
-    def ended(self, outcome: Outcome, claim: Claim, jobs: int = 0, *, tell: bool = True) -> Ended:
-        """The end of an attempt, as a worker would tell it. Untold, it must not count."""
+    def ended(
+        self, outcome: Outcome, claim: Claim, jobs: int = 0, *, tell: bool = True,
+        join: bool = False,
+    ) -> Ended:  # fmt: skip
+        """The end of an attempt, as a worker would tell it. Untold, it must not count. With `join`,
+        whoever waits for it waits for its jobs too."""
         if outcome is Outcome.SUCCEEDED:
             if tell:
                 self.ledger.write("ended", claim.id, claim.fence, jobs)
             result = json.dumps({"fence": claim.fence})
-            return Ended(outcome, result, jobs=tuple(self._followers(claim, jobs)))
+            return Ended(outcome, result, jobs=tuple(self._followers(claim, jobs, join)))
         error = {"type": "Verify", "message": f"{outcome} on purpose", "traceback": ""}
         return Ended(outcome, error=error, delay=0.01 if outcome is Outcome.POSTPONED else None)
 
-    def _followers(self, claim: Claim, number: int) -> list[NewJob]:
+    def _followers(self, claim: Claim, number: int, join: bool) -> list[NewJob]:
+        if join:
+            step = self.work.flows.step.using(queue=self.queue)
+            joined = step.job(parent=claim.id, claim=claim.fence, joined=True)
+            return new_jobs([joined] * number, claim.flow, claim.id)
         call = self.work.mark.using(queue=self.queue).job(parent=claim.id, claim=claim.fence)
         return new_jobs([call] * number)
 
@@ -146,6 +155,29 @@ class Stage:
         for transition in finished.lost:
             hold = transition.claim.hold
             self.ledger.write("told", *hold, [str(transition.outcome), False])
+
+    # Jobs that wait for each other
+
+    def job(self, **options: Any) -> Call:
+        """One of a flow. Its hooks, if it has any, know it by the queue."""
+        return self.work.mark.using(queue=self.queue, **options).job()
+
+    def hooks(self) -> dict[str, Call]:
+        """One for each way in which a job can end, to be given to it."""
+        task = self.work.flows.hook.using(queue=self.queue)
+        names = {"on_success": "succeeded", "on_dead": "dead", "on_cancel": "cancelled"}
+        return {name: task.job(self.queue, on) for name, on in names.items()}
+
+    def flow(self, *items: Any, states: Sequence[str] = SOMEHOW) -> list[Job]:
+        jobs = self.ol.enqueue(*items)
+        for job in jobs:
+            self.promise(job.id, *states)
+        return jobs
+
+    def asked(self, job: Job, after: Sequence[Job] = (), *, hooked: bool = False) -> None:
+        """A job as it was asked for: whom it comes after, and whether it has hooks."""
+        node = [job.id, self.queue, "", [one.id for one in after], SOMEHOW if hooked else []]
+        self.ledger.write("flow", job.id, 0, {"shape": "path", "fan_ins": [], "nodes": [node]})
 
     # What the judge must know
 

@@ -15,6 +15,7 @@ from ..model.retry import Retry
 from ..model.settings import StoreSettings
 from ..worker.batch_context import BatchContext
 from ..worker.context import Context
+from .flow_tasks import FlowTasks
 from .ledger import Ledger
 from .place import Place
 
@@ -39,6 +40,7 @@ class Workload:
         self._define_awkward(self.ol)
         self._define_batch(self.ol)
         self._define_durable(self.ol)
+        self.flows = FlowTasks(self)
 
     def at(self, place: Place) -> Workload:
         """Go on elsewhere. What handlers do from now on is told to that place's ledger."""
@@ -82,6 +84,7 @@ class Workload:
         self.together.job("good").new_job()
         for durable in (self.stepped, self.completes, self.completes_async):
             durable.job().new_job()
+        self.flows.warm_up()
 
     def _define(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN)

@@ -128,14 +128,15 @@ ON CONFLICT DO NOTHING
 RETURNING CAST(follower AS text)
 
 -- name: wait_for_more
--- Jobs that wait, and are held, wait for so many more; but not one to which some are enough.
+-- Jobs that are held in this transaction have so many more to wait for. What has ended in it is
+-- still to be counted off, so they cannot be counted anew; who waits for a quorum needs no more.
 -- postgres: all rows travel as one JSON parameter
 UPDATE ol.job AS f SET waits_for = f.waits_for + t.more
 FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, more integer)
 WHERE f.id = t.id AND f.state || '' = 'waiting' AND f.quorum IS NULL
 -- sqlite: row by row
-UPDATE ol.job AS f SET waits_for = f.waits_for + :more
-WHERE f.id = :id AND f.state = 'waiting' AND f.quorum IS NULL
+UPDATE ol.job SET waits_for = waits_for + :more
+WHERE id = :id AND state = 'waiting' AND quorum IS NULL
 
 -- name: hold_followers
 -- Those who wait for any of these jobs, held until they are dealt with.

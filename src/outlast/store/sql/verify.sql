@@ -3,7 +3,8 @@
 SELECT CAST(j.id AS text), j.state, j.attempt, j.failures, j.crashes, j.fence, j.worker,
     ol.epoch(j.lease_until) - ol.epoch(ol.now()), ol.epoch(j.run_at) - ol.epoch(ol.now()),
     CAST(j.result AS text), j.max_attempts, j.max_crashes, j.queue, CAST(j.args AS text),
-    j.cancelling, CAST(j.error AS text)
+    j.cancelling, CAST(j.error AS text), CAST(j.flow AS text), CAST(j.team AS text), j.needs,
+    j.waits_for, j.quorum
 FROM ol.job AS j
 
 -- name: dump_attempts
@@ -20,8 +21,18 @@ FROM ol.event AS e ORDER BY e.seq
 -- Every step that was kept.
 SELECT CAST(s.job AS text), s.name, s.fence, CAST(s.result AS text) FROM ol.step AS s
 
+-- name: dump_edges
+-- Who came after whom, in the order given.
+SELECT CAST(e.job AS text), CAST(e.follower AS text) FROM ol.edge AS e ORDER BY e.follower, e.place
+
+-- name: dump_flows
+-- Every flow, and every part of one that fails together.
+SELECT CAST(w.id AS text), CAST(w.part_of AS text), w.fail_after, w.failed, w.reason,
+    w.cancelled_at IS NOT NULL, w.settled_at IS NOT NULL
+FROM ol.flow AS w
+
 -- name: dump_orphans
--- Attempts, events and steps whose job is gone.
+-- What is left of jobs that are gone: attempts, events, steps, edges, and flows without a job.
 SELECT 'attempt', CAST(a.job AS text) FROM ol.attempt AS a
 WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = a.job)
 UNION ALL
@@ -30,6 +41,14 @@ WHERE e.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e
 UNION ALL
 SELECT 'step', CAST(s.job AS text) FROM ol.step AS s
 WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = s.job)
+UNION ALL
+SELECT 'edge', CAST(e.follower AS text) FROM ol.edge AS e
+WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job)
+    OR NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.follower)
+UNION ALL
+SELECT 'flow', CAST(w.id AS text) FROM ol.flow AS w
+WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j
+    WHERE j.flow = COALESCE(w.part_of, w.id) AND j.flow IS NOT NULL)
 
 -- name: proven
 -- Workers that hold their liveness lock, as their cards say.

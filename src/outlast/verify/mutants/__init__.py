@@ -6,6 +6,7 @@
     batching      items that are charged with, or cleared by, what became of others
     finishing     outcomes that do not count, or count for too much
     durable       steps and completions that are kept when they must not be
+    flowing       ends of which those whom they concern hear wrongly, twice, or never
     healing       nets that do not catch, or catch the living
     keeping       budgets, records, pruning, the tables themselves
 
@@ -16,7 +17,7 @@ error, so each has to follow the source.
 from __future__ import annotations
 
 from ..mutation import Mutant
-from . import batching, claiming, durable, enqueueing, finishing, healing, keeping, owning
+from . import batching, claiming, durable, enqueueing, finishing, flowing, healing, keeping, owning
 
 MUTANTS: list[Mutant] = [
     *enqueueing.MUTANTS,
@@ -25,6 +26,7 @@ MUTANTS: list[Mutant] = [
     *finishing.MUTANTS,
     *batching.MUTANTS,
     *durable.MUTANTS,
+    *flowing.MUTANTS,
     *healing.MUTANTS,
     *keeping.MUTANTS,
 ]

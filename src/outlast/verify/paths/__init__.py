@@ -8,6 +8,7 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     finishing     the one way out of running, in all outcomes
     steering      what people do: cancel, redrive, pause
     healing       reclaim, expire, promote, prune, the other duties
+    flowing       jobs that wait for each other, added to, cancelled together, brought back
     auditing      what finds and heals what the others left
     durable       steps, and completions with the handler's own writes
     working       whole worker processes
@@ -23,6 +24,8 @@ from . import (
     durable,
     enqueueing,
     finishing,
+    flow_meeting,
+    flowing,
     healing,
     holding,
     living,
@@ -38,4 +41,4 @@ from .path import LATER, PATHS, Path, perform
 __all__ = ["LATER", "PATHS", "Path", "perform"]
 
 _MODULES = (enqueueing, holding, finishing, steering, healing, auditing, durable, working,
-            migrating, living, meeting, waiting, unheard)  # fmt: skip
+            migrating, living, meeting, waiting, unheard, flowing, flow_meeting)  # fmt: skip

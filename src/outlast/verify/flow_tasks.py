@@ -1,0 +1,103 @@
+"""The tasks of jobs that wait for each other. Each returns its job and the claim it ran under, so
+that whoever comes after it can tell the ledger exactly what it read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..model.errors import Permanent
+from ..model.retry import Retry
+from ..worker.context import Context
+
+if TYPE_CHECKING:
+    from .workload import Workload
+
+SOON = Retry(max_attempts=5, base=0.01, cap=0.05)
+CRASHES = 50  # that a job may cost: whom the kills strike is chance
+A_NAP = 0.03  # seconds
+
+
+class FlowTasks:
+    """`kind` says how a handler ends: at once, after a nap, at the second try, or never well."""
+
+    def __init__(self, work: Workload) -> None:
+        self.work = work
+        task = work.ol.task(max_crashes=CRASHES, retry=SOON)
+
+        @task
+        async def step(
+            ctx: Context, tag: str = "", kind: str = "ok", parent: str = "", claim: int = 0,
+            joined: bool = False,
+        ) -> dict[str, Any]:  # fmt: skip
+            """Comes after nobody, or does not care."""
+            self._began(ctx)
+            return await self._end(ctx, kind)
+
+        @task
+        async def gather(ctx: Context, tag: str = "", kind: str = "ok") -> dict[str, Any]:
+            """Reads what those before it came to."""
+            self._began(ctx)
+            self._read(ctx, [_told(result) async for result in ctx.results()])
+            return await self._end(ctx, kind)
+
+        @task
+        def gather_in_thread(ctx: Context, tag: str = "", kind: str = "ok") -> dict[str, Any]:
+            self._began(ctx)
+            self._read(ctx, [_told(job.result) for job in ctx.prerequisites()])
+            return self._ended(ctx, kind)
+
+        @task
+        async def crawl(
+            ctx: Context, tag: str = "", widths: Sequence[int] = (2,), parent: str = "",
+            claim: int = 0, joined: bool = False,
+        ) -> dict[str, Any]:  # fmt: skip
+            """Finds so many more to do, and each of them so many: whoever waits for it waits for
+            all of that."""
+            self._began(ctx)
+            found = {"parent": ctx.job.id, "claim": ctx.fence, "joined": True}
+            width, *deeper = widths
+            for _ in range(width):
+                child = crawl.job(widths=deeper, **found) if deeper else step.job(**found)
+                ctx.enqueue(child, join=True)
+            return await self._end(ctx, "ok", width)
+
+        @task
+        async def hook(ctx: Context, hook_of: str, on: str) -> dict[str, Any]:
+            """Made by the end of another job, which it can read."""
+            self._began(ctx)
+            self._read(ctx, [_told(result) async for result in ctx.results()])
+            return await self._end(ctx, "ok")
+
+        self.step, self.crawl, self.hook = step, crawl, hook
+        self.gather, self.gather_in_thread = gather, gather_in_thread
+
+    def warm_up(self) -> None:
+        for task in (self.step, self.gather, self.gather_in_thread, self.crawl):
+            task.job().new_job()
+        self.hook.job("", "").new_job()
+
+    def _began(self, ctx: Context) -> None:
+        self.work.ledger.write("began", ctx.job.id, ctx.fence)
+
+    def _read(self, ctx: Context, results: list[object]) -> None:
+        self.work.ledger.write("read", ctx.job.id, ctx.fence, results)
+
+    async def _end(self, ctx: Context, kind: str, added: int = 0) -> dict[str, Any]:
+        if kind == "naps":
+            await asyncio.sleep(A_NAP)
+        return self._ended(ctx, kind, added)
+
+    def _ended(self, ctx: Context, kind: str, added: int = 0) -> dict[str, Any]:
+        if kind == "dies":
+            raise Permanent("never")
+        if kind == "fails" and ctx.job.failures == 0:
+            raise RuntimeError("not the first time")
+        self.work.ledger.write("ended", ctx.job.id, ctx.fence, added)
+        return {"of": ctx.job.id, "fence": ctx.fence}
+
+
+def _told(result: Any) -> object:
+    return [result.get("of"), result.get("fence")] if isinstance(result, dict) else result

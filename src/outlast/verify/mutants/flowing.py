@@ -1,0 +1,265 @@
+"""Ends of which those whom they concern hear wrongly, twice, or never."""
+
+from __future__ import annotations
+
+from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+
+FINISH, FLOWS, TELLS = "ops/finish.py", "ops/flows.py", "ops/consequences.py"
+SQL, OPERATE = "store/sql/flows.sql", "ops/operate.py"
+MEMBERS = (
+    "        AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling\n"
+    "    ORDER BY id LIMIT :limit)\n"
+)
+SETTLED = "            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.canc"
+IN_ORDER = (
+    "    queues = yield from _add([job for t in accepted for job in t.jobs])\n"
+    "    ended = [id for id, _, state, tied in rows if tied and State(state).final]\n"
+    "    return queues | (yield from consequences(ended))\n"
+)
+
+MUTANTS = [
+    Mutant(
+        "followers-told-apart",
+        "a job ends in one transaction, and those who wait for it are told in another",
+        [Edit(FINISH, "    yield BEGIN\n    if events:\n", "    if events:\n")],
+        paths=("flow-last",),
+        points=10,
+    ),
+    Mutant(
+        "stale-finish-counts",
+        "a finish that was refused counts its job off all the same",
+        [
+            Edit(
+                FINISH,
+                "    ended = [id for id, _, state, tied in rows if tied and State(state).final]\n",
+                "    ended = [t.claim.id for t in transitions]\n",
+            )
+        ],
+        campaign="zombie",
+        paths=("flow-last",),
+        points=6,
+    ),
+    Mutant(
+        "follower-fires-at-one",
+        "a follower starts when all but one have ended",
+        [
+            Edit(
+                SQL,
+                "        WHEN f.waits_for > c.ended THEN 'waiting'\n",
+                "        WHEN f.waits_for > c.ended + 1 THEN 'waiting'\n",
+            )
+        ],
+        paths=("flow-last",),
+        points=8,
+    ),
+    Mutant(
+        "dead-not-passed-on",
+        "who is dead because of another tells nobody",
+        [
+            Edit(
+                TELLS,
+                "        ids = [id for id, state, _, tied in told if state in BROKEN and tied]\n",
+                "        ids = []\n",
+            )
+        ],
+        paths=("flow-dead",),
+        points=12,
+    ),
+    Mutant(
+        "hooks-for-every-end",
+        "however a job ends, all of its hooks are made",
+        [
+            Edit(
+                TELLS,
+                "        for hook in json.loads(hooks).get(state, ())\n",
+                "        for calls in json.loads(hooks).values()\n        for hook in calls\n",
+            )
+        ],
+        paths=("flow-hooks",),
+        points=8,
+    ),
+    Mutant(
+        "hooks-apart",
+        "a hook is not made in the transaction of the end that it is for",
+        [Edit(FINISH, "    yield BEGIN\n    if events:\n", "    if events:\n")],
+        paths=("flow-hooks",),
+        points=16,
+    ),
+    Mutant(
+        "team-broken-twice",
+        "those who are cancelled because their team is broken break it again",
+        [
+            Edit(
+                SQL,
+                "WHERE w.id = :id AND w.cancelled_at IS NULL\n",
+                "WHERE w.id = :id\n",
+            )
+        ],
+        paths=("flow-break",),
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "join-after-the-count",
+        "what a job adds is added after its followers have been told of its end",
+        [
+            Edit(
+                FINISH,
+                IN_ORDER,
+                "    ended = [id for id, _, state, tied in rows if tied and State(state).final]\n"
+                "    queues = yield from consequences(ended)\n"
+                "    added = [job for t in accepted for job in t.jobs]\n"
+                "    return queues | (yield from _add(added))\n",
+            )
+        ],
+        paths=("flow-join",),
+        points=8,
+    ),
+    Mutant(
+        "joining-counted-twice",
+        "a job that adds others is counted off when they are added, and when it ends",
+        [
+            Edit(
+                FLOWS,
+                '            yield Statement("wait_for_more", rows=[{"id": i, "more": n}'
+                " for i, n in more.items()])\n",
+                '            yield Statement("recount", {"ids": json.dumps(sorted(more))})\n',
+            )
+        ],
+        campaign="flows",
+        points=150,
+    ),
+    Mutant(
+        "turn-ends-the-tied",
+        "a plain turn ends jobs whose end concerns others, and tells nobody",
+        [
+            Edit(
+                "store/sql/finish.sql",
+                "j.state = 'running' AND (:tells OR NOT j.tied)\n",
+                "j.state = 'running' AND (:tells OR j.id IS NOT NULL)\n",
+            )
+        ],
+        paths=("flow-turn",),
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "untied",
+        "somebody comes after a job, and its owner is not to know",
+        [Edit(FLOWS, '    yield Statement("tie", {"ids": json.dumps(sorted(wanted))})\n', "")],
+        paths=("flow-turn",),
+        points=8,
+    ),
+    Mutant(
+        "recount-without-lock",
+        "a follower is counted anew while somebody counts off what it waits for",
+        [
+            Edit(
+                SQL,
+                "ORDER BY id FOR UPDATE\n-- sqlite: one writer at a time\n"
+                "SELECT CAST(id AS text) FROM ol.job\n",
+                "ORDER BY id\n-- sqlite: one writer at a time\n"
+                "SELECT CAST(id AS text) FROM ol.job\n",
+            )
+        ],
+        paths=("flow-redrive-race",),
+        points=10,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "cancel-forgets-the-running",
+        "a cancelled flow leaves alone what runs",
+        [
+            Edit(SQL, MEMBERS, MEMBERS.replace(", 'running'", "")),
+            Edit(SQL, SETTLED, SETTLED.replace(", 'running'", "")),
+        ],
+        paths=("flow-cancel",),
+        points=10,
+        store=SQLITE,
+    ),
+    Mutant(
+        "cancel-not-gone-on-with",
+        "a flow whose canceller died goes on",
+        [Edit("worker/heal.py", "        if signs.flows:\n", "        if not signs:\n")],
+        paths=("flow-cancel",),
+        points=24,
+    ),
+    Mutant(
+        "added-to-the-cancelled",
+        "a job that ran on in a cancelled flow adds to it",
+        [
+            Edit(
+                FINISH,
+                "    closed = {flow for flow in flows if standing.get(flow, (True, False))[0]}\n",
+                "    closed = {flow for flow in flows if flow not in standing}\n",
+            )
+        ],
+        paths=("flow-cancel-late",),
+        points=8,
+    ),
+    Mutant(
+        "redriven-alone",
+        "whoever is brought back leaves those dead that died of it",
+        [
+            Edit(
+                OPERATE,
+                "    wanted = sorted({*ids, *(id for (id,) in doomed)})\n",
+                "    wanted = sorted({*ids, *(id for (id,) in doomed[:0])})\n",
+            )
+        ],
+        paths=("flow-redrive",),
+        points=8,
+    ),
+    Mutant(
+        "cancel-untold",
+        "who waits for a job that is cancelled does not hear of it",
+        [Edit(OPERATE, "        yield from consequences([id])\n", "        pass\n")],
+        paths=("flow-cancel-one",),
+        points=8,
+    ),
+    Mutant(
+        "expiry-untold",
+        "who waits for a job that expires does not hear of it",
+        [
+            Edit(
+                "ops/duties.py",
+                "    yield from consequences([id for id, tied in rows if tied])\n",
+                "    yield from consequences([])\n",
+            )
+        ],
+        paths=("flow-expire",),
+        points=6,
+    ),
+    Mutant(
+        "pruned-too-early",
+        "what a flow that goes on needs is removed",
+        [
+            Edit(
+                "store/sql/duties.sql",
+                "(j.flow IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.flow = j.flow\n",
+                "(j.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.flow ="
+                " j.flow\n",
+            ),
+            Edit(
+                "store/sql/duties.sql",
+                "        AND (NOT j.tied OR NOT EXISTS (SELECT 1 FROM ol.edge AS e\n",
+                "        AND (j.state <> 'none' OR NOT EXISTS (SELECT 1 FROM ol.edge AS e\n",
+            ),
+        ],
+        paths=("flow-prune",),
+        points=8,
+    ),
+    Mutant(
+        "results-in-another-order",
+        "a follower reads results in the order of their jobs, not in the order given",
+        [
+            Edit(
+                SQL,
+                "WHERE e.follower = ol.id(:id) AND e.place > :place\nORDER BY e.place LIMIT",
+                "WHERE e.follower = ol.id(:id) AND e.place > :place\nORDER BY e.job DESC LIMIT",
+            )
+        ],
+        campaign="flows",
+        points=150,
+    ),
+]

@@ -1,0 +1,23 @@
+"""The judge of jobs that wait for each other is judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from outlast.verify.checker import check
+from tests.verify.flow_histories import BAD, GOOD
+from tests.verify.histories import History
+
+
+@pytest.mark.parametrize("history", GOOD.values(), ids=GOOD)
+def test_a_good_history_of_a_flow_is_left_alone(history: History) -> None:
+    assert check(history.evidence) == []
+
+
+@pytest.mark.parametrize(("kind", "history"), BAD.values(), ids=BAD)
+def test_a_bad_history_of_a_flow_is_caught(kind: str, history: History) -> None:
+    """R205, R206: each rule, broken in each way, and told once or twice."""
+    found = check(history.evidence)
+    assert kind in {f"{violation.invariant} {violation.orphan}" for violation in found}, found
+    assert len(found) <= 4, found
+    assert all(violation.told and violation.job for violation in found)
