@@ -208,6 +208,8 @@ class Model:
         revived = {id for id in wanted if self.jobs[id].state in BROKEN}
         for id in revived:
             one = self.jobs[id]
+            if one.flow:
+                self.flows[one.flow] = False  # it is open again
             one.state, one.worker = "waiting" if one.after else "ready", None
             one.attempt = one.failures = one.crashes = 0
             one.cancelling = one.expired = one.delayed = one.doomed = False
@@ -232,5 +234,8 @@ class Model:
         """By its own flow, or by somebody who may still read it."""
         others = self.jobs.values()
         return any(o.flow == one.flow and o.flow and o.state not in FINAL for o in others) or any(
-            one.id in o.after and o.state not in ("succeeded", "cancelled") for o in others
+            one.id in o.after
+            and o.state != "succeeded"
+            and (o.state != "cancelled" or one.state == "succeeded")
+            for o in others
         )

@@ -164,10 +164,9 @@ def test_a_flow_whose_jobs_all_stood_already_leaves_nothing(
 ) -> None:
     """I5: it was founded for jobs that belong elsewhere."""
     lay(store.run, call(1, key="k"))
-    lay(store.run, group(call(1, key="k")))
-    assert left(database)["flow"] == 1
-    assert audited(app, store) == {"left-behind": ONE, "audit": ONE}
+    lay(store.run, group(call(1, key="k"), fail_fast=True))
     assert left(database) == {"job": 1, "edge": 0, "flow": 0}
+    assert audited(app, store) == {}
 
 
 def test_a_cancel_that_nobody_goes_on_with_is_in_sight(store: Store, database: Database) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from outlast import InvalidOption
 from outlast.model.flow import group
 from outlast.model.job import Job
 from outlast.ops import audit, duties, operate, report
@@ -16,7 +17,7 @@ from outlast.ops.finish import finish, turn
 from outlast.ops.reclaim import bury, reclaim, reclaim_overdue
 from tests.store.conftest import Run
 from tests.store.flowing import call, calls, lay, results, state
-from tests.store.jobs import end, end_leases, ending, put, set_all, states, take
+from tests.store.jobs import end, end_leases, ending, set_all, states, take
 from tests.support import Database
 
 Way = Callable[[Run, Database, Job], str]
@@ -127,7 +128,7 @@ def test_every_end_makes_its_hooks_and_tells_its_followers(run: Run, database: D
     for way in WAYS:
         name = way.__name__
         hooks = {
-            f"on_{kind}": call(n, queue=name, key=kind)
+            f"on_{kind}": call(n, queue=name, priority=n)
             for n, kind in enumerate(("success", "dead", "cancel"))
         }
         said = {"max_attempts": 1, "max_crashes": 1, "timeout": 9.0}
@@ -143,8 +144,8 @@ def test_every_end_makes_its_hooks_and_tells_its_followers(run: Run, database: D
         assert state(run, grandchild) == ["waiting" if good else "ready"], name
         run(reclaim), run(duties.expire)
         made = run(report.jobs, report.Filter(queue=name), None, 10)
-        kind = {"succeeded": "success", "dead": "dead", "cancelled": "cancel"}[ended]
-        assert [(hook.key, hook.state) for hook in made] == [(kind, "ready")], name
+        kind = {"succeeded": 0, "dead": 1, "cancelled": 2}[ended]
+        assert [(hook.priority, hook.state) for hook in made] == [(kind, "ready")], name
 
 
 def test_a_hook_reads_the_job_that_made_it(run: Run) -> None:
@@ -165,13 +166,11 @@ def test_a_hook_may_have_hooks(run: Run) -> None:
     assert len(take(run, queue="h3")) == 1
 
 
-def test_a_hook_whose_key_stands_keeps_no_job_from_ending(run: Run) -> None:
-    """R127, R164: the job that stands is taken, also if it is of another call."""
-    put(run, key="k", queue="h")
-    (job,) = lay(run, call(1, on_success=call(2, queue="h", key="k")))
-    end(run, take(run)[0])
-    assert state(run, job) == ["succeeded"]
-    assert len(take(run, 5, queue="h")) == 1
+def test_a_hook_cannot_have_a_key() -> None:
+    """R127, R164: it might be taken, or be in somebody's open transaction, and the job could not
+    end."""
+    with pytest.raises(InvalidOption, match="key"):
+        call(1, on_success=call(2, key="k")).new_job()
 
 
 def test_an_attempt_that_is_not_the_last_makes_no_hook(run: Run, database: Database) -> None:

@@ -42,7 +42,8 @@ def test_what_a_later_job_waits_for_is_kept(run: Run, database: Database, needs:
     assert prune(run) == 0
     assert results(run, last) == [one.id]
     run(operate.cancel, last.id, "ann", "")
-    assert prune(run) == 2
+    assert prune(run) == 1, "it may be redriven, and then it would read the other's result"
+    assert prune(run) == 1
     assert left(database) == {"job": 0, "edge": 0, "flow": 0}
 
 

@@ -241,10 +241,10 @@ SET waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
     error = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.prerequisite_failed
         ELSE f.error END
 FROM (SELECT w.id AS follower,
-        CASE WHEN w.quorum < count(e.job) THEN w.quorum ELSE count(e.job) END AS needed,
+        CASE WHEN w.quorum < count(*) THEN w.quorum ELSE count(*) END AS needed,
         count(CASE WHEN p.id IS NULL OR p.state IN ('succeeded', 'dead', 'cancelled')
-            THEN e.job END) AS ended,
-        count(CASE WHEN p.id IS NULL OR p.state IN ('dead', 'cancelled') THEN e.job END) AS failed,
+            THEN 1 END) AS ended,
+        count(CASE WHEN p.id IS NULL OR p.state IN ('dead', 'cancelled') THEN 1 END) AS failed,
         COALESCE(ol.why, 'a prerequisite of its own is gone') AS why
     FROM ol.job AS w LEFT JOIN ol.edge AS e ON e.follower = w.id
         LEFT JOIN ol.job AS p ON p.id = e.job

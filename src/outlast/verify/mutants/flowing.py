@@ -6,13 +6,11 @@ from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
 FINISH, FLOWS, TELLS = "ops/finish.py", "ops/flows.py", "ops/consequences.py"
 SQL, OPERATE = "store/sql/flows.sql", "ops/operate.py"
-MEMBERS = (
-    "        AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling\n"
-    "    ORDER BY id LIMIT :limit)\n"
-)
-SETTLED = "            AND j.state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT j.canc"
+LIVE = "state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT "
+MEMBERS = f"        AND {LIVE}cancelling\n    UNION\n"
+SETTLED = f"            AND j.{LIVE}j.cancelling)\n        AND NOT EXISTS"
 IN_ORDER = (
-    "    queues = yield from _add([job for t in accepted for job in t.jobs])\n"
+    "    queues = yield from add([job for t in accepted for job in t.jobs])\n"
     "    ended = [id for id, _, state, tied in rows if tied and State(state).final]\n"
     "    return queues | (yield from consequences(ended))\n"
 )
@@ -58,8 +56,8 @@ MUTANTS = [
         [
             Edit(
                 TELLS,
-                "        ids = [id for id, state, _, tied in told if state in BROKEN and tied]\n",
-                "        ids = []\n",
+                "        ended = [id for id, state, _, tied in told if state in BROKEN and tied]\n",
+                "        ended: list[str] = []\n",
             )
         ],
         paths=("flow-dead",),
@@ -71,8 +69,8 @@ MUTANTS = [
         [
             Edit(
                 TELLS,
-                "        for hook in json.loads(hooks).get(state, ())\n",
-                "        for calls in json.loads(hooks).values()\n        for hook in calls\n",
+                '        asked = json.loads(hooks or "{}").get(state, [])\n',
+                '        asked = sum(json.loads(hooks or "{}").values(), [])\n',
             )
         ],
         paths=("flow-hooks",),
@@ -109,7 +107,7 @@ MUTANTS = [
                 "    ended = [id for id, _, state, tied in rows if tied and State(state).final]\n"
                 "    queues = yield from consequences(ended)\n"
                 "    added = [job for t in accepted for job in t.jobs]\n"
-                "    return queues | (yield from _add(added))\n",
+                "    return queues | (yield from add(added))\n",
             )
         ],
         paths=("flow-join",),
@@ -146,7 +144,7 @@ MUTANTS = [
     Mutant(
         "untied",
         "somebody comes after a job, and its owner is not to know",
-        [Edit(FLOWS, '    yield Statement("tie", {"ids": json.dumps(sorted(wanted))})\n', "")],
+        [Edit(FLOWS, '    yield Statement("tie", {"ids": wanted})\n', "")],
         paths=("flow-turn",),
         points=8,
     ),
@@ -156,10 +154,8 @@ MUTANTS = [
         [
             Edit(
                 SQL,
-                "ORDER BY id FOR UPDATE\n-- sqlite: one writer at a time\n"
-                "SELECT CAST(id AS text) FROM ol.job\n",
-                "ORDER BY id\n-- sqlite: one writer at a time\n"
-                "SELECT CAST(id AS text) FROM ol.job\n",
+                "    AND state || '' = 'waiting'\nORDER BY id FOR UPDATE\n",
+                "    AND state || '' = 'waiting'\nORDER BY id\n",
             )
         ],
         paths=("flow-redrive-race",),
@@ -180,7 +176,14 @@ MUTANTS = [
     Mutant(
         "cancel-not-gone-on-with",
         "a flow whose canceller died goes on",
-        [Edit("worker/heal.py", "        if signs.flows:\n", "        if not signs:\n")],
+        [
+            Edit(
+                "worker/heal.py",
+                "        if signs.flows or signs.late:\n",
+                "        if signs.late:\n",
+            ),
+            Edit("worker/heal.py", "        await self.cancel_flows()\n", ""),
+        ],
         paths=("flow-cancel",),
         points=24,
     ),
