@@ -58,7 +58,7 @@ def costs_too_many_workers(run: Run, database: Database, job: Job) -> str:
 
 def costs_too_many_buried_workers(run: Run, database: Database, job: Job) -> str:
     take(run)
-    run(bury, ["w1"], "lock")
+    run(bury, ["w1"], "exit")
     return "dead"
 
 
