@@ -70,10 +70,10 @@ def test_steps_are_pruned_with_their_job(run: Run, database: Database) -> None:
     for claim in (gone, repaired, stays):
         run(keep, claim.hold, "a", "1")
     end(run, gone, "cancelled")
-    assert run(duties.prune, "cancelled", 0.0, 10) == 1
+    assert run(duties.prune, "cancelled", -1.0, 10) == 1
     end(run, repaired, "cancelled")
     [leaked] = [
-        check for check in audit.checks({"cancelled": 0.0}, 1e9, 60.0, 0.5)
+        check for check in audit.checks({"cancelled": -1.0}, 1e9, 60.0, 0.5)
         if check.name == "leaked-slot"
     ]  # fmt: skip
     assert run(leaked.repair, [repaired.id, stays.id]) == 1

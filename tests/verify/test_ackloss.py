@@ -81,8 +81,8 @@ BROKEN = [
         [
             Edit(
                 "ops/finish.py",
-                "        if state is not None and _was_ours(transition, state, outcome):\n",
-                "        if state is not None and outcome == 'nobody':\n",
+                "        elif state is not None and _was_ours(transition, state, outcome):\n",
+                "        elif state is not None and outcome == 'nobody':\n",
             )
         ],
         campaign="ackloss",

@@ -34,6 +34,9 @@ Sent = tuple[str, dict[str, Any]]
 
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}  # seconds
 
+# Whatever the server's default: who locks a row, and then counts, must see what came before.
+ISOLATION = r"-c default_transaction_isolation=read\ committed"
+
 
 class PostgresStore(Store):
     wakes = True
@@ -75,8 +78,7 @@ class PostgresStore(Store):
 
     def opening(self) -> list[Sent]:
         """What begins a transaction."""
-        # Whatever the default here: who locks a row, and then counts, must see what came before.
-        begin: list[Sent] = [("BEGIN ISOLATION LEVEL READ COMMITTED", {})]
+        begin: list[Sent] = [("BEGIN", {})]
         if self.pooled:
             begin += [(f"SET LOCAL {name} = {value}", {}) for name, value in self._limits().items()]
         return begin
@@ -100,7 +102,7 @@ class PostgresStore(Store):
         url = conninfo.conninfo_to_dict(self.address.url)
         if not self.pooled:
             limits = " ".join(f"-c {name}={value}" for name, value in self._limits().items())
-            given["options"] = f"{url.get('options') or ''} {limits}".strip()
+            given["options"] = f"{url.get('options') or ''} {limits} {ISOLATION}".strip()
         return {
             **{k: v for k, v in given.items() if k not in url or k == "options"},
             **_session(self),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ..model.job import lenient_json
@@ -82,7 +83,7 @@ class StepRow:
     result: Any
 
 
-@dataclass(slots=True)
+@dataclass
 class Evidence:
     """The tables, the ledger, and the rows that callers wrote beside their jobs (by queue)."""
 
@@ -124,9 +125,15 @@ class Evidence:
         return states
 
     def called_off(self, row: JobRow) -> bool:
-        """Whether the flow of a job was cancelled, or its team."""
+        """Whether the flow of a job was cancelled, or its team; also one that is open again."""
         found = [self.flows[id] for id in (row.flow, row.team) if id in self.flows]
-        return any(flow.cancelled for flow in found)
+        return any(flow.cancelled for flow in found) or row.flow in self._cancelled_once
+
+    @cached_property
+    def _cancelled_once(self) -> set[str]:
+        """Flows that somebody cancelled, by what was written down then."""
+        said = [event.data for event in self.events if event.kind == "cancel-flow"]
+        return {str(data["flow"]) for data in said if isinstance(data, dict) and "flow" in data}
 
     def record(self, id: str, fence: int) -> AttemptRow | None:
         found = [record for record in self.attempts.get(id, ()) if record.fence == fence]

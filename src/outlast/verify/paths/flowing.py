@@ -13,6 +13,7 @@ from ...model.outcome import decide
 from ...ops import cancel_flow, duties
 from ...ops.claim import Wanted
 from ...ops.finish import Finished, finish_with_keys, turn
+from ...ops.latecomers import count_late
 from ..stage import Stage
 from ..workload import AT_ONCE
 from .healing import A_MOMENT
@@ -42,6 +43,19 @@ def after_standing(stage: Stage) -> Iterator[None]:
     (ready,) = stage.enqueued()
     yield
     stage.flow(stage.job(after=[done.id, ready.id]), states=("succeeded",))
+
+
+@path("flow-late", callers=True)
+def after_standing_in_callers(stage: Stage) -> Iterator[None]:
+    """The same in a caller's transaction, while the other is in somebody's hands: it is counted
+    when it has come, by whoever works."""
+    (held,) = stage.claimed()
+    yield
+    with stage.place.connect() as connection:
+        (job,) = stage.ol.enqueue(stage.job(after=[held.id]), conn=connection)
+        connection.commit()
+    stage.promise(job.id, "succeeded")
+    stage.run(count_late)
 
 
 @path("flow-keys")
@@ -213,6 +227,18 @@ def redrive(stage: Stage) -> Iterator[None]:
     stage.finish([(claim, stage.ended(Outcome.PERMANENT, claim))])
     yield
     stage.ol.retry(claim.id)
+    for job in jobs:
+        stage.promise(job.id, "succeeded")
+
+
+@path("flow-retry")
+def retry_all(stage: Stage) -> Iterator[None]:
+    """A flow that was cancelled is opened again, and all of it runs."""
+    jobs = stage.flow(chain(stage.job(), stage.job()), states=("succeeded", "cancelled"))
+    flow = jobs[0].flow or ""
+    stage.ol.cancel_flow(flow, "verify")
+    yield
+    stage.ol.retry_flow(flow)
     for job in jobs:
         stage.promise(job.id, "succeeded")
 
