@@ -224,11 +224,19 @@ class App:
 
 def stall() -> None:
     """Stop this whole process until somebody sends SIGCONT."""
+    from outlast.store.forks import _known
+
+    # Not in the middle of a transaction: on SQLite nobody else could write until we go on.
+    locks = [one._lock for one in _known if hasattr(one, "_writer")]
+    for lock in locks:
+        lock.acquire()
     os.kill(os.getpid(), signal.SIGSTOP)
     # The signal may take a moment to reach every thread; nothing may happen in that moment.
     until = time.monotonic() + 0.05
     while time.monotonic() < until:
         pass
+    for lock in locks:
+        lock.release()
 
 
 def from_environment() -> App:
