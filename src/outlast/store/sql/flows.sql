@@ -376,9 +376,10 @@ ORDER BY e.follower, e.place LIMIT :limit
 -- name: prerequisites
 -- A page of the jobs that one comes after, in the order given.
 SELECT e.place, ol.job_columns
-FROM ol.edge AS e JOIN ol.job AS j ON j.id = e.job
-WHERE e.follower = ol.id(:id) AND e.place > :place
-ORDER BY e.place LIMIT :limit
+FROM (SELECT job, place FROM ol.edge
+    WHERE follower = ol.id(:id) AND place > :place ORDER BY place LIMIT :limit) AS e
+JOIN ol.job AS j ON j.id = e.job
+ORDER BY e.place
 
 -- name: prerequisites_in
 -- The first few of the jobs that one comes after and that are in certain states.

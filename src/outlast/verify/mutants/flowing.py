@@ -258,8 +258,8 @@ MUTANTS = [
         [
             Edit(
                 SQL,
-                "WHERE e.follower = ol.id(:id) AND e.place > :place\nORDER BY e.place LIMIT",
-                "WHERE e.follower = ol.id(:id) AND e.place > :place\nORDER BY e.job DESC LIMIT",
+                "JOIN ol.job AS j ON j.id = e.job\nORDER BY e.place\n",
+                "JOIN ol.job AS j ON j.id = e.job\nORDER BY e.job DESC\n",
             )
         ],
         campaign="flows",
