@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
-import socket
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 from uuid import UUID
 
+from .connected import ANYWHERE, actor
 from .flows import FlowVerbs
 from .model.batch import batch_of
-from .model.errors import InvalidOption, JobNotFound, StoreError
+from .model.errors import InvalidOption, JobNotFound
 from .model.flow import Enqueueable
 from .model.ids import new_job_id
 from .model.job import Job, NewJob
@@ -153,26 +150,6 @@ class Outlast(FlowVerbs):
         if not self.store.wakes:
             return []
         return wakes.due({job.queue for job in jobs if job.state is State.READY})
-
-    def _wake(self, words: list[str]) -> None:
-        """It only makes things faster, so it may fail."""
-        if words and self.store.wakes:
-            with suppress(StoreError):
-                self.store.run(wake, self.store.channel, words)
-
-    async def _awake(self, words: list[str]) -> None:
-        if words and self.store.wakes:
-            with suppress(StoreError):
-                await self.store.arun(wake, self.store.channel, words)
-
-    def _actor(self) -> str:
-        return actor()
-
-    def _tell_owners(self) -> None:
-        self._wake([CANCEL_SIGNAL, ANYWHERE])
-
-    async def _atell_owners(self) -> None:
-        await self._awake([CANCEL_SIGNAL, ANYWHERE])
 
     # See
 
@@ -394,9 +371,6 @@ class Outlast(FlowVerbs):
         return f"<Outlast {self.store.address}>"
 
 
-ANYWHERE = ""  # no queue in particular: look
-
-
 def job_id(id: str) -> str:
     """A job id in its one spelling; anything else names no job."""
     try:
@@ -409,15 +383,6 @@ def chosen(state: str | None, queue: str | None, task: str | None, tenant: str |
     if state is not None and state not in set(State):
         raise InvalidOption(option="state", reason=f"must be one of {', '.join(State)}")
     return Filter(state and str(state), queue, task, tenant)
-
-
-def actor() -> str:
-    """Who acts, for the record."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
-    return f"{user}@{socket.gethostname()}"
 
 
 def _context_type(batch: bool) -> type:

@@ -6,20 +6,18 @@ import asyncio
 import time
 from uuid import UUID
 
+from .connected import Connected, actor
 from .model.errors import FlowNotFound, InvalidOption, JobNotFound, StoreBusy
 from .model.job import Job
 from .ops import cancel_flow, flow_report, retry_flow
 from .ops.audit import FIRST
 from .ops.flow_report import FLOW_STATES, FlowState
-from .store import Store
 
 PAUSE = 0.02  # seconds before jobs that somebody else has in hand are tried again
 
 
-class FlowVerbs:
+class FlowVerbs(Connected):
     """What `Outlast` can do with flows."""
-
-    store: Store
 
     def flow(self, id: str) -> FlowState:
         """A flow as it stands now: its state, and its jobs counted by theirs."""
@@ -57,7 +55,7 @@ class FlowVerbs:
         """Cancel all of a flow: when this returns, whatever has not begun never will, and what runs
         was asked to stop. Cancelling twice is one cancel."""
         flow = flow_id(id)
-        why = self.store.run(cancel_flow.declare, flow, self._actor(), reason)
+        why = self.store.run(cancel_flow.declare, flow, actor(), reason)
         patience = _Patience(self.store.settings.deadline)
         while (done := self.store.run(cancel_flow.go_on, flow, why)).left:
             time.sleep(patience.pause(done))
@@ -66,7 +64,7 @@ class FlowVerbs:
 
     async def acancel_flow(self, id: str, reason: str = "") -> FlowState:
         flow = flow_id(id)
-        why = await self.store.arun(cancel_flow.declare, flow, self._actor(), reason)
+        why = await self.store.arun(cancel_flow.declare, flow, actor(), reason)
         patience = _Patience(self.store.settings.deadline)
         while (done := await self.store.arun(cancel_flow.go_on, flow, why)).left:  # noqa: ASYNC110
             await asyncio.sleep(patience.pause(done))
@@ -78,9 +76,9 @@ class FlowVerbs:
         how many jobs. What has succeeded is not run again. In small transactions: run again, it
         just goes on."""
         flow, done, cursor = flow_id(id), 0, None
-        self.store.run(retry_flow.reopen, flow, self._actor())
+        self.store.run(retry_flow.reopen, flow, actor())
         while True:
-            cursor, revived = self.store.run(retry_flow.redrive_page, flow, cursor, self._actor())
+            cursor, revived = self.store.run(retry_flow.redrive_page, flow, cursor, actor())
             done += revived
             if cursor is None:
                 self._tell_owners()
@@ -88,23 +86,14 @@ class FlowVerbs:
 
     async def aretry_flow(self, id: str) -> int:
         flow, done, cursor = flow_id(id), 0, None
-        await self.store.arun(retry_flow.reopen, flow, self._actor())
+        await self.store.arun(retry_flow.reopen, flow, actor())
         while True:
-            asked = flow, cursor, self._actor()
+            asked = flow, cursor, actor()
             cursor, revived = await self.store.arun(retry_flow.redrive_page, *asked)
             done += revived
             if cursor is None:
                 await self._atell_owners()
                 return done
-
-    def _actor(self) -> str:
-        raise NotImplementedError
-
-    def _tell_owners(self) -> None:
-        raise NotImplementedError
-
-    async def _atell_owners(self) -> None:
-        raise NotImplementedError
 
 
 class _Patience:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outlast import Context, Flow, FlowClosed, Outlast, Permanent, chain, group
-from outlast.client import actor
+from outlast.connected import actor
 from outlast.ops import cancel_flow, duties
 from tests.cli.conftest import Commands, Program, patiently, work_off
 

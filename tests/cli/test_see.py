@@ -8,7 +8,7 @@ import socket
 from typing import Any
 
 from outlast import Context, Outlast, Permanent, Retry
-from outlast.client import actor
+from outlast.connected import actor
 from tests.cli.conftest import Commands, Program, patiently, work_off
 from tests.support import Database
 

@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..client import Outlast, actor
+from ..client import Outlast
+from ..connected import actor
 from ..model.errors import BatchFailed, Permanent, RetryLater
 from ..model.retry import Retry
 from ..model.settings import StoreSettings
