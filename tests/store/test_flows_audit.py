@@ -13,10 +13,11 @@ from outlast.model.waits import Wait
 from outlast.ops import waits
 from outlast.ops.audit import FIRST
 from outlast.ops.cancel_flow import declare
+from outlast.ops.latecomers import count_late
 from outlast.ops.strays import strays
 from outlast.store import Store
 from tests.store.flowing import call, calls, end_all, end_one, lay, left, state
-from tests.store.jobs import set_all, table, take
+from tests.store.jobs import end, set_all, table, take
 from tests.store.test_audit import ONE, audited, moment
 from tests.support import Database
 
@@ -123,6 +124,29 @@ def test_healthy_flows_are_left_alone(
     assert audited(app, store) == {}
     assert store.run(strays) == []
     assert database.rows(everything) == before
+
+
+def test_who_came_late_is_counted_by_whoever_works_and_not_by_the_audit(
+    app: Outlast, store: Store, database: Database
+) -> None:
+    """R086: in a caller's transaction a follower is only marked, so it may wait for what has
+    happened until it is counted: that is no fault, and nobody is told of one."""
+    lay(store.run, call(0))
+    (held,) = take(store.run)
+    with database.connect() as connection:
+        if database.is_sqlite:
+            connection.execute("BEGIN IMMEDIATE")
+            (last,) = app.enqueue(call(9, after=[held.id]), conn=connection)
+            connection.execute("COMMIT")
+        else:
+            with connection.transaction():
+                (last,) = app.enqueue(call(9, after=[held.id]), conn=connection)
+    end(store.run, held)
+    assert audited(app, store) == {}
+    assert store.run(strays) == []
+    assert state(store.run, held, last) == ["succeeded", "waiting"]
+    assert store.run(count_late) == (1, {"default"})
+    assert state(store.run, last) == ["ready"]
 
 
 def test_every_page_is_looked_at(store: Store, database: Database) -> None:

@@ -135,13 +135,14 @@ FROM ol.flow AS w WHERE w.id > ol.id(:after) ORDER BY w.id LIMIT :limit
 
 -- name: waiting_after
 -- A page of waiting jobs: what each says that it waits for, and what there truly is to wait for.
+-- Who came late is counted when it has come, by whoever works.
 SELECT CAST(w.id AS text), w.needs, w.waits_for, w.quorum, count(e.job),
     count(CASE WHEN e.job IS NOT NULL
         AND (p.id IS NULL OR p.state IN ('succeeded', 'dead', 'cancelled')) THEN 1 END),
     count(CASE WHEN e.job IS NOT NULL
         AND (p.id IS NULL OR p.state IN ('dead', 'cancelled')) THEN 1 END)
 FROM (SELECT id, needs, waits_for, quorum FROM ol.job
-    WHERE state = 'waiting' AND id > ol.id(:after) ORDER BY id LIMIT :limit) AS w
+    WHERE state = 'waiting' AND NOT late AND id > ol.id(:after) ORDER BY id LIMIT :limit) AS w
 LEFT JOIN ol.edge AS e ON e.follower = w.id LEFT JOIN ol.job AS p ON p.id = e.job
 GROUP BY w.id, w.needs, w.waits_for, w.quorum ORDER BY w.id
 
