@@ -74,7 +74,11 @@ MUTANTS = [
     Mutant(
         "migration-apart-postgres",
         "a migration commits statement by statement",
-        [Edit("store/postgres.py", "with link.transaction():", "if True:")],
+        [
+            Edit("store/postgres.py", "with link.transaction():", "if True:"),
+            # What travels together is one transaction all the same.
+            Edit("store/postgres.py", "with link.pipeline():", "if True:"),
+        ],
         paths=("migrate",),
         points=12,
         store=POSTGRES,
