@@ -55,7 +55,7 @@ def finish_unheard(stage: Stage) -> Iterator[None]:
     """The finish counts and the answer is lost: sent again, it is not told that it lost."""
     (claim,) = stage.claimed()
     yield
-    with deaf("UPDATE"):
+    with deaf("COMMIT"):
         stage.finish([(claim, stage.ended(Outcome.SUCCEEDED, claim))])
 
 
