@@ -90,8 +90,7 @@ BAD = {
     ),
     "a follower that waits for nobody": (
         "I1 unfired",
-        History().done("a").after("x", "a").job(
-            "x", state="waiting", waits_for=1, fence=0, attempt=0, result=None, worker=None),
+        History().done("a").after("x", "a").waiting("x", 1),
     ),
     "dead because of one that succeeded": (
         "I1 unfired", History().done("a").doomed("x", "a").after("x", "a"),
@@ -170,4 +169,52 @@ BAD = {
     "a job of a flow that is gone": ("I5 left-behind", History().done("a", flow="g")),
     "a team of a flow that is gone": ("I5 left-behind", History().flow("t", part_of="f")),
     "an edge of a job that is gone": ("I5 left-behind", History().orphan("edge of x")),
+    "a follower that only the audit started": ("I2 unfired", fan_in().audited("unfired", 1)),
+    "a count that the audit set right": ("I2 miscounted", fan_in().audited("miscounted", 2)),
+    "an end of which only the audit told": (
+        "I2 deaf-parent", dead_child().audited("deaf-parent", 1),
+    ),
+}  # fmt: skip
+
+RUNNING = {"state": "running", "result": None, "lease_left": 5.0}
+
+WELL_COUNTED = {
+    "all have ended": fan_in(),
+    "one of two has ended": History().done("a").job("b", **RUNNING).waiting("x", 1).after(
+        "x", "a", "b"),
+    "a milestone": History().done("a").job("b", **RUNNING).job("c", **RUNNING).waiting(
+        "m", 1, quorum=2).after("m", "a", "b", "c"),
+    "more than there are is wanted": History().job("a", **RUNNING).waiting("m", 1, quorum=9).after(
+        "m", "a"),
+    "who waits for any end, after one is dead": History().lost("a").job("b", **RUNNING).waiting(
+        "x", 1, needs="finished").after("x", "a", "b"),
+    "who came late": History().done("a").waiting("x", 1, late=True).after("x", "a"),
+}  # fmt: skip
+
+MISCOUNTED = {
+    "all have ended, and nobody said so": (
+        "I2 unfired", History().done("a").done("b").waiting("x", 1).after("x", "a", "b"),
+    ),
+    "enough have ended": (
+        "I2 unfired",
+        History().done("a").job("b", **RUNNING).waiting("m", 1, quorum=1).after("m", "a", "b"),
+    ),
+    "nobody is before it": ("I2 unfired", History().waiting("x", 1)),
+    "what it needs is dead": (
+        "I2 deaf-parent",
+        History().lost("a").job("b", **RUNNING).waiting("x", 2).after("x", "a", "b"),
+    ),
+    "what it needs is cancelled": (
+        "I2 deaf-parent", History().cancelled("a").waiting("x", 1).after("x", "a"),
+    ),
+    "what it needs is gone": ("I2 deaf-parent", History().waiting("x", 1).after("x", "a")),
+    "one was not counted off": (
+        "I2 miscounted",
+        History().done("a").job("b", **RUNNING).waiting("x", 2).after("x", "a", "b"),
+    ),
+    "one was counted off twice": (
+        "I2 miscounted",
+        History().done("a").job("b", **RUNNING).job("c", **RUNNING).waiting("x", 1).after(
+            "x", "a", "b", "c"),
+    ),
 }  # fmt: skip

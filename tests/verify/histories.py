@@ -108,6 +108,15 @@ class History:
     def hook(self, id: str, of: str, on: str) -> History:
         return self.done(id, args={"hook_of": f"tag-{of}", "on": on})
 
+    def waiting(self, id: str, waits_for: int, **facts: Any) -> History:
+        """A job that says it waits for so many more."""
+        never = {"fence": 0, "attempt": 0, "worker": None, "result": None}
+        return self.job(id, state="waiting", waits_for=waits_for, **never | facts)
+
+    def audited(self, fault: str, number: int) -> History:
+        self.evidence.audited[fault] = number
+        return self
+
     def beside(self, *names: str) -> History:
         self.evidence.business |= set(names)
         return self

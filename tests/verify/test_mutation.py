@@ -40,6 +40,7 @@ AT_ONCE = [
     "completing-though-lost",
     "hooks-for-every-end",
     "joining-counted-twice",
+    "dead-not-passed-on",
 ]
 HARMLESS = Mutant(
     "harmless",

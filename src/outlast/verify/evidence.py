@@ -40,6 +40,7 @@ class JobRow:
     needs: str = "succeeded"
     waits_for: int = 0
     quorum: int | None = None
+    late: bool = False  # it came late, and is yet to be counted
 
     @property
     def doomed(self) -> bool:
@@ -96,6 +97,7 @@ class Evidence:
     orphans: list[str] = field(default_factory=list)  # side rows whose job is gone
     before: dict[str, list[str]] = field(default_factory=dict)  # whom each follower came after
     flows: dict[str, FlowRow] = field(default_factory=dict)
+    audited: dict[str, int] = field(default_factory=dict)  # what nets found, by their names
 
     def entries(self, what: str) -> Iterator[Entry]:
         return (entry for entry in self.ledger if entry.what == what)
@@ -142,14 +144,14 @@ class Evidence:
 
 def dump() -> Op[list[Rows]]:
     names = ("dump_jobs", "dump_attempts", "dump_events", "dump_steps", "dump_orphans",
-             "dump_edges", "dump_flows")  # fmt: skip
+             "dump_edges", "dump_flows", "dump_audited")  # fmt: skip
     rows: list[Rows] = yield Together([Statement(name) for name in names])
     return rows
 
 
 def collect(store: Store, ledger: Iterable[Entry], business: Iterable[str] = ()) -> Evidence:
     """Read the tables and the ledger as they stand."""
-    jobs, attempts, events, steps, orphans, edges, flows = store.run(dump)
+    jobs, attempts, events, steps, orphans, edges, flows, audited = store.run(dump)
     by_job: dict[str, list[AttemptRow]] = defaultdict(list)
     for attempt in (AttemptRow(*row) for row in attempts):
         by_job[attempt.job].append(attempt)
@@ -168,6 +170,7 @@ def collect(store: Store, ledger: Iterable[Entry], business: Iterable[str] = ())
         orphans=[f"{kind} of {job}" for kind, job in orphans],
         before=before,
         flows={row[0]: FlowRow(*row[:5], *map(bool, row[5:])) for row in flows},
+        audited=dict(audited),
     )  # fmt: skip
 
 
@@ -175,5 +178,6 @@ def _job(row: tuple[Any, ...]) -> JobRow:
     facts = dict(zip(JobRow.__slots__, row, strict=True))
     for name in ("result", "args", "error"):
         facts[name] = lenient_json(facts[name])
-    facts["cancelling"] = bool(facts["cancelling"])
+    for name in ("cancelling", "late"):
+        facts[name] = bool(facts[name])
     return JobRow(**facts)

@@ -15,7 +15,7 @@ from typing import Any
 from ..client import Outlast
 from ..model.lifecycle import FINAL
 from ..ops.cancel_flow import unsettled
-from .checker import Violation, check, tidy
+from .checker import Violation, check, counted, tidy
 from .evidence import Evidence, collect
 from .paths import PATHS
 from .points import Point
@@ -53,7 +53,8 @@ class Verdict:
 
 def recover(workload: Workload, points: Mapping[str, Point], lease: float) -> Verdict:
     """Points by the queue they had."""
-    complaints = list(tidy(collect(workload.ol.store, [])))  # before the audit can clear up
+    found = collect(workload.ol.store, [])  # before the audit can clear up
+    complaints = [*tidy(found), *counted(found)]
     complaints += try_again(workload, points, lease)
     asyncio.run(settle(workload.ol))
     return judge(workload, complaints)

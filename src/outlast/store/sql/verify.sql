@@ -4,7 +4,7 @@ SELECT CAST(j.id AS text), j.state, j.attempt, j.failures, j.crashes, j.fence, j
     ol.epoch(j.lease_until) - ol.epoch(ol.now()), ol.epoch(j.run_at) - ol.epoch(ol.now()),
     CAST(j.result AS text), j.max_attempts, j.max_crashes, j.queue, CAST(j.args AS text),
     j.cancelling, CAST(j.error AS text), CAST(j.flow AS text), CAST(j.team AS text), j.needs,
-    j.waits_for, j.quorum
+    j.waits_for, j.quorum, j.late
 FROM ol.job AS j
 
 -- name: dump_attempts
@@ -30,6 +30,10 @@ SELECT CAST(e.job AS text), CAST(e.follower AS text) FROM ol.edge AS e ORDER BY 
 SELECT CAST(w.id AS text), CAST(w.part_of AS text), w.fail_after, w.failed, w.reason,
     w.cancelled_at IS NOT NULL, w.settled_at IS NOT NULL
 FROM ol.flow AS w
+
+-- name: dump_audited
+-- What duties and the classes of the audit have found.
+SELECT d.name, d.found FROM ol.duty AS d WHERE d.found > 0
 
 -- name: dump_orphans
 -- What is left of jobs that are gone: attempts, events, steps, edges, and flows without a job.
