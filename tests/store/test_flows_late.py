@@ -47,9 +47,9 @@ def test_one_that_came_late_is_told_once_it_was_counted(
     held = put_and_take(run)
     late = come_after(app, database, held.id)
     assert run(signs_of_loss).late
-    assert run(count_late) == (1, set())
+    assert run(count_late).healed == 1
     assert not run(signs_of_loss).late
-    assert run(count_late) == (0, set()), "once"
+    assert run(count_late).found == 0, "once"
     assert state(run, late) == ["waiting"]
     run(turn, [ending(held, result="7")], Wanted("w1", "elsewhere", 1, 60.0))
     assert state(run, late) == ["ready"]
@@ -68,7 +68,8 @@ def test_one_that_nobody_told_is_counted(
     end(run, other, outcome)
     assert state(run, late) == ["waiting"]
     starts = outcome == "succeeded" or when == "finished"
-    assert run(count_late) == (1, {"late"} if starts else set())
+    counted = run(count_late)
+    assert (counted.healed, counted.queues) == (1, {"late"} if starts else set())
     assert state(run, late) == ["ready" if starts else "dead"]
     assert stuck(database) == 0
 
@@ -97,9 +98,9 @@ def test_a_transaction_that_stays_open_holds_up_nobody(
     with transaction(database) as connection:
         (late,) = app.enqueue(call(9, after=held.id), conn=connection)
         end(owner.run, held, result="7")
-        assert run(count_late) == (0, set()), "not there yet"
+        assert run(count_late).found == 0, "not there yet"
     owner.close()
     assert run(report.job, late.id).waits_for == 1
-    assert run(count_late) == (1, {"default"})
+    assert run(count_late).queues == {"default"}
     assert [one.id for one in take(run, 9)] == [late.id]
     assert results(run, late) == [7]

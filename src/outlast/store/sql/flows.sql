@@ -88,7 +88,8 @@ UPDATE ol.job SET late = true WHERE id IN (SELECT ol.each_id(:ids)) AND state = 
 -- name: find_late
 -- A few jobs that came late, and those that they come after.
 SELECT CAST(f.id AS text), CAST(e.job AS text)
-FROM (SELECT id FROM ol.job WHERE state = 'waiting' AND late ORDER BY id LIMIT :limit) AS f
+FROM (SELECT id FROM ol.job WHERE state = 'waiting' AND late
+    ORDER BY id LIMIT :limit OFFSET :skip) AS f
 LEFT JOIN ol.edge AS e ON e.follower = f.id
 
 -- name: hold_late
