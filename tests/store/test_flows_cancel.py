@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections import Counter
 
 import pytest
 
-from outlast import FlowClosed, FlowNotFound, Outlast
+from outlast import FlowClosed, FlowNotFound, Outlast, StoreBusy
 from outlast.model.flow import Flow, chain, group
 from outlast.model.ids import new_job_id
 from outlast.model.layout import new_jobs
+from outlast.model.settings import StoreSettings
 from outlast.ops import duties
 from outlast.ops.cancel_flow import declare, go_on, unsettled
 from outlast.ops.finish import finish
@@ -207,3 +210,36 @@ def test_no_ended_flow_has_jobs_that_run_on(run: Run) -> None:
     seen.append(run(flow, jobs[0].flow).state)
     assert seen == ["running"] * 3 + ["succeeded"]
     assert state(run, *jobs) == ["succeeded"] * 2
+
+
+@pytest.mark.kinds("postgres", "pgbouncer")
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_a_cancel_that_cannot_go_on_says_so_in_time(
+    database: Database, store: Store, colour: str
+) -> None:
+    """R116: somebody's open transaction holds a job of the flow. All others are cancelled, the
+    caller gets a clear error instead of waiting for ever, and what was said stands."""
+    jobs = lay(store.run, group(*calls(5)))
+    hasty = Outlast(
+        database.url, schema=database.schema, settings=StoreSettings(deadline=1.0, lock_timeout=0.5)
+    )
+
+    async def cancel_it() -> None:
+        try:
+            await hasty.acancel_flow(str(jobs[0].flow), "enough")
+        finally:
+            await hasty.aclose()
+
+    with database.connect() as connection, connection.transaction():
+        connection.execute("SELECT 1 FROM job WHERE id = %s FOR UPDATE", (jobs[2].id,))
+        began = time.monotonic()
+        with pytest.raises(StoreBusy, match="holds jobs of this flow"):
+            if colour == "blocking":
+                hasty.cancel_flow(str(jobs[0].flow), "enough")
+            else:
+                asyncio.run(asyncio.wait_for(cancel_it(), 30.0))
+        assert 1.0 <= time.monotonic() - began < 15.0
+        assert state(store.run, *jobs) == ["cancelled"] * 2 + ["ready"] + ["cancelled"] * 2
+        assert store.run(unsettled) == [(jobs[0].flow, "enough")]
+    assert hasty.cancel_flow(str(jobs[0].flow)).state == "cancelled"
+    hasty.close()

@@ -193,6 +193,22 @@ def test_a_migration_that_dies_midway_leaves_nothing_behind(
     store.close()
 
 
+def test_a_fresh_install_that_dies_in_its_last_version_leaves_nothing_behind(
+    database: Database, release: Release
+) -> None:
+    """R176: all versions in one transaction: whoever comes by meanwhile, or after a death, finds
+    no tables of an older version, with which it would refuse to work."""
+    release(NEXT, *CHANGES, "SELECT no_such_function()")
+    store = opened(database)
+    with pytest.raises(StoreError):
+        store.ready()
+    assert catalogue(database) == []
+    release(NEXT, *CHANGES)
+    assert store.migrate() == [*ALL, NEXT]
+    assert len(put(store.run)) == 1
+    store.close()
+
+
 def test_tables_that_vanished_are_named(database: Database) -> None:
     """R176: drift has a message that says what to do, on both databases."""
     store = opened(database)
@@ -228,6 +244,8 @@ def catalogue(database: Database) -> list[str]:
         lines = [line for (line,) in database.rows(query) if "sqlite_sequence" not in line]
         return sorted(lines)
     schema = (database.schema,)
+    if not database.rows("SELECT 1 FROM pg_namespace WHERE nspname = %s", schema):
+        return []
     columns = database.rows(
         "SELECT table_name, column_name, data_type, is_nullable, column_default, is_identity,"
         " ordinal_position FROM information_schema.columns WHERE table_schema = %s",

@@ -11,21 +11,24 @@ import json
 
 from .consequences import heard
 from .flows import recount
+from .reclaim import Swept
 from .statement import BEGIN, Op, Rows, Statement
 
 
-def count_late(limit: int = 100) -> Op[tuple[int, set[str]]]:
-    """Count a few of them: how many there were, and the queues in which something became ready.
-    Those they come after are held first, and then they, as by whoever ends a job."""
+def count_late(limit: int = 100, skip: int = 0) -> Op[Swept]:
+    """Count a few of them, beyond those that were found to be in the way; also says in which queues
+    something became ready. Those they come after are held first, and then they, as by whoever ends
+    a job."""
     yield BEGIN
-    found: Rows = yield Statement("find_late", {"limit": limit})
+    found: Rows = yield Statement("find_late", {"limit": limit, "skip": skip})
     if not found:
-        return 0, set()
+        return Swept()
     before = {"ids": json.dumps(sorted({job for _, job in found if job}))}
     yield Statement("hold_prerequisites", before)
     yield Statement("tie", before)
     ids = sorted({id for id, _ in found})
     held: Rows = yield Statement("hold_late", {"ids": json.dumps(ids)})
-    ids = [id for (id,) in held]
-    yield Statement("no_longer_late", {"ids": json.dumps(ids)})
-    return len(ids), (yield from heard([], (yield from recount(ids))))
+    late = [id for (id,) in held]
+    yield Statement("no_longer_late", {"ids": json.dumps(late)})
+    queues = yield from heard([], (yield from recount(late)))
+    return Swept(found=len(ids), healed=len(late), skipped=len(ids) - len(late), queues=queues)

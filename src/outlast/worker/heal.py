@@ -32,6 +32,7 @@ REUNION = 3.0  # seconds at least after an outage in which a free lock says noth
 OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
 RECORD_EVERY = 15.0  # seconds between notes that the reclaim is done, while there is nothing to do
 BATCH = 500
+LATE = 100  # jobs that are counted in one transaction, which holds all that they come after
 MOST_FAILURES = 200  # in one pass; the next one goes on from there
 SET_ASIDE = 10.0  # seconds after which jobs that cannot be healed are tried again
 
@@ -113,11 +114,9 @@ class Healer:
 
     async def count_late(self) -> None:
         """Tie jobs that came after standing ones, in a transaction that could not."""
-        number = 1
-        while number and not self.worker.stopping:
-            number, queues = await self.store.arun(count_late)
-            if queues:
-                self.worker.post(self.worker.started, queues)
+        swept = await self._sweep(count_late, LATE)
+        if swept.queues:
+            self.worker.post(self.worker.started, swept.queues)
 
     async def cancel_flows(self) -> None:
         """Go on with flows that were cancelled, by somebody who may have died or by a failure."""
@@ -234,7 +233,7 @@ class Healer:
                     total.found += 1
                     total.failed += 1
                     level = logging.ERROR if total.failed == 1 else logging.DEBUG
-                    log.log(level, "a lost job cannot be healed: %s", error)
+                    log.log(level, "a job cannot be healed: %s", error)
                 size = max(1, size // 2)
                 continue
             total.add(swept)

@@ -69,9 +69,12 @@ SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
 
 -- name: hold_prerequisites_of
 -- The jobs that these come after, held: while they are, none of them ends.
--- postgres: locked in the order of their ids, as everywhere
+-- postgres: locked in the order of their ids, as everywhere; each looked up by its key, or tables
+-- that were never analysed are read whole, again and again
 SELECT CAST(id AS text) FROM ol.job
-WHERE id IN (SELECT job FROM ol.edge WHERE follower IN (SELECT ol.each_id(:ids)))
+WHERE id = ANY (ARRAY(
+    SELECT e.job FROM (SELECT ol.each_id(:ids) AS id) AS i,
+        LATERAL (SELECT n.job FROM ol.edge AS n WHERE n.follower = i.id OFFSET 0) AS e))
 ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
 SELECT CAST(id AS text) FROM ol.job
@@ -88,7 +91,8 @@ UPDATE ol.job SET late = true WHERE id IN (SELECT ol.each_id(:ids)) AND state = 
 -- name: find_late
 -- A few jobs that came late, and those that they come after.
 SELECT CAST(f.id AS text), CAST(e.job AS text)
-FROM (SELECT id FROM ol.job WHERE state = 'waiting' AND late ORDER BY id LIMIT :limit) AS f
+FROM (SELECT id FROM ol.job WHERE state = 'waiting' AND late
+    ORDER BY id LIMIT :limit OFFSET :skip) AS f
 LEFT JOIN ol.edge AS e ON e.follower = f.id
 
 -- name: hold_late
@@ -140,9 +144,11 @@ WHERE id = :id AND state = 'waiting' AND quorum IS NULL
 
 -- name: hold_followers
 -- Those who wait for any of these jobs, held until they are dealt with.
--- postgres: locked in the order of their ids, as everywhere
+-- postgres: locked in the order of their ids, and looked up by their keys, as above
 SELECT CAST(id AS text) FROM ol.job
-WHERE id IN (SELECT follower FROM ol.edge WHERE job IN (SELECT ol.each_id(:ids)))
+WHERE id = ANY (ARRAY(
+    SELECT e.follower FROM (SELECT ol.each_id(:ids) AS id) AS i,
+        LATERAL (SELECT n.follower FROM ol.edge AS n WHERE n.job = i.id OFFSET 0) AS e))
     AND state || '' = 'waiting'
 ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
