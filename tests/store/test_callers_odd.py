@@ -85,7 +85,7 @@ def test_a_refused_call_leaves_no_transaction_where_there_was_none(
 def test_a_row_that_is_refused_takes_its_whole_call_with_it(
     app: Outlast, work: Any, database: Database, kind: str
 ) -> None:
-    """R008: SQLite inserts row by row, and still all or none."""
+    """R008: all of a call or none of it, also where nobody began a transaction."""
     database.rows(
         "CREATE TRIGGER unlucky BEFORE INSERT ON outlast_job WHEN new.args LIKE '%13%'"
         " BEGIN SELECT RAISE(ABORT, 'unlucky'); END"

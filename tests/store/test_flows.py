@@ -148,13 +148,12 @@ def test_milestones_come_once_each(run: Run) -> None:
 
 def test_a_completion_that_comes_again_counts_once(run: Run) -> None:
     """R095: each one three times, and with fences that are old or made up."""
-    from dataclasses import replace
 
     *_, last = lay(run, group(*calls(4)).then(call(99)))
     held = take(run, 4)
     for n, one in enumerate(held):
-        made_up = replace(one, fence=one.fence + 1)
-        stale = replace(one, fence=one.fence - 1)
+        made_up = one._replace(fence=one.fence + 1)
+        stale = one._replace(fence=one.fence - 1)
         ends = [ending(claim) for claim in (one, one, one, made_up, stale)]
         for ended in ends:
             run(finish, [ended])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -148,7 +147,7 @@ class Monkey:
     def _claims(self) -> list[Claim]:
         recent = self.shared.claims[-200:]
         chosen = self.luck.sample(recent, min(self.luck.randint(1, 20), len(recent)))
-        invented = [replace(one, fence=one.fence + 1) for one in chosen[:1]]
+        invented = [one._replace(fence=one.fence + 1) for one in chosen[:1]]
         return list({one.hold: one for one in chosen + invented}.values())
 
 

@@ -17,7 +17,7 @@ from outlast.ops.flow_report import prerequisites
 from outlast.ops.report import Filter, jobs
 from outlast.ops.statement import Statement
 from outlast.store import Store, open_store
-from outlast.store.postgres_text import parameters, psycopg_text
+from outlast.store.postgres_text import psycopg_text
 from tests.store.flowing import call, calls, lay
 from tests.store.jobs import ending, put, table, take
 from tests.support import Database
@@ -103,9 +103,9 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
     """R036: never along the partial index of running rows, dead entries and all."""
     held = take(crowded.store.run, number)
     rows = [{"id": one.id, "fence": one.fence} for one in held]
-    ended = [row | _finish_row(one) for row, one in zip(rows, held, strict=True)]
+    ended = [row | {"state": str(ending(one).to)} for row, one in zip(rows, held, strict=True)]
     for statement in (
-        Statement("finish", rows=ended),
+        Statement("finish", {"tells": True}, ended),
         Statement("renew", {"worker": "w1", "lease": 9.0}, rows),
         Statement("settled", rows=rows),
     ):
@@ -288,13 +288,12 @@ def explained(store: Store, database: Database, statement: Statement) -> str:
     """The plan as text, for the parameters given. Nothing is changed."""
     query = store.queries[statement.name]
     if database.is_sqlite:
-        given = {**statement.params, **(statement.rows[0] if statement.rows else {})}
         with database.connect() as connection:
-            rows = connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", given).fetchall()
+            rows = connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", statement.given).fetchall()
         return "\n".join(row[3] for row in rows)
     with psycopg.connect(database.url, cursor_factory=psycopg.ClientCursor) as connection:
         rows = connection.execute(
-            f"EXPLAIN (COSTS OFF) {psycopg_text(query)}", parameters(statement)
+            f"EXPLAIN (COSTS OFF) {psycopg_text(query)}", statement.given
         ).fetchall()
     return "\n".join(line for (line,) in rows)
 
@@ -302,13 +301,6 @@ def explained(store: Store, database: Database, statement: Statement) -> str:
 def used_indexes(plan: str) -> set[str]:
     found = re.findall(r"(?:Index(?: Only)? Scan(?: Backward)? (?:using|on)|INDEX) (\w+)", plan)
     return {name.removeprefix("outlast_") for name in found}
-
-
-def _finish_row(held: Any) -> dict[str, Any]:
-    return {
-        "state": str(ending(held).to), "delay": None, "refund": 0, "failures": 0, "crashes": 0,
-        "result": None, "error": None, "tells": True,
-    }  # fmt: skip
 
 
 def _quickest(act: Callable[[], None]) -> float:

@@ -182,7 +182,7 @@ def test_a_renewal_is_tried_again_soon_while_a_lease_is_at_stake() -> None:
         worker = ol.worker(lease=15.0, renew_every=5.0)
         idle = Urgent(worker)
         assert max(idle.failed() for _ in range(20)) > 20
-        facts: dict[str, Any] = dict.fromkeys(Claim.__slots__)  # type: ignore[attr-defined]
+        facts: dict[str, Any] = dict.fromkeys(Claim._fields)
         worker.hands.take(Held(Claim(**facts | {"id": "x", "fence": 1}), safe_until=0.0))
         busy = Urgent(worker)
         assert max(busy.failed() for _ in range(20)) <= 2.5

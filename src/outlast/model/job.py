@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from .lifecycle import State
 
@@ -72,8 +72,7 @@ _NEW_JOB = tuple(name for name in NewJob.__slots__ if name not in {"after", "joi
 Hold = tuple[str, int]  # a claim by its job's id and its fence: no two claims are equal in both
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A job in the hands of one worker: the row's facts and the fence that proves the hold.
 
     The order of the fields is the order of the columns that `claim` returns.

@@ -2,7 +2,7 @@
 
 Like `functools.cached_property`, but without a lock: up to Python 3.11 that one has a lock for the
 whole class, and a process that is forked while another thread works out a value waits for ever.
-Two threads that ask at once may both work it out; that does no harm.
+Two threads that ask at once may both work it out; both get the one that was kept first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ class lazy(Generic[T]):
     def __get__(self, instance: object | None, owner: type | None = None) -> T:
         if instance is None:
             return self  # type: ignore[return-value]
-        value = self._work_out(instance)
         # Found before us from now on, because this class has no __set__.
-        vars(instance)[self._name] = value
+        value: T = vars(instance).setdefault(self._name, self._work_out(instance))
         return value

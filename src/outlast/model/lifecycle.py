@@ -30,6 +30,7 @@ class State(StrEnum):
         return self in FINAL
 
 
+STATES = {state.value: state for state in State}  # by their names, as rows spell them
 FINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 QUEUED = frozenset({State.WAITING, State.SCHEDULED, State.READY})
 

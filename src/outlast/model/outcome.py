@@ -6,8 +6,7 @@ and `ops.finish` applies it if, and only if, the claim still holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .job import Claim, NewJob
 from .lifecycle import Outcome, State
@@ -16,8 +15,7 @@ from .retry import LONGEST, Retry
 Error = dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """How an attempt ended, before anything is decided about its job."""
 
     outcome: Outcome
@@ -27,8 +25,7 @@ class Ended:
     jobs: tuple[NewJob, ...] = ()  # what the handler enqueued; kept only with a success
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """One guarded step out of `running`."""
 
     claim: Claim
@@ -40,7 +37,7 @@ class Transition:
     failures: int = 0
     crashes: int = 0
     refund: int = 0
-    jobs: tuple[NewJob, ...] = field(default=(), repr=False)
+    jobs: tuple[NewJob, ...] = ()
 
     @property
     def plain(self) -> bool:

@@ -52,7 +52,7 @@ def claim(wanted: Wanted) -> Op[list[Claim]]:
 
 def in_order(rows: Rows) -> list[Claim]:
     """RETURNING promises no order; the claim does."""
-    return sorted((Claim(*row) for row in rows), key=lambda c: (-c.priority, c.run_at, c.id))
+    return sorted(map(Claim._make, rows), key=lambda c: (-c.priority, c.run_at, c.id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..model.errors import ClaimLost
@@ -16,7 +15,7 @@ def complete(transition: Transition, events: Sequence[dict[str, Any]] = ()) -> O
     """Finish, or raise and thereby take back what was written beside it. What the handler enqueued
     goes first: a key may have to wait for others, and until then no row of ours is locked."""
     yield from add(transition.jobs)
-    finished = yield from finish([replace(transition, jobs=())], events)
+    finished = yield from finish([transition._replace(jobs=())], events)
     if finished.lost or finished.again:
         raise ClaimLost(job=transition.claim.id)
 

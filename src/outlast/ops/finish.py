@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model.errors import ClaimLost
-from ..model.job import Hold, NewJob
-from ..model.lifecycle import Outcome, State
+from ..model.job import Claim, Hold, NewJob
+from ..model.lifecycle import STATES, Outcome, State
 from ..model.outcome import Transition
 from .claim import Wanted, in_order
 from .consequences import consequences, heard, telling
@@ -47,7 +47,7 @@ def finish(
         yield Statement("record_events", rows=events)
     rows: Rows = (yield _finish(transitions, tells=True)) if transitions else []
     queues = yield from _follow_up(transitions, rows)
-    finished = yield from _settle(transitions, _by_hold(rows), told=True)
+    finished = yield from _settle(transitions, rows, told=True)
     finished.queues |= queues
     return finished
 
@@ -92,67 +92,69 @@ def finish_with_keys(transition: Transition) -> Op[Finished]:
     yield BEGIN
     yield Statement("wait_briefly")
     queues = yield from add(transition.jobs)
-    finished = yield from finish([replace(transition, jobs=())])
+    finished = yield from finish([transition._replace(jobs=())])
     if finished.lost:
         raise ClaimLost(job=transition.claim.id)  # which takes back what was enqueued
     finished.queues |= queues
     return finished
 
 
-def turn(transitions: Sequence[Transition], wanted: Wanted) -> Op[tuple[Finished, list[Any]]]:
+def turn(
+    transitions: Sequence[Transition], wanted: Wanted | None = None
+) -> Op[tuple[Finished, list[Claim]]]:
     """Give back first-try successes without follow-ups, and take new jobs: in one round trip."""
     if any(transition.claim.tied for transition in transitions):
         return (yield from _turn_and_tell(transitions, wanted))
-    statements = wanted.statements()
-    if transitions:
-        statements.insert(0, _finish(transitions, tells=False))
-    answers: list[Rows] = yield Together(statements)
-    states = _by_hold(answers[0]) if transitions else {}
-    finished = yield from _settle(transitions, states, told=False)
-    return finished, in_order(answers[-1])
+    given = [_finish(transitions, tells=False)] if transitions else []
+    answers: list[Rows] = yield Together([*given, *_asked(wanted)])
+    finished = yield from _settle(transitions, answers[0] if given else [], told=False)
+    return finished, in_order(answers[-1]) if wanted else []
 
 
 def _turn_and_tell(
-    transitions: Sequence[Transition], wanted: Wanted
-) -> Op[tuple[Finished, list[Any]]]:
+    transitions: Sequence[Transition], wanted: Wanted | None
+) -> Op[tuple[Finished, list[Claim]]]:
     """The same in one transaction, for those whose end concerns others."""
     yield BEGIN
     rows: Rows = yield _finish(transitions, tells=True)
     ended = [id for id, _, _, tied in rows if tied]
-    ties, told, *_, claimed = yield Together([*telling(ended), *wanted.statements()])
-    finished = yield from _settle(transitions, _by_hold(rows), told=True)
+    ties, told, *answers = yield Together([*telling(ended), *_asked(wanted)])
+    finished = yield from _settle(transitions, rows, told=True)
     finished.queues |= yield from heard(ties, told)
-    return finished, in_order(claimed)
+    return finished, in_order(answers[-1]) if wanted else []
+
+
+def _asked(wanted: Wanted | None) -> list[Statement]:
+    return wanted.statements() if wanted else []
 
 
 def _finish(transitions: Sequence[Transition], tells: bool) -> Statement:
     """In the order of their ids: who locks many rows locks them in one order, so that finishes and
     renewals that meet wait for each other in one direction only."""
     ordered = sorted(transitions, key=lambda t: t.claim.hold)
-    return Statement("finish", rows=[_row(t) | {"tells": tells} for t in ordered])
+    return Statement("finish", {"tells": tells}, [_row(t) for t in ordered])
 
 
 def _by_hold(rows: Rows) -> dict[Hold, State]:
-    return {(id, fence): State(state) for id, fence, state, _ in rows}
+    return {(id, fence): STATES[state] for id, fence, state, _ in rows}
 
 
 def settled(transitions: Sequence[Transition]) -> Op[Finished]:
     """How it went with those whose answer got lost."""
-    return (yield from _settle(transitions, {}, told=True))
+    return (yield from _settle(transitions, [], told=True))
 
 
-def _settle(
-    transitions: Sequence[Transition], states: dict[Hold, State], told: bool
-) -> Op[Finished]:
+def _settle(transitions: Sequence[Transition], rows: Rows, told: bool) -> Op[Finished]:
     """Tell who lost. A finish that is sent again because its answer got lost did not lose: the
     claim's own record says how it ended. Nor did one that somebody has come to wait for since it
     was claimed: it is finished once more, and they are told."""
+    states = _by_hold(rows)
     finished = Finished([(t, states[t.claim.hold]) for t in transitions if t.claim.hold in states])
     missing = [t for t in transitions if t.claim.hold not in states]
     if not missing:
         return finished
     asked = [{"id": t.claim.id, "fence": t.claim.fence} for t in missing]
-    rows: Rows = yield Statement("settled", rows=asked)
+    rows = yield Statement("settled", rows=asked)
     ended = {(id, fence): (State(state), outcome) for id, fence, state, outcome in rows}
     again: list[Transition] = []
     for transition in missing:
@@ -180,15 +182,19 @@ def _at_once(transition: Transition) -> bool:
 
 
 def _row(transition: Transition) -> dict[str, Any]:
-    return {
+    row = {
         "id": transition.claim.id,
         "fence": transition.claim.fence,
         "state": transition.to,
+        "result": transition.result,
+    }
+    if transition.plain:
+        return row
+    return row | {
         "delay": transition.delay,
         "refund": transition.refund,
         "failures": transition.failures,
         "crashes": transition.crashes,
-        "result": transition.result,
         "error": _json(transition.error),
     }
 

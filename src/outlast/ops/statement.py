@@ -12,6 +12,7 @@ operation yields `BEGIN`; from there to its end everything commits together, or 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,13 +25,17 @@ Rows = list[Row]
 class Statement(NamedTuple):
     """A statement by its name in the .sql files, with its parameters.
 
-    With `rows`, it is done once for each of them: as one JSON parameter where a round trip counts,
-    one after the other where it does not.
+    With `rows`, it is done for all of them at once: they travel as one JSON parameter.
     """
 
     name: str
     params: Mapping[str, Any] = {}
     rows: Sequence[Mapping[str, Any]] | None = None
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What the driver is given."""
+        return self.params if self.rows is None else {**self.params, "rows": json.dumps(self.rows)}
 
 
 class Together(tuple[Statement, ...]):

@@ -9,7 +9,7 @@ from typing import Any
 from ..ops.statement import Rows, Statement
 from .base import Store
 from .caller_session import CallerSession, commits_by_itself
-from .postgres_text import parameters, psycopg_text
+from .postgres_text import psycopg_text
 from .statements import POSTGRES, SQLITE, Query
 
 
@@ -50,15 +50,9 @@ class SqlalchemySession(CallerSession):
         self.inner.exec_driver_sql("COMMIT")
 
     def execute(self, query: Query, statement: Statement) -> Rows:
-        if self.dialect() == SQLITE and statement.rows is not None:
-            found = [self._one(query, {**statement.params, **row}) for row in statement.rows]
-            return [row for rows in found for row in rows]
-        return self._one(query, parameters(statement))
-
-    def _one(self, query: Query, given: dict[str, Any]) -> Rows:
         from sqlalchemy import text
 
-        result = self.inner.execute(text(query.sql), given)
+        result = self.inner.execute(text(query.sql), statement.given)
         return [tuple(row) for row in result] if result.returns_rows else []
 
 
@@ -72,14 +66,8 @@ class DjangoSession(CallerSession):
         return transaction.atomic(using=self.connection.alias)  # type: ignore[no-any-return]
 
     def execute(self, query: Query, statement: Statement) -> Rows:
-        if self.dialect() == SQLITE and statement.rows is not None:
-            found = [self._one(query, {**statement.params, **row}) for row in statement.rows]
-            return [row for rows in found for row in rows]
-        return self._one(query, parameters(statement))
-
-    def _one(self, query: Query, given: dict[str, Any]) -> Rows:
         with self.connection.cursor() as cursor:
-            cursor.execute(psycopg_text(query), given)
+            cursor.execute(psycopg_text(query), statement.given)
             return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
 

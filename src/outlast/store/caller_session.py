@@ -13,7 +13,7 @@ from typing import Any
 from ..model.errors import WrongConnection
 from ..ops.statement import Begin, Rows, Statement, Step, Together
 from .base import Store
-from .statements import POSTGRES, SQLITE, Query
+from .statements import POSTGRES, Query
 
 
 class CallerSession:
@@ -38,8 +38,6 @@ class CallerSession:
             return None
         if isinstance(step, Together):
             return [self.answer(statement) for statement in step]
-        if step.rows is not None and self.dialect() == SQLITE:
-            self._nest()  # row by row there: only so are they inserted all or none
         return self.execute(self.queries[step.name], step)
 
     def _nest(self) -> None:

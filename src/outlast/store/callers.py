@@ -29,7 +29,7 @@ from . import sqlite_files as sqlite
 from .base import Store
 from .caller_frameworks import DjangoSession, SqlalchemySession
 from .caller_session import AsyncCallerSession, CallerSession, commits_by_itself
-from .postgres_text import parameters, psycopg_text
+from .postgres_text import psycopg_text
 from .runner import adrive, drive
 from .statements import POSTGRES, SQLITE, Query
 
@@ -110,7 +110,7 @@ class PsycopgSession(CallerSession):
 
     def execute(self, query: Query, statement: Statement) -> Rows:
         with _plain_cursor(self.connection) as cursor:
-            cursor.execute(psycopg_text(query), parameters(statement))
+            cursor.execute(psycopg_text(query), statement.given)
             # Asked of the statement: in the caller's pipeline the cursor does not know yet.
             return cursor.fetchall() if query.answers else []
 
@@ -123,7 +123,7 @@ class AsyncPsycopgSession(AsyncCallerSession):
 
     async def execute(self, query: Query, statement: Statement) -> Rows:
         async with _plain_cursor(self.connection) as cursor:
-            await cursor.execute(psycopg_text(query), parameters(statement))
+            await cursor.execute(psycopg_text(query), statement.given)
             return await cursor.fetchall() if query.answers else []
 
 
@@ -132,7 +132,7 @@ class AsyncpgSession(AsyncCallerSession):
         return self.connection.transaction()  # type: ignore[no-any-return]
 
     async def execute(self, query: Query, statement: Statement) -> Rows:
-        given = parameters(statement)
+        given = statement.given
         # Every parameter is text, and says so: one that is json goes through the codec that the
         # caller may have set for json, which would encode it once more.
         text = query.spelled(lambda name: f"CAST(${query.parameters.index(name) + 1} AS text)")

@@ -40,6 +40,7 @@ class _InOneWrite:
         if commands and commands[-1] == self.pgconn.pipeline_sync:
             while commands:
                 commands.popleft()()  # libpq only gathers them, until the Sync
+            self.pgconn.flush()  # on its way before anything else is done here
             yield from super()._communicate_gen()  # type: ignore[misc]
 
     def _fetch_gen(self, *, flush: bool) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -25,12 +25,12 @@ from .base import Store
 from .links import AsyncLink, AsyncPools, Link, Pool
 from .postgres_errors import first_line, understood
 from .postgres_session import AsyncPostgresSession, PostgresSession
-from .postgres_text import parameters, psycopg_text
+from .postgres_text import psycopg_text
 from .runner import adrive, drive
 from .statements import POSTGRES
 
 T = TypeVar("T")
-Sent = tuple[str, dict[str, Any]]
+Sent = tuple[str, Mapping[str, Any]]
 
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}  # seconds
 
@@ -40,6 +40,7 @@ ISOLATION = r"-c default_transaction_isolation=read\ committed"
 
 class PostgresStore(Store):
     wakes = True
+    works_elsewhere = True
 
     def __init__(self, address: Address, settings: StoreSettings) -> None:
         super().__init__(address, settings)
@@ -74,7 +75,7 @@ class PostgresStore(Store):
 
     def render(self, statement: Statement) -> Sent:
         """A statement as psycopg wants it."""
-        return psycopg_text(self.queries[statement.name]), parameters(statement)
+        return psycopg_text(self.queries[statement.name]), statement.given
 
     def opening(self) -> list[Sent]:
         """What begins a transaction."""

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from operator import methodcaller
 from pathlib import Path
 
 from ..model.errors import SchemaMismatch, StoreBusy, StoreError, StoreUnavailable, Unsupported
@@ -15,15 +16,14 @@ from .statements import Query
 
 OLDEST = (3, 35, 0)  # UPDATE … RETURNING
 
+# Text that is no UTF-8, which only somebody else's hand can have put there, spoils its own row and
+# not every answer that it is part of.
+_TEXT = methodcaller("decode", "utf-8", "backslashreplace")
+
 
 def run(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
-    """A statement on any sqlite3 connection: once, or once for each of its rows."""
-    if statement.rows is None:
-        return connection.execute(query.sql, statement.params).fetchall()
-    answer: Rows = []
-    for row in statement.rows:
-        answer += connection.execute(query.sql, {**statement.params, **row}).fetchall()
-    return answer
+    """A statement on any sqlite3 connection."""
+    return connection.execute(query.sql, statement.given).fetchall()
 
 
 def connect(path: Path, settings: StoreSettings) -> sqlite3.Connection:
@@ -42,19 +42,13 @@ def connect(path: Path, settings: StoreSettings) -> sqlite3.Connection:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise Unsupported(reason=f"{path} cannot use a write-ahead log (it says {mode!r})")
-        connection.text_factory = _text
+        connection.text_factory = _TEXT
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _text(stored: bytes) -> str:
-    """Text that is no UTF-8, which only somebody else's hand can have put there, spoils its own row
-    and not every answer that it is part of."""
-    return stored.decode("utf-8", "backslashreplace")
 
 
 def create_private(path: Path) -> None:

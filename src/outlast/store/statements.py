@@ -8,7 +8,9 @@ behind a `-- postgres:` and a `-- sqlite:` line that says why. A few words are t
     ol.later(s)       that many seconds from now;  ol.ago(s)  before now
     ol.epoch(t)       a moment as seconds since 1970
     ol.id(:x)         a parameter that is a job id;  ol.json(:x), ol.boolean(:x) likewise
+    ol.moment(x)      the moment that is so many seconds after 1970
     ol.each(:x)       the texts of a JSON array;  ol.each_id(:x)  the job ids
+    ol.rows(a text, …)  a statement's rows, which travel as one JSON parameter, as a table `t`
     ol.proof()        what a proof of life says that was given now
     ol.index(name)    an index of ours, where one is created
     ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
@@ -37,8 +39,18 @@ _POSTGRES_PROOF = (
     "(SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),"
     " extract(epoch FROM stats_reset)) FROM pg_stat_bgwriter)"
 )
-_WORDS: dict[str, list[tuple[str, str]]] = {
+
+
+def _json_rows(columns: str) -> str:
+    names = [column.split()[0] for column in columns.split(",")]
+    found = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in names)
+    return f"(SELECT {found} FROM json_each(:rows)) AS t"  # noqa: S608 - names from our own files
+
+
+_WORDS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
     POSTGRES: [
+        (r"ol\.rows\(([^()]*)\)", r"json_to_recordset(CAST(:rows AS json)) AS t (\1)"),
+        (r"ol\.moment\(([^()]*)\)", r"to_timestamp(\1)"),
         (r"ol\.epoch\(ol\.now\(\)\)", "CAST(extract(epoch FROM statement_timestamp()) AS float8)"),
         (r"ol\.now\(\)", "statement_timestamp()"),
         (r"ol\.later\((COALESCE\([^()]*\)|[^()]*)\)",
@@ -53,13 +65,15 @@ _WORDS: dict[str, list[tuple[str, str]]] = {
         (r"ol\.each_id\(([^()]*)\)", r"CAST(json_array_elements_text(CAST(\1 AS json)) AS uuid)"),
     ],
     SQLITE: [
+        (r"ol\.rows\(([^()]*)\)", lambda found: _json_rows(found[1])),
+        (r"(?s)\bRETURNING\b.*", lambda found: re.sub(r"\b[a-z]\.", "", found[0])),  # bare names
         (r"ol\.epoch\(ol\.now\(\)\)", _SQLITE_NOW),
         (r"ol\.now\(\)", _SQLITE_NOW),
         (r"ol\.later\((COALESCE\([^()]*\)|[^()]*)\)", rf"({_SQLITE_NOW} + \1)"),
         (r"ol\.ago\(([^()]*)\)", rf"({_SQLITE_NOW} - (\1))"),
         (r"ol\.epoch\(([^()]*)\)", r"CAST(\1 AS REAL)"),  # a column holds whatever was put in
         (r"ol\.proof\(\)", "'file'"),  # a locked one
-        (r"ol\.(?:id|json|boolean)\(([^()]*)\)", r"\1"),
+        (r"ol\.(?:id|json|boolean|moment)\(([^()]*)\)", r"\1"),
         (r"ol\.(?:each|each_id)\(([^()]*)\)", r"value FROM json_each(\1)"),
     ],
 }  # fmt: skip

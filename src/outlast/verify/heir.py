@@ -99,7 +99,9 @@ class Heir:
                 if one.finish:
                     self._finish(stage, claims)
                 else:
-                    found.claims.setdefault(one.label, []).extend(map(asdict, claims))
+                    found.claims.setdefault(one.label, []).extend(
+                        claim._asdict() for claim in claims
+                    )
         labels = {one.label for one in lost}
         return [row for row in self._rows().values() if row.queue in labels and not _settled(row)]
 

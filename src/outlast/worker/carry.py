@@ -1,9 +1,12 @@
 """Jobs being carried out: started, timed, told to stop, given up.
 
-claim ─▶ start ─▶ handler runs ─────────────────────────▶ ended ─▶ returns
-                   │ timeout, cancel, shutdown             ▲
-                   ├▶ interrupt ── cancel_grace ─▶ abandon ┘   its thread may still run
-                   └▶ lose: the claim is gone, and nothing of it is handed in
+claim ─▶ wait ─▶ start ─▶ handler runs ─────────────────────────▶ ended ─▶ returns
+                          │ timeout, cancel, shutdown             ▲
+                          ├▶ interrupt ── cancel_grace ─▶ abandon ┘   its thread may still run
+                          └▶ lose: the claim is gone, and nothing of it is handed in
+
+Handlers that wait for nothing end where they are started. When enough of them have, their outcomes
+go to the database, and the rest is started while it works.
 """
 
 from __future__ import annotations
@@ -11,15 +14,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 from ..model.job import Claim
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import Ended, Transition, decide, release
 from ..model.retry import LONGEST, Retry
+from ..model.task import Definition
 from ..model.text import brief, describe
 from ..ops.renew import Renewed
 from .batches import Batches
@@ -32,6 +39,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.worker")
 
+EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
+NO_MATTER = Retry()  # what has not failed is not tried again
+A_FEW = 8  # handlers that are started in one go while a round trip is under way
 OVERTIME = 1.0  # seconds after a timeout and its grace before the keeper acts in the loop's place
 
 
@@ -42,8 +53,21 @@ class Carrier:
         self._hands = worker.hands
         self._counts = worker.counts
         self._unknown: set[str] = set()  # tasks that we have met and cannot run
+        self._waiting: deque[tuple[Claim, float]] = deque()  # to be started, and when we asked
+        self._going_on = False
+        self._enough = (
+            worker.settings.concurrency // 2 or 1 if worker.store.works_elsewhere else inf
+        )
         self.stuck = 0  # abandoned handlers that still hold a thread
         self.batches = Batches(worker, self._end)
+
+    @property
+    def slots(self) -> int:
+        """How many are taken by what is not in hand itself."""
+        return len(self._waiting) + self.batches.slots + self.stuck
+
+    def has_last_life(self) -> bool:
+        return any(claim.last_life for claim, _ in self._waiting)
 
     def unknown(self) -> set[str]:
         """Tasks not to ask for. One that was registered since is no longer among them."""
@@ -52,9 +76,46 @@ class Carrier:
 
     # Start
 
+    def take(self, claims: Sequence[Claim], asked_at: float) -> None:
+        """What was claimed is started soon; items of a batch are gathered at once."""
+        for claim in claims:
+            definition = self._worker.app.registry.get(claim.task)
+            if definition is not None and definition.batch is not None:
+                self.start(claim, asked_at)
+            else:
+                self._waiting.append((claim, asked_at))
+
+    def start_waiting(self) -> None:
+        """Until enough have ended to be worth a round trip; the rest meanwhile."""
+        while self._waiting and len(self._worker.returns) < self._enough:
+            self.start(*self._waiting.popleft())
+        if self._waiting and not self._going_on:
+            self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        self._going_on = bool(self._waiting)
+        if self._going_on:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """A few at a time: the round trip has to get on, too."""
+        for _ in range(min(A_FEW, len(self._waiting))):
+            self.start(*self._waiting.popleft())
+        self._go_on_soon()
+
+    def release_waiting(self) -> None:
+        """What has not begun goes back at once, unspent."""
+        while self._waiting:
+            claim, asked_at = self._waiting.popleft()
+            held = Held(claim, safe_until=asked_at + self._settings.lease * SAFETY)
+            if self._hands.take(held):
+                held.transition = release(claim)
+                self._give_back(held)
+        self.batches.release(self.interrupt)
+
     def start(self, claim: Claim, asked_at: float) -> None:
         """Begin an attempt. Whatever is wrong with a row concerns that row alone."""
-        held = Held(claim, asked_at + self._settings.lease * SAFETY)
+        held = Held(claim, safe_until=asked_at + self._settings.lease * SAFETY)
         if time.monotonic() >= held.safe_until:
             self._counts["late"] += 1
             log.warning("job %s: its claim came too late to be started", claim.id,
@@ -64,28 +125,30 @@ class Carrier:
             self.lose([older])  # we lost it, and were the ones to claim it again
         if not self._hands.take(held):
             return
-        if not self._registered(claim.task):
+        definition = self._worker.app.registry.get(claim.task)
+        if definition is None:
             self._put_back_unknown(held)
             return
         try:
-            self._begin(held)
+            self._begin(held, definition)
         except Exception as error:
             self._end(held, Ended(Outcome.UNDECODABLE, error=describe(error)))
 
-    def _begin(self, held: Held) -> None:
-        claim = held.claim
-        worker = self._worker
-        said = partial(worker.returns.said_by, claim)
-        context = Context(claim, partial(worker.say, claim), worker.app.store, said)
-        definition = worker.app.registry[claim.task]
+    def _begin(self, held: Held, definition: Definition) -> None:
+        claim, worker = held.claim, self._worker
+        context = Context(claim, worker.say, worker.store, worker.returns.said_by)
         if claim.timeout is not None:
             self._limit(held, claim.timeout)
         if definition.batch is not None:
             self.batches.join(held, definition, context)
             return
         held.execution = begin(definition, claim, context)
-        held.task = asyncio.create_task(held.execution.run(self._worker.threads))
-        held.task.add_done_callback(partial(self._done, held))
+        loop = asyncio.get_running_loop()
+        held.task = asyncio.Task(held.execution.run(worker.threads), loop=loop, **EAGER)
+        if held.task.done():  # it waited for nothing
+            self._done(held, held.task)
+        else:
+            held.task.add_done_callback(partial(self._done, held))
 
     def _limit(self, held: Held, timeout: float) -> None:
         if not isinstance(timeout, int | float) or not timeout > 0:
@@ -147,7 +210,9 @@ class Carrier:
             return Transition(claim, Outcome.UNDECODABLE, State.DEAD, error=told, failures=1)
 
     def _policy(self, claim: Claim, ended: Ended) -> Retry:
-        if claim.retry and ended.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
+        if ended.outcome not in (Outcome.FAILED, Outcome.TIMED_OUT):
+            return NO_MATTER
+        if claim.retry:
             return Retry.from_json(claim.retry)
         definition = self._worker.app.registry.get(claim.task)
         return definition.retry if definition else Retry()
@@ -203,7 +268,7 @@ class Carrier:
             self.stuck += 1
 
     def _after(self, held: Held, seconds: float, action: Callable[[], None]) -> None:
-        held.timers.append(asyncio.get_running_loop().call_later(seconds, action))
+        held.timers += (asyncio.get_running_loop().call_later(seconds, action),)
 
     # What the keeper found out
 

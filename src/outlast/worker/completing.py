@@ -74,7 +74,7 @@ class Completing:
 
     def _finish(self, lent: Lent) -> None:
         transition = self._transition()
-        lent.run(complete(transition, self._context._said()))
+        lent.run(complete(transition, self._context._unstored()))
         try:
             lent.commit()
         except StoreError:
@@ -84,7 +84,7 @@ class Completing:
 
     async def _afinish(self, lent: AsyncLent) -> None:
         transition = self._transition()
-        await lent.run(complete(transition, self._context._said()))
+        await lent.run(complete(transition, self._context._unstored()))
         try:
             await lent.commit()
         except StoreError:

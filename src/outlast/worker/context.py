@@ -16,6 +16,7 @@ from ..model.errors import ClaimLost, InvalidOption, TooLate
 from ..model.flow import Enqueueable
 from ..model.job import Claim, Job, NewJob, lenient_json, moment
 from ..model.layout import new_jobs
+from ..model.lazy import lazy
 from ..model.lifecycle import State
 from ..model.text import clean, type_name
 from ..store import Store
@@ -37,21 +38,30 @@ class Context:
     def __init__(
         self,
         claim: Claim,
-        say: Callable[[str, str], None],
+        say: Callable[[Claim, str, str], None],
         store: Store,
-        said: Callable[[], list[dict[str, Any]]] = list,
+        said: Callable[[Claim], list[dict[str, Any]]] = lambda _: [],
     ) -> None:
         self._claim = claim
         self._say = say
         self._said = said  # what was said and may not be stored yet
         self._store = store
-        self._steps = Steps(claim.hold, store, self._check_alone)
         self._lost = False
         self._completing = False
         self.completed = False
         self.result: str | None = None  # what it was completed with
         self.jobs: list[NewJob] = []
-        self.cancelled = threading.Event()
+
+    # Most handlers ask for neither, and these are dear.
+
+    @lazy
+    def cancelled(self) -> threading.Event:
+        """Set when the handler should stop."""
+        return threading.Event()
+
+    @lazy
+    def _steps(self) -> Steps:
+        return Steps(self._claim.hold, self._store, self._check_alone)
 
     @property
     def job(self) -> Job:
@@ -136,7 +146,11 @@ class Context:
 
     def _record(self, kind: str, data: dict[str, Any]) -> None:
         self._check()
-        self._say(kind, json.dumps({name: _storable(value) for name, value in data.items()}))
+        told = json.dumps({name: _storable(value) for name, value in data.items()})
+        self._say(self._claim, kind, told)
+
+    def _unstored(self) -> list[dict[str, Any]]:
+        return self._said(self._claim)
 
     def _check(self) -> None:
         if self.completed:

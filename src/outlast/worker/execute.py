@@ -9,6 +9,7 @@ claim ── decode ── call ──┬── returned ───────�
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any
@@ -61,7 +62,7 @@ class Execution:
             arguments[name] = self.context
         return arguments
 
-    async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
+    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
         raise NotImplementedError
 
     def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
@@ -111,8 +112,9 @@ class Execution:
 
 
 class AsyncExecution(Execution):
-    async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
-        return await self.definition.function(**arguments)
+    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
+        handler: Awaitable[Any] = self.definition.function(**arguments)
+        return handler
 
     def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
         super().interrupt(body)
@@ -123,8 +125,8 @@ class AsyncExecution(Execution):
 class ThreadExecution(Execution):
     """A sync handler. A thread cannot be stopped: the handler has to look at `ctx.cancelled`."""
 
-    async def call(self, arguments: dict[str, Any], threads: Executor) -> Any:
-        return await in_thread(threads, partial(self.definition.function, **arguments))
+    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
+        return in_thread(threads, partial(self.definition.function, **arguments))
 
 
 def timed_out(claim: Claim) -> Error:

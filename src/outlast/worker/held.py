@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..model.job import Claim
@@ -29,7 +29,7 @@ class Held:
     abandoned: bool = False  # nobody waits for its handler any more
     shares: bool = False  # an item of a batch: all of them take one slot
     overdue_at: float = math.inf
-    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    timers: tuple[asyncio.TimerHandle, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -43,7 +43,7 @@ class Held:
     def drop_timers(self) -> None:
         for timer in self.timers:
             timer.cancel()
-        self.timers.clear()
+        self.timers = ()
 
 
 class Hands:
@@ -58,7 +58,7 @@ class Hands:
     def take(self, held: Held) -> bool:
         """False: the keeper has put it back already, because it was so long on its way to us."""
         self._held[held.claim.id] = held
-        if (held.claim.id, held.claim.fence) not in self._given_up:
+        if held.claim.hold not in self._given_up:
             return True
         self.drop(held)
         return False

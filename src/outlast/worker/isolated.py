@@ -78,7 +78,7 @@ class IsolatedExecution(Execution):
             return self.interrupted()  # told to stop while it was being started
         assert process.stdin is not None
         try:
-            given = {"claim": asdict(self.claim), "argv": sys.argv}
+            given = {"claim": self.claim._asdict(), "argv": sys.argv}
             with suppress(ConnectionError):
                 process.stdin.write(json.dumps(given).encode() + b"\n")
                 await process.stdin.drain()
@@ -118,7 +118,7 @@ class IsolatedExecution(Execution):
                 case {"completed": result}:
                     self.context._complete(result)
                 case {"event": event}:
-                    self.context._say(*event)
+                    self.context._say(self.claim, *event)
         return None
 
     def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
@@ -188,7 +188,7 @@ def main() -> None:
             out.write(json.dumps(message).encode() + b"\n")
 
     ended = _carry_out(kind, place, name, claim, send)
-    send({"ended": {**asdict(ended), "jobs": [asdict(job) for job in ended.jobs]}})
+    send({"ended": {**ended._asdict(), "jobs": [asdict(job) for job in ended.jobs]}})
 
 
 class ChildContext(Context):
@@ -198,11 +198,11 @@ class ChildContext(Context):
     def __init__(self, claim: Claim, store: Store, send: Send) -> None:
         self._send = send
         self._told: list[dict[str, Any]] = []
-        super().__init__(claim, self._tell, store, lambda: list(self._told))
+        super().__init__(claim, self._tell, store, lambda _: list(self._told))
 
-    def _tell(self, kind: str, data: str) -> None:
+    def _tell(self, claim: Claim, kind: str, data: str) -> None:
         n = len(self._told)
-        event = {"job": self._claim.id, "fence": self._claim.fence, "kind": kind, "data": data}
+        event = {"job": claim.id, "fence": claim.fence, "kind": kind, "data": data}
         self._told.append({**event, "n": n})
         self._send({"event": [kind, data, n]})
 

@@ -60,6 +60,11 @@ class Returns:
         keyed = held.transition is not None and has_keys(held.transition)
         (self._keyed if keyed else self._ended).append(held)
 
+    @property
+    def slots(self) -> int:
+        """How many slots the next round trip empties, before it claims."""
+        return sum(not held.shares for held in self._ended)
+
     def say(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
         """From any thread: keep an event until the next turn hands it in. `n` is its number, where
         whoever said it counts for itself."""
@@ -84,8 +89,7 @@ class Returns:
             plain = await self._hand_in(ended)
             await self._hand_in_keyed()
             asked_at = time.monotonic()
-            if wanted is None:
-                self._settle(await self._finish(plain, []) if plain else Finished())
+            if wanted is None and not plain:
                 return [], asked_at
             return await self._claim(plain, wanted), asked_at
         except BaseException:
@@ -119,7 +123,7 @@ class Returns:
             except StoreBusy:
                 self._keyed_at = time.monotonic() + self._patience.failed()
 
-    async def _claim(self, plain: list[Transition], wanted: Wanted) -> list[Claim]:
+    async def _claim(self, plain: list[Transition], wanted: Wanted | None) -> list[Claim]:
         try:
             finished, claims = await self._store.arun(turn, plain, wanted)
         except OutlastError as error:
@@ -206,4 +210,4 @@ def about_a_row(error: BaseException) -> bool:
 
 
 def has_keys(transition: Transition) -> bool:
-    return any(job.key is not None for job in transition.jobs)
+    return bool(transition.jobs) and any(job.key is not None for job in transition.jobs)

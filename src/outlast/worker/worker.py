@@ -217,6 +217,7 @@ class Worker:
 
     async def turn(self) -> None:
         """Give back what has ended, take what there is room for, or wait."""
+        self.carrier.start_waiting()
         room = 0 if self.stopping else self._room()
         if (gathering := self.carrier.batches.hungry(full=room <= 0)) is not None:
             await self._fill(gathering)
@@ -253,8 +254,7 @@ class Worker:
             self._failed(f"claiming from {wanted.queue!r} failed", error)
             return None
         self.counts["claimed"] += len(claims)
-        for claim in claims:
-            self.carrier.start(claim, asked_at)
+        self.carrier.take(claims, asked_at)
         return len(claims)
 
     async def _give_back_or_rest(self, room: int) -> None:
@@ -270,14 +270,14 @@ class Worker:
         if due:
             self._promote_at = now + PROMOTE_EVERY
         unknown = self.carrier.unknown()
-        last_life = not self.hands.has_last_life()
+        last_life = not (self.hands.has_last_life() or self.carrier.has_last_life())
         return Wanted(self.id, queue, room, self.settings.lease, unknown, due, last_life)
 
     def _room(self) -> int:
         if self._short_of_memory():
             return 0
-        taken = self.hands.slots + self.carrier.batches.slots + self.carrier.stuck
-        return self.settings.concurrency - taken
+        taken = self.hands.slots + self.carrier.slots
+        return self.settings.concurrency - taken + self.returns.slots
 
     def _short_of_memory(self) -> bool:
         floor = self.settings.memory_floor
@@ -351,7 +351,7 @@ class Worker:
     async def _drain(self) -> None:
         """Let running jobs end within the grace time; release the rest at once, unspent."""
         deadline = time.monotonic() + self.settings.grace
-        self.carrier.batches.release(self.carrier.interrupt)
+        self.carrier.release_waiting()
         while self.hands.running() and time.monotonic() < deadline and not self._hurry:
             await self._step_or_pause(deadline)
         for held in self.hands.running():

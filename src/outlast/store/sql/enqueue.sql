@@ -1,48 +1,30 @@
 -- name: insert_jobs
 -- Insert new jobs; a job whose id or key already stands is left alone and not returned.
--- postgres: all rows travel as one JSON parameter: one round trip, whatever the driver
 INSERT INTO ol.job (id, tenant, queue, task, args, state, priority, run_at, max_attempts,
     max_crashes, timeout, retry, key, expires_at, trace, created_at, flow, team, needs, waits_for,
     quorum, tied, hooks)
-SELECT t.id, t.tenant, t.queue, t.task, CAST(t.args AS json),
-    CASE WHEN t.waits_for > 0 THEN 'waiting' WHEN t.delay > 0 OR to_timestamp(t.at) > ol.now() THEN 'scheduled' ELSE 'ready' END,
-    t.priority, COALESCE(to_timestamp(t.at), ol.later(COALESCE(t.delay, 0))), t.max_attempts,
-    t.max_crashes, t.timeout, CAST(t.retry AS json), t.key,
-    COALESCE(to_timestamp(t.expires_at), ol.later(t.expires_in)), t.trace, ol.now(),
-    t.flow, t.team, t.needs, t.waits_for, t.quorum, t.tied, CAST(t.hooks AS json)
-FROM json_to_recordset(CAST(:rows AS json)) AS t (
-    id uuid, tenant text, queue text, task text, args text, priority smallint,
+SELECT t.id, t.tenant, t.queue, t.task, ol.json(t.args),
+    CASE WHEN t.waits_for > 0 THEN 'waiting'
+        WHEN t.delay > 0 OR ol.moment(t.at) > ol.now() THEN 'scheduled' ELSE 'ready' END,
+    t.priority, COALESCE(ol.moment(t.at), ol.later(COALESCE(t.delay, 0))), t.max_attempts,
+    t.max_crashes, t.timeout, ol.json(t.retry), t.key,
+    COALESCE(ol.moment(t.expires_at), ol.later(t.expires_in)), t.trace, ol.now(),
+    t.flow, t.team, t.needs, t.waits_for, t.quorum, t.tied, ol.json(t.hooks)
+FROM ol.rows(id uuid, tenant text, queue text, task text, args text, priority smallint,
     max_attempts integer, max_crashes integer, key text, delay double precision,
     at double precision, expires_in double precision, expires_at double precision,
     timeout double precision, retry text, trace text, flow uuid, team uuid, needs text,
     waits_for integer, quorum integer, tied boolean, hooks text)
-ON CONFLICT DO NOTHING
-RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.epoch(expires_at)
--- sqlite: no round trips to save, so row by row
-INSERT INTO ol.job (id, tenant, queue, task, args, state, priority, run_at, max_attempts,
-    max_crashes, timeout, retry, key, expires_at, trace, created_at, flow, team, needs, waits_for,
-    quorum, tied, hooks)
-VALUES (:id, :tenant, :queue, :task, :args,
-    CASE WHEN :waits_for > 0 THEN 'waiting' WHEN :delay > 0 OR :at > ol.now() THEN 'scheduled' ELSE 'ready' END,
-    :priority, COALESCE(:at, ol.later(COALESCE(:delay, 0))), :max_attempts,
-    :max_crashes, :timeout, :retry, :key,
-    COALESCE(:expires_at, ol.later(:expires_in)), :trace, ol.now(),
-    :flow, :team, :needs, :waits_for, :quorum, :tied, :hooks)
+WHERE true
 ON CONFLICT DO NOTHING
 RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.epoch(expires_at)
 
 -- name: standing_jobs
 -- The jobs that already stand where new ones were refused: by id, or by key.
--- postgres: all rows travel as one JSON parameter
 SELECT CAST(t.id AS text), ol.job_columns
-FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, tenant text, queue text, key text)
+FROM ol.rows(id uuid, tenant text, queue text, key text)
 JOIN ol.job AS j ON j.id = t.id
     OR (j.key IS NOT NULL AND j.tenant = t.tenant AND j.queue = t.queue AND j.key = t.key)
--- sqlite: row by row
-SELECT :id, ol.job_columns
-FROM ol.job AS j
-WHERE j.id = :id
-    OR (j.key IS NOT NULL AND j.tenant = :tenant AND j.queue = :queue AND j.key = :key)
 
 -- name: wake_workers
 -- Tell sleeping workers which queues have something new; polling finds it anyway.

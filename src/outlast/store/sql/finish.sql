@@ -1,41 +1,26 @@
 -- name: finish
 -- The one way out of running: apply transitions whose claims still hold, and say which did.
 -- A requested cancel turns every way back to work into cancelled. Who will not tell the others whom
--- its end concerns (`tells`) cannot end it.
--- postgres: the state is compared as an expression, because a plain comparison lets the planner
--- walk the partial index of running rows, dead entries and all, instead of the primary key
+-- its end concerns (`tells`) cannot end it. What a row does not say stays as it is. The state is
+-- compared as an expression: a plain comparison lets the planner walk the partial index of running
+-- rows, dead entries and all, instead of the primary key.
 UPDATE ol.job AS j
 SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled') THEN 'cancelled'
         ELSE t.state END,
     run_at = CASE WHEN t.delay IS NULL THEN j.run_at ELSE ol.later(t.delay) END,
-    attempt = j.attempt - t.refund, failures = j.failures + t.failures,
-    crashes = j.crashes + t.crashes, result = CAST(t.result AS json),
-    error = COALESCE(CAST(t.error AS json), j.error),
+    attempt = j.attempt - COALESCE(t.refund, 0), failures = j.failures + COALESCE(t.failures, 0),
+    crashes = j.crashes + COALESCE(t.crashes, 0), result = ol.json(t.result),
+    error = COALESCE(ol.json(t.error), j.error),
     worker = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
         ELSE j.worker END,
     lease_until = NULL,
     finished_at = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
         ELSE ol.now() END
-FROM json_to_recordset(CAST(:rows AS json)) AS t (
-    id uuid, fence bigint, state text, delay double precision, refund integer, failures integer,
-    crashes integer, result text, error text, tells boolean)
-WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running' AND (t.tells OR NOT j.tied)
+FROM ol.rows(id uuid, fence bigint, state text, delay double precision, refund integer,
+    failures integer, crashes integer, result text, error text)
+WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'
+    AND (ol.boolean(:tells) OR NOT j.tied)
 RETURNING CAST(j.id AS text), j.fence, j.state, j.tied
--- sqlite: row by row
-UPDATE ol.job AS j
-SET state = CASE WHEN j.cancelling AND :state IN ('ready', 'scheduled') THEN 'cancelled'
-        ELSE :state END,
-    run_at = CASE WHEN :delay IS NULL THEN j.run_at ELSE ol.later(:delay) END,
-    attempt = j.attempt - :refund, failures = j.failures + :failures,
-    crashes = j.crashes + :crashes, result = :result,
-    error = COALESCE(:error, j.error),
-    worker = CASE WHEN :state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
-        ELSE j.worker END,
-    lease_until = NULL,
-    finished_at = CASE WHEN :state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
-        ELSE ol.now() END
-WHERE j.id = :id AND j.fence = :fence AND j.state = 'running' AND (:tells OR NOT j.tied)
-RETURNING CAST(id AS text), fence, state, tied
 
 -- name: wait_briefly
 -- In this transaction, give up soon when somebody else holds what we need.
@@ -47,16 +32,11 @@ SELECT 1
 -- name: settled
 -- How claims that were not finished stand: ended before, if the first answer got lost; or still
 -- running, if there is somebody to be told.
--- postgres: all rows travel as one JSON parameter
 SELECT CAST(j.id AS text), t.fence, j.state, a.outcome
-FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, fence bigint)
+FROM ol.rows(id uuid, fence bigint)
 JOIN ol.job AS j ON j.id = t.id
 LEFT JOIN ol.attempt AS a ON a.job = t.id AND a.fence = t.fence
 WHERE a.outcome IS NOT NULL OR j.fence = t.fence
--- sqlite: row by row
-SELECT CAST(j.id AS text), :fence, j.state, a.outcome
-FROM ol.job AS j LEFT JOIN ol.attempt AS a ON a.job = j.id AND a.fence = :fence
-WHERE j.id = :id AND (a.outcome IS NOT NULL OR j.fence = :fence)
 
 -- name: await_job
 -- One job, once nobody who may be changing it is still at it.
@@ -67,13 +47,8 @@ SELECT state FROM ol.job WHERE id = :id
 
 -- name: record_attempts
 -- Keep how attempts ended that did not succeed at once.
--- postgres: all rows travel as one JSON parameter
 INSERT INTO ol.attempt (job, fence, attempt, worker, outcome, error, started_at, finished_at)
-SELECT t.job, t.fence, t.attempt, t.worker, t.outcome, CAST(t.error AS json),
-    to_timestamp(t.started_at), ol.now()
-FROM json_to_recordset(CAST(:rows AS json)) AS t (
-    job uuid, fence bigint, attempt integer, worker text, outcome text, error text,
+SELECT t.job, t.fence, t.attempt, t.worker, t.outcome, ol.json(t.error), ol.moment(t.started_at),
+    ol.now()
+FROM ol.rows(job uuid, fence bigint, attempt integer, worker text, outcome text, error text,
     started_at double precision)
--- sqlite: row by row
-INSERT INTO ol.attempt (job, fence, attempt, worker, outcome, error, started_at, finished_at)
-VALUES (:job, :fence, :attempt, :worker, :outcome, :error, :started_at, ol.now())

@@ -23,26 +23,18 @@ min(CASE WHEN p.state <> 'succeeded'
 
 -- name: insert_flows
 -- Insert flows; one that stands already was sent before.
--- postgres: all rows travel as one JSON parameter
 INSERT INTO ol.flow (id, name, part_of, fail_after, created_at)
 SELECT t.id, t.name, t.part_of, t.fail_after, ol.now()
-FROM json_to_recordset(CAST(:rows AS json)) AS t (
-    id uuid, name text, part_of uuid, fail_after integer)
-ON CONFLICT DO NOTHING
--- sqlite: row by row
-INSERT INTO ol.flow (id, name, part_of, fail_after, created_at)
-VALUES (:id, :name, :part_of, :fail_after, ol.now())
+FROM ol.rows(id uuid, name text, part_of uuid, fail_after integer)
+WHERE true
 ON CONFLICT DO NOTHING
 
 -- name: insert_edges
 -- Say who comes after whom.
--- postgres: all rows travel as one JSON parameter
 INSERT INTO ol.edge (job, follower, place)
 SELECT t.job, t.follower, t.place
-FROM json_to_recordset(CAST(:rows AS json)) AS t (job uuid, follower uuid, place integer)
-ON CONFLICT DO NOTHING
--- sqlite: row by row
-INSERT INTO ol.edge (job, follower, place) VALUES (:job, :follower, :place)
+FROM ol.rows(job uuid, follower uuid, place integer)
+WHERE true
 ON CONFLICT DO NOTHING
 
 -- name: hold_flows
@@ -113,34 +105,24 @@ UPDATE ol.job SET late = false WHERE id IN (SELECT ol.each_id(:ids))
 UPDATE ol.job SET tied = true WHERE id IN (SELECT ol.each_id(:ids)) AND NOT tied
 
 -- name: join_followers
--- Whoever waits for one job comes after another as well. The first must not have ended yet.
--- postgres: all rows travel as one JSON parameter; places go on after those that are taken
+-- Whoever waits for one job comes after another as well, at the places after those that are taken.
+-- The first must not have ended yet.
 INSERT INTO ol.edge (job, follower, place)
 SELECT t.id, e.follower,
     (SELECT max(place) FROM ol.edge AS o WHERE o.follower = e.follower) + t.place
-FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, beside uuid, place integer)
+FROM ol.rows(id uuid, beside uuid, place integer)
 JOIN ol.edge AS e ON e.job = t.beside
-JOIN ol.job AS f ON f.id = e.follower AND f.state || '' = 'waiting'
-ON CONFLICT DO NOTHING
-RETURNING CAST(follower AS text)
--- sqlite: row by row
-INSERT INTO ol.edge (job, follower, place)
-SELECT :id, e.follower, (SELECT max(place) FROM ol.edge AS o WHERE o.follower = e.follower) + :place
-FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower AND f.state = 'waiting'
-WHERE e.job = :beside
+JOIN ol.job AS f ON f.id = e.follower
+WHERE f.state || '' = 'waiting'
 ON CONFLICT DO NOTHING
 RETURNING CAST(follower AS text)
 
 -- name: wait_for_more
 -- Jobs that are held in this transaction have so many more to wait for. What has ended in it is
 -- still to be counted off, so they cannot be counted anew; who waits for a quorum needs no more.
--- postgres: all rows travel as one JSON parameter
 UPDATE ol.job AS f SET waits_for = f.waits_for + t.more
-FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, more integer)
+FROM ol.rows(id uuid, more integer)
 WHERE f.id = t.id AND f.state || '' = 'waiting' AND f.quorum IS NULL
--- sqlite: row by row
-UPDATE ol.job SET waits_for = waits_for + :more
-WHERE id = :id AND state = 'waiting' AND quorum IS NULL
 
 -- name: hold_followers
 -- Those who wait for any of these jobs, held until they are dealt with.
@@ -284,17 +266,11 @@ SELECT CAST(id AS text) FROM doomed
 -- name: break_teams
 -- Count failures of jobs that fail together; with the last one that is allowed, the rest is to be
 -- cancelled.
--- postgres: all rows travel as one JSON parameter
 UPDATE ol.flow AS w
 SET failed = w.failed + t.failed, reason = COALESCE(w.reason, t.reason),
     cancelled_at = CASE WHEN w.failed + t.failed >= w.fail_after THEN ol.now() END
-FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, failed integer, reason text)
+FROM ol.rows(id uuid, failed integer, reason text)
 WHERE w.id = t.id AND w.cancelled_at IS NULL
--- sqlite: row by row
-UPDATE ol.flow AS w
-SET failed = w.failed + :failed, reason = COALESCE(w.reason, :reason),
-    cancelled_at = CASE WHEN w.failed + :failed >= w.fail_after THEN ol.now() END
-WHERE w.id = :id AND w.cancelled_at IS NULL
 
 -- name: cancel_flow
 -- Say that a flow is cancelled: nothing joins it any more, and all of it ends.

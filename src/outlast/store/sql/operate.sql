@@ -33,30 +33,21 @@ WHERE job IN (SELECT ol.each_id(:ids)) AND kind = 'redrive'
 
 -- name: note
 -- Record what an operator or a net did.
--- postgres: all rows travel as one JSON parameter
 INSERT INTO ol.event (job, attempt, kind, data, at)
-SELECT t.job, NULL, t.kind, CAST(t.data AS json), ol.now()
-FROM json_to_recordset(CAST(:rows AS json)) AS t (job uuid, kind text, data text)
--- sqlite: row by row
-INSERT INTO ol.event (job, attempt, kind, data, at) VALUES (:job, NULL, :kind, :data, ol.now())
+SELECT t.job, NULL, t.kind, ol.json(t.data), ol.now()
+FROM ol.rows(job uuid, kind text, data text)
 
 -- name: record_events
--- Keep what running attempts said, if their claims still hold; what is sent again, once.
--- postgres: all rows travel as one JSON parameter, in the order they were said
+-- Keep what running attempts said, if their claims still hold, in the order they said it; what is
+-- sent again, once.
 INSERT INTO ol.event (job, attempt, fence, n, kind, data, at)
-SELECT t.job, j.attempt, t.fence, t.n, t.kind, CAST(t.data AS json), ol.now()
-FROM json_to_recordset(CAST(:rows AS json)) AS t (
-    n bigint, job uuid, fence bigint, kind text, data text)
-JOIN ol.job AS j ON j.id = t.job AND j.fence = t.fence AND j.state || '' = 'running'
+SELECT t.job, j.attempt, t.fence, t.n, t.kind, ol.json(t.data), ol.now()
+FROM ol.rows(n bigint, job uuid, fence bigint, kind text, data text)
+JOIN ol.job AS j ON j.id = t.job
+WHERE j.fence = t.fence AND j.state || '' = 'running'
 ORDER BY t.n
 ON CONFLICT (job, fence, n) WHERE n IS NOT NULL DO NOTHING
 RETURNING CAST(job AS text)
--- sqlite: row by row
-INSERT INTO ol.event (job, attempt, fence, n, kind, data, at)
-SELECT j.id, j.attempt, j.fence, :n, :kind, :data, ol.now()
-FROM ol.job AS j WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'
-ON CONFLICT (job, fence, n) WHERE n IS NOT NULL DO NOTHING
-RETURNING job
 
 -- name: set_paused
 -- Stop or start the claiming of a queue; no row if it is so already.

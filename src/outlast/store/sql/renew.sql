@@ -1,14 +1,10 @@
 -- name: renew
--- Hold on to jobs in flight; what is not returned is no longer ours.
--- postgres: all rows travel as one JSON parameter; planned through the primary key, as in finish
+-- Hold on to jobs in flight; what is not returned is no longer ours. Planned through the primary
+-- key, as in finish.
 UPDATE ol.job AS j SET lease_until = ol.later(:lease)
-FROM json_to_recordset(CAST(:rows AS json)) AS t (id uuid, fence bigint)
+FROM ol.rows(id uuid, fence bigint)
 WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'
 RETURNING CAST(j.id AS text), j.fence, j.cancelling
--- sqlite: row by row
-UPDATE ol.job AS j SET lease_until = ol.later(:lease)
-WHERE j.id = :id AND j.fence = :fence AND j.worker = :worker AND j.state = 'running'
-RETURNING CAST(id AS text), fence, cancelling
 
 -- name: owned
 -- What the database says that one worker is running.

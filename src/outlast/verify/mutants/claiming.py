@@ -96,8 +96,8 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    run_at = CASE WHEN :delay IS NULL THEN j.run_at ELSE ol.later(:delay) END,\n",
-                "    run_at = CASE WHEN :delay IS NULL THEN j.run_at ELSE ol.now() END,\n",
+                "run_at = CASE WHEN t.delay IS NULL THEN j.run_at ELSE ol.later(t.delay) END,\n",
+                "run_at = CASE WHEN t.delay IS NULL THEN j.run_at ELSE ol.now() END,\n",
             )
         ],
         paths=("back-off",),

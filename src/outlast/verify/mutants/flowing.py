@@ -89,8 +89,8 @@ MUTANTS = [
         [
             Edit(
                 SQL,
-                "WHERE w.id = :id AND w.cancelled_at IS NULL\n",
-                "WHERE w.id = :id\n",
+                "WHERE w.id = t.id AND w.cancelled_at IS NULL\n",
+                "WHERE w.id = t.id\n",
             )
         ],
         paths=("flow-break",),
@@ -133,8 +133,8 @@ MUTANTS = [
         [
             Edit(
                 "store/sql/finish.sql",
-                "j.state = 'running' AND (:tells OR NOT j.tied)\n",
-                "j.state = 'running' AND (:tells OR j.id IS NOT NULL)\n",
+                "AND (ol.boolean(:tells) OR NOT j.tied)\n",
+                "AND (ol.boolean(:tells) OR j.id IS NOT NULL)\n",
             )
         ],
         paths=("flow-turn",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
-from .owning import POSTGRES_FINISH, SQLITE_FINISH
+from .owning import WITHOUT_STATE
 
 HEAL, RECLAIM, OUTCOME = "worker/heal.py", "ops/reclaim.py", "model/outcome.py"
 FINISH, RENEW, DUTIES = "store/sql/finish.sql", "store/sql/renew.sql", "store/sql/duties.sql"
@@ -40,10 +40,7 @@ MUTANTS = [
     Mutant(
         "reclaim-overwrites",
         "a sweep looks first and writes later, over a finish that came in between",
-        [
-            LOOKS_FIRST,
-            Edit(FINISH, SQLITE_FINISH, SQLITE_FINISH.replace(" AND j.state = 'running'", "")),
-        ],
+        [LOOKS_FIRST, WITHOUT_STATE],
         paths=("late-finish",),
         points=12,
         store=SQLITE,
@@ -51,11 +48,7 @@ MUTANTS = [
     Mutant(
         "reclaim-overwrites-postgres",
         "a sweep looks first and writes later, over a finish that came in between",
-        [
-            LOOKS_FIRST,
-            Edit(FINISH, POSTGRES_FINISH, POSTGRES_FINISH.replace(
-                " AND j.state || '' = 'running'", "")),
-        ],
+        [LOOKS_FIRST, WITHOUT_STATE],
         paths=("late-finish",),
         points=12,
         store=POSTGRES,
@@ -67,19 +60,19 @@ MUTANTS = [
             Edit(OUTCOME, "    if cancelling:\n", "    if False:\n"),
             Edit(
                 FINISH,
-                "SET state = CASE WHEN j.cancelling AND :state IN ('ready', 'scheduled')"
-                " THEN 'cancelled'\n        ELSE :state END,",
-                "SET state = :state, cancelling = false,",
+                "SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled')"
+                " THEN 'cancelled'\n        ELSE t.state END,",
+                "SET state = t.state, cancelling = false,",
             ),
             Edit(
                 FINISH,
-                "    worker = CASE WHEN :state IN ('ready', 'scheduled') AND NOT j.cancelling",
-                "    worker = CASE WHEN :state IN ('ready', 'scheduled')",
+                "    worker = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling",
+                "    worker = CASE WHEN t.state IN ('ready', 'scheduled')",
             ),
             Edit(
                 FINISH,
-                "    finished_at = CASE WHEN :state IN ('ready', 'scheduled') AND NOT j.cancelling",
-                "    finished_at = CASE WHEN :state IN ('ready', 'scheduled')",
+                "finished_at = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling",
+                "finished_at = CASE WHEN t.state IN ('ready', 'scheduled')",
             ),
         ],
         paths=("reclaim", "cancel-running"),

@@ -8,10 +8,16 @@ FINISH, RENEW, OPERATE = "store/sql/finish.sql", "store/sql/renew.sql", "store/s
 ENDS = ("finish-succeeded", "finish-failed")
 HOLDS = ("renew", "report")
 
-SQLITE_FINISH = "WHERE j.id = :id AND j.fence = :fence AND j.state = 'running' AND (:tells"
-POSTGRES_FINISH = (
-    "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running' AND (t.tells"
+GUARD = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\n    AND (ol.boolean"
+WITHOUT_FENCE = Edit(FINISH, GUARD, GUARD.replace(" AND j.fence = t.fence", ""))
+WITHOUT_STATE = Edit(FINISH, GUARD, GUARD.replace(" AND j.state || '' = 'running'", ""))
+RENEW_WITHOUT_OWNER = Edit(
+    RENEW,
+    "j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'",
+    ":worker <> '' AND j.state || '' = 'running'",
 )
+EVENTS = "WHERE j.fence = t.fence AND j.state || '' = 'running'\nORDER BY t.n"
+EVENTS_WITHOUT_FENCE = Edit(OPERATE, EVENTS, EVENTS.replace("j.fence = t.fence AND ", ""))
 WORKERS_CLOCK = [
     Edit("ops/claim.py", "import json\n", "import json\nimport time\n"),
     Edit("ops/claim.py", '"lease": self.lease,', '"lease": time.time() + self.lease,'),
@@ -26,7 +32,7 @@ MUTANTS = [
     Mutant(
         "finish-without-fence",
         "a finish is guarded by its job's id alone",
-        [Edit(FINISH, SQLITE_FINISH, SQLITE_FINISH.replace("j.fence = :fence", ":fence > 0"))],
+        [WITHOUT_FENCE],
         campaign="zombie",
         paths=ENDS,
         points=8,
@@ -35,7 +41,7 @@ MUTANTS = [
     Mutant(
         "finish-without-fence-postgres",
         "a finish is guarded by its job's id alone",
-        [Edit(FINISH, POSTGRES_FINISH, POSTGRES_FINISH.replace(" AND j.fence = t.fence", ""))],
+        [WITHOUT_FENCE],
         campaign="zombie",
         paths=ENDS,
         points=8,
@@ -44,7 +50,7 @@ MUTANTS = [
     Mutant(
         "finish-without-state",
         "a finish does not ask whether its job is still running",
-        [Edit(FINISH, SQLITE_FINISH, SQLITE_FINISH.replace(" AND j.state = 'running'", ""))],
+        [WITHOUT_STATE],
         campaign="zombie",
         paths=("finish-succeeded", "release"),
         points=8,
@@ -53,8 +59,7 @@ MUTANTS = [
     Mutant(
         "finish-without-state-postgres",
         "a finish does not ask whether its job is still running",
-        [Edit(FINISH, POSTGRES_FINISH, POSTGRES_FINISH.replace(
-            " AND j.state || '' = 'running'", ""))],
+        [WITHOUT_STATE],
         campaign="zombie",
         paths=("finish-succeeded", "release"),
         points=8,
@@ -63,13 +68,7 @@ MUTANTS = [
     Mutant(
         "renew-without-owner",
         "a renewal is guarded by its job's id alone",
-        [
-            Edit(
-                RENEW,
-                "j.id = :id AND j.fence = :fence AND j.worker = :worker AND j.state = 'running'",
-                "j.id = :id AND :fence > 0 AND :worker <> '' AND j.state = 'running'",
-            )
-        ],
+        [RENEW_WITHOUT_OWNER],
         campaign="zombie",
         paths=HOLDS,
         points=8,
@@ -78,13 +77,7 @@ MUTANTS = [
     Mutant(
         "renew-without-owner-postgres",
         "a renewal is guarded by its job's id alone",
-        [
-            Edit(
-                RENEW,
-                "j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'",
-                ":worker <> '' AND j.state || '' = 'running'",
-            )
-        ],
+        [RENEW_WITHOUT_OWNER],
         campaign="zombie",
         paths=HOLDS,
         points=8,
@@ -93,13 +86,7 @@ MUTANTS = [
     Mutant(
         "events-without-fence",
         "progress and logs of a lost claim are kept",
-        [
-            Edit(
-                OPERATE,
-                "WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'",
-                "WHERE j.id = :job AND :fence > 0 AND j.state = 'running'",
-            )
-        ],
+        [EVENTS_WITHOUT_FENCE],
         campaign="zombie",
         paths=HOLDS,
         points=8,
@@ -108,13 +95,7 @@ MUTANTS = [
     Mutant(
         "events-without-fence-postgres",
         "progress and logs of a lost claim are kept",
-        [
-            Edit(
-                OPERATE,
-                "ON j.id = t.job AND j.fence = t.fence AND j.state || '' = 'running'",
-                "ON j.id = t.job AND j.state || '' = 'running'",
-            )
-        ],
+        [EVENTS_WITHOUT_FENCE],
         campaign="zombie",
         paths=HOLDS,
         points=8,
@@ -136,8 +117,8 @@ MUTANTS = [
             Edit("ops/renew.py", '"lease": lease}', '"lease": time.time() + lease}'),
             Edit(
                 RENEW,
-                "row by row\nUPDATE ol.job AS j SET lease_until = ol.later(:lease)",
-                "row by row\nUPDATE ol.job AS j SET lease_until = :lease",
+                "UPDATE ol.job AS j SET lease_until = ol.later(:lease)",
+                "UPDATE ol.job AS j SET lease_until = :lease",
             ),
         ],
         paths=("wrong-clock",),

@@ -137,7 +137,7 @@ def join_with_key(stage: Stage) -> Iterator[None]:
     (claim,) = stage.began(stage.claim())
     ended = stage.ended(Outcome.SUCCEEDED, claim, jobs=1, join=True)
     keyed = tuple(replace(job, key="only") for job in ended.jobs)
-    given = decide(claim, replace(ended, jobs=keyed), AT_ONCE, 0.5)
+    given = decide(claim, ended._replace(jobs=keyed), AT_ONCE, 0.5)
     yield
     try:
         stage.told(stage.run(finish_with_keys, given))
