@@ -205,11 +205,12 @@ def test_flows_are_read_by_their_own_indexes(flowing: Flowing) -> None:
     """R036, R109: whoever ends, cancels, reads or audits a flow reads no other."""
     child = json.dumps([flowing.child])
     follower = json.dumps([flowing.follower])
+    ended = [{"id": flowing.child, "state": "succeeded"}]
     flow, error = flowing.flow, '{"type": "Cancelled"}'
     by_key = ({"job_pkey"}, {"sqlite_autoindex_outlast_job_1"}, {"job_waiting"})
     edges = ({"edge_pkey"}, {"sqlite_autoindex_outlast_edge_1"})
     for statement, *wanted in (
-        (Statement("tell_followers", {"ids": child}), by_key, edges),
+        (Statement("tell_followers", rows=ended), edges, by_key),
         (Statement("hold_followers", {"ids": child}), by_key, edges),
         (Statement("recount", {"ids": follower}), by_key, ({"edge_follower"},)),
         (Statement("ties", {"ids": child}), by_key),

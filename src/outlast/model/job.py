@@ -100,6 +100,7 @@ class Claim(NamedTuple):
     worker: str
     flow: str | None = None
     tied: bool = False  # its end concerns others
+    hooked: bool = False  # jobs are to be made when it ends
 
     @property
     def hold(self) -> Hold:

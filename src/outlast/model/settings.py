@@ -64,7 +64,9 @@ class StoreSettings(Settings):
         15.0, "seconds any call may take, measured here; then its connection is given up", 0.1
     )
     pool_size: int = setting(10, "connections one process opens at the most for callers", 1, 1000)
-    prepare: bool = setting(False, "use named prepared statements (not through a pooler)", 0)
+    prepare: bool = setting(
+        True, "use named prepared statements (PostgreSQL; never through a pooler)", 0
+    )
     checkpoint_pages: int = setting(
         2000, "pages in SQLite's write-ahead log before a checkpoint", 10, 1_000_000
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..model.lifecycle import State
 from .consequences import consequences
 from .duties import clear_up
 from .reclaim import Decided, past_deadline, take_back
@@ -145,7 +146,7 @@ def _end_expired(ids: Sequence[str]) -> Op[int]:
     yield BEGIN
     held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
     rows: Rows = yield Statement("end_expired", {"ids": json.dumps([id for (id,) in held])})
-    yield from consequences([id for id, tied in rows if tied])
+    yield from consequences([(id, State.CANCELLED) for id, tied in rows if tied])
     return len(rows)
 
 

@@ -48,8 +48,8 @@ def go_on(flow: str, why: str, limit: int = FEW) -> Op[Cancelled]:
     error = {"type": "Cancelled", "message": why, "traceback": ""}
     given = {"flow": flow, "limit": limit, "error": json.dumps(error)}
     rows: Rows = yield Statement("cancel_members", given)
-    ended = [(id, tied) for id, state, tied in rows if state == State.CANCELLED]
-    queues = yield from consequences([id for id, tied in ended if tied])
+    ended = [(id, state, tied) for id, state, tied in rows if state == State.CANCELLED]
+    queues = yield from consequences([(id, state) for id, state, tied in ended if tied])
     settled: Rows = [] if rows else (yield Statement("settle_flow", {"flow": flow}))
     left = bool(rows) or not settled
     return Cancelled(len(ended), len(rows) - len(ended), left, frozenset(queues))

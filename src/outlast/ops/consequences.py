@@ -21,20 +21,23 @@ from .enqueue import enqueue
 from .flows import BROKEN
 from .statement import Op, Rows, Statement, Together
 
+Ending = tuple[str, str]  # a job by its id, and the final state that it has come to
 
-def consequences(ids: Sequence[str]) -> Op[set[str]]:
+
+def consequences(ended: Sequence[Ending]) -> Op[set[str]]:
     """Tell everyone whom the end of these jobs concerns; returns the queues in which something
     became ready."""
-    if not ids:
+    if not ended:
         return set()
-    ties, told = yield Together(telling(ids))
+    ties, told = yield Together(telling(ended))
     return (yield from heard(ties, told))
 
 
-def telling(ids: Sequence[str]) -> list[Statement]:
+def telling(ended: Sequence[Ending]) -> tuple[Statement, Statement]:
     """Look up whom the end of these jobs concerns, and count them off for those who wait."""
-    given = {"ids": json.dumps(sorted(ids))}
-    return [Statement("ties", given), Statement("tell_followers", given)]
+    ids = json.dumps(sorted(id for id, _ in ended))
+    rows = [{"id": id, "state": state} for id, state in ended]
+    return Statement("ties", {"ids": ids}), Statement("tell_followers", rows=rows)
 
 
 def heard(ties: Rows, told: Rows) -> Op[set[str]]:
@@ -46,11 +49,12 @@ def heard(ties: Rows, told: Rows) -> Op[set[str]]:
         if ties:
             yield from _break_teams(ties)
             queues |= yield from _hook(ties)
-        ended = [id for id, state, _, tied in told if state in BROKEN and tied]
+        ended = [(id, state) for id, state, _, tied in told if state in BROKEN and tied]
         if not ended:
             return queues
-        doomed: Rows = yield Statement("doom", {"ids": json.dumps(sorted(ended))})
-        ended += [id for id, tied in doomed if tied]
+        ids = json.dumps(sorted(id for id, _ in ended))
+        doomed: Rows = yield Statement("doom", {"ids": ids})
+        ended += [(id, state) for id, state, tied in doomed if tied]
         ties, told = yield Together(telling(ended))
 
 

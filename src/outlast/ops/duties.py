@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..model.lifecycle import State
 from .consequences import consequences
 from .statement import BEGIN, Op, Rows, Statement, Together
 
@@ -62,7 +63,7 @@ def expire(limit: int = 500, skip: int = 0) -> Op[list[str]]:
     """End jobs that are past their own expiry; they never run late."""
     yield BEGIN
     rows: Rows = yield Statement("expire", {"limit": limit, "skip": skip})
-    yield from consequences([id for id, tied in rows if tied])
+    yield from consequences([(id, State.CANCELLED) for id, tied in rows if tied])
     return [id for id, _ in rows]
 
 

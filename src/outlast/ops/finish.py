@@ -19,7 +19,7 @@ from .claim import Wanted, in_order
 from .consequences import consequences, heard, telling
 from .enqueue import enqueue
 from .flows import hold_flows
-from .statement import BEGIN, Op, Rows, Statement, Together
+from .statement import BEGIN, Last, Op, Rows, Statement, Together
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
     if records := [_record(t) for t in accepted if not _at_once(t)]:
         yield Statement("record_attempts", rows=records)
     queues = yield from add([job for t in accepted for job in t.jobs])
-    ended = [id for id, _, state, tied in rows if tied and State(state).final]
+    ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]
     return queues | (yield from consequences(ended))
 
 
@@ -114,13 +114,20 @@ def turn(
 def _turn_and_tell(
     transitions: Sequence[Transition], wanted: Wanted | None
 ) -> Op[tuple[Finished, list[Claim]]]:
-    """The same in one transaction, for those whose end concerns others."""
+    """The same in one transaction, for those whose end concerns others. Where no jobs are to be
+    made of it, nothing can follow from the answers: successes doom nobody, and break no team."""
     yield BEGIN
     rows: Rows = yield _finish(transitions, tells=True)
-    ended = [id for id, _, _, tied in rows if tied]
-    ties, told, *answers = yield Together([*telling(ended), *_asked(wanted)])
+    hooked = any(transition.claim.hooked for transition in transitions)
+    ties, tell = telling([(id, state) for id, _, state, tied in rows if tied])
+    if hooked:
+        found, told, *answers = yield Together([ties, tell, *_asked(wanted)])
+        queues = yield from heard(found, told)
+    else:
+        told, *answers = yield Last([tell, *_asked(wanted)])
+        queues = yield from heard([], told)
     finished = yield from _settle(transitions, rows, told=True)
-    finished.queues |= yield from heard(ties, told)
+    finished.queues |= queues
     return finished, in_order(answers[-1]) if wanted else []
 
 

@@ -21,7 +21,7 @@ def cancel(id: str, by: str, reason: str) -> Op[Job]:
     error = {"type": "Cancelled", "message": reason or f"cancelled by {by}", "traceback": ""}
     changed: Rows = yield Statement("cancel", {"id": id, "error": json.dumps(error)})
     if changed == [(State.CANCELLED, True)]:
-        yield from consequences([id])
+        yield from consequences([(id, State.CANCELLED)])
     rows: Rows = yield Statement("job", {"id": id})
     if not rows:
         raise JobNotFound(job=id)
@@ -65,7 +65,7 @@ def _in_vain(ids: Sequence[str]) -> Op[set[str]]:
     again = {id for id, state, _, _ in counted if state in BROKEN}
     if again:
         doomed: Rows = yield Statement("doom", {"ids": json.dumps(sorted(again))})
-        again |= {id for id, _ in doomed}
+        again |= {id for id, _, _ in doomed}
     return again
 
 

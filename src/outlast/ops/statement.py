@@ -44,6 +44,12 @@ class Together(tuple[Statement, ...]):
     __slots__ = ()
 
 
+class Last(Together):
+    """The same, when nothing comes after them: what was begun commits in their round trip."""
+
+    __slots__ = ()
+
+
 class Begin:
     """Says that all that follows commits together."""
 

@@ -30,5 +30,7 @@ def set_right(ids: Sequence[str]) -> Op[int]:
     yield BEGIN
     held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
     rows = yield from recount(id for (id,) in held)
-    yield from consequences([id for id, state, _, tied in rows if tied and state in BROKEN])
+    yield from consequences(
+        [(id, state) for id, state, _, tied in rows if tied and state in BROKEN]
+    )
     return len(rows)

@@ -159,6 +159,11 @@ class Store(ABC):
     def twin(self, connections: int | None = None) -> Store:
         """Another store for the same place, with connections of its own: so many at the most."""
 
+    def steady(self) -> Store:
+        """One for what is said over and over, by a worker: where it pays, with connections of its
+        own."""
+        return self
+
     @abstractmethod
     def close(self) -> None: ...
 

@@ -1,15 +1,16 @@
 """PostgreSQL, by psycopg 3: for a fleet.
 
-Nothing here depends on the session: no named prepared statements unless asked for, no search_path,
-no session locks. The timeouts that every session should have are given when it starts; behind a
-pooler that does not pass them on, they are set in every transaction instead.
+Behind a pooler nothing depends on the session: no prepared statements, no search_path, no session
+locks, and the timeouts that every session should have are set in every transaction. On connections
+of our own those are given when it starts, and statements are prepared whose plan cannot go stale:
+an INSERT of given rows, and whatever a worker says on its steady connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -24,18 +25,25 @@ from .address import Address
 from .base import Store
 from .links import AsyncLink, AsyncPools, Link, Pool
 from .postgres_errors import first_line, understood
-from .postgres_session import AsyncPostgresSession, PostgresSession
+from .postgres_session import AsyncPostgresSession, PostgresSession, Sent
 from .postgres_text import psycopg_text
 from .runner import adrive, drive
 from .statements import POSTGRES
 
 T = TypeVar("T")
-Sent = tuple[str, Mapping[str, Any]]
 
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}  # seconds
 
 # Whatever the server's default: who locks a row, and then counts, must see what came before.
 ISOLATION = r"-c default_transaction_isolation=read\ committed"
+
+
+# What a worker says over and over is planned once: along the indexes, whatever the tables held and
+# the statistics said at that moment. (A plan whose cost is put high on purpose is not to be
+# compiled because of it.)
+STEADY = "-c plan_cache_mode=force_generic_plan -c jit=off " + " ".join(
+    f"-c enable_{way}=off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
+)
 
 
 class PostgresStore(Store):
@@ -45,6 +53,7 @@ class PostgresStore(Store):
     def __init__(self, address: Address, settings: StoreSettings) -> None:
         super().__init__(address, settings)
         self.pooled = False  # found out when we connect
+        self._steady = False
         self._pool = Pool(self._connect, settings.pool_size, settings.deadline)
         self._apools = AsyncPools(self._aconnect, settings.pool_size, settings.deadline)
         # What handlers borrow is apart from what we need ourselves.
@@ -75,14 +84,15 @@ class PostgresStore(Store):
 
     def render(self, statement: Statement) -> Sent:
         """A statement as psycopg wants it."""
-        return psycopg_text(self.queries[statement.name]), statement.given
+        query = self.queries[statement.name]
+        lasts = self.settings.prepare and not self.pooled and (self._steady or query.rows_alone)
+        return psycopg_text(query), statement.given, lasts
 
     def opening(self) -> list[Sent]:
         """What begins a transaction."""
-        begin: list[Sent] = [("BEGIN", {})]
-        if self.pooled:
-            begin += [(f"SET LOCAL {name} = {value}", {}) for name, value in self._limits().items()]
-        return begin
+        limits = self._limits().items() if self.pooled else ()
+        said = ["BEGIN", *(f"SET LOCAL {name} = {value}" for name, value in limits)]
+        return [(text, {}, False) for text in said]
 
     def _limits(self) -> dict[str, int]:
         """Milliseconds, by PostgreSQL's names."""
@@ -103,10 +113,12 @@ class PostgresStore(Store):
         url = conninfo.conninfo_to_dict(self.address.url)
         if not self.pooled:
             limits = " ".join(f"-c {name}={value}" for name, value in self._limits().items())
-            given["options"] = f"{url.get('options') or ''} {limits} {ISOLATION}".strip()
+            steady = STEADY if self._steady else ""
+            given["options"] = f"{url.get('options') or ''} {limits} {ISOLATION} {steady}".strip()
         return {
             **{k: v for k, v in given.items() if k not in url or k == "options"},
-            **_session(self),
+            "autocommit": True,
+            "prepare_threshold": None,  # only what we say is prepared
         }
 
     def _connect(self) -> Link:
@@ -206,7 +218,8 @@ class PostgresStore(Store):
                 await link.execute(*self._hanging_up())
                 await link.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (worker,))
                 self.proving = True
-                await link.execute(*self.render(Statement("prove_life", {"id": worker})))
+                text, given, _ = self.render(Statement("prove_life", {"id": worker}))
+                await link.execute(text, given)
                 await link.execute(f'LISTEN "{self.channel}"')
                 link.deadline = None  # waiting is what it is for
                 woken("")  # whatever came while nobody listened
@@ -237,6 +250,12 @@ class PostgresStore(Store):
         twin._checked, twin.pooled = self._checked, self.pooled
         return twin
 
+    def steady(self) -> PostgresStore:
+        twin = self.twin()
+        assert isinstance(twin, PostgresStore)
+        twin._steady = True
+        return twin
+
     def drop(self) -> None:
         """Remove the schema and all that is in it: for those who made one of their own."""
         with understood(), self._pool.lend() as link:
@@ -253,10 +272,6 @@ class PostgresStore(Store):
             await pools.mine().clear()
         for pool in (self._pool, self.guests):
             pool.clear()
-
-
-def _session(store: PostgresStore) -> dict[str, Any]:
-    return {"autocommit": True, "prepare_threshold": 5 if store.settings.prepare else None}
 
 
 def _refuses_options(error: psycopg.Error) -> bool:

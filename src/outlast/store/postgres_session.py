@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from ..ops.statement import Begin, Rows, Step, Together
+from ..ops.statement import Begin, Last, Rows, Step, Together
 from .links import AsyncLink, Link
 
 if TYPE_CHECKING:
     from .postgres import PostgresStore
+
+Sent = tuple[str, Mapping[str, Any], bool]  # the text, what it is given, whether to prepare it
+COMMIT: Sent = ("COMMIT", {}, False)
 
 
 class PostgresSession:
@@ -37,14 +41,19 @@ class PostgresSession:
             return None
         statements = step if isinstance(step, Together) else (step,)
         opening, self.opening = self.opening, []
-        sent = opening + [self.store.render(s) for s in statements]
+        ends = self.began and isinstance(step, Last)
+        sent = opening + [self.store.render(s) for s in statements] + [COMMIT] * ends
         if len(sent) == 1:
-            answers = [fetched(self.link.execute(*sent[0]))]
+            answers = [fetched(self._say(*sent[0]))]
         else:
             with self.link.pipeline():
-                cursors = [self.link.execute(*each) for each in sent]
-            answers = [fetched(cursor) for cursor in cursors[len(opening) :]]
+                cursors = [self._say(*each) for each in sent]
+            answers = [fetched(cursor) for cursor in cursors[len(opening) : len(sent) - ends]]
+        self.began = self.began and not ends
         return answers if isinstance(step, Together) else answers[0]
+
+    def _say(self, text: str, given: Mapping[str, Any], prepare: bool) -> psycopg.Cursor[Any]:
+        return self.link.execute(text, given, prepare=prepare)
 
 
 class AsyncPostgresSession:
@@ -71,14 +80,22 @@ class AsyncPostgresSession:
             return None
         statements = step if isinstance(step, Together) else (step,)
         opening, self.opening = self.opening, []
-        sent = opening + [self.store.render(s) for s in statements]
+        ends = self.began and isinstance(step, Last)
+        sent = opening + [self.store.render(s) for s in statements] + [COMMIT] * ends
         if len(sent) == 1:
-            answers = [await afetched(await self.link.execute(*sent[0]))]
+            answers = [await afetched(await self._say(*sent[0]))]
         else:
             async with self.link.pipeline():
-                cursors = [await self.link.execute(*each) for each in sent]
-            answers = [await afetched(cursor) for cursor in cursors[len(opening) :]]
+                cursors = [await self._say(*each) for each in sent]
+            came = cursors[len(opening) : len(sent) - ends]
+            answers = [await afetched(cursor) for cursor in came]
+        self.began = self.began and not ends
         return answers if isinstance(step, Together) else answers[0]
+
+    async def _say(
+        self, text: str, given: Mapping[str, Any], prepare: bool
+    ) -> psycopg.AsyncCursor[Any]:
+        return await self.link.execute(text, given, prepare=prepare)
 
 
 def fetched(cursor: psycopg.Cursor[Any]) -> Rows:

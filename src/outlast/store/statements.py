@@ -94,6 +94,13 @@ class Query:
         """Whether rows come back."""
         return self.reads or self.sql.startswith("SELECT") or "RETURNING" in self.sql
 
+    @property
+    def rows_alone(self) -> bool:
+        """Whether it inserts the rows that it is given and reads nothing else."""
+        return self.sql.startswith("INSERT") and not re.search(
+            r"\bJOIN\b|FROM (?!json_to_recordset\(CAST\(:rows)", self.sql
+        )
+
     def spelled(self, mark: Callable[[str], str], *, percent: str = "%") -> str:
         """The text with each parameter spelled for a driver."""
         return _PARAMETER.sub(lambda found: mark(found[1]), self.sql.replace("%", percent))

@@ -136,7 +136,7 @@ class Carrier:
 
     def _begin(self, held: Held, definition: Definition) -> None:
         claim, worker = held.claim, self._worker
-        context = Context(claim, worker.say, worker.store, worker.returns.said_by)
+        context = Context(claim, worker.say, worker.app.store, worker.returns.said_by)
         if claim.timeout is not None:
             self._limit(held, claim.timeout)
         if definition.batch is not None:

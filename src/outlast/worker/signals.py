@@ -36,7 +36,7 @@ async def _main(worker: Worker) -> None:
     try:
         await worker.arun()
     finally:
-        await worker.store.aclose()
+        await worker.app.store.aclose()
 
 
 @contextmanager

@@ -64,7 +64,7 @@ class Worker:
         self, app: Outlast, queues: Sequence[str] | None, settings: WorkerSettings
     ) -> None:
         self.app = app
-        self.store = app.store
+        self.store = app.store.steady()
         self.settings = settings
         self.queues = None if queues is None else sorted(set(queues))
         # Random at every start, so that no worker answers for a dead one; a supervisor makes it up
@@ -136,6 +136,8 @@ class Worker:
             self.keeper.end()
             self.threads.shutdown(wait=False)
             await asyncio.to_thread(self.keeper.join)
+            if self.store is not self.app.store:
+                await self.store.aclose()
 
     def stop(self) -> None:
         """Stop claiming, let running jobs end for the grace time, release the rest. Called twice,

@@ -2,7 +2,7 @@
 CAST(id AS text), fence, task, CAST(args AS text), attempt, failures, crashes,
     max_attempts, max_crashes, queue, tenant, priority, ol.epoch(run_at),
     ol.epoch(started_at), ol.epoch(created_at), timeout, CAST(retry AS text), trace,
-    key, worker, CAST(flow AS text), tied
+    key, worker, CAST(flow AS text), tied, hooks IS NOT NULL
 
 -- name: promote_due
 -- Make scheduled jobs ready whose time has come, oldest first.

@@ -152,9 +152,8 @@ WHERE id IN (SELECT ol.each_id(:ids)) AND (hooks IS NOT NULL OR team IS NOT NULL
 WITH c AS MATERIALIZED (
     SELECT e.follower, count(*) AS ended,
         count(CASE WHEN p.state <> 'succeeded' THEN 1 END) AS failed, ol.why AS why
-    FROM (SELECT ol.each_id(:ids) AS id) AS i,
-        LATERAL (SELECT j.id, j.state FROM ol.job AS j WHERE j.id = i.id OFFSET 0) AS p,
-        LATERAL (SELECT n.follower FROM ol.edge AS n WHERE n.job = i.id OFFSET 0) AS e
+    FROM (SELECT t.id, t.state FROM ol.rows(id uuid, state text)) AS p,
+        LATERAL (SELECT n.follower FROM ol.edge AS n WHERE n.job = p.id OFFSET 0) AS e
     GROUP BY e.follower),
 held AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
@@ -169,8 +168,8 @@ RETURNING CAST(id AS text), state, queue, tied
 UPDATE ol.job AS f SET ol.told
 FROM (SELECT e.follower, count(*) AS ended,
         count(CASE WHEN p.state <> 'succeeded' THEN 1 END) AS failed, ol.why AS why
-    FROM ol.edge AS e JOIN ol.job AS p ON p.id = e.job
-    WHERE e.job IN (SELECT ol.each_id(:ids)) GROUP BY e.follower) AS c
+    FROM (SELECT t.id, t.state FROM ol.rows(id uuid, state text)) AS p
+    JOIN ol.edge AS e ON e.job = p.id GROUP BY e.follower) AS c
 WHERE f.id = c.follower AND f.state = 'waiting'
 RETURNING CAST(id AS text), state, queue, tied
 
@@ -199,7 +198,7 @@ SET state = ol.doomed, finished_at = ol.now(), error = ol.prerequisite_failed
 FROM c
 WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.id = c.follower
     AND f.state || '' = 'waiting'
-RETURNING CAST(id AS text), tied
+RETURNING CAST(id AS text), state, tied
 -- sqlite: one writer at a time
 WITH RECURSIVE lost (id) AS (
     SELECT ol.each_id(:ids)
@@ -212,7 +211,7 @@ SET state = ol.doomed, finished_at = ol.now(), error = ol.prerequisite_failed
 FROM (SELECT e.follower, 'its prerequisite ' || min(e.job) || ' did not succeed' AS why
     FROM lost AS d JOIN ol.edge AS e ON e.job = d.id GROUP BY e.follower) AS c
 WHERE f.id = c.follower AND f.needs = 'succeeded' AND f.state = 'waiting'
-RETURNING CAST(id AS text), tied
+RETURNING CAST(id AS text), state, tied
 
 -- name: recount
 -- Count from the truth what jobs wait for that are held in this transaction, and start, or end,

@@ -9,9 +9,10 @@ SQL, OPERATE = "store/sql/flows.sql", "ops/operate.py"
 LIVE = "state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT "
 MEMBERS = f"        AND {LIVE}cancelling\n    UNION\n"
 SETTLED = f"            AND j.{LIVE}j.cancelling)\n        AND NOT EXISTS"
+ENDED = "    ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]\n"
 IN_ORDER = (
     "    queues = yield from add([job for t in accepted for job in t.jobs])\n"
-    "    ended = [id for id, _, state, tied in rows if tied and State(state).final]\n"
+    f"{ENDED}"
     "    return queues | (yield from consequences(ended))\n"
 )
 
@@ -29,8 +30,8 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    ended = [id for id, _, state, tied in rows if tied and State(state).final]\n",
-                "    ended = [t.claim.id for t in transitions]\n",
+                ENDED,
+                "    ended = [(t.claim.id, t.to) for t in transitions]\n",
             )
         ],
         campaign="zombie",
@@ -56,8 +57,8 @@ MUTANTS = [
         [
             Edit(
                 TELLS,
-                "        ended = [id for id, state, _, tied in told if state in BROKEN and tied]\n",
-                "        ended: list[str] = []\n",
+                "[(id, state) for id, state, _, tied in told if state in BROKEN and tied]\n",
+                "list[Ending]()\n",
             )
         ],
         paths=("flow-dead",),
@@ -104,7 +105,7 @@ MUTANTS = [
             Edit(
                 FINISH,
                 IN_ORDER,
-                "    ended = [id for id, _, state, tied in rows if tied and State(state).final]\n"
+                f"{ENDED}"
                 "    queues = yield from consequences(ended)\n"
                 "    added = [job for t in accepted for job in t.jobs]\n"
                 "    return queues | (yield from add(added))\n",
@@ -216,7 +217,7 @@ MUTANTS = [
     Mutant(
         "cancel-untold",
         "who waits for a job that is cancelled does not hear of it",
-        [Edit(OPERATE, "        yield from consequences([id])\n", "        pass\n")],
+        [Edit(OPERATE, "yield from consequences([(id, State.CANCELLED)])\n", "pass\n")],
         paths=("flow-cancel-one",),
         points=8,
     ),
@@ -226,8 +227,8 @@ MUTANTS = [
         [
             Edit(
                 "ops/duties.py",
-                "    yield from consequences([id for id, tied in rows if tied])\n",
-                "    yield from consequences([])\n",
+                "consequences([(id, State.CANCELLED) for id, tied in rows if tied])\n",
+                "consequences([])\n",
             )
         ],
         paths=("flow-expire",),
