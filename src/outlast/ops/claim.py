@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ..model.job import Claim
 from .statement import Op, Rows, Statement, Together
 
 REACH = 1000  # rows that are looked through for more of one task, beyond as many as are wanted
+
+
+class Place(NamedTuple):
+    """Where a job stands in its queue."""
+
+    priority: int
+    run_at: float
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,7 @@ class Wanted:
     promote: bool = True
     last_life: bool = True  # may one that a further lost worker would end be among them?
     task: str | None = None  # only this one's, for a batch that is being gathered
+    place: Place | None = None  # only from here on, and of this priority
 
     def statements(self) -> list[Statement]:
         """Due jobs are made ready first, so no other process is on the path of a delay."""
@@ -31,7 +41,7 @@ class Wanted:
         return [Statement("promote_due", {"limit": 1000}), claim] if self.promote else [claim]
 
     def _claim(self) -> Statement:
-        asked = {
+        asked: dict[str, Any] = {
             "worker": self.worker,
             "queue": self.queue,
             "limit": self.limit,
@@ -41,7 +51,10 @@ class Wanted:
             reach = self.limit + REACH
             return Statement("claim_items", {**asked, "task": self.task, "reach": reach})
         unknown = json.dumps(sorted(self.unknown))
-        return Statement("claim", {**asked, "unknown": unknown, "last_life": self.last_life})
+        asked |= {"unknown": unknown, "last_life": self.last_life}
+        if self.place is None:
+            return Statement("claim", asked)
+        return Statement("claim_on", {**asked, **self.place._asdict()})
 
 
 def claim(wanted: Wanted) -> Op[list[Claim]]:

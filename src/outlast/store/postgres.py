@@ -38,6 +38,8 @@ KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count
 ISOLATION = r"-c default_transaction_isolation=read\ committed"
 
 
+NEVER_BY_ITSELF = 2**31  # psycopg would prepare whatever was said so often
+
 # What a worker says over and over is planned once: along the indexes, whatever the tables held and
 # the statistics said at that moment. (A plan whose cost is put high on purpose is not to be
 # compiled because of it.)
@@ -118,7 +120,7 @@ class PostgresStore(Store):
         return {
             **{k: v for k, v in given.items() if k not in url or k == "options"},
             "autocommit": True,
-            "prepare_threshold": None,  # only what we say is prepared
+            "prepare_threshold": None if self.pooled else NEVER_BY_ITSELF,
         }
 
     def _connect(self) -> Link:

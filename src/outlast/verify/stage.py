@@ -14,7 +14,7 @@ from ..model.layout import new_jobs
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, decide
 from ..model.task import Call
-from ..ops.claim import Wanted
+from ..ops.claim import Place, Wanted
 from ..ops.claim import claim as claim_op
 from ..ops.finish import Finished, finish
 from ..ops.statement import Op
@@ -56,9 +56,11 @@ class Stage:
             self.promise(job.id, *(states or ("succeeded",)))
         return jobs
 
-    def claim(self, limit: int = 100, lease: float | None = None) -> list[Claim]:
-        wanted = Wanted(self.owner, self.queue, limit, self.lease if lease is None else lease)
-        claims = self.run(claim_op, wanted)
+    def claim(
+        self, limit: int = 100, lease: float | None = None, place: Place | None = None
+    ) -> list[Claim]:
+        lease = self.lease if lease is None else lease
+        claims = self.run(claim_op, Wanted(self.owner, self.queue, limit, lease, place=place))
         self.claims += claims
         return claims
 

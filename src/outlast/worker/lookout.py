@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+from ..model.job import Claim
 from ..model.settings import WorkerSettings
-from ..ops.claim import look, promote, turns
+from ..ops.claim import Place, Wanted, look, promote, turns
 from ..store import Store
 from .loops import Backoff
 
+SAME_PLACE = 0.5  # seconds before a queue is asked from its head again
 BUSY_LOOK = 0.1  # seconds between looks while some queue keeps us busy: the others must not starve
 
 
@@ -25,6 +27,7 @@ class Lookout:
         self._busy: set[str] = set()  # queues that are believed to hold something for us
         self._troubled: dict[str, tuple[Backoff, float]] = {}  # those that fail, and until when
         self._last: str | None = None  # the queue that had its turn
+        self._places: dict[str, tuple[Place, float]] = {}  # where to go on, and until when
         self._idle = settings.poll_min
         self._look_at = 0.0
         self._looked_at = 0.0
@@ -65,14 +68,29 @@ class Lookout:
         self._busy.discard(self._last)
         return self._last
 
-    def claimed(self, queue: str, number: int, room: int) -> None:
+    def place(self, queue: str) -> Place | None:
+        """Where to go on in a queue that keeps us busy. What comes to stand before it since (a
+        higher priority, a retry) is found from the head, a moment later."""
+        place, until = self._places.get(queue, (None, 0.0))
+        return place if time.monotonic() < until else None
+
+    def claimed(self, queue: str, claims: Sequence[Claim], wanted: Wanted) -> None:
         """What we got there: as much as we had room for means that there may be more."""
         self._troubled.pop(queue, None)
-        if number >= room:
+        self._note_place(queue, claims, wanted)
+        if len(claims) >= wanted.limit or wanted.place is not None:
             self._busy.add(queue)
-        if number:
+        if claims:
             self._idle = self._settings.poll_min
             self._look_at = min(self._look_at, time.monotonic() + self._idle)
+
+    def _note_place(self, queue: str, claims: Sequence[Claim], wanted: Wanted) -> None:
+        _, until = self._places.pop(queue, (None, 0.0))
+        if wanted.place is None:
+            until = time.monotonic() + SAME_PLACE
+        if len(claims) == wanted.limit and claims[0].priority == claims[-1].priority:
+            first = claims[0]
+            self._places[queue] = Place(first.priority, first.run_at, first.id), until
 
     def failed(self, queue: str) -> None:
         """It could not be asked. It rests for a while: its trouble is not the other queues'."""

@@ -230,22 +230,23 @@ class Worker:
         if queue is None:
             await self._give_back_or_rest(room)
             return
-        claimed = await self._claim(self._wanted(queue, room))
-        if claimed is not None:
-            self.lookout.claimed(queue, claimed, room)
-            self.carrier.batches.claimed(queue, all_there_was=claimed < room)
+        wanted = self._wanted(queue, room)
+        claims = await self._claim(wanted)
+        if claims is not None:
+            self.lookout.claimed(queue, claims, wanted)
+            self.carrier.batches.claimed(queue, all_there_was=len(claims) < room)
 
     async def _fill(self, gathering: Gathering) -> None:
         """Ask for more of a task whose next batch is being gathered."""
         try:
             if not self.stopping and not self._short_of_memory():
                 wanted = self._wanted(gathering.queue, gathering.room)
-                await self._claim(replace(wanted, task=gathering.definition.name))
+                await self._claim(replace(wanted, task=gathering.definition.name, place=None))
         finally:
             self.carrier.batches.filled(gathering)
 
-    async def _claim(self, wanted: Wanted) -> int | None:
-        """Give back, take, and start what was taken: how many. None: the queue is in trouble."""
+    async def _claim(self, wanted: Wanted) -> list[Claim] | None:
+        """Give back, and take what is to be started. None: the queue is in trouble."""
         try:
             claims, asked_at = await self.returns.exchange(wanted)
         except Exception as error:
@@ -257,7 +258,7 @@ class Worker:
             return None
         self.counts["claimed"] += len(claims)
         self.carrier.take(claims, asked_at)
-        return len(claims)
+        return claims
 
     async def _give_back_or_rest(self, room: int) -> None:
         if self.returns:
@@ -273,7 +274,10 @@ class Worker:
             self._promote_at = now + PROMOTE_EVERY
         unknown = self.carrier.unknown()
         last_life = not (self.hands.has_last_life() or self.carrier.has_last_life())
-        return Wanted(self.id, queue, room, self.settings.lease, unknown, due, last_life)
+        place = self.lookout.place(queue)
+        return Wanted(
+            self.id, queue, room, self.settings.lease, unknown, due, last_life, None, place
+        )
 
     def _room(self) -> int:
         if self._short_of_memory():

@@ -16,15 +16,11 @@ picked AS MATERIALIZED (
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED)
-UPDATE ol.job AS j
-SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
-    lease_until = ol.later(:lease), started_at = ol.now()
+UPDATE ol.job AS j SET ol.taken
 FROM picked WHERE j.id = picked.chosen
 RETURNING ol.claim_columns
 -- sqlite: one writer at a time needs no lock clause
-UPDATE ol.job AS j
-SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
-    lease_until = ol.later(:lease), started_at = ol.now()
+UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (
     SELECT id FROM (
         SELECT * FROM ol.job WHERE state = 'ready' AND queue = :queue

@@ -32,46 +32,64 @@ WHERE hop.queue IS NOT NULL
 UNION ALL
 SELECT NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
 
+-- fragment: claimable
+state = 'ready' AND queue = :queue
+        AND (expires_at IS NULL OR expires_at > ol.now())
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
+        AND task NOT IN (SELECT ol.each(:unknown))
+        AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life) AND id = (
+            SELECT id FROM ol.job
+            WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes + 1 >= max_crashes
+                AND (expires_at IS NULL OR expires_at > ol.now())
+                AND task NOT IN (SELECT ol.each(:unknown))
+            ORDER BY priority DESC, run_at, id LIMIT 1)))
+
+-- fragment: taken
+state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
+    lease_until = ol.later(:lease), started_at = ol.now()
+
 -- name: claim
 -- Take the next ready jobs of one queue, highest priority first, then the longest due.
 -- postgres: locked in a CTE and updated by join: a sub-select may be asked again for every row, and
 -- then takes more than its LIMIT
 WITH picked AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
-    WHERE state = 'ready' AND queue = :queue
-        AND (expires_at IS NULL OR expires_at > ol.now())
-        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
-        AND task NOT IN (SELECT ol.each(:unknown))
-        AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life) AND id = (
-            SELECT id FROM ol.job
-            WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes + 1 >= max_crashes
-                AND (expires_at IS NULL OR expires_at > ol.now())
-                AND task NOT IN (SELECT ol.each(:unknown))
-            ORDER BY priority DESC, run_at, id LIMIT 1)))
+    WHERE ol.claimable
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED)
-UPDATE ol.job AS j
-SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
-    lease_until = ol.later(:lease), started_at = ol.now()
+UPDATE ol.job AS j SET ol.taken
 FROM picked WHERE j.id = picked.chosen
 RETURNING ol.claim_columns
 -- sqlite: one writer at a time needs no lock clause
-UPDATE ol.job AS j
-SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
-    lease_until = ol.later(:lease), started_at = ol.now()
+UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (
     SELECT id FROM ol.job
-    WHERE state = 'ready' AND queue = :queue
-        AND (expires_at IS NULL OR expires_at > ol.now())
-        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
-        AND task NOT IN (SELECT ol.each(:unknown))
-        AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life) AND id = (
-            SELECT id FROM ol.job
-            WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes + 1 >= max_crashes
-                AND (expires_at IS NULL OR expires_at > ol.now())
-                AND task NOT IN (SELECT ol.each(:unknown))
-            ORDER BY priority DESC, run_at, id LIMIT 1)))
+    WHERE ol.claimable
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit)
+RETURNING ol.claim_columns
+
+-- name: claim_on
+-- The same from where the last full batch began: what was taken since then leaves dead entries in
+-- the index, which must not be walked again and again while somebody's old snapshot keeps them.
+-- postgres: as in claim
+WITH picked AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job
+    WHERE ol.claimable AND priority = :priority
+        AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED)
+UPDATE ol.job AS j SET ol.taken
+FROM picked WHERE j.id = picked.chosen
+RETURNING ol.claim_columns
+-- sqlite: as in claim
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (
+    SELECT id FROM ol.job
+    WHERE ol.claimable AND priority = :priority
+        AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
     ORDER BY priority DESC, run_at, id
     LIMIT :limit)
 RETURNING ol.claim_columns

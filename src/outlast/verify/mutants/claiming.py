@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
+PICKED = "    WHERE ol.claimable\n    ORDER BY priority DESC, run_at, id\n"
 CLAIM, FINISH = "store/sql/claim.sql", "store/sql/finish.sql"
 
 MUTANTS = [
     Mutant(
         "claim-without-skip-locked",
         "who claims does not lock what it picks, so two may pick the same",
-        [Edit(CLAIM, "    LIMIT :limit\n    FOR UPDATE SKIP LOCKED)\n", "    LIMIT :limit)\n")],
+        [
+            Edit(
+                CLAIM,
+                f"{PICKED}    LIMIT :limit\n    FOR UPDATE SKIP LOCKED)\n",
+                f"{PICKED}    LIMIT :limit)\n",
+            )
+        ],
         paths=("claim-race",),
         points=12,
         store=POSTGRES,
@@ -21,9 +28,8 @@ MUTANTS = [
         [
             Edit(
                 CLAIM,
-                "WHERE j.id IN (\n    SELECT id FROM ol.job\n    WHERE state = 'ready' AND",
-                "WHERE j.id IN (\n    SELECT id FROM ol.job\n"
-                "    WHERE state IN ('ready', 'running') AND",
+                "claimable\nstate = 'ready' AND",
+                "claimable\nstate IN ('ready', 'running') AND",
             )
         ],
         paths=("worker", "neighbours"),
@@ -36,10 +42,8 @@ MUTANTS = [
         [
             Edit(
                 CLAIM,
-                "needs no lock clause\nUPDATE ol.job AS j\n"
-                "SET state = 'running', attempt = j.attempt + 1, fence = j.fence + 1,",
-                "needs no lock clause\nUPDATE ol.job AS j\n"
-                "SET state = 'running', attempt = j.attempt + 1, fence = max(j.fence, 1),",
+                "state = 'running', attempt = j.attempt + 1, fence = j.fence + 1,",
+                "state = 'running', attempt = j.attempt + 1, fence = max(j.fence, 1),",
             )
         ],
         paths=("finish-succeeded", "finish-failed"),
@@ -52,10 +56,8 @@ MUTANTS = [
         [
             Edit(
                 CLAIM,
-                "FOR UPDATE SKIP LOCKED)\nUPDATE ol.job AS j\n"
-                "SET state = 'running', attempt = j.attempt + 1,",
-                "FOR UPDATE SKIP LOCKED)\nUPDATE ol.job AS j\n"
-                "SET state = 'running', attempt = greatest(j.attempt, 1),",
+                "state = 'running', attempt = j.attempt + 1,",
+                "state = 'running', attempt = greatest(j.attempt, 1),",
             )
         ],
         paths=("finish-succeeded", "finish-failed"),
@@ -110,23 +112,8 @@ MUTANTS = [
         [
             Edit(
                 CLAIM,
-                "FROM ol.job\n    WHERE state = 'ready' AND queue = :queue\n"
-                "        AND (expires_at IS NULL OR expires_at > ol.now())\n"
-                "        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue"
-                " AND q.paused)\n        AND task NOT IN (SELECT ol.each(:unknown))\n"
-                "        AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life)"
-                " AND id = (\n            SELECT id FROM ol.job\n            WHERE state = 'ready'"
-                " AND queue = :queue AND crashes > 0 AND crashes + 1 >= max_crashes\n"
-                "                AND (expires_at IS NULL OR expires_at > ol.now())\n"
-                "                AND task NOT IN (SELECT ol.each(:unknown))\n"
-                "            ORDER BY priority DESC, run_at, id LIMIT 1)))\n"
-                "    ORDER BY priority DESC, run_at, id\n    LIMIT :limit)\n",
-                "FROM ol.job\n    WHERE state = 'ready' AND queue = :queue\n"
-                "        AND :last_life IS NOT NULL\n"
-                "        AND (expires_at IS NULL OR expires_at > ol.now())\n"
-                "        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue"
-                " AND q.paused)\n        AND task NOT IN (SELECT ol.each(:unknown))\n"
-                "    ORDER BY priority DESC, run_at, id\n    LIMIT :limit)\n",
+                "OR (ol.boolean(:last_life) AND id = (\n",
+                "OR (:last_life IS NOT NULL AND id IS NOT NULL OR id = (\n",
             )
         ],
         paths=("poison",),

@@ -192,10 +192,9 @@ MUTANTS = [
         [
             Edit(
                 "store/sql/claim.sql",
-                "WHERE j.id IN (\n    SELECT id FROM ol.job\n    WHERE state = 'ready' AND queue ="
-                " :queue\n        AND (expires_at IS NULL OR expires_at > ol.now())\n",
-                "WHERE j.id IN (\n    SELECT id FROM ol.job\n    WHERE state = 'ready' AND queue ="
-                " :queue\n",
+                "claimable\nstate = 'ready' AND queue = :queue\n"
+                "        AND (expires_at IS NULL OR expires_at > ol.now())\n",
+                "claimable\nstate = 'ready' AND queue = :queue\n",
             )
         ],
         paths=("expire",),

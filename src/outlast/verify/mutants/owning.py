@@ -23,8 +23,8 @@ WORKERS_CLOCK = [
     Edit("ops/claim.py", '"lease": self.lease,', '"lease": time.time() + self.lease,'),
     Edit(
         "store/sql/claim.sql",
-        "    lease_until = ol.later(:lease), started_at = ol.now()\nWHERE j.id IN (",
-        "    lease_until = :lease, started_at = ol.now()\nWHERE j.id IN (",
+        "    lease_until = ol.later(:lease), started_at = ol.now()\n",
+        "    lease_until = :lease, started_at = ol.now()\n",
     ),
 ]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
 from ...ops import duties
-from ...ops.claim import Wanted, look
+from ...ops.claim import Place, Wanted, look
 from ...ops.finish import turn
 from ...ops.leave import leave
 from ...ops.renew import renew
@@ -23,6 +23,8 @@ def claim(stage: Stage) -> Iterator[None]:
     stage.enqueued(1, delay=0.001)
     yield
     stage.run(look)
+    first, *_ = stage.claim(1)
+    stage.claim(2, place=Place(first.priority, first.run_at, first.id))
     stage.claim()
 
 

@@ -1,0 +1,153 @@
+"""What a job costs the database, counted and not timed: a machine may be as busy as it likes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from outlast.ops.claim import Place, Wanted
+from outlast.ops.finish import turn
+from outlast.ops.statement import Statement
+from outlast.store import Store, open_store
+from outlast.store.postgres import PostgresStore
+from outlast.store.postgres_text import psycopg_text
+from tests.store.jobs import ending, new, put, take
+from tests.support import Database
+
+pytestmark = pytest.mark.kinds("postgres")
+
+BATCH = 100
+
+
+def wanted(**said: Any) -> Wanted:
+    return Wanted("w1", "default", BATCH, 60.0, promote=False, **said)
+
+
+def in_a_batch(store: Store) -> list[Statement]:
+    """What a batch of jobs is inserted, claimed and finished with; each is done in turn."""
+    return [
+        Statement("insert_jobs", rows=[new(args='{"n": 1}').row() for _ in range(BATCH)]),
+        wanted().statements()[-1],
+        Statement("finish", {"tells": False}, _ends(store)),
+    ]
+
+
+def _ends(store: Store) -> Sequence[dict[str, Any]]:
+    held = take(store.run, BATCH)
+    return [{"id": one.id, "fence": one.fence, "state": "succeeded"} for one in held]
+
+
+def test_a_job_writes_no_more_than_it_did(store: Store, database: Database) -> None:
+    """R180: records of the write-ahead log per job, for its whole life. Each new index is some."""
+    put(store.run, 2 * BATCH)
+    inserted, claimed, finished = (
+        _log_records(store, database, statement) / BATCH for statement in in_a_batch(store)
+    )
+    assert inserted <= 4.5, "a row, its key, and its place among the ready"
+    assert claimed <= 5.5, "a lock, a row, its key, its lease"
+    assert finished <= 4.5, "a row, its key, and its place among the ended"
+
+
+def test_a_turn_is_one_round_trip_and_prepared_once(database: Database) -> None:
+    """R036: what a worker says over and over is parsed and planned once for each connection."""
+    store = open_store(database.url, database.schema)
+    put(store.run, 6 * BATCH)
+    steady = store.steady()
+    assert isinstance(steady, PostgresStore)
+    held = steady.run(turn, [], wanted())[1]
+    for _ in range(4):
+        held = steady.run(turn, [ending(one) for one in held], wanted())[1]
+    with steady._pool.lend() as link:
+        rows = link.execute(
+            "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
+        ).fetchall()
+    plans = {"finish" if "lease_until = NULL" in text else "claim": n for text, *n in rows}
+    assert plans == {"claim": [5, 0], "finish": [4, 0]}
+    steady.close()
+    store.close()
+
+
+def test_a_plan_that_is_kept_does_not_depend_on_when_it_was_made(database: Database) -> None:
+    """R036: made while the tables were empty and nobody had analysed them, it goes by the indexes
+    all the same."""
+    store = open_store(database.url, database.schema)
+    steady = store.steady()
+    assert isinstance(steady, PostgresStore)
+    steady.ready()
+    ids = {"id": new().id, "state": "succeeded", "fence": 1}
+    place = Place(0, 0.0, ids["id"])
+    with steady._pool.lend() as link:
+        for statement in (
+            wanted().statements()[-1],
+            wanted(place=place).statements()[-1],
+            Statement("promote_due", {"limit": 9}),
+            Statement("finish", {"tells": True}, [ids]),
+            Statement("tell_followers", rows=[ids]),
+        ):
+            plan = _kept_plan(link, steady, statement)
+            assert not re.search(r"Seq Scan on (job|edge)\b|Hash Join|Merge Join", plan), plan
+    steady.close()
+    store.close()
+
+
+def test_an_old_snapshot_does_not_make_claims_walk_over_the_dead(database: Database) -> None:
+    """R036, R180: whoever goes on where the last batch began reads as much as at first, while the
+    entries of all that was taken since then pile up at the head."""
+    store = open_store(database.url, database.schema)
+    put(store.run, 5000, args=f'{{"n": "{"x" * 1500}"}}')  # few to a page, which is what is counted
+    with psycopg.connect(database.direct_url) as old:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT 1 FROM pg_class").fetchone()
+        held = store.run(turn, [], wanted())[1]
+        at_first = _buffers(store, database, wanted(place=_place(held[0])).statements()[-1])
+        for _ in range(40):
+            asked = wanted(place=_place(held[0]))
+            held = store.run(turn, [ending(one) for one in held], asked)[1]
+            assert len(held) == BATCH
+        in_the_end = _buffers(store, database, wanted(place=_place(held[0])).statements()[-1])
+        from_the_head = _buffers(store, database, wanted().statements()[-1])
+        old.rollback()
+    assert in_the_end <= 1.2 * at_first
+    assert from_the_head > 1.5 * in_the_end, "else this shows nothing"
+    store.close()
+
+
+def _place(claim: Any) -> Place:
+    return Place(claim.priority, claim.run_at, claim.id)
+
+
+def _log_records(store: Store, database: Database, statement: Statement) -> int:
+    return int(re.findall(r"WAL: records=(\d+)", _explained(store, database, statement))[0])
+
+
+def _buffers(store: Store, database: Database, statement: Statement) -> int:
+    plan = _explained(store, database, statement)
+    first = next(line for line in plan.splitlines() if "Buffers" in line)
+    return sum(int(number) for number in re.findall(r"(?:hit|read)=(\d+)", first))
+
+
+def _explained(store: Store, database: Database, statement: Statement) -> str:
+    """What a statement does, seen in a transaction that is taken back."""
+    with psycopg.connect(database.direct_url, cursor_factory=psycopg.ClientCursor) as connection:
+        text = psycopg_text(store.queries[statement.name])
+        rows = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, WAL, COSTS OFF) {text}",
+                                  statement.given).fetchall()  # fmt: skip
+        connection.rollback()
+    return "\n".join(line for (line,) in rows)
+
+
+def _kept_plan(link: Any, store: PostgresStore, statement: Statement) -> str:
+    query = store.queries[statement.name]
+    names = query.parameters
+    text = query.spelled(lambda name: f"${names.index(name) + 1}")
+    link.execute(f"PREPARE kept AS {text}")
+    given = ", ".join("%s" for _ in names)
+    with psycopg.ClientCursor(link) as cursor:
+        values = [statement.given[name] for name in names]
+        rows = cursor.execute(f"EXPLAIN (COSTS OFF) EXECUTE kept ({given})", values).fetchall()
+    link.execute("DEALLOCATE kept")
+    return "\n".join(line for (line,) in rows)
