@@ -35,6 +35,21 @@ FROM ol.flow AS w
 -- What duties and the classes of the audit have found.
 SELECT d.name, d.found FROM ol.duty AS d WHERE d.found > 0
 
+-- name: await_rival
+-- Wait, with what this transaction holds, until somebody waits for it; for two seconds at the most.
+-- postgres: who is there is read once; for whom each waits is asked again and again, and `times`
+-- stands there because no plan may then keep the first answer
+WITH RECURSIVE look (times, met) AS (
+    SELECT 0, false
+    UNION ALL
+    SELECT times + 1, pg_sleep(0.005) IS NOT NULL AND EXISTS (
+        SELECT 1 FROM pg_stat_activity AS a
+        WHERE pg_backend_pid() = ANY (pg_blocking_pids(a.pid + 0 * times)))
+    FROM look WHERE NOT met AND times < 400)
+SELECT max(times) AS times FROM look
+-- sqlite: who has begun is alone
+SELECT 0 AS times
+
 -- name: dump_orphans
 -- What is left of jobs that are gone: attempts, events, steps, edges, and flows without a job.
 SELECT 'attempt', CAST(a.job AS text) FROM ol.attempt AS a

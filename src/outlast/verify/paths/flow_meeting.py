@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from ...model.flow import Flow, group
@@ -15,10 +15,10 @@ from ...ops import operate
 from ...ops.enqueue import enqueue
 from ...ops.finish import Finished, finish
 from ...ops.reclaim import signs_of_loss
-from ...ops.statement import Op
+from ...ops.statement import Op, Statement
 from ..stage import Stage
 from ..workload import AT_ONCE
-from .meeting import A_WHILE, interrupted
+from .meeting import interrupted
 from .path import path
 
 
@@ -55,16 +55,17 @@ def after_race(stage: Stage) -> Iterator[None]:
 
 
 def _meanwhile(stage: Stage, claim: Claim, word: str, act: Callable[[], Op[object]]) -> None:
-    """Finish a claim; when that has been said, somebody else acts, and may have to wait."""
+    """Finish a claim; when that has been said, somebody else acts until it has to wait for us. The
+    server sees that: a busy machine may take a while."""
     given = [decide(claim, stage.ended(Outcome.SUCCEEDED, claim), AT_ONCE, 0.5)]
     other = stage.ol.store.twin()
     other.run(signs_of_loss)  # connected: it shall come at the very moment
     acts: list[Future[object]] = []
     with ThreadPoolExecutor(1) as thread:
 
-        def meet() -> None:
+        def meet() -> Statement:
             acts.append(thread.submit(other.run, act))
-            wait(acts, A_WHILE)
+            return Statement("await_rival")
 
         finished: Finished = stage.run(interrupted, partial(finish, given), word, meet)
     stage.told(finished)

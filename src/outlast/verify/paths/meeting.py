@@ -88,8 +88,10 @@ def suspects(stage: Stage) -> Iterator[None]:
     stage.finish([(claim, stage.ended(Outcome.SUCCEEDED, claim)) for claim in claims])
 
 
-def interrupted(operation: Callable[[], Op[T]], name: str, act: Callable[[], None]) -> Op[T]:
-    """An operation, and what somebody else does when it has said this."""
+def interrupted(
+    operation: Callable[[], Op[T]], name: str, act: Callable[[], Statement | None]
+) -> Op[T]:
+    """An operation, and what somebody else does when it has said this; it may then say more."""
     op = operation()
     answer: object = None
     while True:
@@ -100,4 +102,6 @@ def interrupted(operation: Callable[[], Op[T]], name: str, act: Callable[[], Non
         answer = yield step
         said = step if isinstance(step, Together) else (step,)
         if any(isinstance(each, Statement) and each.name == name for each in said):
-            act()
+            more = act()
+            if more is not None:
+                yield more
