@@ -154,7 +154,7 @@ class PostgresLent:
         with _understood():
             self.transaction.__enter__()
             self.open = True
-            for each in self.store.opening()[1:]:
+            for each in self.store.terms():
                 self.connection.execute(*each)
 
     def run(self, op: Op[T]) -> T:
@@ -206,7 +206,7 @@ class AsyncPostgresLent:
         with _understood():
             await self.transaction.__aenter__()
             self.open = True
-            for each in self.store.opening()[1:]:
+            for each in self.store.terms():
                 await self.connection.execute(*each)
 
     async def run(self, op: Op[T]) -> T:

@@ -78,10 +78,14 @@ class PostgresStore(Store):
 
     def opening(self) -> list[Sent]:
         """What begins a transaction."""
-        begin: list[Sent] = [("BEGIN", {})]
-        if self.pooled:
-            begin += [(f"SET LOCAL {name} = {value}", {}) for name, value in self._limits().items()]
-        return begin
+        return [("BEGIN", {}), *self.terms()]
+
+    def terms(self) -> list[Sent]:
+        """What a transaction says first, where the session could not."""
+        if not self.pooled:
+            return []
+        terms = {"transaction_isolation": "'read committed'", **self._limits()}
+        return [(f"SET LOCAL {name} = {value}", {}) for name, value in terms.items()]
 
     def _limits(self) -> dict[str, int]:
         """Milliseconds, by PostgreSQL's names."""
@@ -165,6 +169,8 @@ class PostgresStore(Store):
 
     def _migrate_on(self, link: Link, done: set[int]) -> bool:
         with link.transaction():
+            for each in self.terms():
+                link.execute(*each)
             # A transaction's lock, not a session's: it cannot be left behind in a pooler.
             link.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
