@@ -11,10 +11,10 @@ HOLDS = ("renew", "report")
 GUARD = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\n    AND (ol.boolean"
 WITHOUT_FENCE = Edit(FINISH, GUARD, GUARD.replace(" AND j.fence = t.fence", ""))
 WITHOUT_STATE = Edit(FINISH, GUARD, GUARD.replace(" AND j.state || '' = 'running'", ""))
-RENEW_WITHOUT_OWNER = Edit(
-    RENEW,
-    "j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'",
-    ":worker <> '' AND j.state || '' = 'running'",
+OWNED = "j.fence = t.fence AND j.worker = :worker AND j.state"
+SQLITE_RENEW = Edit(RENEW, f"{OWNED} = 'running'", ":worker <> '' AND j.state = 'running'")
+POSTGRES_RENEW = Edit(
+    RENEW, f"{OWNED} || '' = 'running'", ":worker <> '' AND j.state || '' = 'running'"
 )
 EVENTS = "WHERE j.fence = t.fence AND j.state || '' = 'running'\nORDER BY t.n"
 EVENTS_WITHOUT_FENCE = Edit(OPERATE, EVENTS, EVENTS.replace("j.fence = t.fence AND ", ""))
@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant(
         "renew-without-owner",
         "a renewal is guarded by its job's id alone",
-        [RENEW_WITHOUT_OWNER],
+        [SQLITE_RENEW],
         campaign="zombie",
         paths=HOLDS,
         points=8,
@@ -77,7 +77,7 @@ MUTANTS = [
     Mutant(
         "renew-without-owner-postgres",
         "a renewal is guarded by its job's id alone",
-        [RENEW_WITHOUT_OWNER],
+        [POSTGRES_RENEW],
         campaign="zombie",
         paths=HOLDS,
         points=8,
@@ -117,8 +117,8 @@ MUTANTS = [
             Edit("ops/renew.py", '"lease": lease}', '"lease": time.time() + lease}'),
             Edit(
                 RENEW,
-                "UPDATE ol.job AS j SET lease_until = ol.later(:lease)",
-                "UPDATE ol.job AS j SET lease_until = :lease",
+                "UPDATE ol.job AS j SET lease_until = ol.later(:lease)\nFROM",
+                "UPDATE ol.job AS j SET lease_until = :lease\nFROM",
             ),
         ],
         paths=("wrong-clock",),
