@@ -1,0 +1,113 @@
+"""How fast it is, on your own database: `outlast bench`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..store import open_store
+from ..store.address import Address
+from ..store.statements import SQLITE
+from .failing import safe
+from .places import json_option, place, schema_option, url_option
+from .show import console, print_json, table
+
+
+def cells(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> list[str]:
+    """Each may be several, with commas."""
+    from ..bench.cells import CELLS, QUICK
+
+    asked = [name for each in names for name in each.split(",") if name]
+    if "all" in asked:
+        return list(CELLS)
+    if unknown := [name for name in asked if name not in CELLS]:
+        raise click.BadParameter(f"{unknown[0]!r} is none of: all, {', '.join(CELLS)}.")
+    return asked or QUICK
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast bench
+              outlast bench --url postgresql://localhost/test --cell drain,latency
+              outlast bench --cell queued,held --rounds 1 --json
+
+    The bare database is the same work in the same table by the driver in a tight loop, without a
+    framework: what nobody can surpass. Every measurement has a schema (or a file) of its own, which
+    is removed afterwards, also on Ctrl-C. Without --url and OUTLAST_URL it takes a temporary SQLite
+    file. Exit code 1: something could not be measured.
+    """
+)
+@click.option(
+    "--cell", "names", metavar="NAME", multiple=True, callback=cells,
+    help="What to measure, or all; may be given more than once.",
+)  # fmt: skip
+@click.option(
+    "--jobs", type=click.IntRange(1000, 10_000_000),
+    help="Jobs for each measurement; else what suits the cell.",
+)  # fmt: skip
+@click.option(
+    "--rounds", type=click.IntRange(1, 100), default=3, show_default=True,
+    help="How often each is measured, by turns.",
+)  # fmt: skip
+@click.option(
+    "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True,
+    help="Jobs in flight in a worker, and the batch of the bare database.",
+)  # fmt: skip
+@url_option
+@schema_option
+@json_option
+@click.pass_context
+def bench(
+    ctx: click.Context, /, names: list[str], jobs: int | None, rounds: int, concurrency: int,
+    as_json: bool, **_: Any,
+) -> None:  # fmt: skip
+    """Measure how fast Outlast is, beside the bare database."""
+    from ..bench.contender import OURS, found_in
+    from ..bench.ground import Ground
+    from ..bench.rounds import Plan, measure
+    from ..bench.show import line
+
+    # Asked to stop, it still takes away what it made.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with _somewhere(*place(ctx)) as (address, folder):
+        sqlite = address.dialect == SQLITE
+        ground = Ground(folder, None if sqlite else address.url)
+        ours = [c for c in found_in(OURS) if c.store == address.dialect]
+        plan = Plan(names, rounds, jobs, concurrency)
+        results = measure(plan, ours, ground, lambda *said: click.echo(line(*said), err=True))
+    if as_json:
+        print_json(results)
+    else:
+        show(results)
+    if any(cell["failed"] for cell in results["cells"].values()):
+        ctx.exit(1)
+
+
+def show(results: dict[str, Any]) -> None:
+    from ..bench.show import COLUMNS, remarks
+    from ..bench.show import table as listed
+
+    click.echo()
+    console().print(table(COLUMNS, listed(results)))
+    for remark in remarks(results):
+        click.echo(safe(remark))
+
+
+@contextmanager
+def _somewhere(url: str | None, schema: str | None) -> Iterator[tuple[Address, Path]]:
+    """The database, and a folder for files: beside a SQLite file, because that disk is meant."""
+    temporary = url is None and not os.environ.get("OUTLAST_URL")
+    # Opened as a program would, which says in words what is missing.
+    address = open_store("sqlite:///bench.db" if temporary else url, schema).address
+    near = None if temporary or address.path is None else address.path.parent
+    with tempfile.TemporaryDirectory(prefix="outlast-bench-", dir=near) as folder:
+        yield address, Path(folder)
