@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import re
-import socket
 import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from ..version import VERSION
-from .ground import Ground, execute
+from .ground import Ground, execute, say
 
 if TYPE_CHECKING:
     from .rounds import Plan
@@ -77,11 +75,7 @@ def file_system(folder: Path) -> str:
 
 
 def redis(url: str) -> dict[str, str]:
-    """Asked without a library: two commands, in plain words."""
-    place = urlsplit(url)
-    with socket.create_connection((place.hostname or "127.0.0.1", place.port or 6379), 5) as line:
-        line.sendall(b"INFO server\r\nCONFIG GET append*\r\nQUIT\r\n")
-        text = b"".join(iter(lambda: line.recv(65536), b"")).decode(errors="replace")
+    text = say(url, "INFO server", "CONFIG GET append*")
     found = {
         "version": re.search(r"redis_version:(\S+)", text),
         "appendonly": re.search(r"appendonly\r\n\$\d+\r\n(\w+)", text),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -59,6 +60,7 @@ class Ground:
                     yield there
             elif store == REDIS:
                 assert self.redis is not None
+                say(self.redis, "FLUSHALL")
                 yield replace(place, url=self.redis)
             else:
                 yield replace(place, url=f"sqlite:///{folder / 'jobs.db'}", schema="outlast")
@@ -106,6 +108,14 @@ def execute(url: str, statement: str, *name: str) -> list[Any]:
         connection.execute("SET client_min_messages = warning")
         cursor = connection.execute(named)
         return cursor.fetchall() if cursor.description else []
+
+
+def say(url: str, *commands: str) -> str:
+    """To Redis, without a library, in plain words: what it answered to all of it."""
+    place = urlsplit(url)
+    with socket.create_connection((place.hostname or "127.0.0.1", place.port or 6379), 10) as line:
+        line.sendall("".join(f"{command}\r\n" for command in (*commands, "QUIT")).encode())
+        return b"".join(iter(lambda: line.recv(65536), b"")).decode(errors="replace")
 
 
 @contextmanager

@@ -35,16 +35,27 @@ class Plan:
 
 
 def measure(
-    plan: Plan, contenders: list[Contender], ground: Ground, watch: Watch
+    plan: Plan,
+    contenders: list[Contender],
+    ground: Ground,
+    watch: Watch,
+    keep: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Everything, as it is written to a file: samples, and all that one must know to judge them."""
+    """Everything, as it is written to a file: samples, and all that one must know to judge them.
+    `keep` gets it after each cell, since a run may take hours."""
     there = [contender for contender in contenders if ground.has(contender.store)]
-    about = {contender.label: _told(contender, ground) for contender in there}
-    return {
-        "conditions": conditions.of(ground, plan),
-        "contenders": about,
-        "cells": {name: _cell(CELLS[name], plan, there, ground, watch) for name in plan.cells},
-    }
+    results: dict[str, Any] = {"conditions": conditions.of(ground, plan), "contenders": {}}
+    results |= {"unfit": {}, "cells": {}}
+    for contender in there:
+        try:
+            results["contenders"][contender.label] = _told(contender, ground)
+        except Failed as failure:
+            results["unfit"][contender.label] = str(failure)
+    fit = [contender for contender in there if contender.label in results["contenders"]]
+    for name in plan.cells:
+        results["cells"][name] = _cell(CELLS[name], plan, fit, ground, watch)
+        keep(results)
+    return results
 
 
 def _cell(

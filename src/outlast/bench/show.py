@@ -37,6 +37,8 @@ def table(results: dict[str, Any]) -> Iterator[list[str | None]]:
 
 def remarks(results: dict[str, Any]) -> Iterator[str]:
     """What failed, and who lost more than the others could."""
+    for label, why in results["unfit"].items():
+        yield f"{label} does not start: {why}"
     for name, cell in results["cells"].items():
         for label, why in cell["failed"].items():
             yield f"{name}: {label} failed: {why}"

@@ -32,12 +32,12 @@ class Stage:
             client.ask("prepare")
         return client
 
-    def worker(self, handler: str = "async") -> Process:
+    def worker(self, handler: str | None = None) -> Process:
         worker = self.start(handler)
         worker.ask("work")
         return worker
 
-    def workers(self, n: int, handler: str = "async") -> list[Process]:
+    def workers(self, n: int, handler: str | None = None) -> list[Process]:
         """Started together, as by a supervisor."""
         made = [self.start(handler) for _ in range(n)]
         for worker in made:
@@ -46,8 +46,10 @@ class Stage:
             worker.answer()
         return made
 
-    def start(self, handler: str = "async") -> Process:
-        process = Process(self.contender, replace(self.place, handler=handler))
+    def start(self, handler: str | None = None) -> Process:
+        """Handlers are async, unless it was said or cannot be."""
+        best = "async" if "async" in self.contender.can else "sync"
+        process = Process(self.contender, replace(self.place, handler=handler or best))
         self.processes.append(process)
         return process
 

@@ -6,10 +6,11 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,8 +18,13 @@ from ..store import open_store
 from ..store.address import Address
 from ..store.statements import SQLITE
 from .failing import safe
-from .places import json_option, place, schema_option, url_option
+from .places import json_option, placed
 from .show import console, print_json, table
+
+if TYPE_CHECKING:
+    from ..bench.rounds import Plan
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def cells(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> list[str]:
@@ -31,6 +37,41 @@ def cells(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) ->
     if unknown := [name for name in asked if name not in CELLS]:
         raise click.BadParameter(f"{unknown[0]!r} is none of: all, {', '.join(CELLS)}.")
     return asked or QUICK
+
+
+def measuring_options(command: F) -> F:
+    """Gives a command the plan of what is to be measured."""
+
+    @wraps(command)
+    def with_plan(*args: Any, names: list[str], rounds: int, **given: Any) -> Any:
+        from ..bench.rounds import Plan
+
+        plan = Plan(names, rounds, given.pop("jobs"), given.pop("concurrency"))
+        return command(*args, plan=plan, **given)
+
+    made = with_plan
+    for option in reversed(
+        (
+            click.option(
+                "--cell", "names", metavar="NAME", multiple=True, callback=cells,
+                help="What to measure, or all; may be given more than once.",
+            ),
+            click.option(
+                "--jobs", type=click.IntRange(1000, 10_000_000),
+                help="Jobs for each measurement; else what suits the cell.",
+            ),
+            click.option(
+                "--rounds", type=click.IntRange(1, 100), default=3, show_default=True,
+                help="How often each is measured, by turns.",
+            ),
+            click.option(
+                "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True,
+                help="Jobs in flight in a worker, and the batch of the bare database.",
+            ),
+        )
+    ):  # fmt: skip
+        made = option(made)
+    return made  # type: ignore[return-value]
 
 
 @click.command(
@@ -46,50 +87,28 @@ def cells(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) ->
     file. Exit code 1: something could not be measured.
     """
 )
-@click.option(
-    "--cell", "names", metavar="NAME", multiple=True, callback=cells,
-    help="What to measure, or all; may be given more than once.",
-)  # fmt: skip
-@click.option(
-    "--jobs", type=click.IntRange(1000, 10_000_000),
-    help="Jobs for each measurement; else what suits the cell.",
-)  # fmt: skip
-@click.option(
-    "--rounds", type=click.IntRange(1, 100), default=3, show_default=True,
-    help="How often each is measured, by turns.",
-)  # fmt: skip
-@click.option(
-    "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True,
-    help="Jobs in flight in a worker, and the batch of the bare database.",
-)  # fmt: skip
-@url_option
-@schema_option
+@measuring_options
+@placed
 @json_option
-@click.pass_context
-def bench(
-    ctx: click.Context, /, names: list[str], jobs: int | None, rounds: int, concurrency: int,
-    as_json: bool, **_: Any,
-) -> None:  # fmt: skip
+def bench(plan: Plan, url: str | None, schema: str | None, as_json: bool) -> None:
     """Measure how fast Outlast is, beside the bare database."""
     from ..bench.contender import OURS, found_in
     from ..bench.ground import Ground
-    from ..bench.rounds import Plan, measure
+    from ..bench.rounds import measure
     from ..bench.show import line
 
     # Asked to stop, it still takes away what it made.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with _somewhere(*place(ctx)) as (address, folder):
-        sqlite = address.dialect == SQLITE
-        ground = Ground(folder, None if sqlite else address.url)
+    with _somewhere(url, schema) as (address, folder):
+        ground = Ground(folder, None if address.dialect == SQLITE else address.url)
         ours = [c for c in found_in(OURS) if c.store == address.dialect]
-        plan = Plan(names, rounds, jobs, concurrency)
         results = measure(plan, ours, ground, lambda *said: click.echo(line(*said), err=True))
     if as_json:
         print_json(results)
     else:
         show(results)
-    if any(cell["failed"] for cell in results["cells"].values()):
-        ctx.exit(1)
+    if results["unfit"] or any(cell["failed"] for cell in results["cells"].values()):
+        click.get_current_context().exit(1)
 
 
 def show(results: dict[str, Any]) -> None:

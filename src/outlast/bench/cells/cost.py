@@ -83,7 +83,7 @@ def _run_time(stage: Stage, *arguments: str) -> float:
 
 IDLE = (Figure("cpu", "% of a core each"), Figure("statements", "/s"),
         Figure("transactions", "/s"), Figure("memory", "MB each"))  # fmt: skip
-WAKE = frozenset({"async", "wake"})
+WAKE = frozenset({"wake"})
 
 CELLS = [
     *(Cell(f"idle-{n}", f"{n} idle worker{'s' * (n > 1)}", IDLE, partial(idle, workers=n), WAKE)
@@ -91,7 +91,7 @@ CELLS = [
     Cell("memory", "a worker before its first job, and what it grows by",
          (Figure("growth", "MB"), Figure("idle", "MB")), growth, WAKE | {"many"}, jobs=500_000),
     Cell("wal", "write-ahead log of a job's whole life", (Figure("bytes", "B/job"),), log,
-         frozenset({"async", "many"}), frozenset({"postgres"})),
+         frozenset({"many"}), frozenset({"postgres"})),
     Cell("start", "cold: from its start to its first job; import alone; the worker's --help",
          (Figure("first job", "ms"), Figure("import", "ms"), Figure("help", "ms")), start, WAKE),
 ]  # fmt: skip

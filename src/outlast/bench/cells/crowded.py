@@ -72,7 +72,7 @@ def held(stage: Stage) -> Measured:
 
 JOBS = 20_000
 FIGURES = (SLOWDOWN, RATE)
-MANY = frozenset({"async", "many"})
+MANY = frozenset({"many"})
 
 CELLS = [
     Cell("queued", "1,000,000 more are queued", FIGURES,

@@ -11,7 +11,9 @@ from ..stage import Stage, finished, first, ran
 from .cell import RATE, Cell, Measured
 
 
-def drain(stage: Stage, processes: int = 1, handler: str = "async", size: int = 100) -> Measured:
+def drain(
+    stage: Stage, processes: int = 1, handler: str | None = None, size: int = 100
+) -> Measured:
     client = stage.client()
     stage.preload(client, stage.jobs, size)
     workers = stage.workers(processes, handler)
@@ -30,15 +32,15 @@ def steady(stage: Stage) -> Measured:
     return {"rate": stage.jobs / (finished(client) - times["began"])}
 
 
-ASYNC, SYNC = frozenset({"async", "many"}), frozenset({"sync", "many"})
+MANY = frozenset({"many"})
 
 CELLS = [
-    Cell("drain", "one process, async no-op, 100 bytes", (RATE,), drain, ASYNC),
-    Cell("drain-2", "two processes, async no-op, 100 bytes", (RATE,),
-         partial(drain, processes=2), ASYNC),
-    Cell("drain-sync", "one process, sync no-op, 100 bytes", (RATE,),
-         partial(drain, handler="sync"), SYNC),
-    Cell("drain-2k", "one process, async no-op, 2,000 bytes", (RATE,),
-         partial(drain, size=2000), ASYNC),
-    Cell("steady", "enqueued in bulk and worked on at the same time", (RATE,), steady, ASYNC),
+    Cell("drain", "one process; no-op, async where that can be; 100 bytes", (RATE,), drain, MANY),
+    Cell("drain-2", "two processes", (RATE,),
+         partial(drain, processes=2), MANY),
+    Cell("drain-sync", "one process, sync handlers in threads", (RATE,),
+         partial(drain, handler="sync"), MANY | {"sync"}),
+    Cell("drain-2k", "one process, 2,000 bytes", (RATE,),
+         partial(drain, size=2000), MANY),
+    Cell("steady", "enqueued in bulk and worked on at the same time", (RATE,), steady, MANY),
 ]  # fmt: skip

@@ -36,8 +36,8 @@ def _percentiles(seconds: list[float]) -> Measured:
 
 CELLS = [
     Cell("latency", "an idle worker, one job every 20 ms", (P50, P99), idle,
-         frozenset({"wake", "async"}), jobs=200, scales=False),
+         frozenset({"wake"}), jobs=200, scales=False),
     Cell("latency-half", "at half of what it can do, for 5 s",
          (P50, P99, Figure("rate", "jobs/s", more=True)), loaded,
-         frozenset({"wake", "async", "many"}), jobs=5000),
+         frozenset({"wake", "many"}), jobs=5000),
 ]  # fmt: skip

@@ -32,6 +32,6 @@ def recovery(stage: Stage) -> Measured:
 
 CELLS = [
     Cell("recovery", "a worker is killed: until its ten jobs run again on another",
-         (Figure("seconds", "s"),), recovery, frozenset({"slow", "async"}), jobs=JOBS,
+         (Figure("seconds", "s"),), recovery, frozenset({"slow"}), jobs=JOBS,
          scales=False, concurrency=JOBS),
 ]  # fmt: skip
