@@ -5,6 +5,7 @@ import asyncio
 import chancy as library
 from chancy import Chancy, Queue, Worker
 from chancy.job import Job
+from psycopg.rows import dict_row
 
 NAME = "chancy"
 STORES = ["postgres"]
@@ -17,6 +18,7 @@ DURABILITY = (
     " are written, and are lost with the process: those jobs run again."
 )
 SETTINGS = "async executor (sync: threads), eager_polling, send_outgoing_interval 0.05 s"
+
 
 @library.job(queue="bench")
 async def noop(*, payload: str):
@@ -67,7 +69,7 @@ class Contender:
 
     async def enqueue_within(self, payload):
         app = await self.linked()
-        async with app.pool.connection() as link, link.transaction(), link.cursor() as cursor:
+        async with app.pool.connection() as link, link.cursor(row_factory=dict_row) as cursor:
             await cursor.execute("INSERT INTO business VALUES ('sold')")
             await app.push_many_ex(cursor, [self.one(payload)])
 
