@@ -41,7 +41,9 @@ class Contender:
     async def prepare(self):
         import asyncpg
 
-        await (await self.linked()).migrate()
+        client = await self.linked()
+        await client.migrate()
+        await client.install_queue_storage()
         link = await asyncpg.connect(self.place.url)
         await link.execute("CREATE TABLE business (name text NOT NULL)")
         await link.close()

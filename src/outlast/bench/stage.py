@@ -55,6 +55,8 @@ class Stage:
 
     def preload(self, client: Process, n: int, size: int) -> None:
         client.ask("enqueue", n=n, size=size, how="enqueue_many")
+        if (left := client.ask("left")["left"]) < n:  # by this it is known when all is done
+            raise Failed(f"{n} were enqueued, and it says that {left} are left")
         self.ground.settle(self.place)
 
     def kill(self, process: Process) -> None:
