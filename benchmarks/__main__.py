@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,11 +22,14 @@ from outlast.cli.benching import measuring_options, show
 
 PEERS = Path(__file__).parent / "contenders"
 CACHE = Path(".bench")
+PAGE = Path("docs/explanation/benchmarks.md")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def main() -> None:
     """Outlast side by side with its peers."""
+    # Asked to stop, it still takes away what it made.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def names(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> list[str]:
@@ -52,6 +57,18 @@ def run(
         results = measure(plan, taking_part, ground, _say(line), keeping(out))
     click.echo(json.dumps(results, indent=2)) if as_json else show(results)
     click.echo(f"\nWritten to {out}", err=True)
+
+
+@main.command()
+@click.argument("results", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--page", type=click.Path(exists=True, path_type=Path), default=PAGE,
+              show_default=True, help="The page whose results are replaced.")  # fmt: skip
+def report(results: Path, page: Path) -> None:
+    """Write tables and pictures of RESULTS into the documentation."""
+    from benchmarks.report import write
+
+    for path in write(json.loads(results.read_text()), page):
+        click.echo(path)
 
 
 @contextmanager

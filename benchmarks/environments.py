@@ -31,7 +31,8 @@ def equipped(contender: Contender, folder: Path, fresh: bool = False) -> Contend
     if fresh or not stamp.exists() or stamp.read_text() != wanted:
         shutil.rmtree(home, ignore_errors=True)
         _run(_interpreter(contender.python), "-m", "venv", str(home))
-        _run(str(python), *PIP, *contender.requires)
+        if contender.requires:
+            _run(str(python), *PIP, *contender.requires)
         stamp.write_text(wanted)
     return replace(contender, interpreter=str(python))
 

@@ -206,6 +206,10 @@ class Serving:
             time.sleep(max(0.0, now + every - time.monotonic()))
         return sent
 
+    def do_count(self) -> int:
+        """Asked often, while somebody is measured."""
+        return self._seen.count
+
     def do_seen(self) -> dict[str, Any]:
         return self._seen.as_json()
 

@@ -83,14 +83,11 @@ def staged(contender: Contender, ground: Ground, jobs: int, concurrency: int) ->
 def ran(workers: list[Process], n: int) -> list[dict[str, Any]]:
     """Wait until so many handlers have run; what each worker has seen."""
     until = time.monotonic() + LONGEST
-    while True:
-        seen = [worker.ask("seen") for worker in workers]
-        if sum(each["count"] for each in seen) >= n:
-            return seen
+    while (count := sum(worker.ask("count") for worker in workers)) < n:
         if time.monotonic() > until:
-            count = sum(each["count"] for each in seen)
             raise Failed(f"{count} of {n} ran within {LONGEST:g} s: {workers[0].said()}")
         time.sleep(LOOK)
+    return [worker.ask("seen") for worker in workers]
 
 
 def finished(client: Process) -> float:

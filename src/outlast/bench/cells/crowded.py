@@ -20,8 +20,7 @@ Crowd = Callable[[Process, int], None]
 
 def crowded(stage: Stage, crowd: Crowd, size: int) -> Measured:
     client = stage.client()
-    alone = _rate(stage, client)
-    finished(client)
+    alone = _rate(stage, client, to_the_end=True)
     crowd(client, _scaled(stage, size))
     rate = _rate(stage, client)
     return {"slowdown": alone / rate, "rate": rate}
@@ -32,11 +31,13 @@ def _scaled(stage: Stage, size: int) -> int:
     return int(size * min(1.0, stage.jobs / JOBS))
 
 
-def _rate(stage: Stage, client: Process) -> float:
+def _rate(stage: Stage, client: Process, to_the_end: bool = False) -> float:
     """Of the first jobs that a worker gets, between the first handler and the last mark."""
     stage.preload(client, stage.jobs, 100)
     worker = stage.worker()
     (seen,) = ran([worker], stage.jobs)
+    if to_the_end:  # what is killed while it is claimed would be left to somebody else
+        finished(client)
     stage.kill(worker)
     return between(seen["marks"], 0, stage.jobs // MARK - 1)
 

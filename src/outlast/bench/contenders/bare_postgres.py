@@ -71,8 +71,8 @@ class Contender:
                 )  # fmt: skip
 
     def enqueue_within(self, payload: str) -> None:
-        with self._link.pipeline(), self._link.transaction():
-            self._link.execute(self._sql["do_business"], prepare=True)
+        with self._link.transaction():
+            self._table.do_business(self._link)
             self._link.execute(self._sql["insert"], _row(payload), prepare=True)
 
     def enqueue_later(self, payloads: list[str]) -> None:
