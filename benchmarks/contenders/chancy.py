@@ -17,7 +17,7 @@ DURABILITY = (
     "Logged tables. Finished jobs are kept; outcomes are gathered for up to a second before they"
     " are written, and are lost with the process: those jobs run again."
 )
-SETTINGS = "async executor (sync: threads), eager_polling, send_outgoing_interval 0.05 s"
+SETTINGS = "3 × concurrency, async executor (sync: threads), eager_polling, send_outgoing_interval 0.05 s"
 
 
 @library.job(queue="bench")
@@ -89,9 +89,10 @@ class Contender:
     async def work(self):
         app = await self.linked()
         executor = Chancy.Executor.Threaded if self.sync else Chancy.Executor.Async
+        jobs = self.place.concurrency
         queue = Queue(
             "bench",
-            concurrency=self.place.concurrency,
+            concurrency=jobs if jobs <= 10 else 3 * jobs,
             executor=executor,
             polling_interval=1,
             eager_polling=True,

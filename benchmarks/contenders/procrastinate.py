@@ -19,6 +19,10 @@ DURABILITY = (
     " asks for stalled jobs: nothing does so by default."
 )
 
+SETTINGS = "concurrency at most 30, which is its best; a pool of 20"
+
+MOST = 30
+
 
 class Contender:
     def __init__(self, place, seen):
@@ -90,5 +94,5 @@ class Contender:
     async def work(self):
         await self.linked()
         await self.app.run_worker_async(
-            concurrency=self.place.concurrency, install_signal_handlers=False
+            concurrency=min(self.place.concurrency, MOST), install_signal_handlers=False
         )
