@@ -32,8 +32,16 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
+def everybody() -> list[Contender]:
+    return [*found_in(OURS), *found_in(PEERS)]
+
+
 def names(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> list[str]:
-    return [name for each in given for name in each.split(",") if name]
+    asked = [name for each in given for name in each.split(",") if name]
+    if unknown := [name for name in asked if not chosen(everybody(), [name])]:
+        known = ", ".join(sorted({contender.name for contender in everybody()}))
+        raise click.BadParameter(f"{unknown[0]!r} is none of: {known}.")
+    return asked
 
 
 @main.command()
@@ -51,7 +59,7 @@ def run(
     plan: Plan, wanted: list[str], url: str | None, out: Path, fresh: bool, as_json: bool
 ) -> None:
     """Measure; show medians, spread and ratios."""
-    contenders = chosen([*found_in(OURS), *found_in(PEERS)], wanted)
+    contenders = chosen(everybody(), wanted)
     with grounds(contenders, url) as ground:
         taking_part = list(ready(contenders, ground, fresh))
         results = measure(plan, taking_part, ground, _say(line), keeping(out))
@@ -60,14 +68,16 @@ def run(
 
 
 @main.command()
-@click.argument("results", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "results", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @click.option("--page", type=click.Path(exists=True, path_type=Path), default=PAGE,
               show_default=True, help="The page whose results are replaced.")  # fmt: skip
-def report(results: Path, page: Path) -> None:
+def report(results: tuple[Path, ...], page: Path) -> None:
     """Write tables and pictures of RESULTS into the documentation."""
-    from benchmarks.report import write
+    from benchmarks.report import merged, write
 
-    for path in write(json.loads(results.read_text()), page):
+    for path in write(merged([json.loads(path.read_text()) for path in results]), page):
         click.echo(path)
 
 

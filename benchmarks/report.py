@@ -15,10 +15,22 @@ from typing import Any
 
 from benchmarks.plot import Bar, bars
 from outlast.bench.contender import BARE, OUTLAST
-from outlast.bench.figures import Row, Spread, rows
-from outlast.bench.show import short
+from outlast.bench.figures import Row, rows
+from outlast.bench.show import share, short
 
+HEAD = """\
+| | | median | spread | of bare | of the best as durable | of the best on its store |
+|---|---|---:|---:|---:|---:|---:|"""
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+
+def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several runs as one: a cell that was measured twice is as it was the last time."""
+    together: dict[str, Any] = {**runs[0], "contenders": {}, "cells": {}}
+    for run in runs:
+        together["contenders"] |= run["contenders"]
+        together["cells"] |= run["cells"]
+    return together
 
 
 def write(results: dict[str, Any], page: Path) -> list[Path]:
@@ -87,23 +99,20 @@ def _cells(results: dict[str, Any], folder: str) -> Iterator[str]:
         cell = results["cells"][name]
         yield f"### {name}\n\n{cell['about'].capitalize()}; {cell['jobs']:,} jobs."
         yield f"![{name}]({folder}/{name}.svg)"
-        head = "| | | median | spread | of bare | of the best peer as durable |"
-        yield "\n".join([head, "|---|---|---:|---:|---:|---:|", *map(_line, measured)])
+        yield "\n".join([HEAD, *map(_line, measured)])
         if cell["failed"]:
             yield "\n".join(f"- {who}: {_brief(why)}" for who, why in cell["failed"].items())
 
 
 def _line(row: Row) -> str:
     spread = f"{short(row.value.low)}–{short(row.value.high)}"
-    peer = f"{_share(row.of_durable)} ({row.best_durable})" if row.of_durable else ""
-    return (
-        f"| {row.contender} | {row.figure}, {row.unit} | {short(row.value.median)} | {spread} |"
-        f" {_share(row.of_bare)} | {peer} |"
+    ratios = (
+        share(row.of_bare),
+        share(row.of_durable, row.best_durable),
+        share(row.of_store, row.best_on_store),
     )
-
-
-def _share(ratio: Spread | None) -> str:
-    return "" if ratio is None else f"{ratio.median:.2f}"
+    cells = [row.contender, f"{row.figure}, {row.unit}", short(row.value.median), spread]
+    return f"| {' | '.join([*cells, *(ratio or '' for ratio in ratios)])} |"
 
 
 def _brief(text: str) -> str:

@@ -17,7 +17,9 @@ DURABILITY = (
     "Logged tables. Finished jobs are kept; outcomes are gathered for up to a second before they"
     " are written, and are lost with the process: those jobs run again."
 )
-SETTINGS = "3 × concurrency, async executor (sync: threads), eager_polling, send_outgoing_interval 0.05 s"
+SETTINGS = (
+    "3 × concurrency, async executor (sync: threads), eager_polling, send_outgoing_interval 0.05 s"
+)
 
 
 @library.job(queue="bench")

@@ -11,7 +11,7 @@ IMPORTS = "saq"
 HELP = ["-m", "saq", "--help"]
 CAN = ["async", "sync", "many", "slow", "wake"]
 SHARE = 0.25
-DURABLE = False
+DURABLE = ["postgres"]
 DURABILITY = (
     "On Redis, up to a second of acknowledged jobs can be lost. Jobs of a dead worker are swept"
     " only after their time-out (10 s as it comes, then not retried unless asked for)."

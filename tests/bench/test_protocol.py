@@ -11,8 +11,10 @@ from textwrap import dedent
 import pytest
 
 from outlast.bench.contender import Contender, chosen, found_in
+from outlast.bench.ground import Ground
 from outlast.bench.process import Failed, Process
 from outlast.bench.serve import MARK, Place, Seen, stamped
+from outlast.bench.stage import staged
 from tests.support import eventually
 from tests.support.processes import alive
 
@@ -127,6 +129,18 @@ def test_what_fails_is_said(process: Process) -> None:
         process.ask("slow", n=1, seconds=1)
     with pytest.raises(Failed, match="it ended"):
         process.ask("left")
+
+
+def test_who_cannot_tell_what_is_left_is_not_believed(
+    toys: list[Contender], tmp_path: Path
+) -> None:
+    """Its drains would seem to be over before they began."""
+    file = toys[0].file
+    file.write_text(file.read_text().replace("return len(self.kept)", "return 0"))
+    with staged(toys[0], Ground(tmp_path / "ground"), 10, 1) as stage:
+        client = stage.client()
+        with pytest.raises(Failed, match="10 were enqueued, and it says that 0 are left"):
+            stage.preload(client, 10, 100)
 
 
 @pytest.mark.parametrize("working", [False, True])

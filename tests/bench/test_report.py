@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.plot import Bar, bars
-from benchmarks.report import BEGIN, END, write
+from benchmarks.report import BEGIN, END, merged, write
 from outlast.bench.cells import CELLS
 from tests.support.processes import ROOT
 
@@ -59,11 +59,21 @@ def test_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
     text = page.read_text()
     assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"{END}\nafter\n")
     assert "old" not in text
-    assert "| outlast/postgres | rate, jobs/s | 800 | 700–900 | 0.80 |  |" in text
+    assert "| outlast/postgres | rate, jobs/s | 800 | 700–900 | 0.80 |  |  |" in text
     assert "- careless/postgres: it ended" in text
     assert "PostgreSQL 18.1: fsync on, synchronous_commit on" in text
     assert [path.name for path in written] == ["benchmarks.md", "drain.svg"]
     assert (tmp_path / "benchmarks" / "drain.svg").exists()
+
+
+def test_of_several_runs_the_last_one_counts() -> None:
+    first, second = results(), results()
+    second["contenders"] = {"new/redis": {}}
+    second["cells"] = {"drain": {"jobs": 1}, "latency": {"jobs": 2}}
+    together = merged([first, second])
+    assert together["cells"] == second["cells"]
+    assert len(together["contenders"]) == 4
+    assert len(first["contenders"]) == 3  # what was read stays as it was
 
 
 def test_a_page_without_a_place_is_left_alone(tmp_path: Path) -> None:

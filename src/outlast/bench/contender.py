@@ -72,7 +72,9 @@ def _of(file: Path) -> Iterator[Contender]:
             help=tuple(said.get("HELP", ())),
             can=frozenset(said["CAN"]),
             share=said.get("SHARE", 1.0),
-            durable=said["DURABLE"],
+            durable=said["DURABLE"]
+            if isinstance(said["DURABLE"], bool)
+            else store in said["DURABLE"],
             durability=said["DURABILITY"],
             settings=said.get("SETTINGS", ""),
         )

@@ -34,13 +34,15 @@ class Ground:
         postgres: str | None = None,
         redis: str | None = None,
         *,
+        schema: str = "outlast",
         databases: bool = False,
     ) -> None:
         self.folder = folder
         self.postgres = postgres
         self.redis = redis
+        self._schema = schema
         self._databases = databases
-        self._token = f"outlast_bench_{secrets.token_hex(3)}"
+        self._token = f"{schema[:24]}_bench_{secrets.token_hex(3)}"
         self._made = 0
 
     def has(self, store: str) -> bool:
@@ -63,7 +65,7 @@ class Ground:
                 say(self.redis, "FLUSHALL")
                 yield replace(place, url=self.redis)
             else:
-                yield replace(place, url=f"sqlite:///{folder / 'jobs.db'}", schema="outlast")
+                yield replace(place, url=f"sqlite:///{folder / 'jobs.db'}", schema=self._schema)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -75,7 +77,7 @@ class Ground:
         try:
             if self._databases:
                 execute(self.postgres, "CREATE DATABASE {}", place.schema)
-            yield replace(place, url=url, schema="outlast" if self._databases else place.schema)
+            yield replace(place, url=url, schema=self._schema if self._databases else place.schema)
         finally:
             execute(self.postgres, drop, place.schema)
 

@@ -33,7 +33,7 @@ class Process:
         self._log = Path(place.folder) / f"{contender.name}.log"
         self.started_at = time.monotonic()
         with self._log.open("ab") as log:
-            # -P: its folder has files that are called like libraries.
+            # -P: serve.py's own folder is no place where a contender's imports are looked for.
             self._popen = subprocess.Popen(
                 [contender.interpreter, "-P", INSIDE, contender.file, json.dumps(asdict(place))],
                 stdin=subprocess.PIPE,

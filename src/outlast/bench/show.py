@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from .contender import Contender
-from .figures import Row, Spread, rows
+from .figures import Spread, rows
 
-COLUMNS = ["cell", "figure", "contender", "median#", "least#", "most#", "of bare#", "of best peer#"]
+COLUMNS = [
+    "cell", "figure", "contender", "median#", "least#", "most#", "of bare#",
+    "of the best as durable#", "of the best on its store#",
+]  # fmt: skip
 
 
 def line(cell: str, number: int, contender: Contender, told: dict[str, float] | str) -> str:
@@ -31,7 +34,8 @@ def table(results: dict[str, Any]) -> Iterator[list[str | None]]:
             short(row.value.low),
             short(row.value.high),
             share(row.of_bare),
-            peer(row),
+            share(row.of_durable, row.best_durable),
+            share(row.of_store, row.best_on_store),
         ]
 
 
@@ -47,16 +51,8 @@ def remarks(results: dict[str, Any]) -> Iterator[str]:
             yield f"{label} is less durable: {about['durability']}"
 
 
-def share(ratio: Spread | None) -> str | None:
-    return None if ratio is None else f"{ratio.median:.2f}"
-
-
-def peer(row: Row) -> str | None:
-    """Against the best one that is as durable; else the best on the same store."""
-    for ratio, name in ((row.of_durable, row.best_durable), (row.of_store, row.best_on_store)):
-        if ratio is not None:
-            return f"{ratio.median:.2f} ({name})"
-    return None
+def share(ratio: Spread | None, of: str | None = None) -> str | None:
+    return None if ratio is None else f"{ratio.median:.2f}" + (f" ({of})" if of else "")
 
 
 def short(value: float) -> str:

@@ -82,9 +82,9 @@ def measuring_options(command: F) -> F:
               outlast bench --cell queued,held --rounds 1 --json
 
     The bare database is the same work in the same table by the driver in a tight loop, without a
-    framework: what nobody can surpass. Every measurement has a schema (or a file) of its own, which
-    is removed afterwards, also on Ctrl-C. Without --url and OUTLAST_URL it takes a temporary SQLite
-    file. Exit code 1: something could not be measured.
+    framework. Every measurement has a schema (or a file) of its own, which is removed afterwards,
+    also on Ctrl-C; its name begins with that of --schema. Without --url and OUTLAST_URL it takes a
+    temporary SQLite file. Exit code 1: something could not be measured.
     """
 )
 @measuring_options
@@ -100,7 +100,8 @@ def bench(plan: Plan, url: str | None, schema: str | None, as_json: bool) -> Non
     # Asked to stop, it still takes away what it made.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with _somewhere(url, schema) as (address, folder):
-        ground = Ground(folder, None if address.dialect == SQLITE else address.url)
+        postgres = None if address.dialect == SQLITE else address.url
+        ground = Ground(folder, postgres, schema=address.schema)
         ours = [c for c in found_in(OURS) if c.store == address.dialect]
         results = measure(plan, ours, ground, lambda *said: click.echo(line(*said), err=True))
     if as_json:
