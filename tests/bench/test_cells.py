@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from outlast import Outlast
 from outlast.bench.cells import CELLS, QUICK
 from outlast.bench.contender import OURS, Contender, found_in
 from outlast.bench.ground import Ground
 from outlast.bench.rounds import Plan, measure
 from outlast.bench.stage import finished, staged
+from outlast.bench.table import Table
+from outlast.model.ids import new_job_id
 from tests.support import Database, Postgres
 
 
@@ -43,8 +48,6 @@ def test_what_was_drained_is_finished_durably(
     database: Database, ground: Ground, name: str
 ) -> None:
     """Nothing is counted that the table does not hold: every row succeeded, under one claim."""
-    from outlast.bench.table import Table
-
     (contender,) = [each for each in ours(database) if each.name == name]
     with staged(contender, ground, 150, 20) as stage:
         client = stage.client()
@@ -60,6 +63,29 @@ def test_what_was_drained_is_finished_durably(
                 " WHERE started_at <= finished_at AND lease_until IS NULL GROUP BY 1, 2, 3, 4"
             ).fetchall()
     assert rows == [("succeeded", 1, 1, None, 150)]
+
+
+def test_the_bare_database_finishes_only_under_the_fence(database: Database) -> None:
+    """It must not be faster by promising less."""
+    table = Table(database.url, database.schema)
+    with Outlast(database.url, schema=database.schema) as ol, closing(table.connect()) as link:
+        ol.migrate()
+        link.execute(table.sql["insert"], {"id": new_job_id(), "args": "{}"})
+        if database.is_sqlite:
+            ((id, fence, _),) = link.execute(table.sql["claim"], {"limit": 5}).fetchall()
+            stale = link.execute(table.sql["finish"], (id, fence - 1)).rowcount
+            done = link.execute(table.sql["finish"], (id, fence)).rowcount
+        else:
+            none = {"ids": [], "fences": [], "run_at": "2000-01-01Z", "id": UUID(int=0), "limit": 5}
+            ((_, id, fence, *_),) = link.execute(table.sql["turn"], none).fetchall()
+            ((stale, *_),) = link.execute(
+                table.sql["turn"], none | {"ids": [id], "fences": [fence - 1]}
+            ).fetchall()
+            ((done, *_),) = link.execute(
+                table.sql["turn"], none | {"ids": [id], "fences": [fence]}
+            ).fetchall()
+        assert (stale, done) == (0, 1)
+        assert ol.counts()["succeeded"] == 1
 
 
 @pytest.mark.kinds("postgres")
