@@ -35,8 +35,8 @@ check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/.dev ## measure
-	@$(BIN)/python -m benchmarks.figures $(ARGS)
+bench: $(VENV)/.dev ## measure, side by side with others
+	@$(BIN)/python -m benchmarks run $(ARGS)
 
 verify: $(VENV)/.dev ## show that the promise holds
 	@$(BIN)/outlast verify $(ARGS)
@@ -52,7 +52,7 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 clean: ## remove what the other verbs made
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .bench
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

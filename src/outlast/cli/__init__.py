@@ -33,6 +33,7 @@ COMMANDS = {
     "top": "top",
     "demo": "demo",
     "verify": "verify",
+    "bench": "benching",
 }
 
 

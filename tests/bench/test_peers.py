@@ -1,0 +1,84 @@
+"""The peers' files: what can be known of them without their libraries and without a network."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import PEERS
+from benchmarks.environments import Missing, equipped
+from outlast.bench.contender import OURS, PEER, Contender, found_in
+
+EVERYBODY = [*found_in(OURS), *found_in(PEERS)]
+METHODS = {
+    "many": "enqueue_many",
+    "within": "enqueue_within",
+    "later": "enqueue_later",
+    "slow": "enqueue_slow",
+    "fill": "fill",
+}
+every_contender = pytest.mark.parametrize("contender", EVERYBODY, ids=lambda c: c.label)
+
+
+def test_no_two_have_the_same_name() -> None:
+    assert len({contender.label for contender in EVERYBODY}) == len(EVERYBODY)
+
+
+@every_contender
+def test_a_contender_can_what_it_says_and_says_what_it_can(contender: Contender) -> None:
+    (class_,) = [
+        node
+        for node in ast.parse(contender.file.read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == "Contender"
+    ]
+    methods = {node.name for node in class_.body if isinstance(node, ast.stmt) and _named(node)}
+    assert {"__init__", "prepare", "enqueue", "left", "work"} <= methods
+    for word, method in METHODS.items():
+        assert (word in contender.can) == (method in methods), method
+    assert contender.can <= {*METHODS, "async", "sync", "wake"}
+    assert contender.can & {"async", "sync"}
+    assert contender.durability.endswith(".")
+
+
+@pytest.mark.parametrize("contender", found_in(PEERS), ids=lambda c: c.label)
+def test_peers_import_nothing_of_ours(contender: Contender) -> None:
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(ast.parse(contender.file.read_text()))
+        for name in _imports(node)
+    }
+    assert not imported & {"outlast", "benchmarks", "tests"}
+    assert contender.kind == PEER
+
+
+def test_an_environment_is_made_once(tmp_path: Path) -> None:
+    """Nothing is asked of PyPI by one that requires nothing."""
+    plain = Contender("plain", "sqlite", tmp_path / "plain.py")
+    made = equipped(plain, tmp_path / "venvs")
+    assert Path(made.interpreter).parent == tmp_path / "venvs" / "plain" / "bin"
+    mark = tmp_path / "venvs" / "plain" / "mark"
+    mark.touch()
+    assert equipped(plain, tmp_path / "venvs") == made
+    assert mark.exists()
+    equipped(plain, tmp_path / "venvs", fresh=True)
+    assert not mark.exists()
+
+
+def test_a_python_that_is_not_there_is_said(tmp_path: Path) -> None:
+    newest = f"{sys.version_info.major}.{sys.version_info.minor + 50}"
+    future = Contender("future", "sqlite", tmp_path / "future.py", python=newest)
+    with pytest.raises(Missing, match=f"needs Python {newest}"):
+        equipped(future, tmp_path / "venvs")
+
+
+def _named(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _imports(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -1,0 +1,55 @@
+"""`outlast bench`: figures of one's own database, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import Postgres, Process, Processes
+
+
+@pytest.fixture
+def run(processes: Processes, tmp_path: Path) -> Callable[..., Process]:
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+
+    def start(*args: object) -> Process:
+        return processes.python("outlast", "bench", *args, env={"TMPDIR": str(temporary)}, cwd=here)
+
+    return start
+
+
+def leftovers(tmp_path: Path) -> list[str]:
+    return [path.name for name in ("here", "temporary") for path in (tmp_path / name).iterdir()]
+
+
+def test_a_table_of_medians_and_ratios(run: Callable[..., Process], tmp_path: Path) -> None:
+    output = run("--cell", "enqueue-bulk", "--jobs", 1000, "--rounds", 1).succeed(60.0)
+    assert "enqueue-bulk, round 1: outlast/sqlite rate" in output
+    assert "of bare" in output
+    assert leftovers(tmp_path) == []
+
+
+def test_json_on_a_schema_that_is_dropped(
+    run: Callable[..., Process], tmp_path: Path, postgres_server: Postgres
+) -> None:
+    url = postgres_server.url()
+    bench = run("--cell", "enqueue-bulk", "--jobs", 1000, "--rounds", 1, "--json", "--url", url)
+    output = bench.succeed(60.0)
+    results = json.loads(output[output.index("{") :])
+    samples = results["cells"]["enqueue-bulk"]["samples"]
+    assert set(samples) == {"bare/postgres", "outlast/postgres"}
+    assert results["conditions"]["postgres"]["fsync"] == "off"  # as the tests' server has it
+    schemas = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, 'outlast_bench_')"
+    assert postgres_server.execute(schemas) == []
+    assert leftovers(tmp_path) == []
+
+
+def test_a_cell_that_does_not_exist_is_refused(run: Callable[..., Process]) -> None:
+    bench = run("--cell", "drane")
+    assert bench.wait(30.0) == 2
+    assert "'drane' is none of: all, drain," in bench.output()
