@@ -7,7 +7,7 @@ see. All three are values: none of them talks to a database.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -59,14 +59,21 @@ class NewJob:
     founds: tuple[NewFlow, ...] = ()  # flows that come to be with it
 
     def row(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _NEW_JOB}
+        """What is said of it; what is not is as ever."""
+        row = {name: getattr(self, name) for name in _ALWAYS}
+        for name, as_ever in _SOMETIMES.items():
+            if (value := getattr(self, name)) != as_ever:
+                row[name] = value
+        return row
 
     def __post_init__(self) -> None:
         if self.at is not None and self.delay is not None:
             raise ValueError("a job has a delay or a moment, not both")
 
 
-_NEW_JOB = tuple(name for name in NewJob.__slots__ if name not in {"after", "joins", "founds"})
+_COLUMNS = [spec for spec in fields(NewJob) if spec.name not in {"after", "joins", "founds"}]
+_ALWAYS = [spec.name for spec in _COLUMNS if spec.default is MISSING]
+_SOMETIMES = {spec.name: spec.default for spec in _COLUMNS if spec.default is not MISSING}
 
 
 Hold = tuple[str, int]  # a claim by its job's id and its fence: no two claims are equal in both

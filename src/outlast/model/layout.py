@@ -28,6 +28,9 @@ def new_jobs(
     """Everything of one call as rows, in the order given; if anything is wrong, one error names
     every problem. `within` is a flow that stands already: what comes joins it. Whoever waits for
     the job `beside` is to wait for what comes last here, too."""
+    items = list(items)
+    if within is None and beside is None and all(map(_stands_alone, items)):
+        return _by_themselves(items)
     nodes: list[Node] = []
     founded: list[NewFlow] = []
     for item in items:
@@ -43,6 +46,23 @@ def new_jobs(
     if beside is not None:
         followed = {id for ids in prerequisites for id in ids}
         jobs = [job if job.id in followed else replace(job, joins=beside) for job in jobs]
+    return jobs
+
+
+def _stands_alone(item: Any) -> bool:
+    return isinstance(item, Call) and item.options.after is None and item.options.flow is None
+
+
+def _by_themselves(calls: Sequence[Call]) -> list[NewJob]:
+    """Jobs that are tied to nothing, as most are: there is nothing to lay out."""
+    jobs: list[NewJob] = []
+    refused: list[tuple[int, InvalidArguments]] = []
+    for number, call in enumerate(calls):
+        try:
+            jobs.append(call.new_job())
+        except InvalidArguments as error:
+            refused.append((number, error))
+    _refuse(refused, len(calls))
     return jobs
 
 

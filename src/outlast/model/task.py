@@ -69,28 +69,40 @@ class Definition:
         self, id: str, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> NewJob:
         """One call of this task as a job to be inserted; bad arguments are refused here."""
+        text = self.arguments.encode(args, kwargs)
+        return NewJob(id=id, task=self.name, args=text, **self._facts(options))
+
+    def _facts(self, options: Options) -> dict[str, Any]:
+        """What is the same for every call with these options. Calls come in crowds."""
+        known, facts = self._last_facts
+        if known is options:
+            return facts
         said = options.over(self.options)
         expires = said.expires
         moment = epoch("expires", expires) if hasattr(expires, "tzinfo") else None
-        return NewJob(
-            id=id,
-            tenant=said.tenant or DEFAULT_TENANT,
-            queue=said.queue or DEFAULT_QUEUE,
-            task=self.name,
-            args=self.arguments.encode(args, kwargs),
-            priority=said.priority or 0,
-            max_attempts=self._max_attempts(options),
-            max_crashes=said.max_crashes or DEFAULT_CRASHES,
-            key=said.key,
-            delay=seconds("delay", said.delay),
-            at=epoch("at", said.at),
-            expires_in=None if moment is not None else seconds("expires", expires),
-            expires_at=moment,
-            timeout=seconds("timeout", said.timeout),
-            retry=options.retry.to_json() if options.retry else None,
-            hooks=(hooks := _hooks(said)),
-            tied=hooks is not None,
-        )
+        hooks = _hooks(said)
+        facts = {
+            "tenant": said.tenant or DEFAULT_TENANT,
+            "queue": said.queue or DEFAULT_QUEUE,
+            "priority": said.priority or 0,
+            "max_attempts": self._max_attempts(options),
+            "max_crashes": said.max_crashes or DEFAULT_CRASHES,
+            "key": said.key,
+            "delay": seconds("delay", said.delay),
+            "at": epoch("at", said.at),
+            "expires_in": None if moment is not None else seconds("expires", expires),
+            "expires_at": moment,
+            "timeout": seconds("timeout", said.timeout),
+            "retry": options.retry.to_json() if options.retry else None,
+            "hooks": hooks,
+            "tied": hooks is not None,
+        }
+        vars(self)["_last_facts"] = options, facts  # at once, for whichever thread looks next
+        return facts
+
+    @lazy
+    def _last_facts(self) -> tuple[Options | None, dict[str, Any]]:
+        return None, {}
 
     def _max_attempts(self, options: Options) -> int:
         if options.max_attempts is not None:

@@ -47,7 +47,8 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
     if refused and tied:
         yield from forget_empty_flows(jobs)
     answers = [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
-    _refuse_conflicts(jobs, answers)
+    if refused or twins:
+        _refuse_conflicts(jobs, answers)
     return answers
 
 
@@ -61,6 +62,8 @@ def _without_twins(jobs: Sequence[NewJob]) -> tuple[list[NewJob], dict[str, NewJ
     two calls that overlap then wait for each other in one direction only."""
     first: dict[tuple[str, str, str], NewJob] = {}
     twins: dict[str, NewJob] = {}
+    if all(job.key is None for job in jobs):
+        return list(jobs), twins
     for job in jobs:
         if job.key is not None:
             twin = first.setdefault((job.tenant, job.queue, job.key), job)

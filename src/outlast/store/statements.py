@@ -88,18 +88,12 @@ class Query:
     sql: str
     parameters: tuple[str, ...]
     reads: bool
+    rows_alone: bool  # it inserts the rows that it is given, and reads nothing else
 
     @property
     def answers(self) -> bool:
         """Whether rows come back."""
         return self.reads or self.sql.startswith("SELECT") or "RETURNING" in self.sql
-
-    @property
-    def rows_alone(self) -> bool:
-        """Whether it inserts the rows that it is given and reads nothing else."""
-        return self.sql.startswith("INSERT") and not re.search(
-            r"\bJOIN\b|FROM (?!json_to_recordset\(CAST\(:rows)", self.sql
-        )
 
     def spelled(self, mark: Callable[[str], str], *, percent: str = "%") -> str:
         """The text with each parameter spelled for a driver."""
@@ -166,4 +160,5 @@ def _choose(text: str, dialect: str) -> tuple[str, str]:
 def _query(name: str, purpose: str, sql: str) -> Query:
     parameters = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     reads = not re.search(r"\b(INSERT|UPDATE|DELETE|pg_notify)\b", sql)
-    return Query(name, purpose, sql, parameters, reads)
+    more = re.search(r"\bJOIN\b|FROM (?!json_to_recordset\(CAST\(:rows)", sql)
+    return Query(name, purpose, sql, parameters, reads, sql.startswith("INSERT") and not more)

@@ -9,7 +9,8 @@ SELECT t.id, t.tenant, t.queue, t.task, ol.json(t.args),
     t.priority, COALESCE(ol.moment(t.at), ol.later(COALESCE(t.delay, 0))), t.max_attempts,
     t.max_crashes, t.timeout, ol.json(t.retry), t.key,
     COALESCE(ol.moment(t.expires_at), ol.later(t.expires_in)), t.trace, ol.now(),
-    t.flow, t.team, t.needs, t.waits_for, t.quorum, t.tied, ol.json(t.hooks)
+    t.flow, t.team, COALESCE(t.needs, 'succeeded'), COALESCE(t.waits_for, 0), t.quorum,
+    COALESCE(t.tied, false), ol.json(t.hooks)
 FROM ol.rows(id uuid, tenant text, queue text, task text, args text, priority smallint,
     max_attempts integer, max_crashes integer, key text, delay double precision,
     at double precision, expires_in double precision, expires_at double precision,

@@ -60,7 +60,7 @@ MUTANTS = [
     Mutant(
         "key-ignored",
         "the unique key is not stored, so it holds nobody back",
-        [Edit("model/task.py", "            key=said.key,\n", "            key=None,\n")],
+        [Edit("model/task.py", '"key": said.key,\n', '"key": None,\n')],
         paths=("enqueue-key",),
         points=8,
     ),
