@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from ...model.flow import chain
 from ..stage import Stage
 from .path import path
 
@@ -91,11 +92,14 @@ def many_in_callers_transaction(stage: Stage) -> Iterator[None]:
 
 @path("rollback", callers=True)
 def rolled_back(stage: Stage) -> Iterator[None]:
+    """Of one job, which is one statement, and of several that belong together: nothing is left."""
     stage.beside()
     stage.ol.store.ready()
     with stage.place.connect() as connection:
         yield
         stage.place.do_business(connection, stage.queue)
         job = stage.work.mark.using(queue=stage.queue, conn=connection).enqueue()
-        stage.refuse(job.id)
+        several = stage.ol.enqueue(chain(stage.job(), stage.job()), conn=connection)
+        for refused in (job, *several):
+            stage.refuse(refused.id)
         connection.rollback()

@@ -35,10 +35,12 @@ def take_back(stage: Stage) -> Iterator[None]:
 
 @path("expire")
 def expire(stage: Stage) -> Iterator[None]:
+    """Past its expiry a job is not claimed, also before anybody has ended it."""
     for job in stage.enqueued(2, "cancelled", expires=0.001):
         stage.never(job.id)
     time.sleep(A_MOMENT)
     yield
+    stage.began(stage.claim())
     stage.run(duties.expire)
 
 
