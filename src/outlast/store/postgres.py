@@ -92,9 +92,14 @@ class PostgresStore(Store):
 
     def opening(self) -> list[Sent]:
         """What begins a transaction."""
-        limits = self._limits().items() if self.pooled else ()
-        said = ["BEGIN", *(f"SET LOCAL {name} = {value}" for name, value in limits)]
-        return [(text, {}, False) for text in said]
+        return [(text, {}, False) for text in ("BEGIN", *self.terms())]
+
+    def terms(self) -> list[str]:
+        """What a transaction says first, where the session could not."""
+        if not self.pooled:
+            return []
+        terms = {"transaction_isolation": "'read committed'", **self._limits()}
+        return [f"SET LOCAL {name} = {value}" for name, value in terms.items()]
 
     def _limits(self) -> dict[str, int]:
         """Milliseconds, by PostgreSQL's names."""
@@ -180,6 +185,8 @@ class PostgresStore(Store):
 
     def _migrate_on(self, link: Link, done: set[int]) -> bool:
         with link.transaction():
+            for term in self.terms():
+                link.execute(term)
             # A transaction's lock, not a session's: it cannot be left behind in a pooler.
             link.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
