@@ -16,9 +16,12 @@ from outlast.model.layout import new_jobs
 from outlast.model.settings import StoreSettings
 from outlast.ops import duties
 from outlast.ops.cancel_flow import declare, go_on, unsettled
+from outlast.ops.complete import complete
+from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
 from outlast.ops.flow_report import flow
 from outlast.store import Store
+from outlast.store.lent import lend
 from tests.store.conftest import Run
 from tests.store.crowd import all_at_once
 from tests.store.flowing import call, calls, end_all, lay, left, state
@@ -77,6 +80,50 @@ def test_a_job_that_runs_on_in_a_cancelled_flow_adds_nothing(run: Run, database:
     assert [str(to) for _, to in finished.accepted] == ["succeeded"]
     assert Counter(states(database)) == {"succeeded": 1, "cancelled": 2}
     assert left(database)["flow"] == 1
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_nor_does_one_that_completes_itself(
+    store: Store, database: Database, key: str | None
+) -> None:
+    """R007, R129: in the transaction of its handler's own writes, which are kept."""
+    job, *_ = lay(store.run, group(*calls(3)))
+    (held,) = take(store.run)
+    cancel(store.run, str(job.flow))
+    grown = new_jobs([call(7, key=key), chain(call(8), call(9))], held.flow, held.id)
+    written = "written" if database.is_sqlite else f"{database.schema}.written"
+    with lend(store) as lent:
+        lent.connection.execute(f"CREATE TABLE {written} (n integer)")
+        lent.run(complete(ending(held, jobs=tuple(grown))))
+        lent.commit()
+    assert database.rows(f"SELECT * FROM {written}") == []
+    assert Counter(states(database)) == {"succeeded": 1, "cancelled": 2}
+    assert left(database) == {"job": 3, "edge": 0, "flow": 1}
+
+
+@pytest.mark.parametrize("how", ["over", "cancelled"])
+def test_what_was_sent_before_the_end_and_comes_again_is_not_refused(
+    run: Run, database: Database, how: str
+) -> None:
+    """R095, R101: its answer got lost, and the flow has ended since: the caller gets the job as it
+    stands. Only what is new is refused, and then all that came with it."""
+    (job,) = lay(run, group(call(1)))
+    sent = new_jobs([call(2, flow=job.flow), call(3, flow=job.flow, key="k")])
+    first = run(enqueue, sent)
+    if how == "over":
+        end_all(run)
+    else:
+        cancel(run, str(job.flow))
+    before = left(database)
+    again = run(enqueue, sent)
+    assert [one.id for one in again] == [one.id for one in first]
+    ends = ["succeeded" if how == "over" else "cancelled"] * 2
+    assert [str(one.state) for one in again] == ends
+    (standing,) = lay(run, call(3, flow=job.flow, key="k"))
+    assert standing.id == first[1].id, "by its key, it was there too"
+    with pytest.raises(FlowClosed):
+        run(enqueue, [*sent, *new_jobs([call(4, flow=job.flow)])])
+    assert left(database) == before
 
 
 def test_what_one_process_said_another_does(run: Run, database: Database) -> None:
