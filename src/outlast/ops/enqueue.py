@@ -13,7 +13,7 @@ from ..model.errors import Contention, KeyConflict
 from ..model.job import Job, NewJob, lenient_json, moment, read_job
 from ..model.layout import merged
 from ..model.lifecycle import State
-from .flows import forget_empty_flows, found_flows, tie
+from .flows import forget_empty_flows, found_flows, join_followers, tie
 from .statement import BEGIN, Op, Row, Rows, Statement
 
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
@@ -41,6 +41,8 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
             raise refusal
         instead = {id: job.id for id, job in standing.items() if id != job.id}
         counted = yield from tie(fresh, instead, ours)
+        if any(job.joins for job in jobs):
+            yield from _join(jobs, twins, made, instead)
         made |= {id: (id, state, *made[id][2:]) for id, state in counted.items()}
     if refused and tied:
         yield from forget_empty_flows(jobs)
@@ -72,6 +74,19 @@ def _standing(refused: list[NewJob]) -> Op[dict[str, Job]]:
     wanted = [{"id": j.id, "tenant": j.tenant, "queue": j.queue, "key": j.key} for j in refused]
     rows: Rows = yield Statement("standing_jobs", rows=wanted)
     return {row[0]: read_job(row[1:]) for row in rows}
+
+
+def _join(
+    jobs: Sequence[NewJob], twins: dict[str, NewJob], made: dict[str, Row], instead: dict[str, str]
+) -> Op[None]:
+    """Those that are to be waited for beside others: as new ones, or as those that stand where they
+    were refused for their keys. One that was sent before has been joined."""
+    sent = [(twins.get(job.id, job), job.joins) for job in jobs if job.joins]
+    there = [(job, beside) for job, beside in sent if job.id in made or job.id in instead]
+    joins = dict.fromkeys((instead.get(job.id, job.id), beside) for job, beside in there)
+    standing = {instead[job.id]: job for job, _ in there if job.id in instead}
+    if joins:
+        yield from join_followers(list(joins), standing)
 
 
 def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], standing: dict[str, Job]) -> Job:

@@ -17,9 +17,11 @@ from collections.abc import Collection, Iterable, Sequence
 from ..model.errors import (
     FlowClosed,
     FlowNotFound,
+    InvalidFlow,
     JobNotFound,
     OutlastError,
     PrerequisiteFailed,
+    Problem,
 )
 from ..model.job import NewJob
 from ..model.lifecycle import State
@@ -87,8 +89,6 @@ def tie(jobs: Sequence[NewJob], instead: dict[str, str], ours: bool) -> Op[dict[
     if outside:
         newcomers = [job for job in jobs if job.id in outside]
         counted = yield from _come_after(newcomers, outside, inside if not ours else None)
-    if any(job.joins for job in jobs):
-        yield from _join_followers(jobs)
     return counted
 
 
@@ -119,19 +119,41 @@ def _come_after(
     return {id: state for id, state, _, _ in counted}
 
 
-def _join_followers(jobs: Sequence[NewJob]) -> Op[None]:
-    """Whoever waits for the job beside waits for these too: for so many more, however far the
-    count of the others has come."""
-    joining = [job for job in jobs if job.joins]
-    rows = [{"id": job.id, "beside": job.joins, "place": n + 1} for n, job in enumerate(joining)]
-    beside = sorted({job.joins for job in joining if job.joins})
-    held: Rows = yield Statement("hold_followers", {"ids": json.dumps(beside)})
-    if held:
-        joined: Rows = yield Statement("join_followers", rows=rows)
-        more = Counter(follower for (follower,) in joined)
-        yield Statement("tie", {"ids": json.dumps([job.id for job in joining])})
-        if more:
-            yield Statement("wait_for_more", rows=[{"id": i, "more": n} for i, n in more.items()])
+def join_followers(joins: Sequence[tuple[str, str]], standing: dict[str, NewJob]) -> Op[None]:
+    """Whoever waits for the second job of a pair waits for the first too: for so many more, however
+    far the count of the others has come. Some of those stood already (`standing`), under the keys
+    of jobs that were to be added."""
+    given = {"ids": json.dumps(sorted(standing))}
+    known: Rows = (yield Statement("hold_prerequisites", given)) if standing else []
+    states = {id: State(state) for id, state in known}
+    beside = {"ids": json.dumps(sorted({beside for _, beside in joins}))}
+    held: Rows = yield Statement("hold_followers", beside)
+    if not held:
+        return
+    yield from _refuse_joins(held, states, standing)
+    rows = [{"id": id, "beside": beside, "place": n} for n, (id, beside) in enumerate(joins, 1)]
+    joined: Rows = yield Statement("join_followers", rows=rows)
+    more = Counter(f for job, f in joined if job not in states or not states[job].final)
+    yield Statement("tie", {"ids": json.dumps([id for id, _ in joins])})
+    if more:
+        yield Statement("wait_for_more", rows=[{"id": i, "more": n} for i, n in more.items()])
+
+
+def _refuse_joins(held: Rows, states: dict[str, State], standing: dict[str, NewJob]) -> Op[None]:
+    """One that stands may have failed already, or be waiting for those who are to wait for it."""
+    broken = [(id, state) for id, state in states.items() if state in BROKEN]
+    if broken and any(needs == "succeeded" for _, needs in held):
+        raise PrerequisiteFailed(job=broken[0][0], state=broken[0][1])
+    if waiting := {id for id, state in states.items() if state is State.WAITING}:
+        followers = {"ids": json.dumps([id for id, _ in held])}
+        rows: Rows = yield Statement("downstream", followers)
+        if circular := sorted(waiting.intersection(id for (id,) in rows)):
+            raise InvalidFlow(
+                Problem(
+                    f"the job of key {job.key!r} ({job.task})", "waits for who is to wait for it"
+                )
+                for job in (standing[id] for id in circular)
+            )
 
 
 def recount(ids: Iterable[str]) -> Op[Rows]:
@@ -144,4 +166,4 @@ def recount(ids: Iterable[str]) -> Op[Rows]:
 def recount_followers(ids: Sequence[str]) -> Op[Rows]:
     """The same for all who wait for any of these."""
     held: Rows = yield Statement("hold_followers", {"ids": json.dumps(sorted(ids))})
-    return (yield from recount(id for (id,) in held)) if held else []
+    return (yield from recount(id for id, _ in held)) if held else []

@@ -115,7 +115,7 @@ JOIN ol.edge AS e ON e.job = t.beside
 JOIN ol.job AS f ON f.id = e.follower
 WHERE f.state || '' = 'waiting'
 ON CONFLICT DO NOTHING
-RETURNING CAST(follower AS text)
+RETURNING CAST(job AS text), CAST(follower AS text)
 
 -- name: wait_for_more
 -- Jobs that are held in this transaction have so many more to wait for. What has ended in it is
@@ -125,18 +125,38 @@ FROM ol.rows(id uuid, more integer)
 WHERE f.id = t.id AND f.state || '' = 'waiting' AND f.quorum IS NULL
 
 -- name: hold_followers
--- Those who wait for any of these jobs, held until they are dealt with.
+-- Those who wait for any of these jobs, and what they need of them; held until they are dealt with.
 -- postgres: locked in the order of their ids, and looked up by their keys, as above
-SELECT CAST(id AS text) FROM ol.job
+SELECT CAST(id AS text), needs FROM ol.job
 WHERE id = ANY (ARRAY(
     SELECT e.follower FROM (SELECT ol.each_id(:ids) AS id) AS i,
         LATERAL (SELECT n.follower FROM ol.edge AS n WHERE n.job = i.id OFFSET 0) AS e))
     AND state || '' = 'waiting'
 ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
-SELECT CAST(id AS text) FROM ol.job
+SELECT CAST(id AS text), needs FROM ol.job
 WHERE id IN (SELECT follower FROM ol.edge WHERE job IN (SELECT ol.each_id(:ids)))
     AND state = 'waiting'
+
+-- name: downstream
+-- Those who wait for any of these, however far down, and these themselves.
+-- postgres: looked up by their keys, as above
+WITH RECURSIVE later (id) AS (
+    SELECT i.id FROM (SELECT ol.each_id(:ids) AS id) AS i
+    UNION
+    SELECT f.id
+    FROM later AS d,
+        LATERAL (SELECT e.follower FROM ol.edge AS e WHERE e.job = d.id OFFSET 0) AS e,
+        LATERAL (SELECT j.id FROM ol.job AS j
+            WHERE j.id = e.follower AND j.state || '' = 'waiting' OFFSET 0) AS f)
+SELECT CAST(id AS text) FROM later
+-- sqlite: no LATERAL, and no need of it
+WITH RECURSIVE later (id) AS (
+    SELECT ol.each_id(:ids)
+    UNION
+    SELECT f.id FROM later AS d JOIN ol.edge AS e ON e.job = d.id
+    JOIN ol.job AS f ON f.id = e.follower AND f.state = 'waiting')
+SELECT CAST(id AS text) FROM later
 
 -- name: ties
 -- Whom the end of these jobs concerns beside those who wait for them.

@@ -120,9 +120,9 @@ MUTANTS = [
         [
             Edit(
                 FLOWS,
-                '            yield Statement("wait_for_more", rows=[{"id": i, "more": n}'
+                '        yield Statement("wait_for_more", rows=[{"id": i, "more": n}'
                 " for i, n in more.items()])\n",
-                '            yield Statement("recount", {"ids": json.dumps(sorted(more))})\n',
+                '        yield Statement("recount", {"ids": json.dumps(sorted(more))})\n',
             )
         ],
         campaign="flows",
