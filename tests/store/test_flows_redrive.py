@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from outlast import TooLate
+from outlast import Outlast, TooLate
 from outlast.model.flow import chain, group
-from outlast.ops import operate, report
-from outlast.ops.cancel_flow import declare, go_on
+from outlast.ops import operate, report, retry_flow
+from outlast.ops.cancel_flow import declare, go_on, unsettled
 from outlast.ops.flow_report import flow
 from tests.store.conftest import Run
 from tests.store.flowing import call, calls, end_all, end_one, lay, results, state
@@ -117,3 +119,91 @@ def test_a_flow_that_came_back_can_be_cancelled_again(run: Run, database: Databa
         assert states(database) == ["cancelled"] * 3
         run(operate.redrive, [job.id for job in jobs], "ann")
         assert states(database) == ["ready", "waiting", "waiting"]
+
+
+@pytest.mark.parametrize("fail_fast", [1, 2])
+def test_a_team_that_came_back_breaks_again(verb: Run, app: Outlast, fail_fast: int) -> None:
+    """R097, R120: with as many failures as the first time, none of which counts twice."""
+    run = app.store.run
+    *team, last = lay(run, group(*calls(6), fail_fast=fail_fast).then(call(9, queue="last")))
+    for _ in range(3):
+        for _ in range(fail_fast):
+            assert run(unsettled) == []
+            end_one(run, "permanent")
+        ((broken, why),) = run(unsettled)
+        while run(go_on, broken, why).left:
+            pass
+        counted = Counter(state(run, *team))
+        assert counted == {"dead": fail_fast, "cancelled": 6 - fail_fast}
+        assert state(run, last) == ["dead"]
+        assert verb("retry_flow", last.flow) == 7
+        assert state(run, *team, last) == ["ready"] * 6 + ["waiting"]
+    assert end_all(run) == 6
+    assert state(run, *team, last) == ["succeeded"] * 6 + ["ready"]
+
+
+def test_a_failure_amid_a_retry_breaks_the_team_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R097, R120: a large flow comes back a page at a time. What was broken, or cancelled, again
+    before the last page stays so, and no page opens it once more; the others come back."""
+    monkeypatch.setattr(retry_flow, "FEW", 3)
+    parts = group(call(0, queue="q"), group(*calls(5), fail_fast=True), call(9, queue="q"))
+    first, *team, last = lay(run, parts)
+
+    def break_it() -> None:
+        end_one(run, "permanent")
+        ((broken, why),) = run(unsettled)
+        while run(go_on, broken, why).left:
+            pass
+        assert Counter(state(run, *team)) == {"dead": 1, "cancelled": 4}
+
+    for held in take(run, 2, queue="q"):
+        end(run, held, "permanent")
+    break_it()
+    run(retry_flow.reopen, first.flow, "ann")
+    cursor, _ = run(retry_flow.redrive_page, first.flow, None, "ann")
+    assert state(run, first, *team[:2]) == ["ready"] * 3
+    break_it()
+    while cursor is not None:
+        cursor, _ = run(retry_flow.redrive_page, first.flow, cursor, "ann")
+    assert Counter(state(run, *team)) == {"dead": 1, "cancelled": 4}
+    assert state(run, first, last) == ["ready"] * 2
+
+
+def test_a_flow_that_is_cancelled_amid_its_retry_stays_so(
+    run: Run, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R116: the cancel was the last word."""
+    monkeypatch.setattr(retry_flow, "FEW", 2)
+    jobs = lay(run, group(*calls(5)))
+
+    def cancel() -> None:
+        why = run(declare, jobs[0].flow, "ann", "")
+        while run(go_on, jobs[0].flow, why).left:
+            pass
+
+    cancel()
+    run(retry_flow.reopen, jobs[0].flow, "ann")
+    cursor, _ = run(retry_flow.redrive_page, jobs[0].flow, None, "ann")
+    assert states(database).count("ready") == 2
+    cancel()
+    while cursor is not None:
+        cursor, _ = run(retry_flow.redrive_page, jobs[0].flow, cursor, "ann")
+    assert states(database) == ["cancelled"] * 5
+    assert run(flow, jobs[0].flow).state == "cancelled"
+
+
+def test_a_job_that_is_tried_again_and_fails_again_counts_once(run: Run) -> None:
+    """R097: two failures are allowed, and one job cannot be both of them."""
+    *team, _ = lay(run, group(*calls(5), fail_fast=3).then(call(9)))
+    for _ in range(4):
+        (held,) = take(run)
+        end(run, held, "permanent")
+        run(operate.redrive, [held.id], "ann")
+    assert run(unsettled) == []
+    for _ in range(3):
+        assert run(unsettled) == []
+        end_one(run, "permanent")
+    assert len(run(unsettled)) == 1
+    assert len(team) == 5

@@ -33,21 +33,28 @@ def cancel(id: str, by: str, reason: str) -> Op[Job]:
     return job
 
 
-def redrive(ids: Sequence[str], by: str, action: str = "") -> Op[list[str]]:
+def redrive(ids: Sequence[str], by: str, action: str = "", opens: bool = True) -> Op[list[str]]:
     """Give dead or cancelled jobs a new life, and those that are dead because of them; return the
     ids of those that got one. One that waits for a job which stays dead stays so too. Under the
-    name of an action also those are told that got it by an earlier try, whose answer was lost."""
+    name of an action also those are told that got it by an earlier try, whose answer was lost.
+    Flows that are cancelled are opened with it; or, if they have been, they are left alone."""
     yield BEGIN
     doomed: Rows = yield Statement("doomed_by", {"ids": json.dumps(sorted(ids))})
     wanted = sorted({*ids, *(id for (id,) in doomed)})
     # Flows before jobs, as who joins a flow locks them; and those waited for before who waits.
-    yield Statement("reopen_flows_of", {"ids": json.dumps(wanted)})
+    if opens:
+        yield Statement("reopen_flows_of", {"ids": json.dumps(wanted)})
+    else:
+        open_ones: Rows = yield Statement("in_open_flows", {"ids": json.dumps(wanted)})
+        wanted = sorted(id for (id,) in open_ones)
     yield Statement("hold_prerequisites_of", {"ids": json.dumps(wanted)})
     rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted)})
     again = yield from _in_vain([id for id, state, _ in rows if state == State.WAITING])
     if tied := [id for id, _, tied in rows if tied]:
         yield from recount_followers(tied)  # some were counted as ended, and have not now
     revived = [id for id, _, _ in rows if id not in again]
+    if opens and tied:
+        yield Statement("forgive", {"ids": json.dumps(revived)})
     if revived:
         told = {"by": by, "action": action} if action else {"by": by}
         yield from note("redrive", revived, told)

@@ -31,9 +31,10 @@ def reopen(flow: str, by: str) -> Op[None]:
 
 
 def redrive_page(flow: str, after: str | None, by: str) -> Op[tuple[str | None, int]]:
-    """Redrive a few; returns where to go on, and how many got a new life."""
+    """Redrive a few; returns where to go on, and how many got a new life. What was cancelled, or
+    failed together, since the flow was opened again stays so."""
     asked = {"id": flow, "after": after or FIRST, "limit": FEW}
     rows: Rows = yield Statement("broken_in_flow", asked)
     ids = [id for (id,) in rows]
-    revived = (yield from redrive(ids, by)) if ids else []
+    revived = (yield from redrive(ids, by, opens=False)) if ids else []
     return (ids[-1] if ids else None), len(revived)

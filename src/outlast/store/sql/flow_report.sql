@@ -54,6 +54,32 @@ WHERE settled_at IS NOT NULL AND id IN (
     UNION SELECT team FROM ol.job
     WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled'))
 
+-- name: in_open_flows
+-- Those of some jobs of which nothing that they belong to is cancelled; none of that is, until they
+-- are dealt with.
+-- postgres: a share lock, as by those who join a flow
+WITH held AS MATERIALIZED (
+    SELECT w.id, w.cancelled_at FROM ol.flow AS w
+    WHERE w.id IN (
+        SELECT flow FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+        UNION SELECT team FROM ol.job WHERE id IN (SELECT ol.each_id(:ids)))
+    ORDER BY w.id FOR SHARE OF w)
+SELECT CAST(j.id AS text) FROM ol.job AS j
+WHERE j.id IN (SELECT ol.each_id(:ids)) AND NOT EXISTS (
+    SELECT 1 FROM held AS w WHERE w.id IN (j.flow, j.team) AND w.cancelled_at IS NOT NULL)
+-- sqlite: one writer at a time
+SELECT CAST(j.id AS text) FROM ol.job AS j
+WHERE j.id IN (SELECT ol.each_id(:ids)) AND NOT EXISTS (
+    SELECT 1 FROM ol.flow AS w WHERE w.id IN (j.flow, j.team) AND w.cancelled_at IS NOT NULL)
+
+-- name: forgive
+-- Jobs run again whose failures were counted: they may fail once more, and count as one.
+UPDATE ol.flow AS w
+SET failed = CASE WHEN w.failed > t.revived THEN w.failed - t.revived ELSE 0 END
+FROM (SELECT team, count(*) AS revived FROM ol.job
+    WHERE id IN (SELECT ol.each_id(:ids)) AND team IS NOT NULL GROUP BY team) AS t
+WHERE w.id = t.team AND w.cancelled_at IS NULL
+
 -- name: still_cancelling
 -- Whether somebody is still at cancelling a flow, or a part of it.
 SELECT EXISTS (SELECT 1 FROM ol.flow AS w
