@@ -208,3 +208,40 @@ async def test_an_outage_of_the_database_never_leads_to_two_results(
     await other.aclose()
     assert done.result == done.fence == max(runs)
     assert len(runs) == (1 if kept else 2)
+
+
+@pytest.mark.kinds("postgres")
+async def test_a_job_whose_row_somebody_holds_costs_no_other_its_lease(
+    ol: Outlast, database: Database
+) -> None:
+    """R029: an open transaction holds one of two running jobs for longer than a lease: the other
+    one is renewed all the time, and asked about again soon."""
+    gate = asyncio.Event()
+
+    @ol.task
+    async def runs_on() -> str:
+        await gate.wait()
+        return "done"
+
+    held, free = await ol.aenqueue(runs_on.job(), runs_on.job())
+    query = "SELECT extract(epoch FROM lease_until - now()) FROM {job} WHERE id = ?"
+
+    with database.connect() as connection:
+        async with work(ol, lease=2.0):
+            await started(ol, held)
+            await started(ol, free)
+            connection.execute("BEGIN")
+            connection.execute("SELECT 1 FROM job WHERE id = %s FOR UPDATE", (held.id,))
+
+            async def over() -> bool:
+                ((left,),) = sql(database, query, free.id)
+                assert left > 0, "its lease ran out"
+                ((other,),) = sql(database, query, held.id)
+                return other < -1.0
+
+            await aeventually(over, 20.0)
+            connection.execute("COMMIT")
+            gate.set()
+            done = await ended(ol, free, 20.0)
+            assert (done.result, done.attempt) == ("done", 1)
+            assert (await ended(ol, held, 20.0)).result == "done"

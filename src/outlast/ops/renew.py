@@ -16,6 +16,7 @@ class Renewed:
     kept: frozenset[str]
     cancelling: frozenset[str]  # kept, but somebody asked to stop them
     lost: frozenset[str]  # no longer ours: whatever they do now counts for nothing
+    busy: frozenset[str]  # still ours, but not renewed: somebody else holds them at this moment
     strangers: list[Claim]  # ours in the database, but not in our hands
 
 
@@ -29,11 +30,12 @@ def renew(worker: str, held: Mapping[str, int], lease: float) -> Op[Renewed]:
     *renewals, owned = yield Together(statements)
     rows: Rows = renewals[0] if renewals else []
     kept = frozenset(id for id, _, _ in rows)
+    claims = [Claim(*row) for row in owned]
+    ours = frozenset(claim.id for claim in claims if held.get(claim.id) == claim.fence)
     return Renewed(
         kept=kept,
         cancelling=frozenset(id for id, _, cancelling in rows if cancelling),
-        lost=frozenset(held) - kept,
-        strangers=[
-            claim for claim in (Claim(*row) for row in owned) if held.get(claim.id) != claim.fence
-        ],
+        lost=frozenset(held) - kept - ours,
+        busy=ours - kept,
+        strangers=[claim for claim in claims if held.get(claim.id) != claim.fence],
     )

@@ -183,8 +183,9 @@ class Keeper:
         if self._watching is not None:
             self._watching.cancel()
 
-    async def renew(self) -> None:
-        """Hold on to everything in hand; learn what is lost, what should stop, what we forgot."""
+    async def renew(self) -> float | None:
+        """Hold on to everything in hand; learn what is lost, what should stop, what we forgot. What
+        somebody else holds at this moment is asked for again soon."""
         asked_at = time.monotonic()
         worker, fences = self.worker, self.worker.hands.fences()
         renewed = await self._soon(renew, worker.id, fences, self.settings.lease)
@@ -202,6 +203,7 @@ class Keeper:
                 self._stop_watching()  # taken for dead: the next watch proves our life anew
         elif not proven and self.store.proving:
             await self._soon(duties.prove_life, worker.id)  # we hold the lock, and it says nothing
+        return self.settings.renew_every / 4 if renewed.busy else None
 
     async def _soon(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """With a deadline that leaves time to renew on another connection; longer each time, as a

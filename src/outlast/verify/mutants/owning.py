@@ -11,11 +11,11 @@ HOLDS = ("renew", "report")
 GUARD = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\n    AND (ol.boolean"
 WITHOUT_FENCE = Edit(FINISH, GUARD, GUARD.replace(" AND j.fence = t.fence", ""))
 WITHOUT_STATE = Edit(FINISH, GUARD, GUARD.replace(" AND j.state || '' = 'running'", ""))
+OWNER = "j.fence = t.fence AND j.worker = :worker AND"
 RENEW_WITHOUT_OWNER = Edit(
-    RENEW,
-    "j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'",
-    ":worker <> '' AND j.state || '' = 'running'",
+    RENEW, f"WHERE j.id = t.id AND {OWNER}", "WHERE j.id = t.id AND :worker <> '' AND"
 )
+RENEW_WITHOUT_OWNER_POSTGRES = Edit(RENEW, f"    WHERE {OWNER}", "    WHERE :worker <> '' AND")
 EVENTS = "WHERE j.fence = t.fence AND j.state || '' = 'running'\nORDER BY t.n"
 EVENTS_WITHOUT_FENCE = Edit(OPERATE, EVENTS, EVENTS.replace("j.fence = t.fence AND ", ""))
 WORKERS_CLOCK = [
@@ -77,7 +77,7 @@ MUTANTS = [
     Mutant(
         "renew-without-owner-postgres",
         "a renewal is guarded by its job's id alone",
-        [RENEW_WITHOUT_OWNER],
+        [RENEW_WITHOUT_OWNER_POSTGRES],
         campaign="zombie",
         paths=HOLDS,
         points=8,
@@ -117,8 +117,8 @@ MUTANTS = [
             Edit("ops/renew.py", '"lease": lease}', '"lease": time.time() + lease}'),
             Edit(
                 RENEW,
-                "UPDATE ol.job AS j SET lease_until = ol.later(:lease)",
-                "UPDATE ol.job AS j SET lease_until = :lease",
+                "UPDATE ol.job AS j SET lease_until = ol.later(:lease)\nFROM ol.rows",
+                "UPDATE ol.job AS j SET lease_until = :lease\nFROM ol.rows",
             ),
         ],
         paths=("wrong-clock",),
