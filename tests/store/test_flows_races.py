@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from outlast import TooLate
 from outlast.model.flow import Flow, group
+from outlast.model.job import Job
 from outlast.model.layout import new_jobs
 from outlast.ops import operate, report
 from outlast.ops.enqueue import enqueue
@@ -208,20 +210,30 @@ def test_ends_cancels_and_redrives_at_once_leave_nobody_waiting(
 
     def act(n: int) -> None:
         for turn in range(25):
-            held = take(store.run, 3, worker=f"w{n}")
+            held = take(store.run, 1, worker=f"w{n}")
             outcome = "permanent" if (turn + n) % 3 == 0 else "succeeded"
             store.run(finish, [ending(one, outcome) for one in held])
-            target = jobs[(7 * turn + 11 * n) % len(jobs)]
+            target = jobs[-1 - (7 * turn + 11 * n) % len(jobs)]
+            if turn % 3 == 0:
+                cancelled[n] += cancel(target)
             if turn % 3 == 1:
                 store.run(operate.redrive, [target.id], "ann")
 
+    def cancel(job: Job) -> bool:
+        try:
+            return store.run(operate.cancel, job.id, "bob", "") is not None
+        except TooLate:
+            return False
+
+    cancelled = [0] * 8
     all_at_once(8, act)
+    assert sum(cancelled) > 0, "no cancel met a job that had not ended"
     end_all(store.run)
     assert stuck(database) == 0
-    assert set(states(database)) <= {"succeeded", "dead"}
+    assert set(states(database)) <= {"succeeded", "dead", "cancelled"}
     for _ in range(5):
-        dead = [job.id for job in jobs if state(store.run, job) == ["dead"]]
-        store.run(operate.redrive, dead, "ann")
+        broken = [job.id for job in jobs if state(store.run, job) != ["succeeded"]]
+        store.run(operate.redrive, broken, "ann")
         end_all(store.run)
     assert set(states(database)) == {"succeeded"}
 
