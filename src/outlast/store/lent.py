@@ -154,8 +154,8 @@ class PostgresLent:
         with _understood():
             self.transaction.__enter__()
             self.open = True
-            for text in self.store.terms():
-                self.connection.execute(text)
+            for term in self.store.terms():
+                self.connection.execute(term)
 
     def run(self, op: Op[T]) -> T:
         _check_open(self.connection)
@@ -206,8 +206,8 @@ class AsyncPostgresLent:
         with _understood():
             await self.transaction.__aenter__()
             self.open = True
-            for text in self.store.terms():
-                await self.connection.execute(text)
+            for term in self.store.terms():
+                await self.connection.execute(term)
 
     async def run(self, op: Op[T]) -> T:
         _check_open(self.connection)

@@ -185,8 +185,8 @@ class PostgresStore(Store):
 
     def _migrate_on(self, link: Link, done: set[int]) -> bool:
         with link.transaction():
-            for text in self.terms():
-                link.execute(text)
+            for term in self.terms():
+                link.execute(term)
             # A transaction's lock, not a session's: it cannot be left behind in a pooler.
             link.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",

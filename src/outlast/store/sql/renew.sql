@@ -1,10 +1,9 @@
 -- name: renew
--- Hold on to jobs in flight; what is not returned is no longer ours, or in somebody's hands.
--- postgres: planned through the primary key, as in finish. SKIP LOCKED: a row that somebody holds
--- must not cost all the others their leases
+-- Hold on to jobs in flight; what is not returned is no longer ours, or in somebody's hands. Planned
+-- through the primary key, as in finish.
+-- postgres: SKIP LOCKED: a row that somebody holds must not cost all the others their leases
 WITH held AS MATERIALIZED (
-    SELECT j.id AS held FROM ol.rows(id uuid, fence bigint)
-    JOIN ol.job AS j ON j.id = t.id
+    SELECT j.id AS held FROM ol.rows(id uuid, fence bigint) JOIN ol.job AS j ON j.id = t.id
     WHERE j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'
     ORDER BY j.id FOR UPDATE OF j SKIP LOCKED)
 UPDATE ol.job AS j SET lease_until = ol.later(:lease)
@@ -13,7 +12,7 @@ RETURNING CAST(j.id AS text), j.fence, j.cancelling
 -- sqlite: one writer at a time
 UPDATE ol.job AS j SET lease_until = ol.later(:lease)
 FROM ol.rows(id uuid, fence bigint)
-WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :worker AND j.state = 'running'
+WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'
 RETURNING CAST(j.id AS text), j.fence, j.cancelling
 
 -- name: owned

@@ -11,11 +11,11 @@ HOLDS = ("renew", "report")
 GUARD = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\n    AND (ol.boolean"
 WITHOUT_FENCE = Edit(FINISH, GUARD, GUARD.replace(" AND j.fence = t.fence", ""))
 WITHOUT_STATE = Edit(FINISH, GUARD, GUARD.replace(" AND j.state || '' = 'running'", ""))
-OWNED = "j.fence = t.fence AND j.worker = :worker AND j.state"
-SQLITE_RENEW = Edit(RENEW, f"{OWNED} = 'running'", ":worker <> '' AND j.state = 'running'")
-POSTGRES_RENEW = Edit(
-    RENEW, f"{OWNED} || '' = 'running'", ":worker <> '' AND j.state || '' = 'running'"
+OWNER = "j.fence = t.fence AND j.worker = :worker AND"
+RENEW_WITHOUT_OWNER = Edit(
+    RENEW, f"WHERE j.id = t.id AND {OWNER}", "WHERE j.id = t.id AND :worker <> '' AND"
 )
+RENEW_WITHOUT_OWNER_POSTGRES = Edit(RENEW, f"    WHERE {OWNER}", "    WHERE :worker <> '' AND")
 EVENTS = "WHERE j.fence = t.fence AND j.state || '' = 'running'\nORDER BY t.n"
 EVENTS_WITHOUT_FENCE = Edit(OPERATE, EVENTS, EVENTS.replace("j.fence = t.fence AND ", ""))
 WORKERS_CLOCK = [
@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant(
         "renew-without-owner",
         "a renewal is guarded by its job's id alone",
-        [SQLITE_RENEW],
+        [RENEW_WITHOUT_OWNER],
         campaign="zombie",
         paths=HOLDS,
         points=8,
@@ -77,7 +77,7 @@ MUTANTS = [
     Mutant(
         "renew-without-owner-postgres",
         "a renewal is guarded by its job's id alone",
-        [POSTGRES_RENEW],
+        [RENEW_WITHOUT_OWNER_POSTGRES],
         campaign="zombie",
         paths=HOLDS,
         points=8,
@@ -117,8 +117,8 @@ MUTANTS = [
             Edit("ops/renew.py", '"lease": lease}', '"lease": time.time() + lease}'),
             Edit(
                 RENEW,
-                "UPDATE ol.job AS j SET lease_until = ol.later(:lease)\nFROM",
-                "UPDATE ol.job AS j SET lease_until = :lease\nFROM",
+                "UPDATE ol.job AS j SET lease_until = ol.later(:lease)\nFROM ol.rows",
+                "UPDATE ol.job AS j SET lease_until = :lease\nFROM ol.rows",
             ),
         ],
         paths=("wrong-clock",),
