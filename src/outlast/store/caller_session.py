@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -16,7 +17,7 @@ from .base import Store
 from .statements import POSTGRES, Query
 
 
-class CallerSession:
+class CallerSession(ABC):
     """On a blocking connection."""
 
     def __init__(self, connection: Any, store: Store) -> None:
@@ -45,17 +46,20 @@ class CallerSession:
             self.stack.enter_context(self.savepoint())
             self.nested = True
 
+    @abstractmethod
     def dialect(self) -> str:
-        raise NotImplementedError
+        """Which database it is for."""
 
+    @abstractmethod
     def savepoint(self) -> AbstractContextManager[Any]:
-        raise NotImplementedError
+        """What can be taken back without the caller's own work."""
 
+    @abstractmethod
     def execute(self, query: Query, statement: Statement) -> Rows:
-        raise NotImplementedError
+        """One statement, in the driver's words."""
 
 
-class AsyncCallerSession:
+class AsyncCallerSession(ABC):
     """The same, awaited; asyncio connections of a driver's own are all for PostgreSQL."""
 
     def __init__(self, connection: Any, store: Store) -> None:
@@ -81,11 +85,13 @@ class AsyncCallerSession:
             return [await self.answer(statement) for statement in step]
         return await self.execute(self.queries[step.name], step)
 
+    @abstractmethod
     async def savepoint(self) -> AbstractAsyncContextManager[Any]:
-        raise NotImplementedError
+        """As above."""
 
+    @abstractmethod
     async def execute(self, query: Query, statement: Statement) -> Rows:
-        raise NotImplementedError
+        """As above."""
 
 
 def commits_by_itself(connection: Any) -> bool:

@@ -14,13 +14,13 @@ from .children import Ended
 from .paths import PATHS, perform
 from .points import Point, points_of
 from .stage import Stage
-from .strikes import LEASE, Strikes
+from .strikes import LEASE, StruckAlone
 from .tracing import Tracer, trace
 from .trap import Trap
 from .workload import Workload
 
 
-class Crash(Strikes):
+class Crash(StruckAlone):
     name = "crash"
     columns = ("kills", "survived")
     goal = "kills"

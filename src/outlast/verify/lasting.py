@@ -7,6 +7,7 @@ import faulthandler
 import os
 import signal
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -39,8 +40,9 @@ class Lasting(Campaign):
         self.act()
         self._conclude()
 
+    @abstractmethod
     def act(self) -> None:
-        raise NotImplementedError
+        """All that goes on, until there is enough of it."""
 
     def tick(self) -> None:
         """Notice what has happened meanwhile; never for long, never in vain."""

@@ -40,7 +40,7 @@ from .proxy import Proxy
 from .recovery import Verdict
 from .stage import Stage
 from .stopwatch import Called, Stopwatch, calls, overdue
-from .strikes import LEASE
+from .strikes import LEASE, StruckAlone
 from .tracing import Labels, Tracer
 from .trap import Trap
 from .workload import Workload
@@ -63,7 +63,7 @@ class Split(Point):
         return f"{self.path}: {self.kind} ({self.seconds:.2f} s) at chunk {self.at}"
 
 
-class NetSplit(Networked):
+class NetSplit(StruckAlone, Networked):
     name = "netsplit"
     columns = ("splits", *KINDS, "survived")
     goal = "splits"

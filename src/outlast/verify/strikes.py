@@ -60,13 +60,9 @@ class Strikes(Campaign):
     def points(self, path: str, words: Sequence[str]) -> Sequence[Point]:
         """Where to strike a path that said this."""
 
-    def walk(self, label: str, point: Point) -> Callable[[], None]:
-        """What a child does that is struck at one point."""
-        raise NotImplementedError
-
-    def struck(self, point: Point, ended: Ended) -> None:
-        """Take down how it ended."""
-        raise NotImplementedError
+    @abstractmethod
+    def send(self, place: Place, named: Labels) -> None:
+        """Start a child on an errand."""
 
     def _strike(self, batch: list[Point]) -> None:
         place = self.place()
@@ -85,14 +81,6 @@ class Strikes(Campaign):
     def errands(self, batch: list[Point]) -> Iterator[list[Point]]:
         """What one child does: one point, unless it can live on."""
         return ([point] for point in batch)
-
-    def send(self, place: Place, named: Labels) -> None:
-        for label, point in named.items():
-            self.start(self.walk(label, point), partial(self._ended, point))
-
-    def _ended(self, point: Point, ended: Ended) -> None:
-        self.running -= 1
-        self.struck(point, ended)
 
     def survived(self, point: Point) -> None:
         """It came to its end before it was struck: that is no point."""
@@ -113,6 +101,26 @@ class Strikes(Campaign):
     def examine(self, place: Place) -> Iterable[Violation]:
         """In the child that looks: what is wrong beside that."""
         return ()
+
+
+class StruckAlone(Strikes):
+    """One child per point, which may not outlive it."""
+
+    @abstractmethod
+    def walk(self, label: str, point: Point) -> Callable[[], None]:
+        """What a child does that is struck at one point."""
+
+    @abstractmethod
+    def struck(self, point: Point, ended: Ended) -> None:
+        """Take down how it ended."""
+
+    def send(self, place: Place, named: Labels) -> None:
+        for label, point in named.items():
+            self.start(self.walk(label, point), partial(self._ended, point))
+
+    def _ended(self, point: Point, ended: Ended) -> None:
+        self.running -= 1
+        self.struck(point, ended)
 
 
 def look_after(

@@ -9,6 +9,7 @@ claim ── decode ── call ──┬── returned ───────�
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from concurrent.futures import Executor
 from functools import partial
@@ -25,7 +26,7 @@ from .context import Context
 from .threads import in_thread
 
 
-def begin(definition: Definition, claim: Claim, context: Context) -> Execution:
+def begin(definition: Definition, claim: Claim, context: Context) -> Alone:
     """The way in which this task's attempts are carried out."""
     if definition.isolated:
         from .isolated import IsolatedExecution
@@ -44,26 +45,11 @@ class Execution:
         self.context = context
         self.stopped: Outcome | None = None  # why it was told to stop, if it was
 
-    async def run(self, threads: Executor) -> Ended:
-        """Carry the attempt out; whatever happens becomes a value."""
-        try:
-            arguments = self.arguments()
-        except BaseException as error:  # a user's validator may raise anything
-            return undecodable(error)
-        try:
-            result = await self.call(arguments, threads)
-        except BaseException as error:
-            return self.raised(error)
-        return self.returned(result)
-
     def arguments(self) -> dict[str, Any]:
         arguments = self.definition.arguments.decode(self.claim.args)
         if name := self.definition.arguments.context_parameter:
             arguments[name] = self.context
         return arguments
-
-    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
-        raise NotImplementedError
 
     def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
         """Ask the handler to stop."""
@@ -111,7 +97,34 @@ class Execution:
         return Ended(Outcome.SUCCEEDED, result=self.context.result, error=told)
 
 
-class AsyncExecution(Execution):
+class Alone(Execution, ABC):
+    """An attempt that is carried out by itself; those of a batch are, together."""
+
+    @abstractmethod
+    async def run(self, threads: Executor) -> Ended:
+        """Carry it out; whatever happens becomes a value."""
+
+
+class Called(Alone):
+    """In this process."""
+
+    async def run(self, threads: Executor) -> Ended:
+        try:
+            arguments = self.arguments()
+        except BaseException as error:  # a user's validator may raise anything
+            return undecodable(error)
+        try:
+            result = await self.call(arguments, threads)
+        except BaseException as error:
+            return self.raised(error)
+        return self.returned(result)
+
+    @abstractmethod
+    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
+        """What it takes to get the handler's answer."""
+
+
+class AsyncExecution(Called):
     def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
         handler: Awaitable[Any] = self.definition.function(**arguments)
         return handler
@@ -122,7 +135,7 @@ class AsyncExecution(Execution):
             body.cancel()
 
 
-class ThreadExecution(Execution):
+class ThreadExecution(Called):
     """A sync handler. A thread cannot be stopped: the handler has to look at `ctx.cancelled`."""
 
     def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:

@@ -30,7 +30,7 @@ from ..model.text import describe
 from ..store import Store
 from ..tasks import Task
 from .context import Context
-from .execute import Execution, undecodable
+from .execute import Alone, Execution, undecodable
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -38,7 +38,7 @@ LONGEST_MESSAGE = 64 * 1024 * 1024  # bytes of one line from the child: its resu
 LAST_WORDS = 2.0  # seconds between a child's last message and its exit, whichever comes first
 
 
-class IsolatedExecution(Execution):
+class IsolatedExecution(Alone):
     """The parent's side."""
 
     process: asyncio.subprocess.Process | None = None

@@ -49,6 +49,15 @@ class Do(NamedTuple):
     call: Call
 
 
+class Given(NamedTuple):
+    """What a step gave in the end."""
+
+    value: Any
+
+
+Parts = Generator[Ask | Do, Any, Any]
+
+
 class Steps:
     """The steps of one attempt."""
 
@@ -60,7 +69,7 @@ class Steps:
 
     # One
 
-    def _step(self, name: str, call: Call) -> Generator[Ask | Do, Any, Any]:
+    def _step(self, name: str, call: Call) -> Parts:
         self._check()
         with self._named(name):
             job, fence = self._hold
@@ -76,31 +85,27 @@ class Steps:
 
     def run(self, name: str, call: Call) -> Any:
         with closing(self._step(name, call)) as step:
-            answer: Any = None
+            part = _next(step)
             while True:
-                try:
-                    part = step.send(answer)
-                except StopIteration as stop:
-                    return stop.value
                 match part:
                     case Ask(op):
-                        answer = self._asked(op)
+                        part = _next(step, self._asked(op))
                     case Do(call):
-                        answer = _called(name, call)
+                        part = _next(step, _called(name, call))
+                    case Given(value):
+                        return value
 
     async def arun(self, name: str, call: Call) -> Any:
         with closing(self._step(name, call)) as step:
-            answer: Any = None
+            part = _next(step)
             while True:
-                try:
-                    part = step.send(answer)
-                except StopIteration as stop:
-                    return stop.value
                 match part:
                     case Ask(op):
-                        answer = await settled(self._aasked(op))
+                        part = _next(step, await settled(self._aasked(op)))
                     case Do(call):
-                        answer = await _acalled(call)
+                        part = _next(step, await _acalled(call))
+                    case Given(value):
+                        return value
 
     def _asked(self, op: Callable[[], Op[Any]]) -> Any:
         """While the database is away: what was done would have to be done again, so the step waits
@@ -208,6 +213,14 @@ class Many:
         for name, error in failed[1:]:
             failed[0][1].add_note(f"step {name!r} failed too: {type(error).__name__}")
         raise failed[0][1]
+
+
+def _next(step: Parts, answer: Any = None) -> Ask | Do | Given:
+    """What a step wants, now that it has this answer."""
+    try:
+        return step.send(answer)
+    except StopIteration as stop:
+        return Given(stop.value)
 
 
 def awaited() -> bool:
