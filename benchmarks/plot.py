@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-WIDTH, LABEL, RIGHT, ROW, TOP = 720, 150, 110, 26, 46
+WIDTH, LABEL, RIGHT, ROW, TOP = 720, 170, 100, 26, 46
 COLOURS = {"outlast": "#0a7d5a", "bare": "#9a9a9a", "durable": "#3b6fb6", "less": "#c7d6ea"}
 LEGEND = {"outlast": "Outlast", "bare": "bare database", "durable": "peer, as durable",
           "less": "peer, less durable"}  # fmt: skip

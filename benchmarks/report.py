@@ -56,10 +56,8 @@ def _pictures(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, measured in groupby(rows(results), lambda row: row.cell):
         first = [row for row in measured if row.figure == _figures(results, name)[0]["name"]]
         if first:
-            more = _figures(results, name)[0]["more"]
-            ordered = sorted(first, key=lambda row: row.value.median, reverse=more)
             title = f"{name}: {first[0].figure}"
-            yield f"{name}.svg", bars(title, first[0].unit, [_bar(results, r) for r in ordered])
+            yield f"{name}.svg", bars(title, first[0].unit, [_bar(results, r) for r in first])
 
 
 def _figures(results: dict[str, Any], cell: str) -> list[dict[str, Any]]:

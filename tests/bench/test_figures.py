@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from outlast.bench.cells.drain import all_at_work
 from outlast.bench.figures import Row, Spread, ratio, rows
 
 
@@ -96,3 +99,26 @@ def test_who_failed_in_a_round_is_told_by_the_others() -> None:
     found = by_contender(results(RATE, samples))
     assert found["outlast/postgres"].value == Spread(60.0, 50.0, 70.0, 2)
     assert "slow/postgres" not in found
+
+
+def worker(*marks: float, count: int, last: float) -> dict[str, Any]:
+    return {"marks": list(marks), "count": count, "last": last}
+
+
+def test_several_workers_count_from_when_all_are_at_work() -> None:
+    """One began at 1.0 and had run 100 + half of the next 100 when the other did."""
+    early, late = worker(1.0, 2.0, 3.0, count=300, last=4.0), worker(2.5, 3.5, count=200, last=4.5)
+    assert all_at_work([early, late]) == (2.5, pytest.approx(150))
+    assert all_at_work([early]) == (1.0, 0.0)
+
+
+def test_after_the_last_mark_it_goes_on_evenly_to_the_last_job() -> None:
+    early, late = worker(1.0, count=41, last=5.0), worker(2.0, count=100, last=6.0)
+    began_at, before = all_at_work([early, late])
+    assert (began_at, before) == (2.0, pytest.approx(41 / 4))
+
+
+def test_a_worker_that_came_too_late_does_not_move_the_beginning() -> None:
+    early, late = worker(1.0, 2.0, 3.0, count=300, last=4.0), worker(3.9, count=10, last=4.0)
+    assert all_at_work([early, late]) == (1.0, 0.0)
+    assert all_at_work([early, worker(count=0, last=0.0)]) == (1.0, 0.0)

@@ -42,7 +42,7 @@ class Row:
 
 
 def rows(results: dict[str, Any]) -> Iterator[Row]:
-    """Everything that was measured, in order."""
+    """Everything that was measured, the best first."""
     for name, cell in results["cells"].items():
         for figure in cell["figures"]:
             yield from _rows(name, figure, cell["samples"], results["contenders"])
@@ -65,10 +65,14 @@ def _rows(
             and (contenders[label]["durable"] or not durable)
             and store in (None, contenders[label]["store"])
         ]
-        choose = max if figure["more"] else min
-        return choose(peers, key=lambda p: statistics.median(found[p].values()), default=None)
+        return min(peers, key=place, default=None)
 
-    for label, values in found.items():
+    def place(label: str) -> float:
+        median = statistics.median(found[label].values())
+        return -median if figure["more"] else median
+
+    for label in sorted(found, key=place):
+        values = found[label]
         about, spread = contenders[label], Spread.of(values.values())
         assert spread is not None
         bare = f"{BARE}/{about['store']}"

@@ -37,7 +37,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import IO, Any
 
 BULK = 1000  # jobs in one call of enqueue_many
-MARK = 1000  # handlers between two marks
+MARK = 100  # handlers between two marks
 STAMP = "@"  # begins a payload that says when it was enqueued
 
 
@@ -60,7 +60,7 @@ class Seen:
         self._lock = threading.Lock()
         self.count = 0
         self.last = 0.0
-        self.marks: list[float] = []  # when the first ran, and each thousandth after it
+        self.marks: list[float] = []  # when the first ran, and each hundredth after it
         self.delays: list[float] = []
 
     def __call__(self, payload: str) -> None:

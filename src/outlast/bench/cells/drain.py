@@ -1,12 +1,16 @@
-"""Jobs that are already there: from the first handler until the store says that none is left.
+"""Jobs that are already there: from the first handler until the store says that none is left; where
+there are several workers, from the first handler of the last of them.
 
 Starting up is not counted. Statistics are fresh and old pages are written before the clock runs.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import partial
+from typing import Any
 
+from ..serve import MARK
 from ..stage import Stage, finished, first, ran
 from .cell import RATE, Cell, Measured
 
@@ -17,8 +21,33 @@ def drain(
     client = stage.client()
     stage.preload(client, stage.jobs, size)
     workers = stage.workers(processes, handler)
-    seen = ran(workers, stage.jobs)
-    return {"rate": stage.jobs / (finished(client) - first(seen))}
+    began_at, before = all_at_work(ran(workers, stage.jobs))
+    return {"rate": (stage.jobs - before) / (finished(client) - began_at)}
+
+
+def all_at_work(seen: list[dict[str, Any]]) -> tuple[float, float]:
+    """When the last of the workers began, and how many jobs the others had run by then: they are
+    started together, but do not begin together. One that came when half was done hardly took part,
+    and then everything counts from the first."""
+    began_at = max(each["marks"][0] for each in seen if each["marks"])
+    before = sum(_count_at(each, began_at) for each in seen)
+    if before > sum(each["count"] for each in seen) / 2:
+        return first(seen), 0.0
+    return began_at, before
+
+
+def _count_at(seen: dict[str, Any], moment: float) -> float:
+    """How many a worker had run, as if evenly between two marks."""
+    passed = bisect_left(seen["marks"], moment)
+    if not passed:
+        return 0.0
+    begun = seen["marks"][passed - 1]
+    if passed < len(seen["marks"]):
+        then, ran_since = seen["marks"][passed], MARK
+    else:
+        then, ran_since = seen["last"], seen["count"] - (passed - 1) * MARK
+    share = (moment - begun) / (then - begun) if then > begun else 0.0
+    return (passed - 1 + share * ran_since / MARK) * MARK
 
 
 def steady(stage: Stage) -> Measured:
