@@ -32,7 +32,7 @@ IMPORTERS = {
 # Where SQL is an f-string, because an identifier cannot be a parameter. Each one is the schema's
 # name, checked by store/address.py against [a-z0-9_], or a constant of ours.
 IDENTIFIERS = {
-    ("store/postgres.py", "opening"): "SET LOCAL of our own names and numbers",
+    ("store/postgres.py", "terms"): "SET LOCAL of our own names and numbers",
     ("store/postgres.py", "_version"): "the schema",
     ("store/postgres.py", "_apply"): "the schema",
     ("store/postgres.py", "drop"): "the schema",
