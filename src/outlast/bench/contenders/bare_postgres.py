@@ -61,14 +61,9 @@ class Contender:
         self._link.execute(self._sql["insert"], _row(payload), prepare=True)
 
     def enqueue_many(self, payloads: list[str]) -> None:
-        now = datetime.now(UTC)
+        """Lines of text, made by hand: half of the driver's own cost for each row."""
         with self._link.cursor().copy(self._sql["copy"]) as copy:
-            for payload in payloads:
-                row = _row(payload)
-                copy.write_row(
-                    (row["id"], "default", "default", "noop", row["args"], "ready", 0, now, 5, 3,
-                     now)
-                )  # fmt: skip
+            copy.write("".join(map(_line, payloads)))
 
     def enqueue_within(self, payload: str) -> None:
         with self._link.transaction():
@@ -123,6 +118,11 @@ class Contender:
             statement = statement.replace(f"%({name})s", f"${number}")
         made: Turn = (await link.prepare(statement)).fetch
         return made
+
+
+def _line(payload: str) -> str:
+    args = json.dumps({"payload": payload}).replace("\\", "\\\\")
+    return f"{new_job_id()}\tdefault\tdefault\tnoop\t{args}\tready\t0\tnow\t5\t3\tnow\n"
 
 
 def _row(payload: str) -> dict[str, str]:
