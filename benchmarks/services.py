@@ -15,6 +15,7 @@ from tests.support.postgres import Postgres
 
 # As durable as it can be; memory and log as a server has that is more than a toy.
 DURABLE = {
+    "max_connections": "1000",
     "fsync": "on",
     "synchronous_commit": "on",
     "full_page_writes": "on",

@@ -20,6 +20,10 @@ STATEMENTS = """
 TRANSACTIONS = """
     SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()
 """
+CONNECTIONS = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 LOG = "SELECT pg_current_wal_lsn() - '0/0'"
 
 
@@ -49,6 +53,12 @@ class Meter:
 def wal_bytes(place: Place) -> float:
     ((position,),) = execute(place.url, LOG)
     return float(position)
+
+
+def connections(place: Place) -> float:
+    """To the whole database, whoever has them."""
+    ((count,),) = execute(place.url, CONNECTIONS)
+    return float(count)
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..model.errors import StoreError
 from . import conditions
 from .cells import CELLS, Cell
 from .contender import Contender
@@ -98,7 +99,7 @@ def _once(cell: Cell, plan: Plan, contender: Contender, ground: Ground) -> dict[
     try:
         with staged(contender, ground, plan.jobs_of(cell), concurrency) as stage:
             return cell.measure(stage)
-    except Failed as failure:
+    except (Failed, StoreError) as failure:
         return str(failure)
 
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 from functools import partial
 
-from ..meters import Meter, cpu_seconds, resident, wal_bytes
+from ..meters import Meter, connections, cpu_seconds, resident, wal_bytes
 from ..stage import Stage, finished, first, ran
 from .cell import Cell, Figure, Measured, percentile
 
@@ -15,7 +15,7 @@ WATCHED = 15.0  # seconds
 
 
 def idle(stage: Stage, workers: int) -> Measured:
-    stage.client()
+    stage.kill(stage.client())  # the tables are there; nobody else is
     pids = [worker.pid for worker in stage.workers(workers)]
     time.sleep(CALM)
     meter = Meter.of(stage.place)
@@ -25,6 +25,7 @@ def idle(stage: Stage, workers: int) -> Measured:
     measured = {"cpu": (cpu_seconds(pids) - cpu) / seconds / workers * 100}
     if asked is not None:
         measured[meter.name] = ((meter.read() or 0) - asked) / seconds
+        measured["connections"] = connections(stage.place) / workers
     return {**measured, "memory": resident(pids) / workers}
 
 
@@ -81,8 +82,13 @@ def _run_time(stage: Stage, *arguments: str) -> float:
     return percentile(times, 0.0)
 
 
-IDLE = (Figure("cpu", "% of a core each"), Figure("statements", "/s"),
-        Figure("transactions", "/s"), Figure("memory", "MB each"))  # fmt: skip
+IDLE = (
+    Figure("cpu", "% of a core each"),
+    Figure("statements", "/s"),
+    Figure("transactions", "/s"),
+    Figure("connections", "each"),
+    Figure("memory", "MB each"),
+)
 WAKE = frozenset({"wake"})
 
 CELLS = [
