@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import Postgres, Process, Processes
+from tests.support import Postgres, Process, Processes, eventually
+from tests.support.processes import alive
 
 
 @pytest.fixture
@@ -45,6 +48,23 @@ def test_json_on_a_schema_that_is_dropped(
     assert set(samples) == {"bare/postgres", "outlast/postgres"}
     assert results["conditions"]["postgres"]["fsync"] == "off"  # as the tests' server has it
     schemas = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, 'outlast_bench_')"
+    assert postgres_server.execute(schemas) == []
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_stops_it_finds_nothing_left_behind(
+    run: Callable[..., Process], tmp_path: Path, postgres_server: Postgres, number: int
+) -> None:
+    """R189: its schema, its files and its processes go with it."""
+    bench = run("--cell", "drain", "--jobs", 200_000, "--url", postgres_server.url())
+    schemas = "SELECT 1 FROM pg_namespace WHERE starts_with(nspname, 'outlast_bench_')"
+    eventually(lambda: postgres_server.execute(schemas), 60.0, message=bench.output)
+    children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
+    pids = eventually(lambda: [int(pid) for pid in children.read_text().split()], 30.0)
+    os.kill(bench.pid, number)
+    assert bench.wait(30.0) != 0
+    eventually(lambda: not any(alive(pid) for pid in pids), 10.0)
     assert postgres_server.execute(schemas) == []
     assert leftovers(tmp_path) == []
 
