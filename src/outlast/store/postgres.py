@@ -155,6 +155,8 @@ class PostgresStore(Store):
             self.migrate()
         else:
             schema.check(*found)
+        if self._steady:
+            self._pool.clear()  # a worker goes on with asyncio: this one would only be held
 
     def _find_pooler(self, link: Link) -> None:
         """Behind a pooler the process we talk to is not the one that greeted us."""
