@@ -26,7 +26,6 @@ class Store(ABC):
     connection broke can be started again: each is idempotent or fenced, so that is always safe."""
 
     TRIES: ClassVar[int] = 6
-    works_elsewhere: ClassVar[bool] = False  # or in this process, while others wait for it
     wakes: ClassVar[bool] = False  # whether workers can be told that something is new
     proving = False  # whether a liveness lock is held for the worker that watches here
 

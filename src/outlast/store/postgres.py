@@ -50,7 +50,6 @@ STEADY = "-c plan_cache_mode=force_generic_plan -c jit=off " + " ".join(
 
 class PostgresStore(Store):
     wakes = True
-    works_elsewhere = True
 
     def __init__(self, address: Address, settings: StoreSettings) -> None:
         super().__init__(address, settings)

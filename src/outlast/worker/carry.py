@@ -1,12 +1,11 @@
 """Jobs being carried out: started, timed, told to stop, given up.
 
-claim ─▶ wait ─▶ start ─▶ handler runs ─────────────────────────▶ ended ─▶ returns
-                          │ timeout, cancel, shutdown             ▲
-                          ├▶ interrupt ── cancel_grace ─▶ abandon ┘   its thread may still run
-                          └▶ lose: the claim is gone, and nothing of it is handed in
+claim ─▶ start ─▶ handler runs ─────────────────────────▶ ended ─▶ returns
+                   │ timeout, cancel, shutdown             ▲
+                   ├▶ interrupt ── cancel_grace ─▶ abandon ┘   its thread may still run
+                   └▶ lose: the claim is gone, and nothing of it is handed in
 
-Handlers that wait for nothing end where they are started. When enough of them have, their outcomes
-go to the database, and the rest is started while it works.
+A handler that waits for nothing ends where it is started (from Python 3.12 on).
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ import logging
 import random
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..model.job import Claim
@@ -42,7 +39,6 @@ log = logging.getLogger("outlast.worker")
 EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 NO_MATTER = Retry()  # what has not failed is not tried again
-A_FEW = 8  # handlers that are started in one go while a round trip is under way
 OVERTIME = 1.0  # seconds after a timeout and its grace before the keeper acts in the loop's place
 
 
@@ -53,21 +49,8 @@ class Carrier:
         self._hands = worker.hands
         self._counts = worker.counts
         self._unknown: set[str] = set()  # tasks that we have met and cannot run
-        self._waiting: deque[tuple[Claim, float]] = deque()  # to be started, and when we asked
-        self._going_on = False
-        self._enough = (
-            worker.settings.concurrency // 2 or 1 if worker.store.works_elsewhere else inf
-        )
         self.stuck = 0  # abandoned handlers that still hold a thread
         self.batches = Batches(worker, self._end)
-
-    @property
-    def slots(self) -> int:
-        """How many are taken by what is not in hand itself."""
-        return len(self._waiting) + self.batches.slots + self.stuck
-
-    def has_last_life(self) -> bool:
-        return any(claim.last_life for claim, _ in self._waiting)
 
     def unknown(self) -> set[str]:
         """Tasks not to ask for. One that was registered since is no longer among them."""
@@ -75,43 +58,6 @@ class Carrier:
         return self._unknown
 
     # Start
-
-    def take(self, claims: Sequence[Claim], asked_at: float) -> None:
-        """What was claimed is started soon; items of a batch are gathered at once."""
-        for claim in claims:
-            definition = self._worker.app.registry.get(claim.task)
-            if definition is not None and definition.batch is not None:
-                self.start(claim, asked_at)
-            else:
-                self._waiting.append((claim, asked_at))
-
-    def start_waiting(self) -> None:
-        """Until enough have ended to be worth a round trip; the rest meanwhile."""
-        while self._waiting and len(self._worker.returns) < self._enough:
-            self.start(*self._waiting.popleft())
-        if self._waiting and not self._going_on:
-            self._go_on_soon()
-
-    def _go_on_soon(self) -> None:
-        self._going_on = bool(self._waiting)
-        if self._going_on:
-            asyncio.get_running_loop().call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        """A few at a time: the round trip has to get on, too."""
-        for _ in range(min(A_FEW, len(self._waiting))):
-            self.start(*self._waiting.popleft())
-        self._go_on_soon()
-
-    def release_waiting(self) -> None:
-        """What has not begun goes back at once, unspent."""
-        while self._waiting:
-            claim, asked_at = self._waiting.popleft()
-            held = Held(claim, safe_until=asked_at + self._settings.lease * SAFETY)
-            if self._hands.take(held):
-                held.transition = release(claim)
-                self._give_back(held)
-        self.batches.release(self.interrupt)
 
     def start(self, claim: Claim, asked_at: float) -> None:
         """Begin an attempt. Whatever is wrong with a row concerns that row alone."""

@@ -219,7 +219,6 @@ class Worker:
 
     async def turn(self) -> None:
         """Give back what has ended, take what there is room for, or wait."""
-        self.carrier.start_waiting()
         room = 0 if self.stopping else self._room()
         if (gathering := self.carrier.batches.hungry(full=room <= 0)) is not None:
             await self._fill(gathering)
@@ -246,7 +245,7 @@ class Worker:
             self.carrier.batches.filled(gathering)
 
     async def _claim(self, wanted: Wanted) -> list[Claim] | None:
-        """Give back, and take what is to be started. None: the queue is in trouble."""
+        """Give back, take, and start what was taken. None: the queue is in trouble."""
         try:
             claims, asked_at = await self.returns.exchange(wanted)
         except Exception as error:
@@ -257,7 +256,8 @@ class Worker:
             self._failed(f"claiming from {wanted.queue!r} failed", error)
             return None
         self.counts["claimed"] += len(claims)
-        self.carrier.take(claims, asked_at)
+        for claim in claims:
+            self.carrier.start(claim, asked_at)
         return claims
 
     async def _give_back_or_rest(self, room: int) -> None:
@@ -273,7 +273,7 @@ class Worker:
         if due:
             self._promote_at = now + PROMOTE_EVERY
         unknown = self.carrier.unknown()
-        last_life = not (self.hands.has_last_life() or self.carrier.has_last_life())
+        last_life = not self.hands.has_last_life()
         place = self.lookout.place(queue)
         return Wanted(
             self.id, queue, room, self.settings.lease, unknown, due, last_life, None, place
@@ -282,7 +282,7 @@ class Worker:
     def _room(self) -> int:
         if self._short_of_memory():
             return 0
-        taken = self.hands.slots + self.carrier.slots
+        taken = self.hands.slots + self.carrier.batches.slots + self.carrier.stuck
         return self.settings.concurrency - taken + self.returns.slots
 
     def _short_of_memory(self) -> bool:
@@ -357,7 +357,7 @@ class Worker:
     async def _drain(self) -> None:
         """Let running jobs end within the grace time; release the rest at once, unspent."""
         deadline = time.monotonic() + self.settings.grace
-        self.carrier.release_waiting()
+        self.carrier.batches.release(self.carrier.interrupt)
         while self.hands.running() and time.monotonic() < deadline and not self._hurry:
             await self._step_or_pause(deadline)
         for held in self.hands.running():
