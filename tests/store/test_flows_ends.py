@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from outlast import InvalidOption
-from outlast.model.flow import group
+from outlast.model.flow import chain, group
 from outlast.model.job import Job
 from outlast.ops import audit, duties, operate, report
 from outlast.ops.audit import find
@@ -16,7 +16,7 @@ from outlast.ops.claim import Wanted
 from outlast.ops.finish import finish, turn
 from outlast.ops.reclaim import bury, reclaim, reclaim_overdue
 from tests.store.conftest import Run
-from tests.store.flowing import call, calls, lay, results, state
+from tests.store.flowing import call, calls, lay, number, results, state
 from tests.store.jobs import end, end_leases, ending, set_all, states, take
 from tests.support import Database
 
@@ -146,6 +146,13 @@ def test_every_end_makes_its_hooks_and_tells_its_followers(run: Run, database: D
         made = run(report.jobs, report.Filter(queue=name), None, 10)
         kind = {"succeeded": 0, "dead": 1, "cancelled": 2}[ended]
         assert [(hook.priority, hook.state) for hook in made] == [(kind, "ready")], name
+
+
+def test_a_claim_knows_whose_end_concerns_others(run: Run) -> None:
+    """R132: who has hooks, who only has followers, and who has neither: so its end is handed in."""
+    lay(run, call(0), call(1, on_success=call(9)), chain(call(2), call(3)))
+    tied = {number(one): (bool(one.tied), bool(one.hooked)) for one in take(run, 9)}
+    assert tied == {0: (False, False), 1: (True, True), 2: (True, False)}
 
 
 def test_a_hook_reads_the_job_that_made_it(run: Run) -> None:

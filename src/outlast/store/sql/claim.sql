@@ -1,8 +1,10 @@
+-- (SQLite 3.40 takes every column for NOT NULL in RETURNING: what is there is found otherwise.)
 -- fragment: claim_columns
 CAST(id AS text), fence, task, CAST(args AS text), attempt, failures, crashes,
     max_attempts, max_crashes, queue, tenant, priority, ol.epoch(run_at),
     ol.epoch(started_at), ol.epoch(created_at), timeout, CAST(retry AS text), trace,
-    key, worker, CAST(flow AS text), tied, hooks IS NOT NULL
+    key, worker, CAST(flow AS text), tied,
+    COALESCE(CAST(hooks AS text), '') <> ''
 
 -- name: promote_due
 -- Make scheduled jobs ready whose time has come, oldest first.
