@@ -97,7 +97,8 @@ class Definition:
             "hooks": hooks,
             "tied": hooks is not None,
         }
-        vars(self)["_last_facts"] = options, facts  # at once, for whichever thread looks next
+        if hooks is None:  # what their calls are given may be changed by whoever gave it
+            vars(self)["_last_facts"] = options, facts  # at once, for whichever thread looks next
         return facts
 
     @lazy

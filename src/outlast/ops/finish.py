@@ -118,6 +118,7 @@ def _turn_and_tell(
     made of it, nothing can follow from the answers: successes doom nobody, and break no team."""
     yield BEGIN
     rows: Rows = yield _finish(transitions, tells=True)
+    finished = yield from _settle(transitions, rows, told=True)
     hooked = any(transition.claim.hooked for transition in transitions)
     ties, tell = telling([(id, state) for id, _, state, tied in rows if tied])
     if hooked:
@@ -126,7 +127,6 @@ def _turn_and_tell(
     else:
         told, *answers = yield Last([tell, *_asked(wanted)])
         queues = yield from heard([], told)
-    finished = yield from _settle(transitions, rows, told=True)
     finished.queues |= queues
     return finished, in_order(answers[-1]) if wanted else []
 

@@ -159,8 +159,7 @@ class Store(ABC):
         """Another store for the same place, with connections of its own: so many at the most."""
 
     def steady(self) -> Store:
-        """One for what is said over and over, by a worker: where it pays, with connections of its
-        own."""
+        """One for what a worker says over and over: where it pays, with a connection of its own."""
         return self
 
     @abstractmethod

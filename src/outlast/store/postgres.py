@@ -3,7 +3,7 @@
 Behind a pooler nothing depends on the session: no prepared statements, no search_path, no session
 locks, and the timeouts that every session should have are set in every transaction. On connections
 of our own those are given when it starts, and statements are prepared whose plan cannot go stale:
-an INSERT of given rows, and whatever a worker says on its steady connections.
+an INSERT of given rows, and what a worker claims with on its steady connection.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count
 ISOLATION = r"-c default_transaction_isolation=read\ committed"
 
 
+PLAIN = frozenset({"insert_jobs", "insert_edges", "insert_flows", "wake_workers"})  # one plan fits
+ORDERED = frozenset({"claim", "claim_on", "promote_due", "tell_followers"})  # one is made to fit
 NEVER_BY_ITSELF = 2**31  # psycopg would prepare whatever was said so often
 
-# What a worker says over and over is planned once: along the indexes, whatever the tables held and
-# the statistics said at that moment. (A plan whose cost is put high on purpose is not to be
-# compiled because of it.)
+# What a worker claims with is planned once: along the indexes, whatever the tables held and the
+# statistics said at that moment. (A plan whose cost is put high on purpose is not to be compiled
+# because of it.) Other statements would find no good plan so, or keep a bad one: a finish that was
+# planned when the table was empty reads all of it.
 STEADY = "-c plan_cache_mode=force_generic_plan -c jit=off " + " ".join(
     f"-c enable_{way}=off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
 )
@@ -86,8 +89,12 @@ class PostgresStore(Store):
     def render(self, statement: Statement) -> Sent:
         """A statement as psycopg wants it."""
         query = self.queries[statement.name]
-        lasts = self.settings.prepare and not self.pooled and (self._steady or query.rows_alone)
-        return psycopg_text(query), statement.given, lasts
+        kept = query.name in PLAIN or (self._steady and query.name in ORDERED)
+        return psycopg_text(query), statement.given, kept and self._prepares
+
+    @property
+    def _prepares(self) -> bool:
+        return self.settings.prepare and not self.pooled
 
     def opening(self) -> list[Sent]:
         """What begins a transaction."""
@@ -256,7 +263,7 @@ class PostgresStore(Store):
 
     def twin(self, connections: int | None = None) -> Store:
         settings = replace(self.settings, pool_size=connections or self.settings.pool_size)
-        twin = PostgresStore(self.address, settings)
+        twin = PostgresStore(self.address, settings)  # not steady: some of what others say sorts
         twin._checked, twin.pooled = self._checked, self.pooled
         return twin
 

@@ -15,6 +15,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+from asyncio import Queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -177,15 +178,27 @@ class SqliteStore(Store):
         """`data_version` changes when another connection has committed; reading it is cheap. A
         locked file is the proof of life meanwhile."""
         proof = self._proofs.setdefault(worker, alive.Proof(self.path, worker))
-        enough = threading.Event()
+        loop, news, enough = (
+            asyncio.get_running_loop(),
+            Queue[Exception | None](),
+            threading.Event(),
+        )
+
+        def tell(error: Exception | None) -> None:
+            loop.call_soon_threadsafe(news.put_nowait, error)
+
         try:
             with understood():
                 self.proving = proof.hold()
                 if self.proving:
                     await self.arun(prove_life, worker)
-                last = None
+                watching = threading.Thread(
+                    target=self._look_out, args=(tell, every, enough), daemon=True
+                )
+                watching.start()
                 while True:
-                    last = await asyncio.to_thread(self._changed, last, every, enough)
+                    if (error := await news.get()) is not None:
+                        raise error
                     woken("")
         except asyncio.CancelledError:
             self.proving = False
@@ -196,13 +209,21 @@ class SqliteStore(Store):
             with self._watching:
                 self._close_watcher()
 
-    def _changed(self, last: int | None, every: float, enough: threading.Event) -> int:
-        """Wait for a change. In a thread of its own: a turn of an event loop costs ten times as
-        much, and there are hundreds in a second."""
-        while (version := self._data_version()) == last:
-            if enough.wait(every):
-                break
-        return version
+    def _look_out(
+        self, tell: Callable[[Exception | None], object], every: float, enough: threading.Event
+    ) -> None:
+        """In a thread of its own: a turn of an event loop costs more, and there are a hundred in a
+        second. Nobody waits for it, neither at the end of the watch nor at that of the process."""
+        last = None
+        with suppress(RuntimeError):  # the loop is gone, and whoever wanted to know
+            try:
+                while not enough.is_set():
+                    if (version := self._data_version(enough)) != last:
+                        last = version
+                        tell(None)
+                    enough.wait(every)
+            except Exception as error:
+                tell(error)
 
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
         return alive.dead(self.path, workers)
@@ -210,9 +231,11 @@ class SqliteStore(Store):
     def buried(self, workers: Sequence[str]) -> None:
         alive.bury(self.path, workers)
 
-    def _data_version(self) -> int:
+    def _data_version(self, enough: threading.Event) -> int | None:
         # A lock of its own, because the other one may be held for as long as a write waits.
         with self._watching:
+            if enough.is_set():
+                return None  # it has been closed, and is not to be opened again
             if self._watcher is None:
                 self._watcher = connect(self.path, self.settings)
             (version,) = self._watcher.execute("PRAGMA data_version").fetchone()

@@ -88,7 +88,6 @@ class Query:
     sql: str
     parameters: tuple[str, ...]
     reads: bool
-    rows_alone: bool  # it inserts the rows that it is given, and reads nothing else
 
     @property
     def answers(self) -> bool:
@@ -160,5 +159,4 @@ def _choose(text: str, dialect: str) -> tuple[str, str]:
 def _query(name: str, purpose: str, sql: str) -> Query:
     parameters = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     reads = not re.search(r"\b(INSERT|UPDATE|DELETE|pg_notify)\b", sql)
-    more = re.search(r"\bJOIN\b|FROM (?!json_to_recordset\(CAST\(:rows)", sql)
-    return Query(name, purpose, sql, parameters, reads, sql.startswith("INSERT") and not more)
+    return Query(name, purpose, sql, parameters, reads)

@@ -59,19 +59,29 @@ class Carrier:
 
     # Start
 
-    def start(self, claim: Claim, asked_at: float) -> None:
-        """Begin an attempt. Whatever is wrong with a row concerns that row alone."""
-        held = Held(claim, safe_until=asked_at + self._settings.lease * SAFETY)
-        if time.monotonic() >= held.safe_until:
+    def start(self, claims: Sequence[Claim], asked_at: float) -> None:
+        """Take all of them in hand before the first handler runs: it may block, and who is in hand
+        is renewed meanwhile."""
+        until = asked_at + self._settings.lease * SAFETY
+        taken = [held for claim in claims if (held := self._take(claim, until))]
+        for held in taken:
+            if self._hands.holds(held):
+                self._start(held)
+
+    def _take(self, claim: Claim, until: float) -> Held | None:
+        if time.monotonic() >= until:
             self._counts["late"] += 1
             log.warning("job %s: its claim came too late to be started", claim.id,
                         extra=facts(claim))  # fmt: skip
-            return
+            return None
         if older := self._hands.get(claim.id):
             self.lose([older])  # we lost it, and were the ones to claim it again
-        if not self._hands.take(held):
-            return
-        definition = self._worker.app.registry.get(claim.task)
+        held = Held(claim, safe_until=until)
+        return held if self._hands.take(held) else None
+
+    def _start(self, held: Held) -> None:
+        """Begin an attempt. Whatever is wrong with a row concerns that row alone."""
+        definition = self._worker.app.registry.get(held.claim.task)
         if definition is None:
             self._put_back_unknown(held)
             return

@@ -52,8 +52,8 @@ class Keeper:
         self.settings = worker.settings
         # One connection for our own leases and one for healing: a slow sweep delays no renewal,
         # and a fleet of many workers does not use up what the database has to give.
-        self.store = worker.store.twin(connections=1)
-        self.healer = Healer(worker, worker.store.twin(connections=1))
+        self.store = worker.steady.twin(connections=1)
+        self.healer = Healer(worker, worker.steady.twin(connections=1))
         self.loops: list[Loop] = []
         self._strangers: dict[tuple[str, int], float] = {}  # and when we first saw them
         self._to_wake: set[str] = set()

@@ -34,12 +34,14 @@ class Returns:
     def __init__(
         self,
         store: Store,
+        steady: Store,
         hands: Hands,
         counts: Counter[str],
         decide: Callable[[Claim, Ended], Transition],
         started: Callable[[set[str]], None],
     ) -> None:
         self._store = store
+        self._steady = steady
         self._hands = hands
         self._counts = counts
         self._decide = decide
@@ -63,7 +65,7 @@ class Returns:
     @property
     def slots(self) -> int:
         """How many slots the next round trip empties, before it claims."""
-        return sum(not held.shares for held in self._ended)
+        return sum(not held.shares and self._hands.holds(held) for held in self._ended)
 
     def say(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
         """From any thread: keep an event until the next turn hands it in. `n` is its number, where
@@ -125,7 +127,7 @@ class Returns:
 
     async def _claim(self, plain: list[Transition], wanted: Wanted | None) -> list[Claim]:
         try:
-            finished, claims = await self._store.arun(turn, plain, wanted)
+            finished, claims = await self._steady.arun(turn, plain, wanted)
         except OutlastError as error:
             if not plain or not about_a_row(error):
                 raise

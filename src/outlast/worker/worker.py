@@ -64,7 +64,8 @@ class Worker:
         self, app: Outlast, queues: Sequence[str] | None, settings: WorkerSettings
     ) -> None:
         self.app = app
-        self.store = app.store.steady()
+        self.store = app.store
+        self.steady = app.store.steady()  # for what is said over and over
         self.settings = settings
         self.queues = None if queues is None else sorted(set(queues))
         # Random at every start, so that no worker answers for a dead one; a supervisor makes it up
@@ -75,7 +76,7 @@ class Worker:
         self.lookout = Lookout(self.queues, settings)
         self.carrier = Carrier(self)
         self.returns = Returns(
-            self.store, self.hands, self.counts, self.carrier.decide, self.started
+            self.store, self.steady, self.hands, self.counts, self.carrier.decide, self.started
         )
         # One thread for each job that may be in flight; they are only started when needed.
         self.threads = Threads(settings.concurrency)
@@ -106,6 +107,13 @@ class Worker:
         """Work until `stop()` is called, then drain."""
         self._loop = asyncio.get_running_loop()
         self.beat()
+        try:
+            await self._work()
+        finally:
+            if self.steady is not self.store:
+                await self.steady.aclose()
+
+    async def _work(self) -> None:
         await self._arrive()
         self.keeper = Keeper(self)
         self.keeper.start()
@@ -131,13 +139,11 @@ class Worker:
         try:
             await asyncio.to_thread(self.keeper.rest)  # a renewal would put the card back
             with suppress(StoreError):  # others will find out
-                await self.store.arun(leave, self.id)
+                await self.steady.arun(leave, self.id)
         finally:
             self.keeper.end()
             self.threads.shutdown(wait=False)
             await asyncio.to_thread(self.keeper.join)
-            if self.store is not self.app.store:
-                await self.store.aclose()
 
     def stop(self) -> None:
         """Stop claiming, let running jobs end for the grace time, release the rest. Called twice,
@@ -164,7 +170,7 @@ class Worker:
         backoff = Backoff()
         while not self.stopping:
             try:
-                await self.store.arun(duties.arrive, self.card())
+                await self.steady.arun(duties.arrive, self.card())
                 return
             except (SchemaMismatch, Unsupported):
                 raise  # waiting would not help
@@ -224,7 +230,7 @@ class Worker:
             await self._fill(gathering)
             return
         if room > 0 and self.lookout.wait() == 0:
-            await self.lookout.look(self.store)
+            await self.lookout.look(self.steady)
         queue = self.lookout.next() if room > 0 else None
         if queue is None:
             await self._give_back_or_rest(room)
@@ -233,7 +239,8 @@ class Worker:
         claims = await self._claim(wanted)
         if claims is not None:
             self.lookout.claimed(queue, claims, wanted)
-            self.carrier.batches.claimed(queue, all_there_was=len(claims) < room)
+            all_there_was = len(claims) < room and wanted.place is None
+            self.carrier.batches.claimed(queue, all_there_was)
 
     async def _fill(self, gathering: Gathering) -> None:
         """Ask for more of a task whose next batch is being gathered."""
@@ -256,8 +263,7 @@ class Worker:
             self._failed(f"claiming from {wanted.queue!r} failed", error)
             return None
         self.counts["claimed"] += len(claims)
-        for claim in claims:
-            self.carrier.start(claim, asked_at)
+        self.carrier.start(claims, asked_at)
         return claims
 
     async def _give_back_or_rest(self, room: int) -> None:

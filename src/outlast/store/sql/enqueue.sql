@@ -23,9 +23,13 @@ RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.ep
 -- name: standing_jobs
 -- The jobs that already stand where new ones were refused: by id, or by key.
 SELECT CAST(t.id AS text), ol.job_columns
-FROM ol.rows(id uuid, tenant text, queue text, key text)
+FROM ol.rows(id uuid)
 JOIN ol.job AS j ON j.id = t.id
-    OR (j.key IS NOT NULL AND j.tenant = t.tenant AND j.queue = t.queue AND j.key = t.key)
+UNION ALL
+SELECT CAST(t.id AS text), ol.job_columns
+FROM ol.rows(id uuid, tenant text, queue text, key text)
+JOIN ol.job AS j ON j.tenant = t.tenant AND j.queue = t.queue AND j.key = t.key
+WHERE j.key IS NOT NULL AND j.id <> t.id
 
 -- name: wake_workers
 -- Tell sleeping workers which queues have something new; polling finds it anyway.
