@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -169,3 +171,34 @@ async def test_a_worker_whose_keeper_dies_does_not_stay_half_alive(ol: Outlast) 
 
     released = await aeventually(free)
     assert (released.attempt, released.crashes) == (0, 0)
+
+
+def test_a_worker_in_a_thread_keeps_no_process_alive(database: Database) -> None:
+    """Whoever started it as a daemon may just return from main: nothing of it is waited for."""
+    program = f"""
+import asyncio, threading
+from outlast import Outlast
+ol = Outlast({database.url!r}, schema={database.schema!r})
+worker = ol.worker()
+threading.Thread(target=lambda: asyncio.run(worker.arun()), daemon=True).start()
+while not worker._watched.is_set():
+    threading.Event().wait(0.01)
+print("watching")
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, timeout=60, capture_output=True, check=False)
+    assert done.stdout == b"watching\n", done.stderr.decode()
+
+
+async def test_all_of_a_batch_is_in_hand_before_the_first_of_it_runs(ol: Outlast) -> None:
+    """R027: what blocks the event loop at its first line costs its neighbours no lease."""
+    in_hand: list[int] = []
+
+    @ol.task
+    async def blocks() -> None:
+        in_hand.append(len(worker.hands))
+
+    await ol.aenqueue(*(blocks.job() for _ in range(5)))
+    async with work(ol) as worker:
+        await aeventually(lambda: worker.counts["succeeded"] == 5)
+    assert in_hand[0] == 5
