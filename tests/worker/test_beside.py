@@ -191,7 +191,7 @@ print("watching")
 
 
 async def test_all_of_a_batch_is_in_hand_before_the_first_of_it_runs(ol: Outlast) -> None:
-    """R027: what blocks the event loop at its first line costs its neighbours no lease."""
+    """R029, R034: what blocks the event loop at its first line costs its neighbours no lease."""
     in_hand: list[int] = []
 
     @ol.task
