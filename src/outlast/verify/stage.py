@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -113,12 +114,19 @@ class Stage:
     # What handlers do by themselves
 
     def context(self, claim: Claim) -> Context:
-        return Context(claim, lambda *_: None, self.ol.store)
+        context = Context(claim, lambda *_: None, self.ol.store)
+        if self.patience is not None:  # there is no keeper here to let go of what is not renewed
+            letting_go = threading.Timer(self.patience, context.lose)
+            letting_go.daemon = True
+            letting_go.start()
+        return context
 
     def step(self, context: Context, name: str) -> None:
         try:
             self.work.step(context, name)
         except ClaimLost:
+            if context._lost:
+                return  # it let go by itself, and was told nothing
             self.ledger.write("stepped", context.job.id, context.fence, [name, False])
 
     def complete(self, claim: Claim, *, late: bool = False) -> None:
