@@ -91,7 +91,7 @@ class WorkerSettings(Settings):
     )
     poll_min: float = setting(0.01, "seconds before an idle worker looks again", 0.001)
     poll_max: float = setting(1.0, "seconds between looks of a worker idle for long", 0.01, 3600)
-    watch_every: float = setting(0.008, "seconds between looks for a change (SQLite)", 0.001, 10)
+    watch_every: float = setting(0.005, "seconds between looks for a change (SQLite)", 0.001, 10)
     grace: float = setting(25.0, "seconds to let running jobs end at shutdown", 0.0)
     cancel_grace: float = setting(
         5.0, "seconds a cancelled or timed-out handler has to return before it is abandoned", 0.0
