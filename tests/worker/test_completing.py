@@ -327,7 +327,7 @@ async def test_many_at_once_keep_no_worker_waiting(ol: Outlast, ledger: Ledger) 
 
 async def test_what_was_said_is_found_waiting_and_on_its_way(ol: Outlast) -> None:
     """R138: an event belongs to the completion wherever it is at that moment."""
-    returns = Returns(ol.store, None, None, None, None)  # type: ignore[arg-type]
+    returns = Returns(ol.store, ol.store, None, None, None, None)  # type: ignore[arg-type]
 
     class Claim:
         id, fence, hold = "a", 1, ("a", 1)
