@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from dataclasses import replace
 
 import pytest
 
 from outlast import Context, InvalidOption, Outlast, Retry
 from outlast.model.errors import StoreBusy
+from outlast.model.settings import WorkerSettings
+from outlast.ops.claim import Place, Wanted
+from outlast.worker.lookout import Lookout
 from tests.support import Database, aeventually
 
 from .working import SLACK, TIMINGS, Spy, change, ended, sql, work
@@ -238,3 +242,33 @@ async def test_a_started_job_shows_that_it_is_running_and_where(
         seen = await ol.aresult(job.id, timeout=10)
     assert seen == ["running", worker.id, worker.id, "running"]
     assert sql(database, "SELECT count(*) FROM {worker}") == [(0,)], "it has said goodbye"
+
+
+async def test_whoever_comes_to_stand_before_a_busy_worker_is_found_soon(ol: Outlast) -> None:
+    """R020, R037: a queue that keeps a worker busy is asked from where the last batch began, and
+    from its head often enough: an urgent job does not wait for the line to end."""
+    order: list[int] = []
+
+    @ol.task
+    async def note(n: int) -> None:
+        order.append(n)
+        await asyncio.sleep(0.01)
+
+    number = 1500
+    await ol.aenqueue(*(note.job(n) for n in range(number)))
+    spy = Spy(ol)
+    async with work(ol, concurrency=4):
+        await aeventually(lambda: spy.counts["claim_on"] > 3)
+        await note.using(priority=50).aenqueue(-1)
+        await aeventually(lambda: -1 in order)
+        assert len(order) < number, "it came while there was a line"
+
+
+def test_a_place_beyond_which_there_is_little_is_left_at_once() -> None:
+    """R020: what stands before it is asked for with the next turn, not after a pause."""
+    lookout = Lookout(None, WorkerSettings())
+    asked = Wanted("w", "q", 1, 9.0, place=Place(0, 0.0, "a"))
+    lookout.claimed("q", [], asked)
+    assert (lookout.next(), lookout.place("q")) == ("q", None)
+    lookout.claimed("q", [], replace(asked, place=None))
+    assert lookout.next() is None

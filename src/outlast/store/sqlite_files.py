@@ -81,8 +81,6 @@ def understood() -> Iterator[None]:
             raise StoreBusy(reason=str(error)) from error
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
             raise StoreUnavailable(reason=str(error)) from error
-        if str(error) == "malformed JSON":  # of what was given: PostgreSQL calls that bad data
-            raise StoreError(f"SQLite refused: {error}", refused=True) from error
         if str(error).startswith(("no such table", "no such column")):
             raise SchemaMismatch(
                 reason=f"the tables do not fit this release ({error}): run `outlast migrate`"
