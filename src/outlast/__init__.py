@@ -48,9 +48,13 @@ if TYPE_CHECKING:
         ResultTimeout,
         RetryLater,
         SchemaMismatch,
+        ServerRefused,
+        ServerUnavailable,
         StoreBusy,
         StoreError,
         StoreUnavailable,
+        TokenNotFound,
+        TooEarly,
         TooLate,
         UnknownTask,
         Unsupported,
@@ -60,7 +64,8 @@ if TYPE_CHECKING:
     from .model.job import Job
     from .model.lifecycle import State
     from .model.retry import Retry
-    from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
+    from .model.secret import Secret
+    from .model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
     from .model.task import Call
     from .ops.flow_report import FlowState
     from .tasks import Task
@@ -79,7 +84,9 @@ _HOMES = {
     "Job": "model.job",
     "State": "model.lifecycle",
     "Retry": "model.retry",
+    "Secret": "model.secret",
     "RetentionSettings": "model.settings",
+    "ServiceSettings": "model.settings",
     "StoreSettings": "model.settings",
     "WorkerSettings": "model.settings",
     "FlowState": "ops.flow_report",
@@ -127,12 +134,18 @@ __all__ = [
     "Retry",
     "RetryLater",
     "SchemaMismatch",
+    "Secret",
+    "ServerRefused",
+    "ServerUnavailable",
+    "ServiceSettings",
     "State",
     "StoreBusy",
     "StoreError",
     "StoreSettings",
     "StoreUnavailable",
     "Task",
+    "TokenNotFound",
+    "TooEarly",
     "TooLate",
     "UnknownTask",
     "Unsupported",

@@ -30,6 +30,7 @@ from .store import open_store
 from .store.callers import arun_on, run_on
 from .store.wakes import Wakes
 from .tasks import Task
+from .tracing import traced
 from .waiting import Waiting, outcome_of
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Outlast(FlowVerbs):
 
     def enqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
         """Enqueue calls, chains, groups and flows, all or none; one job for each call, in order."""
-        jobs = new_jobs(calls)
+        jobs = traced(new_jobs(calls))
         if conn is not None:
             self.store.ready_beside_caller()
             return run_on(conn, self.store, self._enqueue_and_wake(jobs))
@@ -132,7 +133,7 @@ class Outlast(FlowVerbs):
         return made
 
     async def aenqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
-        jobs = new_jobs(calls)
+        jobs = traced(new_jobs(calls))
         if conn is not None:
             await self.store.aready_beside_caller()
             return await arun_on(conn, self.store, self._enqueue_and_wake(jobs))

@@ -17,6 +17,7 @@ METHODS = {
     "many": "enqueue_many",
     "within": "enqueue_within",
     "later": "enqueue_later",
+    "group": "enqueue_group",
     "slow": "enqueue_slow",
     "fill": "fill",
 }

@@ -43,8 +43,8 @@ def test_jobs_of_a_killed_worker_start_elsewhere_within_the_bound(
 
 POINTS = {
     "committed claim": ("running", 2),  # the claim is committed; its answer reaches nobody
-    "before finish": ("running", 2),  # the handler has returned, and nobody has heard of it
-    "committed finish": ("succeeded", 1),  # the database has, and nobody has heard of that
+    "before succeed": ("running", 2),  # the handler has returned, and nobody has heard of it
+    "committed succeed": ("succeeded", 1),  # the database has, and nobody has heard of that
 }
 
 
@@ -65,7 +65,7 @@ def test_a_result_counts_from_its_commit_on(app: App, processes: Processes) -> N
     other.terminate()
     assert other.wait(PATIENCE) == 0
     runs = {point: len(app.ledger.read("run", job.id)) for point, job in jobs.items()}
-    assert runs == {"committed claim": 1, "before finish": 2, "committed finish": 1}
+    assert runs == {"committed claim": 1, "before succeed": 2, "committed succeed": 1}
 
 
 def test_a_result_and_its_follow_up_jobs_are_there_together_or_not_at_all(

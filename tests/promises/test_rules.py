@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from outlast.model.settings import RetentionSettings, StoreSettings, WorkerSettings
+from outlast.model.settings import (
+    RetentionSettings,
+    ServiceSettings,
+    StoreSettings,
+    WorkerSettings,
+)
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "outlast"
@@ -37,6 +42,7 @@ IDENTIFIERS = {
     ("store/postgres.py", "_apply"): "the schema",
     ("store/postgres.py", "drop"): "the schema",
     ("store/postgres.py", "watch"): "LISTEN takes no parameter: the schema",
+    ("store/postgres.py", "follow"): "LISTEN takes no parameter: the schema",
     ("store/sqlite.py", "_version"): "the schema",
     ("store/sqlite.py", "_apply"): "the schema",
 }
@@ -110,7 +116,7 @@ def test_every_setting_has_an_effect() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
     }
-    settings = (StoreSettings, WorkerSettings, RetentionSettings)
+    settings = (StoreSettings, WorkerSettings, RetentionSettings, ServiceSettings)
     assert [spec.name for kind in settings for spec in fields(kind) if spec.name not in read] == []
 
 
@@ -122,13 +128,13 @@ def test_no_file_tells_where_it_was_written() -> None:
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in files()
         if path != Path(__file__)
-        if (match := telling.search(path.read_text("utf-8")))
+        if (match := telling.search(path.read_text("utf-8", "replace")))
     ]
     assert found == []
 
 
 def files() -> Iterator[Path]:
-    for folder in ("src", "tests", "docs", "examples", "benchmarks", ".ci"):
+    for folder in ("src", "tests", "docs", "deploy", "examples", "benchmarks", ".ci"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path

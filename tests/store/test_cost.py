@@ -11,9 +11,10 @@ import pytest
 
 from outlast.ops.claim import Place, Wanted
 from outlast.ops.finish import turn
-from outlast.ops.statement import Statement
+from outlast.ops.statement import Statement, Together
 from outlast.store import Store, open_store
 from outlast.store.postgres import PostgresStore
+from outlast.store.postgres_session import fused
 from outlast.store.postgres_text import psycopg_text
 from tests.store.jobs import ending, new, put, take
 from tests.support import Database
@@ -32,13 +33,13 @@ def in_a_batch(store: Store) -> list[Statement]:
     return [
         Statement("insert_jobs", rows=[new(args='{"n": 1}').row() for _ in range(BATCH)]),
         wanted().statements()[-1],
-        Statement("finish", {"tells": False}, _ends(store)),
+        Statement("succeed", rows=_ends(store)),
     ]
 
 
 def _ends(store: Store) -> Sequence[dict[str, Any]]:
     held = take(store.run, BATCH)
-    return [{"id": one.id, "fence": one.fence, "state": "succeeded"} for one in held]
+    return [{"id": one.id, "fence": one.fence, "result": "null"} for one in held]
 
 
 def test_a_job_writes_no_more_than_it_did(store: Store, database: Database) -> None:
@@ -59,14 +60,18 @@ def test_a_turn_is_one_round_trip_and_prepared_once(database: Database) -> None:
     steady = store.steady()
     assert isinstance(steady, PostgresStore)
     held = steady.run(turn, [], wanted())[1]
-    for _ in range(4):
-        held = steady.run(turn, [ending(one) for one in held], wanted())[1]
+    for place in (None, None, _place(held[0]), _place(held[0])):
+        held = steady.run(turn, [ending(one) for one in held], wanted(place=place))[1]
     with steady._pool.lend() as link:
         rows = link.execute(
             "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
         ).fetchall()
-    plans = {"finish" if "lease_until = NULL" in text else "claim": n for text, *n in rows}
-    assert plans == {"claim": [5, 0]}
+    plans = {
+        ("state = 'succeeded'" in text, "state = 'running', attempt" in text): used
+        for text, *used in rows
+    }
+    gives_back, takes = (True, False), (False, True)
+    assert plans == {takes: [3, 0], gives_back: [2, 0], (True, True): [2, 0]}
     steady.close()
     store.close()
 
@@ -80,12 +85,15 @@ def test_a_plan_that_is_kept_does_not_depend_on_when_it_was_made(database: Datab
     steady.ready()
     ids = {"id": new().id, "state": "succeeded", "fence": 1}
     place = Place(0, 0.0, ids["id"])
+    succeed = Statement("succeed", rows=[{**ids, "result": "null"}])
     with steady._pool.lend() as link:
         for statement in (
             wanted().statements()[-1],
             wanted(place=place).statements()[-1],
             Statement("promote_due", {"limit": 9}),
             Statement("tell_followers", rows=[ids]),
+            succeed,
+            fused(Together([succeed, *wanted(place=place).statements()])),
         ):
             plan = _kept_plan(link, steady, statement)
             assert not re.search(r"Seq Scan on (job|edge)\b|Hash Join|Merge Join", plan), plan

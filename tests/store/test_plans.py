@@ -105,7 +105,8 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
     rows = [{"id": one.id, "fence": one.fence} for one in held]
     ended = [row | {"state": str(ending(one).to)} for row, one in zip(rows, held, strict=True)]
     for statement in (
-        Statement("finish", {"tells": True}, ended),
+        Statement("finish", rows=ended),
+        Statement("succeed", rows=rows),
         Statement("renew", {"worker": "w1", "lease": 9.0}, rows),
         Statement("settled", rows=rows),
     ):
@@ -142,7 +143,8 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
 )
 def test_every_net_reads_its_own_index(crowded: Crowded, statement: Statement, index: str) -> None:
     """R036, R084, R088: what runs twice a second reads no more than it heals."""
-    assert index in used_indexes(explained(crowded.store, crowded.database, statement))
+    used = used_indexes(explained(crowded.store, crowded.database, statement))
+    assert used & {index, f"{index}_at"}  # of the dead there are two, and either will do
 
 
 @pytest.mark.parametrize("chosen", [Filter(), Filter(state="succeeded"), Filter(state="dead")])

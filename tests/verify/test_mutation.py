@@ -28,18 +28,13 @@ from tests.verify.running import figures
 NAMED = {mutant.name: mutant for mutant in MUTANTS}
 AT_ONCE = [
     "finish-before-handler",
-    "finish-without-fence",
     "reclaim-resets-attempts",
     "promote-too-early",
     "finish-without-fence-postgres",
     "own-connection",
     "retry-on-unknown-commit",
-    "step-kept-before-done",
-    "step-without-fence",
     "completing-writes-first",
     "completing-though-lost",
-    "hooks-for-every-end",
-    "joining-counted-twice",
     "dead-not-passed-on",
 ]
 HARMLESS = Mutant(

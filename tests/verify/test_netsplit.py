@@ -48,6 +48,7 @@ DEADLINE = Mutant(
 )
 
 
+@pytest.mark.campaign
 @pytest.mark.kinds("postgres")
 def test_a_copy_without_a_deadline_is_noticed(database: Database, tmp_path: Path) -> None:
     """R207"""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from outlast import Outlast
+from outlast.worker import heal
 from outlast.worker.loops import Backoff
 from tests.support import Database
 
@@ -22,5 +23,7 @@ def ol(database: Database) -> Iterator[Outlast]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Back-off is short, so that many failures do not take long."""
+    """Back-off is short, and so is what is only done from time to time: many failures should not
+    take long."""
     monkeypatch.setattr(Backoff.__init__, "__defaults__", (0.05, 0.3, 2.0))
+    monkeypatch.setattr(heal, "RECORD_EVERY", 1.0)

@@ -227,7 +227,7 @@ async def test_the_outcomes_of_a_batch_go_back_in_one_round_trip(ol: Outlast) ->
     jobs = await ol.aenqueue(*(gather.job(n) for n in range(200)))
     async with work(ol):
         await all_ended(ol, jobs)
-    assert spy.counts["finish"] == spy.counts["worker_arrives"], "once"
+    assert spy.counts["succeed"] == spy.counts["worker_arrives"], "once"
 
 
 async def test_how_each_item_ends_is_what_the_handler_said_of_it(ol: Outlast) -> None:

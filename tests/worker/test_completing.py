@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from outlast import ClaimLost, Context, InvalidOption, InvalidResult, Outlast, Retry, Task, TooLate
+from outlast.worker.figures import Figures
 from outlast.worker.returns import Returns
 from tests.support import Database, Proxy, aeventually
 
@@ -327,7 +328,7 @@ async def test_many_at_once_keep_no_worker_waiting(ol: Outlast, ledger: Ledger) 
 
 async def test_what_was_said_is_found_waiting_and_on_its_way(ol: Outlast) -> None:
     """R138: an event belongs to the completion wherever it is at that moment."""
-    returns = Returns(ol.store, ol.store, None, None, None, None)  # type: ignore[arg-type]
+    returns = Returns(ol.store, ol.store, None, Figures(), None, None)  # type: ignore[arg-type]
 
     class Claim:
         id, fence, hold = "a", 1, ("a", 1)

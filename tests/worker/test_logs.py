@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -346,3 +346,24 @@ class TestBlocked:
         for thread in threads:
             thread.join()
         assert len({line.rpartition(" ")[2] for line in lines}) == 800
+
+
+def test_lines_that_nobody_reads_are_counted_for_the_metrics(
+    pipe: Pipe, root: logging.Logger
+) -> None:
+    """R191, R194"""
+    logs.set_up("info", "text", pipe.writing)
+    before = logs.dropped()
+    [handler] = [one for one in root.handlers if isinstance(one, logs.Lines)]
+    handler._room = 1
+    log = logging.getLogger("outlast.alone")
+
+    def dropped() -> bool:
+        log.info("x" * 10_000)
+        return logs.dropped() > before
+
+    eventually(dropped)
+    os.set_blocking(pipe.reading, False)
+    while handler._queue.qsize():
+        with suppress(BlockingIOError):
+            os.read(pipe.reading, 1_000_000)

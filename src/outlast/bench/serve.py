@@ -12,6 +12,7 @@ class, and imports nothing of ours:
         enqueue_within(payload)             with a row of the caller's, in the caller's transaction
         enqueue_later(payloads)             due tomorrow, at a higher priority
         enqueue_slow(payloads, seconds)     jobs that take so long
+        enqueue_group(payloads)             with one more job that comes after all of them
         fill(n)                             so many finished jobs, kept, however they get there
         left()                              how many are not durably finished
         work()                              work until killed
@@ -156,6 +157,9 @@ class Serving:
 
     def do_slow(self, n: int, seconds: float) -> None:
         self._call("enqueue_slow", ["x"] * n, seconds)
+
+    def do_group(self, n: int) -> None:
+        self._call("enqueue_group", ["x" * 100] * n)
 
     def do_later(self, n: int) -> None:
         for first in range(0, n, BULK):

@@ -11,16 +11,20 @@
     ├── UnknownTask               no task of that name is registered here
     ├── JobNotFound               no such job
     ├── TooLate                   the job already ended another way
+    ├── TooEarly                  the job has not ended yet
     ├── FlowNotFound              no such flow
     ├── FlowClosed                the flow was cancelled or has ended: nothing can join it
     ├── PrerequisiteFailed        the job would wait for one that did not succeed
+    ├── TokenNotFound             no such token
     ├── ClaimLost                 this attempt no longer owns its job; its write changed nothing
     ├── JobFailed                 the awaited job ended without a result
     │   ├── JobDead
     │   └── JobCancelled
     ├── ResultTimeout             the awaited job has not ended yet
+    ├── ServerRefused             a server does not let this worker in
     └── StoreError                the database said no
         ├── StoreUnavailable      no connection, or it broke
+        │   └── ServerUnavailable the same, of a remote worker's server
         ├── StoreBusy             something else held a lock for too long
         ├── Contention            two transactions were in each other's way
         ├── DeadlineExceeded      no answer in time; the connection was given up
@@ -126,6 +130,10 @@ class TooLate(OutlastError):
     """Job {job} is already {state}."""
 
 
+class TooEarly(OutlastError):
+    """Job {job} is {state}: only what has ended can be forgotten."""
+
+
 class FlowNotFound(OutlastError):
     """There is no flow {flow}: it never existed, or it ended and was pruned."""
 
@@ -137,6 +145,10 @@ class FlowClosed(OutlastError):
 class PrerequisiteFailed(OutlastError):
     """It would wait for job {job}, which is {state}: retry that one first, or let this one run \
 anyway with when="finished"."""
+
+
+class TokenNotFound(OutlastError):
+    """There is no token {token}: `outlast token list` shows those there are."""
 
 
 class ClaimLost(OutlastError):
@@ -159,12 +171,20 @@ class ResultTimeout(OutlastError, TimeoutError):
     """Job {job} has not ended within {timeout} s; it is {state}."""
 
 
+class ServerRefused(OutlastError):
+    """The server refuses this worker: {reason}."""
+
+
 class StoreError(OutlastError):
     """The database refused."""
 
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached: {reason}."""
+
+
+class ServerUnavailable(StoreUnavailable):
+    """The server cannot be reached: {reason}."""
 
 
 class StoreBusy(StoreError):

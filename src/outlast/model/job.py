@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from .lifecycle import State
+from .secret import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +180,9 @@ def read_job(row: Any) -> Job:
         facts[name] = moment(facts[name])
     facts["state"] = State(facts["state"])
     facts["cancelling"] = bool(facts["cancelling"])
-    for name in ("args", "result", "error"):
+    for name in ("result", "error"):
         facts[name] = lenient_json(facts[name])
+    facts["args"] = read_args(facts["args"])
     return Job(**facts)
 
 
@@ -196,6 +198,11 @@ def lenient_json(text: str | None) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def read_args(text: str) -> Any:
+    """A job's arguments as they may be shown."""
+    return shown(lenient_json(text))
 
 
 def _plain(value: Any) -> Any:

@@ -99,7 +99,10 @@ def epoch(name: str, value: Any) -> float | None:
         raise InvalidOption(
             option=name, reason=f"needs a time zone: {value.isoformat()} is ambiguous"
         )
-    return value.astimezone(UTC).timestamp()
+    try:
+        return value.astimezone(UTC).timestamp()
+    except OverflowError:  # the first or the last day of all time, elsewhere on earth
+        raise InvalidOption(option=name, reason=f"is out of range: {value.isoformat()}") from None
 
 
 def check_name(name: str, value: str) -> str:

@@ -99,6 +99,9 @@ class WorkerSettings(Settings):
     stall_limit: float = setting(
         300.0, "seconds its event loop may stand still before a worker process ends; 0: no limit", 0
     )
+    live_within: float = setting(
+        30.0, "seconds its event loop may stand still before /livez says that it is stuck", 0.5
+    )
     memory_floor: int = setting(
         0, "MB of memory that must be free for a worker to claim; 0: not checked", 0
     )
@@ -133,6 +136,63 @@ class RetentionSettings(Settings):
     keep_workers: float = setting(3600.0, "seconds a silent worker is still listed", 1.0)
     prune_every: float = setting(10.0, "seconds between prunings", 0.05)
     prune_batch: int = setting(1000, "jobs pruned in one transaction", 1, 100_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings(Settings):
+    """What the service allows its callers."""
+
+    max_body: int = setting(2_000_000, "bytes of one request's body", 1_000, 100_000_000)
+    max_jobs: int = setting(1000, "jobs enqueued by one request", 1, 10_000)
+    max_page: int = setting(500, "items on one page of a list", 1, 10_000)
+    max_wait: float = setting(60.0, "seconds a request may wait for a result", 0.0, 3600)
+    max_waiters: int = setting(1000, "requests that may wait for results at once", 1, 100_000)
+    guesses: int = setting(
+        20, "wrong tokens from one address before it has to wait; it may try as many per minute", 1
+    )
+    events_subscribers: int = setting(
+        1000, "streams of events that may be open in one process", 1, 100_000
+    )
+    events_per_token: int = setting(100, "streams of events that one token may have open", 1)
+    events_buffer: int = setting(
+        1000, "events that may wait for one subscriber; beyond, it reads them from the store", 1
+    )
+    events_buffer_bytes: int = setting(
+        1_000_000, "bytes that may wait for one subscriber", 10_000, 1_000_000_000
+    )
+    events_stall: float = setting(
+        10.0, "seconds a subscriber may take nothing before its stream is cut", 0.05, 3600
+    )
+    events_keep_alive: float = setting(
+        15.0, "seconds of silence after which an open stream says that it is", 0.05, 3600
+    )
+    events_life: float = setting(3600.0, "seconds one stream lasts at the most", 0.05, 86400)
+    events_retry: float = setting(2.0, "seconds a browser waits before it reconnects", 0.0, 3600)
+    events_poll: float = setting(
+        0.25,
+        "seconds between looks for events while somebody follows and nothing wakes us",
+        0.02,
+        60,
+    )
+    session_life: float = setting(8 * 3600.0, "seconds a browser stays logged in", 60.0)
+    snapshot_every: float = setting(
+        1.0, "seconds between counts of all jobs, however many callers ask", 0.1, 3600
+    )
+    open_metrics: bool = setting(
+        False, "serve /metrics to whoever can reach it; else to tokens that may read everything", 0
+    )
+    offer_lease: float = setting(
+        5.0, "seconds a remote worker has to accept a job that it was offered", 0.2, 3600
+    )
+    remote_lease: float = setting(
+        15.0, "seconds a remote worker holds a job without renewing", 0.6, 86400
+    )
+    max_credit: int = setting(1000, "jobs that one remote worker may hold", 1, 10_000)
+    max_streams: int = setting(1000, "streams of remote workers open at once", 1, 100_000)
+    keep_alive: float = setting(10.0, "seconds of silence on a stream before a sign of life", 0.1)
+    stream_life: float = setting(
+        600.0, "seconds after which a stream ends, so that the next one is opened", 0.05
+    )
 
 
 def _check(name: str, value: Any, default: Any, rule: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 
 from ..model.errors import Contention, KeyConflict
-from ..model.job import Job, NewJob, lenient_json, moment, read_job
+from ..model.job import Job, NewJob, moment, read_args, read_job
 from ..model.layout import merged
 from ..model.lifecycle import State
 from .flows import forget_empty_flows, found_flows, join_followers, tie
@@ -106,7 +106,7 @@ def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], standing: dict[st
 def _refuse_conflicts(jobs: Sequence[NewJob], answers: Sequence[Job]) -> None:
     """A key stands for one call: another one by the same key is a mistake."""
     for asked, job in zip(jobs, answers, strict=True):
-        if job.task != asked.task or job.args != lenient_json(asked.args):
+        if job.task != asked.task or job.args != read_args(asked.args):
             raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
 
 
@@ -114,7 +114,7 @@ def _fresh(new: NewJob, row: Row) -> Job:
     _, state, run_at, created_at, expires_at = row
     return Job(
         id=new.id, task=new.task, queue=new.queue, state=State(state), attempt=0,
-        args=lenient_json(new.args), result=None, error=None, run_at=moment(run_at),  # type: ignore[arg-type]
+        args=read_args(new.args), result=None, error=None, run_at=moment(run_at),  # type: ignore[arg-type]
         created_at=moment(created_at), started_at=None, finished_at=None, worker=None,  # type: ignore[arg-type]
         tenant=new.tenant, priority=new.priority, key=new.key, max_attempts=new.max_attempts,
         max_crashes=new.max_crashes, expires_at=moment(expires_at), timeout=new.timeout,

@@ -12,8 +12,9 @@ from ..model.words import count, span
 from . import report
 from .flow_report import prerequisites_in, root_cause
 from .flows import BROKEN
+from .reach import EVERYTHING, Reach
 from .reclaim import signs_of_loss
-from .report import Queue, Worker
+from .report import Worker
 from .statement import Op
 
 LIVE = {*QUEUED, State.RUNNING}
@@ -27,7 +28,7 @@ class Facts:
 
     job: Job
     now: float
-    queue: Queue | None
+    paused: bool  # its queue
     workers: list[Worker]
     ahead: int
     lock_free: bool = False  # nobody holds the liveness lock of its worker
@@ -46,15 +47,18 @@ class Facts:
         return [worker for worker in self.workers if worker.alive and worker.id != gone]
 
 
-def explain(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[str]:
+def explain(
+    id: str,
+    confirm_dead: Callable[[Sequence[str]], list[str]],
+    reach: Reach = EVERYTHING,
+) -> Op[str]:
     """Why a job stands where it stands. `confirm_dead` tells which of the workers with a sign of
     death are dead, where that is no matter of the database."""
-    job = yield from report.job(id)
+    job = yield from report.job(id, reach)
     now = yield from report.clock()
-    queues = yield from report.queues()
+    paused = yield from report.paused()
     workers = yield from report.workers()
     ahead = (yield from report.ahead(id)) if job.state is State.READY else 0
-    queue = next((queue for queue in queues if queue.name == job.queue), None)
     free = False
     if job.state is State.RUNNING:
         signs = yield from signs_of_loss()
@@ -63,7 +67,8 @@ def explain(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[s
     if job.state is State.WAITING:
         before, still_open = yield from prerequisites_in(id, LIVE, NAMED)
     cause = (yield from root_cause(job)) if job.state in BROKEN else None
-    return in_words(Facts(job, now, queue, workers, ahead, free, before, still_open, cause))
+    stopped = paused.get(job.queue, False)
+    return in_words(Facts(job, now, stopped, workers, ahead, free, before, still_open, cause))
 
 
 def in_words(facts: Facts) -> str:
@@ -96,7 +101,7 @@ def _ready(facts: Facts) -> str:
     job = facts.job
     if expired := _expired(facts):
         return expired
-    if facts.queue and facts.queue.paused:
+    if facts.paused:
         return f"Its queue is paused: `outlast resume {job.queue}` lets it run."
     alive = facts.alive
     if not alive:
@@ -110,7 +115,9 @@ def _ready(facts: Facts) -> str:
             f"No live worker that serves {job.queue!r} knows the task {job.task!r}: deploy the code"
             " that defines it. Meanwhile the job is kept, unspent."
         )
-    place = f"{count(facts.ahead, 'job')} of its queue" if facts.ahead else "no job of its queue"
+    many = "at least " if facts.ahead >= report.MOST_AHEAD else ""
+    number = f"{many}{count(facts.ahead, 'job')}" if facts.ahead else "no job"
+    place = f"{number} of its queue"
     busy = all(worker.running >= worker.concurrency for worker in able)
     why = "all of them are busy" if busy else "it will be claimed at their next look"
     suspect = (

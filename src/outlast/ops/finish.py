@@ -39,25 +39,38 @@ class Finished:
 
 
 def finish(
-    transitions: Sequence[Transition], events: Sequence[dict[str, Any]] = ()
+    transitions: Sequence[Transition], events: Sequence[dict[str, Any]] = (), channel: str = ""
 ) -> Op[Finished]:
-    """Apply transitions whose claims still hold, with all that comes with them."""
+    """Apply transitions whose claims still hold, with all that comes with them. Those who read
+    events are told on `channel` that there are some."""
     yield BEGIN
     if events:
-        yield Statement("record_events", rows=events)
-    rows: Rows = (yield _finish(transitions, tells=True)) if transitions else []
+        yield Together(record(events, channel))
+    rows: Rows = (yield _finish(transitions)) if transitions else []
     queues = yield from _follow_up(transitions, rows)
-    finished = yield from _settle(transitions, rows, told=True)
+    finished = yield from _settle(transitions, rows)
     finished.queues |= queues
     return finished
+
+
+def record(events: Sequence[dict[str, Any]], channel: str) -> list[Statement]:
+    """What keeps events, and says so if a channel is named."""
+    said = {"channel": channel, "queues": '[""]'}
+    told = [Statement("wake_workers", said)] if channel else []
+    return [Statement("record_events", rows=events), *told]
 
 
 def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
     """What comes with outcomes that were accepted."""
     held = _by_hold(rows)
     accepted = [t for t in transitions if t.claim.hold in held]
-    if records := [_record(t) for t in accepted if not _at_once(t)]:
-        yield Statement("record_attempts", rows=records)
+    if noted := [t for t in accepted if not _at_once(t)]:
+        yield Together(
+            [
+                Statement("record_attempts", rows=[_record(t) for t in noted]),
+                Statement("record_ends", rows=[_end(t, held[t.claim.hold]) for t in noted]),
+            ]
+        )
     queues = yield from add([job for t in accepted for job in t.jobs])
     ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]
     return queues | (yield from consequences(ended))
@@ -103,43 +116,68 @@ def turn(
     transitions: Sequence[Transition], wanted: Wanted | None = None
 ) -> Op[tuple[Finished, list[Claim]]]:
     """Give back first-try successes without follow-ups, and take new jobs: in one round trip."""
-    if any(transition.claim.tied for transition in transitions):
-        return (yield from _turn_and_tell(transitions, wanted))
-    given = [_finish(transitions, tells=False)] if transitions else []
-    answers: list[Rows] = yield Together([*given, *_asked(wanted)])
-    finished = yield from _settle(transitions, answers[0] if given else [], told=False)
+    finished, answers = yield from turn_with(transitions, _asked(wanted))
     return finished, in_order(answers[-1]) if wanted else []
+
+
+def turn_with(
+    transitions: Sequence[Transition], others: Sequence[Statement]
+) -> Op[tuple[Finished, list[Rows]]]:
+    """The same with whatever else is to be said; the answers to that."""
+    if any(transition.claim.tied for transition in transitions):
+        return (yield from _turn_and_tell(transitions, others))
+    given = [_succeed(transitions)] if transitions else []
+    answers: list[Rows] = yield Together([*given, *others])
+    number = sum(accepted for (accepted,) in answers[0]) if given else 0
+    if number == len(transitions):
+        finished = Finished([(transition, State.SUCCEEDED) for transition in transitions])
+    else:
+        finished = yield from _settle(transitions, [], told=False)
+        if len(finished.again) == number:
+            finished.again.clear()  # those were accepted just now
+    return finished, answers[len(given) :]
 
 
 def _turn_and_tell(
-    transitions: Sequence[Transition], wanted: Wanted | None
-) -> Op[tuple[Finished, list[Claim]]]:
+    transitions: Sequence[Transition], others: Sequence[Statement]
+) -> Op[tuple[Finished, list[Rows]]]:
     """The same in one transaction, for those whose end concerns others. Where no jobs are to be
     made of it, nothing can follow from the answers: successes doom nobody, and break no team."""
     yield BEGIN
-    rows: Rows = yield _finish(transitions, tells=True)
-    finished = yield from _settle(transitions, rows, told=True)
+    rows: Rows = yield _finish(transitions)
+    finished = yield from _settle(transitions, rows)
     hooked = any(transition.claim.hooked for transition in transitions)
     ties, tell = telling([(id, state) for id, _, state, tied in rows if tied])
     if hooked:
-        found, told, *answers = yield Together([ties, tell, *_asked(wanted)])
+        found, told, *answers = yield Together([ties, tell, *others])
         queues = yield from heard(found, told)
     else:
-        told, *answers = yield Last([tell, *_asked(wanted)])
+        told, *answers = yield Last([tell, *others])
         queues = yield from heard([], told)
     finished.queues |= queues
-    return finished, in_order(answers[-1]) if wanted else []
+    return finished, answers
 
 
 def _asked(wanted: Wanted | None) -> list[Statement]:
     return wanted.statements() if wanted else []
 
 
-def _finish(transitions: Sequence[Transition], tells: bool) -> Statement:
-    """In the order of their ids: who locks many rows locks them in one order, so that finishes and
-    renewals that meet wait for each other in one direction only."""
-    ordered = sorted(transitions, key=lambda t: t.claim.hold)
-    return Statement("finish", {"tells": tells}, [_row(t) for t in ordered])
+def _finish(transitions: Sequence[Transition]) -> Statement:
+    return Statement("finish", rows=[_row(t) for t in _in_order(transitions)])
+
+
+def _succeed(transitions: Sequence[Transition]) -> Statement:
+    rows = [
+        {"id": t.claim.id, "fence": t.claim.fence, "result": t.result}
+        for t in _in_order(transitions)
+    ]
+    return Statement("succeed", rows=rows)
+
+
+def _in_order(transitions: Sequence[Transition]) -> list[Transition]:
+    """Of their ids: who locks many rows locks them in one order, so that finishes and renewals that
+    meet wait for each other in one direction only."""
+    return sorted(transitions, key=lambda t: t.claim.id)
 
 
 def _by_hold(rows: Rows) -> dict[Hold, State]:
@@ -148,10 +186,10 @@ def _by_hold(rows: Rows) -> dict[Hold, State]:
 
 def settled(transitions: Sequence[Transition]) -> Op[Finished]:
     """How it went with those whose answer got lost."""
-    return (yield from _settle(transitions, [], told=True))
+    return (yield from _settle(transitions, []))
 
 
-def _settle(transitions: Sequence[Transition], rows: Rows, told: bool) -> Op[Finished]:
+def _settle(transitions: Sequence[Transition], rows: Rows, told: bool = True) -> Op[Finished]:
     """Tell who lost. A finish that is sent again because its answer got lost did not lose: the
     claim's own record says how it ended. Nor did one that somebody has come to wait for since it
     was claimed: it is finished once more, and they are told."""
@@ -217,6 +255,21 @@ def _record(transition: Transition) -> dict[str, Any]:
         "error": _json(transition.error),
         "started_at": claim.started_at,
     }
+
+
+def _end(transition: Transition, state: State) -> dict[str, Any]:
+    """The same for those who follow the job: in short, and what became of it. (Its traceback is
+    with the attempt's record.)"""
+    claim, error = transition.claim, transition.error or {}
+    told = {
+        "outcome": transition.outcome,
+        "state": state,
+        "worker": claim.worker,
+        "error": {name: error.get(name) for name in ("type", "message")} if error else None,
+        "delay": transition.delay,
+    }
+    row = {"job": claim.id, "fence": claim.fence, "attempt": claim.attempt}
+    return row | {"data": json.dumps(told)}
 
 
 def _json(value: Any) -> str | None:

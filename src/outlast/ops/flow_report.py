@@ -129,11 +129,16 @@ def flows(state: str | None, before: str | None, limit: int) -> Op[list[FlowStat
         rows: Rows = yield Statement("flows", asked)
         if not rows:
             break
-        counts = yield from _counts([row[0] for row in rows])
-        page = [_state(row, counts.get(row[0], {})) for row in rows]
+        page = yield from read_flows(rows)
         found += [flow for flow in page if state in (None, flow.state)]
         last = page[-1].id
     return found[:limit]
+
+
+def read_flows(rows: Rows) -> Op[list[FlowState]]:
+    """Flows as rows have them, with their jobs counted."""
+    counts = (yield from _counts([row[0] for row in rows])) if rows else {}
+    return [_state(row, counts.get(row[0], {})) for row in rows]
 
 
 def _counts(ids: Sequence[str]) -> Op[dict[str, dict[str, int]]]:

@@ -6,26 +6,26 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..model.errors import JobNotFound, TooLate
-from ..model.job import Job, read_job
+from ..model.errors import TooLate
+from ..model.job import Job
 from ..model.lifecycle import State
 from ..model.outcome import reason
 from .consequences import consequences
 from .flows import BROKEN, recount, recount_followers
+from .reach import EVERYTHING, Reach
+from .report import job as one_job
 from .statement import BEGIN, Op, Rows, Statement
 
 
-def cancel(id: str, by: str, reason: str) -> Op[Job]:
+def cancel(id: str, by: str, reason: str, reach: Reach = EVERYTHING) -> Op[Job]:
     """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel."""
     yield BEGIN
     error = {"type": "Cancelled", "message": reason or f"cancelled by {by}", "traceback": ""}
-    changed: Rows = yield Statement("cancel", {"id": id, "error": json.dumps(error)})
+    given = {"id": id, "error": json.dumps(error), **reach.params}
+    changed: Rows = yield Statement("cancel", given)
     if changed == [(State.CANCELLED, True)]:
         yield from consequences([(id, State.CANCELLED)])
-    rows: Rows = yield Statement("job", {"id": id})
-    if not rows:
-        raise JobNotFound(job=id)
-    job = read_job(rows[0])
+    job = yield from one_job(id, reach)
     if changed:
         yield from note("cancel", [id], {"by": by, "reason": reason, "state": str(job.state)})
     elif not (job.state is State.CANCELLED or (job.state is State.RUNNING and job.cancelling)):
@@ -33,7 +33,13 @@ def cancel(id: str, by: str, reason: str) -> Op[Job]:
     return job
 
 
-def redrive(ids: Sequence[str], by: str, action: str = "", opens: bool = True) -> Op[list[str]]:
+def redrive(
+    ids: Sequence[str],
+    by: str,
+    action: str = "",
+    opens: bool = True,
+    reach: Reach = EVERYTHING,
+) -> Op[list[str]]:
     """Give dead or cancelled jobs a new life, and those that are dead because of them; return the
     ids of those that got one. One that waits for a job which stays dead stays so too. Under the
     name of an action also those are told that got it by an earlier try, whose answer was lost.
@@ -48,7 +54,7 @@ def redrive(ids: Sequence[str], by: str, action: str = "", opens: bool = True) -
         open_ones: Rows = yield Statement("in_open_flows", {"ids": json.dumps(wanted)})
         wanted = sorted(id for (id,) in open_ones)
     yield Statement("hold_prerequisites_of", {"ids": json.dumps(wanted)})
-    rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted)})
+    rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted), **reach.params})
     again = yield from _in_vain([id for id, state, _ in rows if state == State.WAITING])
     if tied := [id for id, _, tied in rows if tied]:
         yield from recount_followers(tied)  # some were counted as ended, and have not now
@@ -76,13 +82,12 @@ def _in_vain(ids: Sequence[str]) -> Op[set[str]]:
     return again
 
 
-def redrive_one(id: str, by: str) -> Op[Job]:
+def redrive_one(id: str, by: str, reach: Reach = EVERYTHING) -> Op[Job]:
     """Redrive a job, or say why not. A job that is queued or runs already needs nothing."""
-    revived = yield from redrive([id], by)
-    rows: Rows = yield Statement("job", {"id": id})
-    if not rows:
-        raise JobNotFound(job=id)
-    job = read_job(rows[0])
+    if reach != EVERYTHING:
+        yield from one_job(id, reach)  # a job never changes hands: what is seen now holds
+    revived = yield from redrive([id], by, reach=reach)
+    job = yield from one_job(id, reach)
     if not revived and job.state is State.SUCCEEDED:
         raise TooLate(job=id, state=job.state)
     if job.state in BROKEN:
@@ -100,6 +105,13 @@ def set_paused(queue: str, paused: bool, by: str) -> Op[None]:
     changed: Rows = yield Statement("set_paused", {"queue": queue, "paused": paused})
     if changed:
         yield from note("pause" if paused else "resume", [None], {"by": by, "queue": queue})
+
+
+def note_each(kind: str, told: Sequence[dict[str, Any]]) -> Op[None]:
+    """Several things of one kind that are no single job's."""
+    yield Statement(
+        "note", rows=[{"job": None, "kind": kind, "data": json.dumps(one)} for one in told]
+    )
 
 
 def note(kind: str, jobs: Sequence[str | None], data: dict[str, Any]) -> Op[None]:

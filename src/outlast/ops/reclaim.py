@@ -8,7 +8,8 @@
     and without a death:                    deadline  it runs past its own timeout
 
 Whatever was noticed, the job is ready again, with one crash more (or one failure more, past a
-deadline), or ended if that was too many.
+deadline), or ended if that was too many. A job that was only offered to a remote worker never
+began, and comes back with nothing charged.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..model.job import Claim
 from ..model.lifecycle import Outcome, State
-from ..model.outcome import Ended, Transition, crashed, decide
+from ..model.offer import is_offer
+from ..model.outcome import Ended, Transition, crashed, decide, release
 from ..model.retry import Retry
 from ..model.text import brief
 from .finish import finish
-from .operate import note
+from .operate import note, note_each
 from .statement import BEGIN, Op, Row, Rows, Statement
 
 Decided = Callable[[Claim, Ended], Transition]  # what becomes of an attempt, by its task's policy
@@ -39,6 +41,7 @@ class Swept:
     skipped: int = 0  # its owner was quicker
     failed: int = 0
     dead: int = 0
+    cancelled: int = 0  # somebody had asked for that
     buried: int = 0  # workers
     queues: set[str] = field(default_factory=set)
 
@@ -48,6 +51,7 @@ class Swept:
         self.skipped += other.skipped
         self.failed += other.failed
         self.dead += other.dead
+        self.cancelled += other.cancelled
         self.buried += other.buried
         self.queues |= other.queues
 
@@ -61,6 +65,20 @@ class Signs:
     fleet: int = 1  # how many share the looking
     flows: bool = False  # a cancelled flow has jobs that nobody has cancelled yet
     late: bool = False  # jobs that came after standing ones have not been counted yet
+    expired: bool = False  # jobs wait past their own expiry
+
+
+class Refusal(NamedTuple):
+    """An outcome that came when its claim was somebody else's already."""
+
+    job: str
+    fence: int
+    outcome: str
+
+
+def refusals(told: Sequence[Refusal], worker: str) -> Op[None]:
+    """Put on record what a zombie was refused. It is no event of a job: nothing happened to it."""
+    yield from note_each("write-refused", [{**one._asdict(), "worker": worker} for one in told])
 
 
 def signs_of_loss() -> Op[Signs]:
@@ -72,6 +90,7 @@ def signs_of_loss() -> Op[Signs]:
         fleet=sum(int(what) for kind, what in rows if kind == "fleet"),
         flows=any(kind == "flow" for kind, _ in rows),
         late=any(kind == "late" for kind, _ in rows),
+        expired=any(kind == "expired" for kind, _ in rows),
     )
 
 
@@ -148,14 +167,18 @@ def _apply(lost: Sequence[Transition]) -> Op[Swept]:
         swept.healed = len(finished.accepted)
         swept.skipped = swept.found - swept.healed
         swept.dead = sum(state is State.DEAD for _, state in finished.accepted)
+        swept.cancelled = sum(state is State.CANCELLED for _, state in finished.accepted)
         swept.queues = {t.claim.queue for t, state in finished.accepted if state is State.READY}
         swept.queues |= finished.queues
     return swept
 
 
 def _taken_back(claim: Claim, cancelling: bool, how: str) -> Transition:
-    """A row too broken to tell what should become of it goes dead, and holds up no other."""
+    """A row too broken to tell what should become of it goes dead, and holds up no other. What was
+    merely offered to a remote worker never began: it goes back unspent, and cost no worker."""
     try:
+        if is_offer(claim.worker):
+            return release(claim)
         return crashed(claim, cancelling=cancelling, error=_evidence(claim, how))
     except (TypeError, ValueError) as error:
         return _undecodable(claim, error)

@@ -11,9 +11,13 @@ from typing import Any
 from ..model.errors import JobNotFound
 from ..model.job import Job, lenient_json, moment, read_job
 from ..model.lifecycle import State
+from .reach import EVERYTHING, Reach
 from .statement import Op, Rows, Statement, Together
 
 BEYOND = "ffffffff-ffff-ffff-ffff-ffffffffffff"  # sorts after every id
+
+
+MOST_AHEAD = 10_000  # jobs before another one; nobody counts on
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +113,8 @@ class Duty:
     error: str | None
 
 
-def job(id: str) -> Op[Job]:
-    rows: Rows = yield Statement("job", {"id": id})
+def job(id: str, reach: Reach = EVERYTHING) -> Op[Job]:
+    rows: Rows = yield Statement("job", {"id": id, **reach.params})
     if not rows:
         raise JobNotFound(job=id)
     return read_job(rows[0])
@@ -152,12 +156,12 @@ def counts() -> Op[dict[str, int]]:
     return {str(state): 0 for state in State} | {state: int(number) for state, number in rows}
 
 
-def history(id: str) -> Op[tuple[list[Attempt], list[Event]]]:
+def history(id: str, after: int = 0, limit: int = 1000) -> Op[tuple[list[Attempt], list[Event]]]:
     """How a job's attempts ended, and what was recorded of it."""
     attempts, events = yield Together(
         [
             Statement("attempts", {"id": id}),
-            Statement("events", {"id": id, "after": 0, "limit": 1000}),
+            Statement("events", {"id": id, "after": after, "limit": limit}),
         ]
     )
     return [_attempt(row) for row in attempts], [_event(row) for row in events]
@@ -178,6 +182,12 @@ def queues() -> Op[list[Queue]]:
         if state == State.READY:
             queue.oldest = float(age)
     return [found[name] for name in sorted(found)]
+
+
+def paused() -> Op[dict[str, bool]]:
+    """Which queues were paused or resumed, without counting what they hold."""
+    rows: Rows = yield Statement("queue_settings")
+    return {name: bool(paused) for name, paused, _ in rows}
 
 
 def workers() -> Op[list[Worker]]:
@@ -202,7 +212,7 @@ def clock() -> Op[float]:
 
 
 def ahead(id: str) -> Op[int]:
-    rows: Rows = yield Statement("ahead", {"id": id})
+    rows: Rows = yield Statement("ahead", {"id": id, "limit": MOST_AHEAD})
     return int(rows[0][0])
 
 

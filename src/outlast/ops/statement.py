@@ -12,7 +12,6 @@ operation yields `BEGIN`; from there to its end everything commits together, or 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,7 +34,11 @@ class Statement(NamedTuple):
     @property
     def given(self) -> Mapping[str, Any]:
         """What the driver is given."""
-        return self.params if self.rows is None else {**self.params, "rows": json.dumps(self.rows)}
+        if self.rows is None:
+            return self.params
+        from pydantic_core import to_json  # three times as fast as ours; not needed to get here
+
+        return {**self.params, "rows": to_json(self.rows).decode()}
 
 
 class Together(tuple[Statement, ...]):

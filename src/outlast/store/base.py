@@ -42,6 +42,11 @@ class Store(ABC):
         """The name under which wake-ups travel."""
         return f"outlast.{self.address.schema}"
 
+    @property
+    def events_channel(self) -> str:
+        """Under which those who follow events are told to look."""
+        return f"{self.channel}.events"
+
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Carry out an operation on a connection of our own."""
         self.ready()
@@ -133,6 +138,11 @@ class Store(ABC):
         """Call `woken` with the name of a queue that changed (or "" for any), for ever, and hold
         the worker's liveness lock meanwhile. May fail: then whoever watches tries again; polling
         finds everything meanwhile, and leases hold."""
+
+    @abstractmethod
+    async def follow(self, woken: Callable[[], None], every: float) -> None:
+        """Call `woken` when there may be new events, for ever. May fail, as `watch` may; and where
+        nobody can tell, it only waits: whoever follows looks by himself now and then."""
 
     @abstractmethod
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -22,6 +22,7 @@ from psycopg.errors import _WaitTimeout
 from psycopg.pq import TransactionStatus
 
 from ..model.errors import DeadlineExceeded, StoreBusy
+from ..model.lazy import lazy
 
 
 class _InOneWrite:
@@ -64,6 +65,15 @@ class Link(psycopg.Connection[Any]):
     deadline: float = 15.0
     until: float | None = None  # of the operation that is under way
 
+    @lazy
+    def _cursor(self) -> psycopg.Cursor[Any]:
+        return self.cursor(binary=True)
+
+    def say(self, text: str, given: Mapping[str, Any], prepare: bool) -> psycopg.Cursor[Any]:
+        """One statement, whose answer is read before the next: by a cursor that is kept, because
+        to make one is as dear as to send it."""
+        return self._cursor.execute(text, given, prepare=prepare)
+
     @contextmanager
     def pipeline(self) -> Iterator[psycopg.Pipeline]:
         self._pipeline = Parcel(self)
@@ -90,6 +100,15 @@ class AsyncLink(psycopg.AsyncConnection[Any]):
 
     deadline: float | None = 15.0
     until: float | None = None
+
+    @lazy
+    def _cursor(self) -> psycopg.AsyncCursor[Any]:
+        return self.cursor(binary=True)
+
+    async def say(
+        self, text: str, given: Mapping[str, Any], prepare: bool
+    ) -> psycopg.AsyncCursor[Any]:
+        return await self._cursor.execute(text, given, prepare=prepare)
 
     @asynccontextmanager
     async def pipeline(self) -> AsyncIterator[psycopg.AsyncPipeline]:

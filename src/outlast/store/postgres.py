@@ -39,7 +39,9 @@ ISOLATION = r"-c default_transaction_isolation=read\ committed"
 
 
 PLAIN = frozenset({"insert_jobs", "insert_edges", "insert_flows", "wake_workers"})  # one plan fits
-ORDERED = frozenset({"claim", "claim_on", "promote_due", "tell_followers"})  # one is made to fit
+ORDERED = frozenset(  # one is made to fit
+    "claim claim_on promote_due succeed succeed_and_claim_on tell_followers".split()
+)
 NEVER_BY_ITSELF = 2**31  # psycopg would prepare whatever was said so often
 
 # What a worker claims with is planned once: along the indexes, whatever the tables held and the
@@ -244,6 +246,20 @@ class PostgresStore(Store):
                     woken(notice.payload)
             finally:
                 self.proving = False
+                await link.close()
+
+    async def follow(self, woken: Callable[[], None], every: float) -> None:
+        if self.pooled:
+            await asyncio.Event().wait()
+        with understood():
+            link = await self._aconnect()
+            try:
+                await link.execute(f'LISTEN "{self.events_channel}"')
+                link.deadline = None
+                woken()
+                async for _ in link.notifies():
+                    woken()
+            finally:
                 await link.close()
 
     def _hanging_up(self) -> tuple[str, dict[str, str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from ..ops.statement import Begin, Last, Rows, Step, Together
+from ..ops.statement import Begin, Last, Rows, Statement, Step, Together
 from .links import AsyncLink, Link
 
 if TYPE_CHECKING:
@@ -15,6 +15,24 @@ if TYPE_CHECKING:
 
 Sent = tuple[str, Mapping[str, Any], bool]  # the text, what it is given, whether to prepare it
 COMMIT: Sent = ("COMMIT", {}, False)
+# What is said together, as one.
+FUSED: dict[tuple[str, ...], str] = {("succeed", "claim_on"): "succeed_and_claim_on"}
+
+
+def fused(step: Step) -> Statement | None:
+    """The one statement that does what these do."""
+    if not isinstance(step, Together):
+        return None
+    name = FUSED.get(tuple(statement.name for statement in step))
+    if name is None:
+        return None
+    first, second = step
+    return Statement(name, {**first.params, **second.params}, first.rows)
+
+
+def parted(rows: Rows) -> list[Rows]:
+    """Its answer, as theirs."""
+    return [[rows[0][-1:]], [row[:-1] for row in rows if row[0] is not None]]
 
 
 class PostgresSession:
@@ -39,12 +57,14 @@ class PostgresSession:
             if not self.began:
                 self.began, self.opening = True, self.store.opening()
             return None
+        if not self.began and (one := fused(step)):
+            return parted(fetched(self.link.say(*self.store.render(one))))
         statements = step if isinstance(step, Together) else (step,)
         opening, self.opening = self.opening, []
         ends = self.began and isinstance(step, Last)
         sent = opening + [self.store.render(s) for s in statements] + [COMMIT] * ends
         if len(sent) == 1:
-            answers = [fetched(self._say(*sent[0]))]
+            answers = [fetched(self.link.say(*sent[0]))]
         else:
             with self.link.pipeline():
                 cursors = [self._say(*each) for each in sent]
@@ -53,7 +73,7 @@ class PostgresSession:
         return answers if isinstance(step, Together) else answers[0]
 
     def _say(self, text: str, given: Mapping[str, Any], prepare: bool) -> psycopg.Cursor[Any]:
-        return self.link.execute(text, given, prepare=prepare)
+        return self.link.execute(text, given, prepare=prepare, binary=True)
 
 
 class AsyncPostgresSession:
@@ -78,12 +98,14 @@ class AsyncPostgresSession:
             if not self.began:
                 self.began, self.opening = True, self.store.opening()
             return None
+        if not self.began and (one := fused(step)):
+            return parted(await afetched(await self.link.say(*self.store.render(one))))
         statements = step if isinstance(step, Together) else (step,)
         opening, self.opening = self.opening, []
         ends = self.began and isinstance(step, Last)
         sent = opening + [self.store.render(s) for s in statements] + [COMMIT] * ends
         if len(sent) == 1:
-            answers = [await afetched(await self._say(*sent[0]))]
+            answers = [await afetched(await self.link.say(*sent[0]))]
         else:
             async with self.link.pipeline():
                 cursors = [await self._say(*each) for each in sent]
@@ -95,12 +117,17 @@ class AsyncPostgresSession:
     async def _say(
         self, text: str, given: Mapping[str, Any], prepare: bool
     ) -> psycopg.AsyncCursor[Any]:
-        return await self.link.execute(text, given, prepare=prepare)
+        return await self.link.execute(text, given, prepare=prepare, binary=True)
 
 
 def fetched(cursor: psycopg.Cursor[Any]) -> Rows:
-    return cursor.fetchall() if cursor.description else []
+    return cursor.fetchall() if _has_rows(cursor) else []
 
 
 async def afetched(cursor: psycopg.AsyncCursor[Any]) -> Rows:
-    return await cursor.fetchall() if cursor.description else []
+    return await cursor.fetchall() if _has_rows(cursor) else []
+
+
+def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
+    """Without making a description of its columns, which nobody reads."""
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0

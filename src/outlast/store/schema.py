@@ -17,7 +17,13 @@ from ..model.errors import SchemaMismatch
 from .statements import POSTGRES, translate
 
 # A process that knows version n works with tables of a later version m if compatible_from(m) ≤ n.
-COMPATIBLE_FROM = {1: 1, 2: 2}  # a process of version 1 would not tell followers
+COMPATIBLE_FROM = {
+    1: 1,
+    2: 2,  # a process of version 1 would not tell followers
+    3: 2,
+    4: 2,
+    5: 2,
+}
 
 
 @dataclass(frozen=True, slots=True)

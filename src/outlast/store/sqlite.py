@@ -178,6 +178,18 @@ class SqliteStore(Store):
         """`data_version` changes when another connection has committed; reading it is cheap. A
         locked file is the proof of life meanwhile."""
         proof = self._proofs.setdefault(worker, alive.Proof(self.path, worker))
+        try:
+            with understood():
+                self.proving = proof.hold()
+                if self.proving:
+                    await self.arun(prove_life, worker)
+                await self.follow(lambda: woken(""), every)
+        except asyncio.CancelledError:
+            self.proving = False
+            self._proofs.pop(worker).give_up()
+            raise
+
+    async def follow(self, woken: Callable[[], None], every: float) -> None:
         loop, news, enough = (
             asyncio.get_running_loop(),
             Queue[Exception | None](),
@@ -189,9 +201,6 @@ class SqliteStore(Store):
 
         try:
             with understood():
-                self.proving = proof.hold()
-                if self.proving:
-                    await self.arun(prove_life, worker)
                 watching = threading.Thread(
                     target=self._look_out, args=(tell, every, enough), daemon=True
                 )
@@ -199,11 +208,7 @@ class SqliteStore(Store):
                 while True:
                     if (error := await news.get()) is not None:
                         raise error
-                    woken("")
-        except asyncio.CancelledError:
-            self.proving = False
-            self._proofs.pop(worker).give_up()
-            raise
+                    woken()
         finally:
             enough.set()
             with self._watching:

@@ -1,7 +1,8 @@
 """The SQL, by name, in the words of each database.
 
 Statements live in `sql/*.sql`. What both databases accept stands once; what differs stands twice,
-behind a `-- postgres:` and a `-- sqlite:` line that says why. A few words are translated:
+behind a `-- postgres:` and a `-- sqlite:` line that says why; what only one of them can do, behind
+a `-- postgres only:`. A few words are translated:
 
     ol.job            a table of ours: "outlast".job or outlast_job
     ol.now()          the database's clock
@@ -12,7 +13,8 @@ behind a `-- postgres:` and a `-- sqlite:` line that says why. A few words are t
     ol.each(:x)       the texts of a JSON array;  ol.each_id(:x)  the job ids
     ol.rows(a text, …)  a statement's rows, which travel as one JSON parameter, as a table `t`
     ol.proof()        what a proof of life says that was given now
-    ol.index(name)    an index of ours, where one is created
+    ol.index(name)    an index of ours where it is made;  ol.old_index(name)  where it is dropped
+    ol.place(e)       where an event stands for those who read them
     ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
 
 Parameters are `:name` here, and become whatever the driver wants.
@@ -28,7 +30,8 @@ from importlib.resources import files
 
 POSTGRES, SQLITE = "postgres", "sqlite"
 TABLES = frozenset(
-    {"job", "attempt", "event", "step", "edge", "flow", "worker", "queue", "duty", "migration"}
+    "job attempt event step edge flow worker queue duty token secret counter statistic"
+    " migration".split()
 )
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
@@ -47,21 +50,24 @@ def _json_rows(columns: str) -> str:
     return f"(SELECT {found} FROM json_each(:rows)) AS t"  # noqa: S608 - names from our own files
 
 
+_OTHER = {POSTGRES: SQLITE, SQLITE: POSTGRES}
+
 _WORDS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
     POSTGRES: [
         (r"ol\.rows\(([^()]*)\)", r"json_to_recordset(CAST(:rows AS json)) AS t (\1)"),
         (r"ol\.moment\(([^()]*)\)", r"to_timestamp(\1)"),
-        (r"ol\.epoch\(ol\.now\(\)\)", "CAST(extract(epoch FROM statement_timestamp()) AS float8)"),
+        (r"ol\.epoch\(ol\.now\(\)\)", "date_part('epoch', statement_timestamp())"),
         (r"ol\.now\(\)", "statement_timestamp()"),
         (r"ol\.later\((COALESCE\([^()]*\)|[^()]*)\)",
          r"(statement_timestamp() + make_interval(secs => \1))"),
         (r"ol\.ago\(([^()]*)\)", r"(statement_timestamp() - make_interval(secs => \1))"),
-        (r"ol\.epoch\(([^()]*)\)", r"CAST(extract(epoch FROM \1) AS float8)"),
+        (r"ol\.epoch\(([^()]*)\)", r"date_part('epoch', \1)"),
         (r"ol\.proof\(\)", _POSTGRES_PROOF),
         (r"ol\.id\(([^()]*)\)", r"CAST(\1 AS uuid)"),
         (r"ol\.json\(([^()]*)\)", r"CAST(\1 AS json)"),
         (r"ol\.boolean\(([^()]*)\)", r"CAST(\1 AS boolean)"),
         (r"ol\.each\(([^()]*)\)", r"json_array_elements_text(CAST(\1 AS json))"),
+        (r"ol\.place\((\w+)\)", r"\1.place"),
         (r"ol\.each_id\(([^()]*)\)", r"CAST(json_array_elements_text(CAST(\1 AS json)) AS uuid)"),
     ],
     SQLITE: [
@@ -75,6 +81,7 @@ _WORDS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r"ol\.proof\(\)", "'file'"),  # a locked one
         (r"ol\.(?:id|json|boolean|moment)\(([^()]*)\)", r"\1"),
         (r"ol\.(?:each|each_id)\(([^()]*)\)", r"value FROM json_each(\1)"),
+        (r"ol\.place\((\w+)\)", r"\1.seq"),  # one writer at a time: numbers are in order
     ],
 }  # fmt: skip
 
@@ -106,6 +113,8 @@ def queries(dialect: str, schema: str) -> dict[str, Query]:
     bodies: dict[str, tuple[str, str]] = {}
     for file in sorted(files(__package__).joinpath("sql").iterdir(), key=lambda f: f.name):
         for kind, name, text in _sections(file.read_text("utf-8")):
+            if f"-- {_OTHER[dialect]} only:" in text:
+                continue
             purpose, body = _choose(text, dialect)
             if kind == "fragment":
                 fragments[name] = body
@@ -121,17 +130,24 @@ def queries(dialect: str, schema: str) -> dict[str, Query]:
 
 def translate(text: str, dialect: str, schema: str, fragments: dict[str, str] | None = None) -> str:
     """Our words in the words of one database."""
-    for name, fragment in (fragments or {}).items():
-        text = re.sub(rf"\bol\.{name}\b", lambda _, f=fragment: f, text)  # type: ignore[misc]
+    if fragments:
+        names = re.compile(rf"\bol\.({'|'.join(fragments)})\b")
+        while names.search(text):  # a fragment may hold others
+            text = names.sub(lambda found: fragments[found[1]], text)
     for pattern, replacement in _WORDS[dialect]:
         text = re.sub(pattern, replacement, text)
     text = re.sub(r"\bol\.index\((\w+)\)", lambda m: index(m[1], dialect, schema), text)
+    text = re.sub(r"\bol\.old_index\((\w+)\)", lambda m: _named(m[1], dialect, schema), text)
     return re.sub(r"\bol\.([a-z]+)\b(?!\()", lambda m: table(m[1], dialect, schema), text)
 
 
 def table(name: str, dialect: str, schema: str) -> str:
     if name not in TABLES:
         raise ValueError(f"ol.{name} is neither a table nor a word of ours")
+    return _named(name, dialect, schema)
+
+
+def _named(name: str, dialect: str, schema: str) -> str:
     return f'"{schema}".{name}' if dialect == POSTGRES else f"{schema}_{name}"
 
 

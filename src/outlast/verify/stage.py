@@ -138,6 +138,8 @@ class Stage:
                 self.place.do_business(connection, self.work.writes(context, late=late))
             accepted = True
         except ClaimLost:
+            if context._lost:
+                return  # it let go by itself, and was told nothing
             accepted = False
         except self._broken():
             return

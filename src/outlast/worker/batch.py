@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -26,6 +27,7 @@ from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Error
 from ..model.task import Definition
 from ..model.text import MESSAGE_LIMIT, clean, describe, type_name
+from ..tracing import running, tracer
 from .batch_context import BatchContext
 from .context import Context
 from .execute import Execution, undecodable
@@ -98,13 +100,18 @@ class BatchAttempt:
         context = BatchContext([item.context for item in called], self.cancelled)
         arguments = self._arguments.call(list(values.values()), context)
         call = partial(self._definition.function, **arguments)
+        recorder, claims = tracer(), [item.claim for item in called]
         try:
-            result = await (call() if self._definition.is_async else in_thread(self._threads, call))
+            with nullcontext() if recorder is None else running(recorder, claims):
+                result = await self._call(call)
         except BaseException as error:
             self._raised(search, called, error)
         else:
             search.answered()
             self._returned(called, result)
+
+    def _call(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        return call() if self._definition.is_async else in_thread(self._threads, call)
 
     def _decoded(self, item: Item) -> list[Any]:
         """What it brings to the call, anew for each one; nothing if it has no part in it."""
@@ -158,6 +165,8 @@ class BatchAttempt:
             self.end(items[0], items[0].raised(error))
         if given_up := search.give_up(lambda item: last_try(item.claim)):
             told = describe(error)
+            for item in items:  # it may quote any of them
+                told = item.masked(told)
             for item in given_up:
                 self.end(item, item.failed(told))
 
@@ -168,7 +177,8 @@ def _told(item: Item, failure: BaseException | str | None, result: Any) -> Ended
     if isinstance(failure, BaseException):
         return item.raised(failure)
     message = clean(failure, MESSAGE_LIMIT)
-    return item.failed({"type": "BatchFailed", "message": message, "traceback": ""})
+    told = {"type": "BatchFailed", "message": message, "traceback": ""}
+    return item.failed(item.masked(told))
 
 
 def _misfit(task: str, result: Any, number: int) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ..model.batch import Batch, goes_alone
 from ..model.errors import OutlastError
+from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended
 from ..model.task import Definition
@@ -78,6 +79,10 @@ class Batches:
             self._close(gathering)
         else:
             self._wait(gathering, held.claim.timeout)
+
+    def gathers(self, claim: Claim) -> bool:
+        """Whether there is a batch that it would join."""
+        return claim.task in self._gatherings and not goes_alone(claim)
 
     def hungry(self, full: bool) -> Gathering | None:
         """One that should be asked for. News of its queue reach it by the worker's next claim,
@@ -151,6 +156,9 @@ class Batches:
     def _begin(self, definition: Definition, items: list[Item]) -> None:
         attempt = BatchAttempt(definition, items, self._end, self._worker.threads)
         self._attempts.add(attempt)
+        now = time.monotonic()
+        for item in items:
+            item.held.began_at = now
         attempt.task = asyncio.create_task(attempt.run())
         attempt.task.add_done_callback(partial(self._done, attempt))
 

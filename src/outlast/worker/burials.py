@@ -15,6 +15,7 @@ from ..model.errors import OutlastError
 from ..ops.enqueue import wake
 from ..ops.reclaim import bury
 from ..store import Store
+from .figures import Figures
 
 log = logging.getLogger("outlast.supervisor")
 
@@ -22,6 +23,7 @@ log = logging.getLogger("outlast.supervisor")
 class Burials:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.figures = Figures()
 
     def __call__(self, instance: str, code: int) -> None:
         threading.Thread(target=self._bury, args=(instance, code), daemon=True).start()
@@ -29,6 +31,7 @@ class Burials:
     def _bury(self, instance: str, code: int) -> None:
         try:
             swept = self._store.run(bury, [instance], "exit", f"died ({how_it_ended(code)})")
+            self.figures.took_back("exit", swept)
             self._store.buried([instance])
             if swept.queues and self._store.wakes:
                 self._store.run(wake, self._store.channel, swept.queues)
@@ -37,6 +40,10 @@ class Burials:
         else:
             if swept.found:
                 log.info("took back %d jobs of a dead worker", swept.healed)
+
+
+def nobody(instance: str, code: int) -> None:
+    """For those who have no database: leases speak for their children."""
 
 
 def how_it_ended(code: int) -> str:

@@ -1,11 +1,13 @@
 """Jobs being carried out: started, timed, told to stop, given up.
 
-claim ─▶ start ─▶ handler runs ─────────────────────────▶ ended ─▶ returns
-                   │ timeout, cancel, shutdown             ▲
-                   ├▶ interrupt ── cancel_grace ─▶ abandon ┘   its thread may still run
-                   └▶ lose: the claim is gone, and nothing of it is handed in
+claim ─▶ in hand ─▶ a slot is free: handler runs ────────▶ ended ─▶ returns
+            │              │ timeout, cancel, shutdown       ▲
+            │              ├▶ interrupt ─ cancel_grace ─▶ abandon   its thread may still run
+            │              └▶ lose: the claim is gone, and nothing of it is handed in
+            └▶ none is free for long: put back, unspent
 
-A handler that waits for nothing ends where it is started (from Python 3.12 on).
+Those that are started together share an asyncio task for as long as none of them waits for
+anything; the first that does keeps it, and the others go on in another.
 """
 
 from __future__ import annotations
@@ -13,9 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sys
 import time
-from collections.abc import Callable, Sequence
+import types
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextvars import Context as ContextVars
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +33,14 @@ from ..model.task import Definition
 from ..model.text import brief, describe
 from ..ops.renew import Renewed
 from .batches import Batches
-from .context import Context
-from .execute import Execution, begin
+from .execute import Alone, Execution, begin, stopped
+from .figures import EDGES
 from .held import SAFETY, Held, facts
 
 if TYPE_CHECKING:
     from .worker import Worker
 
 log = logging.getLogger("outlast.worker")
-
-EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 NO_MATTER = Retry()  # what has not failed is not tried again
 OVERTIME = 1.0  # seconds after a timeout and its grace before the keeper acts in the loop's place
@@ -45,11 +49,14 @@ OVERTIME = 1.0  # seconds after a timeout and its grace before the keeper acts i
 class Carrier:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._settings = worker.settings
         self._hands = worker.hands
         self._counts = worker.counts
+        self._runs = worker.figures.runs
         self._unknown: set[str] = set()  # tasks that we have met and cannot run
+        self.ahead: deque[Held] = deque()  # in hand, and not begun: there is no slot for them yet
+        self._ahead_since = 0.0
         self.stuck = 0  # abandoned handlers that still hold a thread
+        self._context: ContextVars | None = None  # what handlers begin with
         self.batches = Batches(worker, self._end)
 
     def unknown(self) -> set[str]:
@@ -59,17 +66,53 @@ class Carrier:
 
     # Start
 
-    def start(self, claims: Sequence[Claim], asked_at: float) -> None:
+    def take(self, claims: Sequence[Claim], asked_at: float) -> None:
         """Take all of them in hand before the first handler runs: it may block, and who is in hand
         is renewed meanwhile."""
-        until = asked_at + self._settings.lease * SAFETY
-        taken = [held for claim in claims if (held := self._take(claim, until))]
-        for held in taken:
-            if self._hands.holds(held):
-                self._start(held)
+        until = asked_at + self._worker.settings.lease * SAFETY
+        if not self.ahead:
+            self._ahead_since = time.monotonic()
+        late = time.monotonic() >= until
+        self.ahead.extend([held for claim in claims if (held := self._take(claim, until, late))])
 
-    def _take(self, claim: Claim, until: float) -> Held | None:
-        if time.monotonic() >= until:
+    def start(self, free: int) -> None:
+        """Begin with those in hand for whom there is a slot."""
+        line: deque[Held] = deque()
+        there, self.ahead = self.ahead, deque()
+        now = time.monotonic()
+        for held in there:
+            if held.ended or not self._hands.holds(held):
+                continue  # told to stop, or lost, before it began
+            if free <= 0 and not self._needs_no_slot(held):
+                self.ahead.append(held)
+                continue
+            before = self.batches.slots
+            if self._start(held):
+                held.began_at = now  # soon: others may be called first
+                line.append(held)
+                free -= 1
+            free -= self.batches.slots - before
+        if line:
+            self._carry_out(line)
+
+    def waiting(self) -> int:
+        """Those ahead that are to begin still."""
+        return sum(not held.ended and self._hands.holds(held) for held in self.ahead)
+
+    def put_back(self, after: float = 0.0) -> None:
+        """Those that have not begun since so many seconds: others may have a slot for them."""
+        if self.ahead and time.monotonic() - self._ahead_since >= after:
+            for held in self.ahead:
+                self.interrupt(held, Outcome.RELEASED)
+            self.ahead.clear()
+
+    def _needs_no_slot(self, held: Held) -> bool:
+        """Items of a batch share one; what we cannot run is put back."""
+        definition = self._worker.app.registry.get(held.claim.task)
+        return definition is None or self.batches.gathers(held.claim)
+
+    def _take(self, claim: Claim, until: float, late: bool) -> Held | None:
+        if late:
             self._counts["late"] += 1
             log.warning("job %s: its claim came too late to be started", claim.id,
                         extra=facts(claim))  # fmt: skip
@@ -79,39 +122,36 @@ class Carrier:
         held = Held(claim, safe_until=until)
         return held if self._hands.take(held) else None
 
-    def _start(self, held: Held) -> None:
-        """Begin an attempt. Whatever is wrong with a row concerns that row alone."""
+    def _start(self, held: Held) -> bool:
+        """Begin an attempt, and say whether a handler is to be called for it alone. Whatever is
+        wrong with a row concerns that row alone."""
         definition = self._worker.app.registry.get(held.claim.task)
         if definition is None:
             self._put_back_unknown(held)
-            return
+            return False
         try:
             self._begin(held, definition)
+            return definition.batch is None
         except Exception as error:
             self._end(held, Ended(Outcome.UNDECODABLE, error=describe(error)))
+            return False
 
     def _begin(self, held: Held, definition: Definition) -> None:
         claim, worker = held.claim, self._worker
-        context = Context(claim, worker.say, worker.app.store, worker.returns.said_by)
+        context = worker.context(claim)
         if claim.timeout is not None:
             self._limit(held, claim.timeout)
         if definition.batch is not None:
             self.batches.join(held, definition, context)
-            return
-        held.execution = begin(definition, claim, context)
-        loop = asyncio.get_running_loop()
-        held.task = asyncio.Task(held.execution.run(worker.threads), loop=loop, **EAGER)
-        if held.task.done():  # it waited for nothing
-            self._done(held, held.task)
         else:
-            held.task.add_done_callback(partial(self._done, held))
+            held.execution = begin(definition, claim, context)
 
     def _limit(self, held: Held, timeout: float) -> None:
         if not isinstance(timeout, int | float) or not timeout > 0:
             raise ValueError(f"its timeout is no number of seconds but {timeout!r}")
         timeout = min(timeout, LONGEST)
         self._after(held, timeout, partial(self.interrupt, held, Outcome.TIMED_OUT))
-        grace = self._settings.cancel_grace
+        grace = self._worker.settings.cancel_grace
         held.overdue_at = time.monotonic() + timeout + grace + OVERTIME
 
     def _put_back_unknown(self, held: Held) -> None:
@@ -128,22 +168,77 @@ class Carrier:
     def _registered(self, task: str) -> bool:
         return self._worker.app.registry.get(task) is not None
 
+    # Carry out
+
+    def _carry_out(self, line: deque[Held]) -> None:
+        """In a task of their own, which knows nothing of what others have set in theirs."""
+        if self._context is None:
+            self._context = copy_context()  # the worker's: handlers are first started from its loop
+        loop = asyncio.get_running_loop()
+        asyncio.Task(self._one_by_one(line), loop=loop, context=self._context.copy())
+
+    async def _one_by_one(self, line: deque[Held]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        context = copy_context()
+        try:
+            while line:
+                held = line.popleft()
+                if not self._hands.holds(held):
+                    continue  # lost before it began
+                held.task = task
+                held.began_at = time.monotonic()
+                self._done(held, await self._ended(held, line))
+                if task.cancelling() or not _as_it_was(context):
+                    break  # what this handler has asked for, or set, is not for the next
+        finally:
+            self._leave(line)
+
+    def _leave(self, line: deque[Held]) -> None:
+        if line:
+            others = line.copy()
+            line.clear()
+            self._carry_out(others)
+
+    @types.coroutine
+    def _ended(self, held: Held, line: deque[Held]) -> Generator[Any, Any, Ended]:
+        """Carry one out. When its handler waits, the others wait no longer for it."""
+        execution = held.execution
+        assert isinstance(execution, Alone)
+        if execution.stopped is not None:
+            return execution.interrupted()  # told to stop before it began
+        body = execution.run(self._worker.threads)
+        step: Callable[..., Any] = body.send
+        given: Any = None
+        while True:
+            try:
+                waited_for = step(given)
+            except StopIteration as stop:
+                ended: Ended = stop.value
+                return ended
+            except BaseException as error:
+                return execution.raised(error)
+            self._leave(line)
+            try:
+                step, given = body.send, (yield waited_for)
+            except BaseException as error:
+                step, given = body.throw, error
+
     # End
 
-    def _done(self, held: Held, task: asyncio.Task[Ended]) -> None:
-        assert held.execution is not None
-        try:
-            ended = task.result()
-        except BaseException as error:  # told to stop before it began
-            ended = held.execution.raised(error)
+    def _done(self, held: Held, ended: Ended) -> None:
         if held.abandoned:
             self.stuck -= 1  # the thread that it held is free at last
             self._worker.news()
-        else:
+        elif not held.ended:
             self._end(held, ended)
 
     def _end(self, held: Held, ended: Ended) -> None:
         held.transition = self.decide(held.claim, ended)
+        if held.began_at:  # written out, because a call would cost each job as much again
+            ran, runs = time.monotonic() - held.began_at, self._runs[held.claim.task]
+            runs.counts[bisect_left(EDGES, ran)] += 1
+            runs.total += ran
         held.drop_timers()
         self._give_back(held)
         if ended.error is not None:
@@ -155,6 +250,8 @@ class Carrier:
 
     def decide(self, claim: Claim, ended: Ended) -> Transition:
         """What becomes of the job. A row that is too broken to tell goes dead, with the reason."""
+        if ended.outcome is Outcome.SUCCEEDED:
+            return decide(claim, ended, NO_MATTER, luck=0.0)
         try:
             return decide(claim, ended, self._policy(claim, ended), random.random())
         except Exception as error:
@@ -188,15 +285,20 @@ class Carrier:
     def interrupt(self, held: Held, why: Outcome) -> None:
         """Ask a handler to stop; one that does not within the grace time is abandoned."""
         execution = held.execution
-        if execution is None or held.ended or execution.stopped is not None:
+        if held.ended:
+            return
+        if execution is None:  # it has not begun
+            self._end(held, stopped(why, held.claim))
+            return
+        if execution.stopped is not None:
             return
         execution.stopped = why
         execution.interrupt(held.task)
-        self._after(held, self._settings.cancel_grace, partial(self.abandon, held))
+        self._after(held, self._worker.settings.cancel_grace, partial(self.abandon, held))
 
     def abandon(self, held: Held) -> None:
         """Its outcome no longer waits for the handler, which may still hold a thread."""
-        if held.ended or held.execution is None or (held.task and held.task.done()):
+        if held.ended or held.execution is None:
             return
         log.error("job %s: its handler does not stop; abandoned", held.claim.id,
                   extra=facts(held.claim))  # fmt: skip
@@ -207,19 +309,20 @@ class Carrier:
     def lose(self, held: Sequence[Held]) -> None:
         """Somebody else may have these: stop them, and keep nothing of what they did."""
         for one in held:
-            if one.ended or one.execution is None or one.completed:
+            if one.ended or one.completed:
                 continue  # an outcome that is on its way, or there, is judged by the fence
             log.warning("job %s: claim lost, stopping", one.claim.id, extra=facts(one.claim))
             self._counts["lost"] += 1
             self._hands.drop(one)
-            self._leave_alone(one, one.execution)
-            one.execution.stopped = Outcome.RELEASED
-            one.execution.interrupt(one.task)
+            if one.execution is not None:
+                self._leave_alone(one, one.execution)
+                one.execution.stopped = Outcome.RELEASED
+                one.execution.interrupt(one.task)
 
     def _leave_alone(self, held: Held, execution: Execution) -> None:
         """From now on nothing that this handler says or returns counts."""
         execution.context.lose()
-        if not held.abandoned and held.task is not None and not held.task.done():
+        if not held.abandoned and held.task is not None:
             held.abandoned = True
             self.stuck += 1
 
@@ -239,3 +342,10 @@ class Carrier:
     def lose_unsafe(self) -> None:
         """We could not renew in time: let go before others may take over."""
         self.lose(self._hands.unsafe())
+
+
+def _as_it_was(context: ContextVars) -> bool:
+    """Whether nothing has been set since; by identity, because what is set may compare as it
+    likes."""
+    now = copy_context()
+    return len(now) == len(context) and all(now.get(var) is value for var, value in context.items())

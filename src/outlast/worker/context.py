@@ -14,12 +14,13 @@ from typing import Any
 from ..model.arguments import encode_result
 from ..model.errors import ClaimLost, InvalidOption, TooLate
 from ..model.flow import Enqueueable
-from ..model.job import Claim, Job, NewJob, lenient_json, moment
+from ..model.job import Claim, Job, NewJob, moment, read_args
 from ..model.layout import new_jobs
 from ..model.lazy import lazy
 from ..model.lifecycle import State
 from ..model.text import clean, type_name
 from ..store import Store
+from ..tracing import traced
 from .completing import Completing
 from .results import Results
 from .steps import Steps, awaited
@@ -34,6 +35,8 @@ class Context:
     worker is going away, or another worker has the job. An async handler is cancelled as well; a
     sync one has to look.
     """
+
+    near = True  # there is a database; a remote worker has none
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class Context:
         claim = self._claim
         return Job(
             id=claim.id, task=claim.task, queue=claim.queue, state=State.RUNNING,
-            attempt=claim.attempt, args=lenient_json(claim.args), result=None, error=None,
+            attempt=claim.attempt, args=read_args(claim.args), result=None, error=None,
             run_at=moment(claim.run_at), created_at=moment(claim.created_at),  # type: ignore[arg-type]
             started_at=moment(claim.started_at), finished_at=None, worker=claim.worker,
             tenant=claim.tenant, priority=claim.priority, key=claim.key, failures=claim.failures,
@@ -102,7 +105,8 @@ class Context:
         for them too.
         """
         self._check()
-        self.jobs += new_jobs(calls, self._claim.flow, self._claim.id if join else None)
+        made = new_jobs(calls, self._claim.flow, self._claim.id if join else None)
+        self.jobs += traced(made, self._claim.trace)
 
     def results(self) -> Results:
         """The results of the jobs that this one comes after, in the order given; None for one that

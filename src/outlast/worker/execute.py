@@ -20,8 +20,10 @@ from ..model.errors import InvalidArguments, InvalidResult, Permanent, RetryLate
 from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Error
+from ..model.secret import without
 from ..model.task import Definition
 from ..model.text import describe
+from ..tracing import carry_on, running, tracer
 from .context import Context
 from .threads import in_thread
 
@@ -62,7 +64,7 @@ class Execution:
             text = encode_result(result, self.definition.arguments.returns)
         except BaseException as error:  # a user's serialiser may raise anything
             # The work is done, but its result cannot be kept: running it again would not help.
-            return Ended(Outcome.PERMANENT, error=describe(error))
+            return Ended(Outcome.PERMANENT, error=self.described(error))
         return Ended(Outcome.SUCCEEDED, result=text, jobs=tuple(self.context.jobs))
 
     def raised(self, error: BaseException) -> Ended:
@@ -72,28 +74,28 @@ class Execution:
             return self.interrupted()
         match error:
             case Permanent() | InvalidResult():  # as in `returned`
-                return Ended(Outcome.PERMANENT, error=describe(error))
+                return Ended(Outcome.PERMANENT, error=self.described(error))
             case RetryLater():
-                return Ended(Outcome.POSTPONED, delay=error.seconds, error=describe(error))
+                told = self.described(error)
+                return Ended(Outcome.POSTPONED, delay=error.seconds, error=told)
             case _:
-                return Ended(Outcome.FAILED, error=describe(error))
+                return Ended(Outcome.FAILED, error=self.described(error))
+
+    def described(self, error: BaseException) -> Error:
+        """What is kept of an error: without the secrets that it may quote."""
+        return self.masked(describe(error))
+
+    def masked(self, told: Error) -> Error:
+        return without(told, self.definition.arguments.hidden_in(self.claim.args))
 
     def interrupted(self) -> Ended:
         """What a stop from outside means, however the handler took it."""
-        if self.context.completed:
-            return self.completed()
-        match self.stopped:
-            case Outcome.TIMED_OUT:
-                return Ended(Outcome.TIMED_OUT, error=timed_out(self.claim))
-            case Outcome.CANCELLED:
-                return Ended(Outcome.CANCELLED, error=_cancelled())
-            case _:
-                return Ended(Outcome.RELEASED)
+        return self.completed() if self.context.completed else stopped(self.stopped, self.claim)
 
     def completed(self, error: BaseException | None = None) -> Ended:
         """The handler has completed its job by itself: handed in once more, that is found to be
         so. What it returned afterwards does not count, what it raised is told of."""
-        told = None if error is None else describe(error)
+        told = None if error is None else self.described(error)
         return Ended(Outcome.SUCCEEDED, result=self.context.result, error=told)
 
 
@@ -113,11 +115,24 @@ class Called(Alone):
             arguments = self.arguments()
         except BaseException as error:  # a user's validator may raise anything
             return undecodable(error)
+        if self.claim.trace is not None:
+            carry_on(self.claim.trace)
+        if (recorder := tracer()) is not None:
+            return await self._recorded(recorder, arguments, threads)
         try:
             result = await self.call(arguments, threads)
         except BaseException as error:
             return self.raised(error)
         return self.returned(result)
+
+    async def _recorded(self, recorder: Any, arguments: dict[str, Any], threads: Executor) -> Ended:
+        """The same, in a span."""
+        try:
+            with running(recorder, [self.claim]):
+                given = await self.call(arguments, threads)
+        except BaseException as error:
+            return self.raised(error)
+        return self.returned(given)
 
     @abstractmethod
     def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
@@ -140,6 +155,16 @@ class ThreadExecution(Called):
 
     def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
         return in_thread(threads, partial(self.definition.function, **arguments))
+
+
+def stopped(why: Outcome | None, claim: Claim) -> Ended:
+    match why:
+        case Outcome.TIMED_OUT:
+            return Ended(Outcome.TIMED_OUT, error=timed_out(claim))
+        case Outcome.CANCELLED:
+            return Ended(Outcome.CANCELLED, error=_cancelled())
+        case _:
+            return Ended(Outcome.RELEASED)
 
 
 def timed_out(claim: Claim) -> Error:

@@ -10,16 +10,26 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
-from ..ops import cancel_flow, duties
+from ..ops import cancel_flow, duties, events
 from ..ops.duties import Tally
 from ..ops.enqueue import CANCEL_SIGNAL, wake
 from ..ops.latecomers import count_late
-from ..ops.reclaim import Swept, bury, inherit, reclaim, reclaim_overdue, signs_of_loss
+from ..ops.reclaim import (
+    Swept,
+    bury,
+    inherit,
+    reclaim,
+    reclaim_overdue,
+    refusals,
+    signs_of_loss,
+)
 from ..ops.statement import Op
+from ..ops.statistics import SPAN
 from ..store import Store
 from .audit import Auditor
 from .loops import Loop
 from .returns import about_a_row
+from .statistician import Statistician
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -49,8 +59,12 @@ class Healer:
         self._retry_from = 0  # among these
         self._retry_at = 0.0
         self._record_at = 0.0
+        self._fleet = 1
+        self._expire_at = 0.0  # not before this, whatever the sign says
         self._flows = Loop("flows", self.tend_flows, 60.0)  # and whenever there is a sign
+        self._expiry = Loop("expire", self.expire, RECORD_EVERY)  # likewise
         self.auditor = Auditor(worker, store)
+        self.statistician = Statistician(store)
 
     def loops(self) -> list[Loop]:
         prune_every = self.worker.app.retention.prune_every
@@ -59,13 +73,14 @@ class Healer:
             self._flows,
             Loop("reclaim", self.reclaim, self.worker.settings.reclaim_every),
             Loop("deadline", self.calmly(self.duty("deadline", self.overdue, OVERTIME)), OVERTIME),
-            Loop("expire", self.duty("expire", self.expire, 1.0), 1.0),
+            self._expiry,
             Loop("prune", self.duty("prune", self.prune, prune_every), prune_every),
             Loop(
                 "audit",
                 self.calmly(self.duty("audit", self.auditor.audit, audit_every)),
                 audit_every,
             ),
+            Loop("statistics", self.duty("statistics", self.statistician.once, SPAN), SPAN),
         ]
 
     async def reclaim(self) -> float | None:
@@ -74,19 +89,24 @@ class Healer:
         an outage would be charged to their jobs as a crash. Nor do deadlines: an outcome may have
         waited for the database as long as we have."""
         try:
-            swept, fleet = await self._reclaim()
+            swept = await self._reclaim()
             await self._report(swept)
-            await self._record(swept, fleet)
+            await self._record(swept)
+            await self._tell_refused()
         except OutlastError:
             self._away = True
             self.doubt_locks()
             raise
         if self._suspected:
             return CERTAIN
-        share = max(1.0, fleet / SHARED)
-        return self.worker.settings.reclaim_every * share * random.uniform(0.8, 1.0)
+        return self.worker.settings.reclaim_every * self._share * random.uniform(0.8, 1.0)
 
-    async def _reclaim(self) -> tuple[Swept, int]:
+    @property
+    def _share(self) -> float:
+        """A large fleet looks no more often than a small one."""
+        return max(1.0, self._fleet / SHARED)
+
+    async def _reclaim(self) -> Swept:
         signs = await self.store.arun(signs_of_loss)
         if self._away:  # from now on, however long it was until we asked again
             self._leases_count_at = time.monotonic() + 3 * self.worker.settings.renew_every
@@ -99,12 +119,17 @@ class Healer:
         if dead:
             swept.add(await self.bury(dead))
             self.store.buried(dead)
-            self.worker.tell("buried", swept.buried)
+            self.worker.figures.took_back("lock", swept)
         if signs.lease and not self.reunion:
-            swept.add(await self.sweep())
+            lost = await self.sweep()
+            self.worker.figures.took_back("lease", lost)
+            swept.add(lost)
         if signs.flows or signs.late:
             self._flows.poke()
-        return swept, signs.fleet
+        if signs.expired and time.monotonic() >= self._expire_at:
+            self._expiry.poke()
+        self._fleet = signs.fleet
+        return swept
 
     async def tend_flows(self) -> None:
         """Go on with what others began: apart from the reclaim, so that a flow which cannot be
@@ -184,14 +209,24 @@ class Healer:
         if swept.healed:
             self.worker.post(self.worker.woken, "")
 
-    async def _record(self, swept: Swept, fleet: int) -> None:
+    async def _record(self, swept: Swept) -> None:
         """What was done, and from time to time that there was nothing to do."""
         now = time.monotonic()
         if swept.found or now >= self._record_at:
-            self._record_at = now + RECORD_EVERY * max(1.0, fleet / SHARED)
-            tally = judged("reclaim", tally_of(swept))
-            every = RECORD_EVERY
-            await self.store.arun(duties.record, {"reclaim": tally}, every, self.worker.id)
+            self._record_at = now + RECORD_EVERY * self._share
+            await self._write_down("reclaim", swept)
+
+    async def _write_down(self, name: str, swept: Swept) -> None:
+        tally = judged(name, tally_of(swept))
+        await self.store.arun(duties.record, {name: tally}, RECORD_EVERY, self.worker.id)
+
+    async def _tell_refused(self) -> None:
+        """Outcomes of ours that came too late: on record, so that whoever asks what a death did
+        can see that nothing was done twice."""
+        refused = self.worker.returns.refused
+        told = [refused.popleft() for _ in range(min(len(refused), BATCH))]
+        if told:
+            await self.store.arun(refusals, told, self.worker.id)
 
     async def sweep(self, batch: int = BATCH) -> Swept:
         """Page through all lost claims. Those that cannot be taken back come first, being the
@@ -279,11 +314,18 @@ class Healer:
         slack = self.worker.settings.cancel_grace + OVERTIME
         decided = self.worker.carrier.decide
         swept = await self._sweep(lambda limit, skip: reclaim_overdue(slack, decided, limit, skip))
+        self.worker.figures.took_back("deadline", swept)
         await self._report(swept)
         return tally_of(swept)
 
-    async def expire(self) -> Tally:
-        return tally_of(await self._sweep(_expire))
+    async def expire(self) -> float:
+        """End what nobody started in time; and from time to time say that there was nothing."""
+        self._expire_at = time.monotonic() + 1.0
+        swept = await self._sweep(_expire)
+        if swept.failed:
+            self._expire_at += SET_ASIDE
+        await self._write_down("expire", swept)
+        return RECORD_EVERY * self._share * random.uniform(0.8, 1.0)
 
     async def prune(self) -> Tally:
         """Remove what ended long ago, in small transactions with room between them."""
@@ -295,7 +337,16 @@ class Healer:
                     break
                 await asyncio.sleep(0.01)
         await self.store.arun(duties.prune_workers, keep.keep_workers)
+        await self.place_events()
         return Tally(found=removed, healed=removed)
+
+    async def place_events(self) -> None:
+        """Whoever follows events gives them their places. Where nobody does, somebody has to now
+        and then, or the first who comes would wait until it is done for all of them."""
+        while (await self.store.arun(events.place))[0] == events.PLACES:
+            if self.worker.stopping:
+                break
+            await asyncio.sleep(0.01)
 
 
 def _expire(limit: int, skip: int) -> Op[Swept]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model.job import Claim
-from ..model.outcome import Ended, Transition
+from ..model.outcome import Transition
 from .execute import Execution
 
 SAFETY = 0.9  # the share of a lease after which an unrenewed job is let go
@@ -23,12 +23,13 @@ class Held:
 
     claim: Claim
     safe_until: float
-    execution: Execution | None = None  # None: there is nothing to carry out
-    task: asyncio.Task[Ended] | None = None
+    execution: Execution | None = None  # None: it has not begun, or is not to be carried out
+    task: asyncio.Task[Any] | None = None  # in which its handler runs
     transition: Transition | None = None  # set once it has ended
     abandoned: bool = False  # nobody waits for its handler any more
     shares: bool = False  # an item of a batch: all of them take one slot
     overdue_at: float = math.inf
+    began_at: float = 0.0  # when its handler was called
     timers: tuple[asyncio.TimerHandle, ...] = ()
 
     @property
@@ -131,6 +132,10 @@ class Hands:
     def safe_until(self) -> float:
         """When the first of them becomes unsafe."""
         return min((held.safe_until for held in self.running()), default=math.inf)
+
+    def oldest(self) -> Held | None:
+        """The one that has been in hand for the longest."""
+        return next(iter(self._held.values()), None)
 
     def has_last_life(self) -> bool:
         return any(held.claim.last_life for held in tuple(self._held.values()))

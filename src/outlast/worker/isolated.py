@@ -17,11 +17,12 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn, cast
 
+from ..model.errors import Unsupported
 from ..model.job import Claim, NewFlow, NewJob
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended
@@ -29,6 +30,7 @@ from ..model.task import Definition
 from ..model.text import describe
 from ..store import Store
 from ..tasks import Task
+from ..tracing import carry_on, running, tracer
 from .context import Context
 from .execute import Alone, Execution, undecodable
 
@@ -78,7 +80,7 @@ class IsolatedExecution(Alone):
             return self.interrupted()  # told to stop while it was being started
         assert process.stdin is not None
         try:
-            given = {"claim": self.claim._asdict(), "argv": sys.argv}
+            given = {"claim": self.claim._asdict(), "argv": sys.argv, "near": self.context.near}
             with suppress(ConnectionError):
                 process.stdin.write(json.dumps(given).encode() + b"\n")
                 await process.stdin.drain()
@@ -187,7 +189,7 @@ def main() -> None:
         with lock:
             out.write(json.dumps(message).encode() + b"\n")
 
-    ended = _carry_out(kind, place, name, claim, send)
+    ended = _carry_out((kind, place, name), claim, send, near=given["near"])
     send({"ended": {**ended._asdict(), "jobs": [asdict(job) for job in ended.jobs]}})
 
 
@@ -211,19 +213,39 @@ class ChildContext(Context):
         self._send({"completed": result})
 
 
-def _carry_out(kind: str, place: str, name: str, claim: Claim, send: Send) -> Ended:
+class Nowhere:
+    """Instead of a database, in the child of a remote worker."""
+
+    def run(self, *_: Any) -> NoReturn:
+        told = "a task that is isolated can ask for nothing on a remote worker"
+        raise Unsupported(reason=told)
+
+    ready = run
+
+    async def arun(self, *_: Any) -> NoReturn:
+        self.run()
+
+    aready = arun
+
+
+def _carry_out(where: tuple[str, str, str], claim: Claim, send: Send, *, near: bool) -> Ended:
     try:
-        task = _find(kind, place, name)
+        task = _find(*where)
     except BaseException as error:  # the code is at fault, not the job: another try may do
         return Ended(Outcome.FAILED, error=describe(error))
-    definition, context = task._definition, ChildContext(claim, task._app.store, send)
+    store = task._app.store if near else cast(Store, Nowhere())
+    definition, context = task._definition, ChildContext(claim, store, send)
     execution = Execution(definition, claim, context)
     try:
         arguments = execution.arguments()
     except BaseException as error:
         return undecodable(error)
+    carry_on(claim.trace)
+    recorder = tracer()
     try:
-        return execution.returned(definition.function(**arguments))
+        with nullcontext() if recorder is None else running(recorder, [claim]):
+            result = definition.function(**arguments)
+        return execution.returned(result)
     except BaseException as error:
         return execution.raised(error)
 

@@ -58,7 +58,7 @@ class Keeper:
         self._strangers: dict[tuple[str, int], float] = {}  # and when we first saw them
         self._to_wake: set[str] = set()
         self._watching: asyncio.Future[None] | None = None
-        self._pulse_at = time.monotonic()
+        self.pulse_at = time.monotonic()
         self._told = False  # that the worker's loop stands still
         self._slow = 0  # calls in a row that we gave up on
         self._started = threading.Event()
@@ -124,15 +124,7 @@ class Keeper:
     async def _keep(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._watch = Loop("watch", self.watch, 0.0, Backoff(first=0.02, factor=2.0), settled=1.0)
-        self.loops = [
-            Loop("renew", self.renew, self.settings.renew_every, Urgent(self.worker)),
-            self._watch,
-            Loop("fence", self.fence, self.settings.reclaim_every),
-            Loop("overdue", self.overdue, self.settings.reclaim_every),
-            Loop("pulse", self.pulse, 1.0),
-            *self.healer.loops(),
-            Loop("wake", self.wake_others, 60.0),
-        ]
+        self.loops = self._all_loops()
         self._started.set()
         try:
             async with asyncio.TaskGroup() as group:
@@ -142,6 +134,18 @@ class Keeper:
         finally:
             await self.store.aclose()
             await self.healer.store.aclose()
+
+    def _all_loops(self) -> list[Loop]:
+        """The first one renews, the last one wakes others."""
+        return [
+            Loop("renew", self.renew, self.settings.renew_every, Urgent(self.worker)),
+            self._watch,
+            Loop("fence", self.fence, self.settings.reclaim_every),
+            Loop("overdue", self.overdue, self.settings.reclaim_every),
+            Loop("pulse", self.pulse, 1.0),
+            *self.healer.loops(),
+            Loop("wake", self.wake_others, 60.0),
+        ]
 
     async def _go_round(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -235,6 +239,7 @@ class Keeper:
             try:
                 await self._soon(finish, [release(claim)])
                 self.worker.tell("released", 1)
+                self.worker.figures.gave_back_forgotten()
             except OutlastError as error:
                 if not about_a_row(error):
                     raise
@@ -262,9 +267,11 @@ class Keeper:
         loses its job all the same."""
         for held in self.worker.hands.overdue():
             ended = Ended(Outcome.TIMED_OUT, error=timed_out(held.claim))
-            await self._soon(finish, [self.worker.carrier.decide(held.claim, ended)])
+            finished = await self._soon(finish, [self.worker.carrier.decide(held.claim, ended)])
             held.overdue_at = math.inf
             self.worker.tell("overdue", 1)
+            for transition, state in finished.accepted:
+                self.worker.figures.accepted(transition, state)
             log.error("job %s: its handler blocks the event loop past its timeout; given up",
                       held.claim.id, extra=facts(held.claim))  # fmt: skip
 
@@ -272,9 +279,9 @@ class Keeper:
         """A loop that stands still carries nothing out, and its leases are renewed all the same: it
         is said, and after a while the process ends, so that its jobs run elsewhere."""
         worker, limit, now = self.worker, self.settings.stall_limit, time.monotonic()
-        if now - self._pulse_at > PAUSED:
+        if now - self.pulse_at > PAUSED:
             worker.beat_at = now  # the whole process stood still, and not its loop
-        self._pulse_at = now
+        self.pulse_at = now
         worker.post(worker.beat)
         still = now - worker.beat_at
         if still < STILL:

@@ -71,6 +71,11 @@ def tear_down() -> None:
         handler.close()
 
 
+def dropped() -> int:
+    """How many lines of this process nobody read fast enough."""
+    return sum(one.dropped for one in logging.getLogger().handlers if isinstance(one, Lines))
+
+
 def redact(text: str) -> str:
     """The text with what looks like a secret masked, and its middle cut out if it is long."""
     text = text[:READ]

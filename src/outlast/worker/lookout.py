@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..model.job import Claim
 from ..model.settings import WorkerSettings
-from ..ops.claim import Place, Wanted, look, promote, turns
+from ..ops.claim import Place, Seen, Wanted, look, promote, turns
 from ..store import Store
 from .loops import Backoff
 
@@ -53,11 +53,15 @@ class Lookout:
         now = self._looked_at = time.monotonic()
         self._idle = min(self._settings.poll_max, self._idle * 2)
         self._look_at = now + self._idle * random.uniform(0.75, 1.25)
+        seen = await self._see(store)
+        self._note(seen.queues)
+
+    async def _see(self, store: Store) -> Seen:
         seen = await store.arun(look)
         if seen.due:
             await store.arun(promote)
             seen = await store.arun(look)
-        self._note(seen.queues)
+        return seen
 
     def next(self) -> str | None:
         """Whose turn it is. It is forgotten until there is word of it again, so that news which

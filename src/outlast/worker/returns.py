@@ -9,25 +9,31 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from ..model.errors import ClaimLost, OutlastError, StoreBusy, StoreError
 from ..model.job import Claim
-from ..model.lifecycle import Outcome
+from ..model.lifecycle import Outcome, State
 from ..model.outcome import Ended, Transition
 from ..model.text import describe
 from ..ops.claim import Wanted
 from ..ops.finish import Finished, finish, finish_with_keys, turn
+from ..ops.reclaim import Refusal
 from ..store import Store
+from ..store.wakes import Wakes
+from .figures import Figures
 from .held import Hands, Held, facts
 from .loops import Backoff
 
 log = logging.getLogger("outlast.worker")
 
 Events = list[dict[str, Any]]
+BRISK = 0.05  # seconds from the start of a handler until its outcome is on its way
+SHOUT_EVERY = 0.05  # seconds at least between words to those who follow events
 MOST_EVENTS = 10_000  # that may wait while the database is away; what is said beyond is dropped
+MOST_REFUSED = 1_000  # outcomes that are remembered until they are on record
 
 
 class Returns:
@@ -36,22 +42,26 @@ class Returns:
         store: Store,
         steady: Store,
         hands: Hands,
-        counts: Counter[str],
+        figures: Figures,
         decide: Callable[[Claim, Ended], Transition],
         started: Callable[[set[str]], None],
     ) -> None:
         self._store = store
         self._steady = steady
         self._hands = hands
-        self._counts = counts
+        self._figures = figures
+        self._counts = figures.counts
         self._decide = decide
         self._started = started  # told of queues in which something became ready
+        self.refused: deque[Refusal] = deque(maxlen=MOST_REFUSED)  # and not on record yet
         self._ended: list[Held] = []
+        self.brisk = False  # what was handed in last had begun only a moment before
         self._keyed: list[Held] = []  # whose follow-ups have keys, and may have to wait for others
         self._keyed_at = 0.0  # when to try these
         self._patience = Backoff(first=0.5)
         self._events: deque[dict[str, Any]] = deque()
         self._sending: Events = []  # on their way to the database
+        self._wakes = Wakes(SHOUT_EVERY)
         self._numbers = itertools.count()  # of events: one that is sent again is known by its own
 
     def __len__(self) -> int:
@@ -87,6 +97,8 @@ class Returns:
         """Hand everything in, and take new jobs with the last round trip: those, and when we
         asked for them."""
         ended, self._ended = self._ended, []
+        if ended:
+            self.brisk = time.monotonic() - ended[0].began_at < BRISK
         try:
             plain = await self._hand_in(ended)
             await self._hand_in_keyed()
@@ -101,15 +113,18 @@ class Returns:
 
     async def _hand_in(self, ended: list[Held]) -> list[Transition]:
         """Everything but plain successes, which travel with the next claim."""
-        transitions = [held.transition for held in ended if held.transition is not None]
+        plain: list[Transition] = []
+        other: list[Transition] = []
+        for held in ended:
+            if (transition := held.transition) is not None:
+                (plain if transition.plain else other).append(transition)
         self._sending = events = []
         for _ in range(len(self._events)):
             events.append(self._events[0])
             self._events.popleft()
-        other = [transition for transition in transitions if not transition.plain]
         if other or events:
             self._settle(await self._finish(other, events))
-        return [transition for transition in transitions if transition.plain]
+        return plain
 
     async def _hand_in_keyed(self) -> None:
         """One by one, and not for long: a key that somebody's open transaction holds is tried again
@@ -137,12 +152,17 @@ class Returns:
 
     async def _finish(self, transitions: list[Transition], events: Events) -> Finished:
         try:
-            return await self._store.arun(finish, transitions, events)
+            return await self._store.arun(finish, transitions, events, self._channel(events))
         except BaseException as error:
             if not about_a_row(error):
                 self._events.extendleft(reversed(events))
                 raise
         return await self._one_by_one(transitions, events)
+
+    def _channel(self, events: Events) -> str:
+        """Where to say that there are events; nowhere, if that was said just now."""
+        due = events and self._store.wakes and self._wakes.due([""])
+        return self._store.events_channel if due else ""
 
     async def _one_by_one(self, transitions: list[Transition], events: Events) -> Finished:
         while events:
@@ -194,9 +214,12 @@ class Returns:
         for transition, state in finished.accepted:
             self._hands.put_down(transition.claim)
             self._counts[state] += 1
+            if state is not State.SUCCEEDED:
+                self._figures.accepted(transition, state)
         for transition in finished.lost:
             self._hands.put_down(transition.claim)
             self._counts["refused"] += 1
+            self.refused.append(Refusal(*transition.claim.hold, str(transition.outcome)))
             log.warning(
                 "job %s: attempt %d lost its claim; its outcome (%s) was refused",
                 transition.claim.id, transition.claim.attempt, transition.outcome,

@@ -17,7 +17,8 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -29,9 +30,11 @@ log = logging.getLogger("outlast.supervisor")
 
 SETTLED = 30.0  # seconds after which a child's earlier deaths are forgotten
 MARGIN = 1.0  # seconds beyond the grace time to hand in outcomes; then SIGKILL
+BEAT = 1.0  # seconds between rounds in which nothing happens, for who looks whether we live
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 OnExit = Callable[[str, int], None]  # a child's instance id, and its exit code (−9: by signal 9)
+Own = Callable[[int], dict[str, str]]  # what the environment of the n-th child says besides
 
 
 def supervise(
@@ -54,13 +57,13 @@ class Child:
         self.first_death = 0.0  # of the present row of deaths
         self.backoff = Backoff()
 
-    def start(self, command: Sequence[str], lifeline: Lifeline) -> None:
+    def start(self, command: Sequence[str], lifeline: Lifeline, own: Mapping[str, str]) -> None:
         self.started_at = time.monotonic()
         self.instance = new_instance_id()
         try:
             self.process = subprocess.Popen(
                 command,
-                env={**lifeline.environment(), INSTANCE: self.instance},
+                env={**lifeline.environment(), **own, INSTANCE: self.instance},
                 pass_fds=[lifeline.reading],
                 process_group=0,
             )
@@ -89,12 +92,20 @@ class Child:
 
 class Supervisor:
     def __init__(
-        self, command: Sequence[str], processes: int, grace: float, on_exit: OnExit | None = None
+        self,
+        command: Sequence[str],
+        processes: int,
+        grace: float,
+        on_exit: OnExit | None = None,
+        own: Own = lambda _: {},
     ) -> None:
         self.command = command
         self.grace = grace
         self.children = [Child(number) for number in range(1, processes + 1)]
         self.on_exit = on_exit
+        self.own = own
+        self.exits: Counter[str] = Counter()  # of children, by how they ended
+        self.beat_at = time.monotonic()
         self._asked = 0  # how often we were asked to stop
         self._obeyed = 0
         self._deadline = float("inf")
@@ -109,6 +120,7 @@ class Supervisor:
         try:
             with self._wakeups() as wait:
                 while not self._asked or self.running:
+                    self.beat_at = time.monotonic()
                     self._step(lifeline)
                     wait(self._next_event())
                     self._reap()
@@ -129,7 +141,7 @@ class Supervisor:
         elif not self._asked:
             for child in self.children:
                 if child.process is None and now >= child.start_at:
-                    child.start(self.command, lifeline)
+                    child.start(self.command, lifeline, self.own(child.number))
 
     def _pass_on(self) -> None:
         """The first signal drains, the second hurries, with one deadline for all. Children get
@@ -153,6 +165,7 @@ class Supervisor:
             code = child.process.poll()
             if code is None:
                 continue
+            self.exits["signal" if code < 0 else "exit"] += 1
             if self._asked:
                 child.process = None
             else:
@@ -163,7 +176,7 @@ class Supervisor:
                 except Exception:
                     log.exception("what should follow the end of worker %d failed", child.number)
 
-    def _next_event(self) -> float | None:
+    def _next_event(self) -> float:
         """Seconds until there is something to do besides signals and deaths."""
         if self._obeyed < self._asked:
             return 0.0
@@ -171,13 +184,13 @@ class Supervisor:
         if not self._asked:
             moments += [child.start_at for child in self.children if child.process is None]
         soonest = min(moments)
-        return None if soonest == float("inf") else max(0.0, soonest - time.monotonic())
+        return min(BEAT, max(0.0, soonest - time.monotonic()))
 
     def _ask(self, *_: Any) -> None:
         self._asked += 1
 
     @contextmanager
-    def _wakeups(self) -> Iterator[Callable[[float | None], None]]:
+    def _wakeups(self) -> Iterator[Callable[[float], None]]:
         """A wait that a signal or a child's end cuts short, also one that comes just before it."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
@@ -188,7 +201,7 @@ class Supervisor:
         with selectors.DefaultSelector() as selector:
             selector.register(reading, selectors.EVENT_READ)
 
-            def wait(seconds: float | None) -> None:
+            def wait(seconds: float) -> None:
                 selector.select(seconds)
                 with suppress(BlockingIOError):
                     os.read(reading, 4096)

@@ -6,7 +6,8 @@
 While a round trip is under way, outcomes gather; the busier the worker, the larger its batches.
 
     lookout  where there may be something to claim    carry   starts handlers and stops them
-    returns  outcomes on their way back               keeper  renews and heals, in its own thread
+    room     for how many there is a slot             keeper  renews and heals, in its own thread
+    returns  outcomes on their way back
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import logging
 import os
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -41,12 +41,14 @@ from ..ops.leave import leave
 from ..version import VERSION
 from .batches import Gathering
 from .carry import Carrier
+from .context import Context
+from .figures import Figures
 from .held import Hands
 from .keeper import Keeper
 from .lookout import Lookout
 from .loops import Backoff
-from .memory import free_megabytes
 from .returns import Returns
+from .room import Room
 from .threads import Threads
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ log = logging.getLogger("outlast.worker")
 
 PROOF = 1.0  # seconds to wait for a proof of life before the first claim
 PROMOTE_EVERY = 0.1  # seconds; a busy worker makes due jobs ready this often
+AHEAD_FOR = 0.25  # seconds that a job may be in hand before there is a slot for it
 LAST_WORDS = 0.25  # seconds from telling handlers to stop at shutdown until they are left behind
 
 
@@ -72,12 +75,14 @@ class Worker:
         # for its child, so that it knows whom to bury.
         self.id = os.environ.pop(INSTANCE, "") or new_instance_id()
         self.hands = Hands()
-        self.counts: Counter[str] = Counter()
+        self.figures = Figures()
+        self.counts = self.figures.counts
         self.lookout = Lookout(self.queues, settings)
         self.carrier = Carrier(self)
-        self.returns = Returns(
-            self.store, self.steady, self.hands, self.counts, self.carrier.decide, self.started
+        self.returns: Returns = Returns(
+            self.store, self.steady, self.hands, self.figures, self.carrier.decide, self.started
         )
+        self.room = Room(self)
         # One thread for each job that may be in flight; they are only started when needed.
         self.threads = Threads(settings.concurrency)
         self.state = "working"
@@ -115,7 +120,7 @@ class Worker:
 
     async def _work(self) -> None:
         await self._arrive()
-        self.keeper = Keeper(self)
+        self.keeper = self._new_keeper()
         self.keeper.start()
         try:
             await self._watched_over()
@@ -131,6 +136,9 @@ class Worker:
             raise
         finally:
             await self._leave()
+
+    def _new_keeper(self) -> Keeper:
+        return Keeper(self)
 
     async def _leave(self) -> None:
         """Our card goes before our proof of life does: else, with a slow database, others would
@@ -225,7 +233,9 @@ class Worker:
 
     async def turn(self) -> None:
         """Give back what has ended, take what there is room for, or wait."""
-        room = 0 if self.stopping else self._room()
+        self._start()
+        self.carrier.put_back(after=AHEAD_FOR)
+        room = 0 if self.stopping else self.room.for_claims()
         if (gathering := self.carrier.batches.hungry(full=room <= 0)) is not None:
             await self._fill(gathering)
             return
@@ -239,13 +249,13 @@ class Worker:
         claims = await self._claim(wanted)
         if claims is not None:
             self.lookout.claimed(queue, claims, wanted)
-            all_there_was = len(claims) < room and wanted.place is None
+            all_there_was = len(claims) < wanted.limit and wanted.place is None
             self.carrier.batches.claimed(queue, all_there_was)
 
     async def _fill(self, gathering: Gathering) -> None:
         """Ask for more of a task whose next batch is being gathered."""
         try:
-            if not self.stopping and not self._short_of_memory():
+            if not self.stopping and not self.room.short_of_memory():
                 wanted = self._wanted(gathering.queue, gathering.room)
                 await self._claim(replace(wanted, task=gathering.definition.name, place=None))
         finally:
@@ -263,14 +273,22 @@ class Worker:
             self._failed(f"claiming from {wanted.queue!r} failed", error)
             return None
         self.counts["claimed"] += len(claims)
-        self.carrier.start(claims, asked_at)
+        self.figures.claimed(wanted.queue, claims)
+        self.carrier.take(claims, asked_at)
+        self._start()
         return claims
+
+    def _start(self) -> None:
+        if self.carrier.ahead:
+            self.carrier.start(self.room.slots() + self.carrier.waiting())
 
     async def _give_back_or_rest(self, room: int) -> None:
         if self.returns:
             await self.returns.exchange()
             return
         wait = self.lookout.wait() if room > 0 else 1.0
+        if self.carrier.ahead:
+            wait = min(wait, AHEAD_FOR)
         await self._pause(min(wait, self.settings.renew_every) if self.hands else wait)
 
     def _wanted(self, queue: str, room: int) -> Wanted:
@@ -285,19 +303,6 @@ class Worker:
             self.id, queue, room, self.settings.lease, unknown, due, last_life, None, place
         )
 
-    def _room(self) -> int:
-        if self._short_of_memory():
-            return 0
-        taken = self.hands.slots + self.carrier.batches.slots + self.carrier.stuck
-        return self.settings.concurrency - taken + self.returns.slots
-
-    def _short_of_memory(self) -> bool:
-        floor = self.settings.memory_floor
-        if floor and free_megabytes() < floor:
-            self.counts["deferred_for_memory"] += 1
-            return True
-        return False
-
     # News, from any thread
 
     def resume(self) -> None:
@@ -308,6 +313,7 @@ class Worker:
         """Something changed: in this queue, or ("") somewhere. A word that starts with ! is for
         the keeper."""
         self._watched.set()
+        self.counts["woken"] += 1
         if queue.startswith("!"):
             self.keeper.renew_now()
         else:
@@ -325,6 +331,10 @@ class Worker:
     def news(self) -> None:
         """Something ended: go round."""
         self._news.set()
+
+    def context(self, claim: Claim) -> Context:
+        """What a handler is given."""
+        return Context(claim, self.say, self.app.store, self.returns.said_by)
 
     def say(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
         """From a handler, in any thread: an event."""
@@ -364,6 +374,7 @@ class Worker:
         """Let running jobs end within the grace time; release the rest at once, unspent."""
         deadline = time.monotonic() + self.settings.grace
         self.carrier.batches.release(self.carrier.interrupt)
+        self.carrier.put_back()
         while self.hands.running() and time.monotonic() < deadline and not self._hurry:
             await self._step_or_pause(deadline)
         for held in self.hands.running():

@@ -1,11 +1,11 @@
 """What is measured, by name, in the order in which it is told."""
 
-from . import cost, crowded, drain, enqueue, latency, recovery
+from . import cost, crowded, drain, enqueue, flows, latency, recovery
 from .cell import Cell, Figure
 
 CELLS: dict[str, Cell] = {
     cell.name: cell
-    for part in (drain, enqueue, latency, recovery, crowded, cost)
+    for part in (drain, flows, enqueue, latency, recovery, crowded, cost)
     for cell in part.CELLS
 }
 # What is over within minutes, and what one asks for first.

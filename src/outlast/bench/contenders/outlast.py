@@ -7,7 +7,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
 
-from outlast import Outlast
+from outlast import Outlast, group
 from outlast.bench.table import Table
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ STORES = ["postgres", "sqlite"]
 REQUIRES = ["outlast", "psycopg", "asyncpg", "uvloop"]
 IMPORTS = "outlast"
 HELP = ["-m", "outlast", "worker", "--help"]
-CAN = ["async", "sync", "many", "within", "later", "slow", "fill", "wake"]
+CAN = ["async", "sync", "many", "within", "later", "slow", "fill", "wake", "group"]
 DURABLE = True
 DURABILITY = (
     "A job is synced to disk when enqueue returns; it stays in its row until its outcome is synced;"
@@ -84,6 +84,10 @@ class Contender:
 
     def enqueue_slow(self, payloads: list[str], seconds: float) -> None:
         self._ol.enqueue(*(self._slow.job(payload=p, seconds=seconds) for p in payloads))
+
+    def enqueue_group(self, payloads: list[str]) -> None:
+        jobs = [self._noop.job(payload=payload) for payload in payloads]
+        self._ol.enqueue(group(*jobs).then(self._noop.job(payload="x")))
 
     def fill(self, n: int) -> None:
         self._table.fill(n)

@@ -9,11 +9,13 @@ default that the function has then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArguments, Problem
 from ..lazy import lazy
+from ..secret import MARK, hidden_in, is_secret, lenient, marked, unmarked
 from .items import ITEM, read_item_signature
 from .paths import render
 from .signature import read_signature
@@ -21,6 +23,9 @@ from .storable import MAX_PAYLOAD
 
 if TYPE_CHECKING:
     from .codec import Codec
+
+UNTOLD = "is not what the task takes; as it is a secret, no more is said"
+_HARMLESS = {"is missing", "is given twice, by position and by name"}
 
 __all__ = ["MAX_PAYLOAD", "Arguments", "ItemArguments", "encode_result"]
 
@@ -48,18 +53,53 @@ class Arguments:
         """The JSON object that stores this call."""
         given, problems = self._bind(args, kwargs)
         if not problems and (text := self._codec.proven(given)) is not None:
-            return text
+            return marked(text, self.secrets) if self.secrets else text
         text, found = self._codec.careful(given)
         if problems or found:
-            raise InvalidArguments(self.task, problems + found)
-        return text
+            raise self._refusal(problems + found)
+        return marked(text, self.secrets) if self.secrets else text
 
     def decode(self, text: str) -> dict[str, Any]:
         """The keyword arguments for the call, as the annotated types."""
-        values = self._codec.read(text)
+        try:
+            values = self._codec.read(
+                unmarked(text, self._signature.hints) if MARK in text else text
+            )
+        except InvalidArguments as error:
+            raise self._refusal(error.problems, stored=True) from None
         if self.context_parameter in values:
             raise InvalidArguments(self.task, [self._unexpected(str(self.context_parameter))])
         return values
+
+    @lazy
+    def secrets(self) -> frozenset[str]:
+        """The parameters whose values are not to be shown."""
+        return frozenset(name for name, hint in self._signature.hints.items() if is_secret(hint))
+
+    def hidden_in(self, text: str) -> tuple[str, ...]:
+        """The words by which the secrets of a call could be told: as they are stored, and as they
+        are given to the function. Asked only when something went wrong."""
+        if not self.secrets:
+            return ()
+        stored = lenient(unmarked(text, self.secrets))
+        try:
+            given = self.decode(text)
+        except InvalidArguments:
+            given = {}
+        return hidden_in((stored, given), self.secrets)
+
+    def _refusal(self, problems: Iterable[Problem], stored: bool = False) -> InvalidArguments:
+        """What is wrong with a secret could tell it: then only that something is, is said."""
+        if self.secrets:
+            problems = dict.fromkeys(self._discreet(problem, stored) for problem in problems)
+        return InvalidArguments(self.task, list(problems))
+
+    def _discreet(self, problem: Problem, stored: bool) -> Problem:
+        name = re.split(r"[.\[]", problem.path, maxsplit=1)[0]
+        about_all = stored and not name  # it may quote whatever is stored
+        if problem.message in _HARMLESS or not (name in self.secrets or about_all):
+            return problem
+        return Problem(name, UNTOLD)
 
     @lazy
     def _codec(self) -> Codec:

@@ -6,6 +6,7 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from ..secret import Secret, is_secret
 from .signature import Signature, read_signature, refuse
 
 ITEM = "item"  # what the one argument of such a job is called, whatever the list is
@@ -47,7 +48,7 @@ def _element(hint: Any, task: str, name: str) -> Any:
     element = _element_of(hint)
     if element is None:
         refuse(task, name, "must be a list of items, such as list[int]: the task has batch=…")
-    return element
+    return Annotated[element, Secret] if is_secret(hint) else element
 
 
 def _element_of(hint: Any) -> Any:

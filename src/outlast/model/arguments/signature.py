@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Union
 
 from ..errors import InvalidInput
+from ..secret import is_secret
 from ..text import brief
 
 
@@ -34,6 +35,8 @@ def read_signature(function: Callable[..., Any], task: str, context_type: type |
     context = _context(hints, task, context_type)
     stored = [p for p in parameters if p.name != context and p.kind is not p.VAR_KEYWORD]
     more = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
+    if more and is_secret(hints[more[0]]):
+        refuse(task, f"**{more[0]}", "cannot be secret: name the parameters that are")
     return Signature(
         hints={p.name: hints[p.name] for p in stored},
         positional=tuple(p.name for p in stored if p.kind is p.POSITIONAL_OR_KEYWORD),

@@ -72,26 +72,35 @@ WHERE j.id IN (
     LIMIT :limit)
 RETURNING ol.claim_columns
 
--- name: claim_on
--- The same from where the last full batch began: what was taken since then leaves dead entries in
--- the index, which must not be walked again and again while somebody's old snapshot keeps them.
--- postgres: as in claim
-WITH picked AS MATERIALIZED (
-    SELECT id AS chosen FROM ol.job
+-- fragment: picked_on
+SELECT id AS chosen FROM ol.job
     WHERE ol.claimable AND priority = :priority
         AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
-    FOR UPDATE SKIP LOCKED)
+
+-- name: claim_on
+-- The same from where the last full batch began: what was taken since then leaves dead entries in
+-- the index, which must not be walked again and again while somebody's old snapshot keeps them.
+-- postgres: as in claim
+WITH picked AS MATERIALIZED (ol.picked_on FOR UPDATE SKIP LOCKED)
 UPDATE ol.job AS j SET ol.taken
 FROM picked WHERE j.id = picked.chosen
 RETURNING ol.claim_columns
 -- sqlite: as in claim
 UPDATE ol.job AS j SET ol.taken
-WHERE j.id IN (
-    SELECT id FROM ol.job
-    WHERE ol.claimable AND priority = :priority
-        AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
-    ORDER BY priority DESC, run_at, id
-    LIMIT :limit)
+WHERE j.id IN (ol.picked_on)
 RETURNING ol.claim_columns
+
+-- name: succeed_and_claim_on
+-- Both as one, for a busy worker: it gives back and takes on, and this is all that it says for long.
+-- Each row is a claim, with the number of accepted successes last; without a claim it is that alone.
+-- postgres only: an update can be part of a query, and one statement costs less than a pipeline of
+-- two. What is done is asked for before anything is taken: who waits for a row holds no other.
+WITH done AS (ol.succeeding AND t.fence BETWEEN 1 AND 9223372036854775807 RETURNING 1),
+picked AS MATERIALIZED (ol.picked_on FOR UPDATE SKIP LOCKED),
+taken AS (
+    UPDATE ol.job AS j SET ol.taken
+    FROM picked WHERE j.id = picked.chosen AND (SELECT count(*) FROM done) >= 0
+    RETURNING ol.claim_columns)
+SELECT taken.*, (SELECT count(*) FROM done) FROM (SELECT 1) AS one LEFT JOIN taken ON true

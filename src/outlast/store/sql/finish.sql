@@ -1,9 +1,8 @@
 -- name: finish
 -- The one way out of running: apply transitions whose claims still hold, and say which did.
--- A requested cancel turns every way back to work into cancelled. Who will not tell the others whom
--- its end concerns (`tells`) cannot end it. What a row does not say stays as it is. The state is
--- compared as an expression: a plain comparison lets the planner walk the partial index of running
--- rows, dead entries and all, instead of the primary key.
+-- A requested cancel turns every way back to work into cancelled. What a row does not say stays as
+-- it is. The state is compared as an expression: a plain comparison lets the planner walk the partial
+-- index of running rows, dead entries and all, instead of the primary key.
 UPDATE ol.job AS j
 SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled') THEN 'cancelled'
         ELSE t.state END,
@@ -19,8 +18,23 @@ SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled') THEN 'c
 FROM ol.rows(id uuid, fence bigint, state text, delay double precision, refund integer,
     failures integer, crashes integer, result text, error text)
 WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'
-    AND (ol.boolean(:tells) OR NOT j.tied)
 RETURNING CAST(j.id AS text), j.fence, j.state, j.tied
+
+-- fragment: succeeding
+UPDATE ol.job AS j
+SET state = 'succeeded', result = ol.json(t.result), lease_until = NULL, finished_at = ol.now()
+FROM ol.rows(id uuid, fence bigint, result text)
+WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running' AND NOT j.tied
+
+-- name: succeed
+-- The same door, for the many: first-try successes whose end concerns nobody, of whom it is enough
+-- to know how many were accepted.
+-- postgres: counted where they are; a range that holds every fence makes the planner expect few, so
+-- that it looks them up one by one whatever the table held when this was planned
+WITH done AS (ol.succeeding AND t.fence BETWEEN 1 AND 9223372036854775807 RETURNING 1)
+SELECT count(*) FROM done
+-- sqlite: an update cannot be part of a query; each accepted one is a row
+ol.succeeding RETURNING 1
 
 -- name: wait_briefly
 -- In this transaction, give up soon when somebody else holds what we need.

@@ -1,11 +1,12 @@
 -- name: cancel
 -- Cancel a queued job at once, or ask the owner of a running one to stop.
-UPDATE ol.job
+UPDATE ol.job AS j
 SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
     cancelling = (state = 'running'),
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE ol.now() END,
     error = CASE WHEN state = 'running' THEN error ELSE ol.json(:error) END
 WHERE id = ol.id(:id) AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+    AND ol.in_reach
 RETURNING state, tied
 
 -- name: redrive
@@ -18,7 +19,7 @@ SET state = CASE WHEN EXISTS (SELECT 1 FROM ol.edge AS e WHERE e.follower = j.id
         THEN 1 ELSE 0 END,
     attempt = 0, failures = 0, crashes = 0, run_at = ol.now(), worker = NULL,
     finished_at = NULL, started_at = NULL, cancelling = false, expires_at = NULL
-WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')
+WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled') AND ol.in_reach
 RETURNING CAST(id AS text), state, tied
 
 -- name: redriven
@@ -55,3 +56,20 @@ INSERT INTO ol.queue AS q (name, paused, changed_at) VALUES (:queue, ol.boolean(
 ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, changed_at = excluded.changed_at
     WHERE q.paused <> excluded.paused
 RETURNING name
+
+-- name: forget_job
+-- Erase what an ended job was given, gave and said when it failed; that it was, and how it ended,
+-- stays.
+UPDATE ol.job AS j
+SET args = 'null', result = NULL, hooks = NULL, error = CASE WHEN error IS NULL THEN NULL
+        ELSE ol.json('{"type": "Forgotten", "message": "forgotten", "traceback": ""}') END
+WHERE id = ol.id(:id) AND state IN ('succeeded', 'dead', 'cancelled') AND ol.in_reach
+RETURNING CAST(id AS text)
+
+-- name: forget_attempts
+-- Erase what a job's attempts said when they failed.
+UPDATE ol.attempt SET error = NULL WHERE job = ol.id(:id)
+
+-- name: forget_events
+-- Erase what a job's attempts reported; what operators did to it stays.
+UPDATE ol.event SET data = NULL WHERE job = ol.id(:id) AND n IS NOT NULL

@@ -19,15 +19,13 @@ RETURNING CAST(j.id AS text), j.fence, j.cancelling
 -- What the database says that one worker is running.
 SELECT ol.claim_columns FROM ol.job AS j WHERE j.state = 'running' AND j.worker = :worker
 
--- name: signs_of_loss
--- Is there a claim whose lease ran out, or a worker whose liveness lock is free? And how many are we,
--- to share the looking? Is a cancelled flow left half done, or a
--- latecomer uncounted? Asked often by everyone, so it is one
--- statement and locks no row.
--- postgres: a lock taken here is let go when the statement ends; one from before the server lost its
--- memory went with that, and its absence says nothing
+-- fragment: signs
 SELECT 'lease', NULL WHERE EXISTS (
     SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until < ol.now())
+UNION ALL
+SELECT 'expired', NULL WHERE EXISTS (
+    SELECT 1 FROM ol.job WHERE expires_at IS NOT NULL
+        AND state IN ('waiting', 'scheduled', 'ready') AND expires_at <= ol.now())
 UNION ALL
 SELECT 'flow', NULL WHERE EXISTS (
     SELECT 1 FROM ol.flow WHERE cancelled_at IS NOT NULL AND settled_at IS NULL)
@@ -35,20 +33,20 @@ UNION ALL
 SELECT 'late', NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'waiting' AND late)
 UNION ALL
 SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker WHERE seen_at > ol.ago(60)
+
+-- name: signs_of_loss
+-- Is there a claim whose lease ran out, or a worker whose liveness lock is free? And how many are we,
+-- to share the looking? Is a job past its expiry, a cancelled flow left half done, or a latecomer
+-- uncounted? Asked often by everyone, so it is one statement and locks no row.
+-- postgres: a lock taken here is let go when the statement ends; one from before the server lost its
+-- memory went with that, and its absence says nothing
+ol.signs
 UNION ALL
 SELECT 'worker', w.id FROM ol.worker AS w
 WHERE w.proof = ol.proof()
     AND pg_try_advisory_xact_lock(hashtextextended(w.id, 0))
 -- sqlite: which workers claim to hold a locked file; whether they do is asked of the file system
-SELECT 'lease', NULL WHERE EXISTS (
-    SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until < ol.now())
-UNION ALL
-SELECT 'flow', NULL WHERE EXISTS (
-    SELECT 1 FROM ol.flow WHERE cancelled_at IS NOT NULL AND settled_at IS NULL)
-UNION ALL
-SELECT 'late', NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'waiting' AND late)
-UNION ALL
-SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker WHERE seen_at > ol.ago(60)
+ol.signs
 UNION ALL
 SELECT 'worker', w.id FROM ol.worker AS w WHERE w.proof IS NOT NULL
 

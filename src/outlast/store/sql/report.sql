@@ -5,9 +5,13 @@ CAST(j.id AS text), j.task, j.queue, j.state, j.attempt, CAST(j.args AS text),
     j.failures, j.crashes, j.max_attempts, j.max_crashes, j.fence, ol.epoch(j.lease_until),
     ol.epoch(j.expires_at), j.timeout, j.cancelling, j.trace, CAST(j.flow AS text), j.waits_for
 
+-- fragment: in_reach
+(CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
+    AND (CAST(:queues AS text) IS NULL OR j.queue IN (SELECT ol.each(:queues)))
+
 -- name: job
--- One job.
-SELECT ol.job_columns FROM ol.job AS j WHERE j.id = ol.id(:id)
+-- One job, if it is in the caller's reach.
+SELECT ol.job_columns FROM ol.job AS j WHERE j.id = ol.id(:id) AND ol.in_reach
 
 -- name: jobs
 -- A page of jobs, newest first, after a cursor.
@@ -61,14 +65,17 @@ SELECT fence, attempt, worker, outcome, CAST(error AS text), ol.epoch(started_at
 FROM ol.attempt WHERE job = ol.id(:id) ORDER BY fence
 
 -- name: events
--- What was recorded of a job.
+-- What was recorded of a job, but for the ends of its attempts, which have a table of their own.
 SELECT seq, attempt, kind, CAST(data AS text), ol.epoch(at)
-FROM ol.event WHERE job = ol.id(:id) AND seq > :after ORDER BY seq LIMIT :limit
+FROM ol.event WHERE job = ol.id(:id) AND seq > :after AND kind <> 'attempt' ORDER BY seq LIMIT :limit
 
 -- name: ahead
--- How many ready jobs of its queue stand before a job.
-SELECT count(*) FROM ol.job AS j, ol.job AS o
-WHERE o.id = ol.id(:id) AND j.state = 'ready' AND j.queue = o.queue
+-- How many of the first ready jobs of its queue, in the order of the claim, stand before a job.
+SELECT count(*) FROM ol.job AS o, (
+    SELECT f.priority, f.run_at, f.id FROM ol.job AS f
+    WHERE f.state = 'ready' AND f.queue = (SELECT q.queue FROM ol.job AS q WHERE q.id = ol.id(:id))
+    ORDER BY f.priority DESC, f.run_at, f.id LIMIT :limit) AS j
+WHERE o.id = ol.id(:id)
     AND (j.priority > o.priority OR (j.priority = o.priority
         AND (j.run_at < o.run_at OR (j.run_at = o.run_at AND j.id < o.id))))
 

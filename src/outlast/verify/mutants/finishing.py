@@ -81,8 +81,8 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    if records := [_record(t) for t in accepted if not _at_once(t)]:\n",
-                "    if records := [_record(t) for t in accepted if t.outcome == 'cancelled']:\n",
+                "    if noted := [t for t in accepted if not _at_once(t)]:\n",
+                "    if noted := [t for t in accepted if t.outcome == 'cancelled']:\n",
             )
         ],
         paths=("finish-failed",),
@@ -107,8 +107,8 @@ MUTANTS = [
         [
             Edit(
                 "worker/execute.py",
-                "                return Ended(Outcome.RELEASED)\n",
-                "                return Ended(Outcome.PERMANENT)\n",
+                "            return Ended(Outcome.RELEASED)\n",
+                "            return Ended(Outcome.PERMANENT)\n",
             )
         ],
         paths=("shutdown",),
@@ -147,9 +147,10 @@ MUTANTS = [
             Edit(
                 "store/sql/operate.sql",
                 "cancelling = false, expires_at = NULL\n"
-                "WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')\n",
+                "WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')"
+                " AND ol.in_reach\n",
                 "cancelling = false, expires_at = NULL, lease_until = NULL, result = NULL\n"
-                "WHERE id IN (SELECT ol.each_id(:ids))\n",
+                "WHERE id IN (SELECT ol.each_id(:ids)) AND ol.in_reach\n",
             )
         ],
         paths=("redrive-running",),

@@ -134,8 +134,8 @@ MUTANTS = [
         [
             Edit(
                 "store/sql/finish.sql",
-                "AND (ol.boolean(:tells) OR NOT j.tied)\n",
-                "AND (ol.boolean(:tells) OR j.id IS NOT NULL)\n",
+                "= 'running' AND NOT j.tied\n",
+                "= 'running'\n",
             )
         ],
         paths=("flow-turn",),

@@ -8,7 +8,9 @@ FINISH, RENEW, OPERATE = "store/sql/finish.sql", "store/sql/renew.sql", "store/s
 ENDS = ("finish-succeeded", "finish-failed")
 HOLDS = ("renew", "report")
 
-GUARD = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\n    AND (ol.boolean"
+GUARD = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\nRETURNING CAST"
+SUCCEEDS = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running' AND NOT j.tied"
+SUCCEED_WITHOUT_FENCE = Edit(FINISH, SUCCEEDS, SUCCEEDS.replace(" AND j.fence = t.fence", ""))
 WITHOUT_FENCE = Edit(FINISH, GUARD, GUARD.replace(" AND j.fence = t.fence", ""))
 WITHOUT_STATE = Edit(FINISH, GUARD, GUARD.replace(" AND j.state || '' = 'running'", ""))
 OWNER = "j.fence = t.fence AND j.worker = :worker AND"
@@ -44,6 +46,24 @@ MUTANTS = [
         [WITHOUT_FENCE],
         campaign="zombie",
         paths=ENDS,
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "succeed-without-fence",
+        "first-try successes are guarded by their jobs' ids alone",
+        [SUCCEED_WITHOUT_FENCE],
+        campaign="zombie",
+        paths=("turn",),
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "succeed-without-fence-postgres",
+        "first-try successes are guarded by their jobs' ids alone",
+        [SUCCEED_WITHOUT_FENCE],
+        campaign="zombie",
+        paths=("turn",),
         points=8,
         store=POSTGRES,
     ),

@@ -11,9 +11,11 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     flowing       jobs that wait for each other, added to, cancelled together, brought back
     auditing      what finds and heals what the others left
     durable       steps, and completions with the handler's own writes
+    offering      jobs on their way to remote workers
     working       whole worker processes
     living        those whom no net may catch;  meeting  two at once;  waiting  what is not due yet
     unheard       a wake-up or an answer that got lost
+    guarding      tokens, secrets, and what is to be forgotten
     migrating     the tables themselves
 """
 
@@ -26,11 +28,13 @@ from . import (
     finishing,
     flow_meeting,
     flowing,
+    guarding,
     healing,
     holding,
     living,
     meeting,
     migrating,
+    offering,
     steering,
     unheard,
     waiting,
@@ -41,4 +45,5 @@ from .path import LATER, PATHS, Path, perform
 __all__ = ["LATER", "PATHS", "Path", "perform"]
 
 _MODULES = (enqueueing, holding, finishing, steering, healing, auditing, durable, working,
-            migrating, living, meeting, waiting, unheard, flowing, flow_meeting)  # fmt: skip
+            migrating, living, meeting, waiting, unheard, flowing, flow_meeting,
+            guarding, offering)  # fmt: skip

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 
 from ...model.lifecycle import Outcome
-from ...ops import duties
+from ...ops import duties, statistics
 from ...ops.claim import promote
 from ...ops.duties import Tally
-from ...ops.reclaim import reclaim, signs_of_loss
+from ...ops.reclaim import Refusal, reclaim, refusals, signs_of_loss
 from ..stage import Stage
 from .holding import event
 from .path import path
@@ -104,3 +104,22 @@ def checkpoint(stage: Stage) -> Iterator[None]:
     yield
     stage.ol.store.checkpoint()  # type: ignore[attr-defined]
     stage.enqueued()
+
+
+@path("statistics", apart=True, most=8)
+def count_what_happened(stage: Stage) -> Iterator[None]:
+    """Counting, and being killed at it, changes nothing but counts."""
+    done, lost = stage.claimed(2, "succeeded", "dead")
+    stage.finish([(done, stage.ended(Outcome.SUCCEEDED, done)),
+                  (lost, stage.ended(Outcome.PERMANENT, lost))])  # fmt: skip
+    _, now = stage.run(statistics.standing)
+    at = int(now) // statistics.LONG_SPAN * statistics.LONG_SPAN
+    yield
+    there = stage.run(statistics.depths)
+    for span in range(at, int(now) + 1, statistics.SPAN)[-2:]:
+        stage.run(statistics.count, span, there)
+        stage.run(statistics.count, span)
+    stage.run(statistics.fold, at)
+    stage.run(statistics.lines, statistics.LONG_SPAN, at, at + 1)
+    stage.run(statistics.forget, at, at)
+    stage.run(refusals, [Refusal(done.id, done.fence, "succeeded")], stage.owner)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ...model.job import Claim
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
-from ...ops import duties
+from ...ops import duties, events
 from ...ops.claim import Place, Wanted, look
 from ...ops.finish import turn
 from ...ops.leave import leave
@@ -44,6 +45,8 @@ def report(stage: Stage) -> Iterator[None]:
     yield
     stage.finish([], [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)])
     stage.finish([], [event(claims[0].id, claims[0].fence, 2)])
+    stage.run(events.place)
+    stage.run(events.place)
 
 
 def event(id: str, fence: int, n: int) -> dict[str, object]:
@@ -60,15 +63,23 @@ def release(stage: Stage) -> Iterator[None]:
 
 @path("turn", owner=True)
 def give_and_take(stage: Stage) -> Iterator[None]:
-    """Successes are given back and new jobs taken, in one round trip."""
+    """Successes are given back and new jobs taken, in one round trip: from the head of the queue,
+    and on from there."""
     claims = stage.claimed(2)
-    stage.enqueued(1)
+    stage.enqueued(2)
     yield
+    more = _turn(stage, claims, Wanted(stage.owner, stage.queue, 1, stage.lease))
+    place = Place(more[0].priority, more[0].run_at, more[0].id) if more else None
+    on = Wanted(stage.owner, stage.queue, 5, stage.lease, promote=False, place=place)
+    _turn(stage, more, on)
+
+
+def _turn(stage: Stage, claims: Sequence[Claim], wanted: Wanted) -> list[Claim]:
     ends = [stage.ended(Outcome.SUCCEEDED, claim) for claim in claims]
     given = [decide(c, e, AT_ONCE, 0.5) for c, e in zip(claims, ends, strict=True)]
-    wanted = Wanted(stage.owner, stage.queue, 5, stage.lease)
-    finished, _ = stage.run(turn, given, wanted)
+    finished, more = stage.run(turn, given, wanted)
     stage.told(finished)
+    return stage.began(more)
 
 
 @path("arrive")

@@ -68,16 +68,22 @@ def deaf(word: str) -> Iterator[None]:
 
     lost: list[str] = []
 
-    def execute(self: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
-        answer = Connection.execute(self, query, *args, **kwargs)
-        if word in str(query) and not lost:
-            lost.append(word)
-            self.close()
-            raise OperationalError("the connection broke before the answer came")
-        return answer
+    def hearing(say: Any) -> Any:
+        def said(self: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
+            answer = say(self, query, *args, **kwargs)
+            if word in str(query) and not lost:
+                lost.append(word)
+                self.close()
+                raise OperationalError("the connection broke before the answer came")
+            return answer
 
-    Link.execute = execute  # type: ignore[method-assign]
+        return said
+
+    say = Link.say
+    Link.execute = hearing(Connection.execute)  # type: ignore[method-assign]
+    Link.say = hearing(say)  # type: ignore[method-assign]
     try:
         yield
     finally:
         del Link.execute
+        Link.say = say  # type: ignore[method-assign]

@@ -1,0 +1,133 @@
+"""A small HTTP server for processes that have no other: /metrics, /livez and /readyz.
+
+In a thread of its own, with an event loop and a connection of its own: whatever is asked here, and
+however slowly it is read, no job waits. It takes a few connections at a time, each for one short
+request; whoever dawdles is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from contextlib import suppress
+from http import HTTPStatus
+
+from ..model.errors import InvalidSetting
+from .answers import Answer, Answers, problem
+from .subjects import Subject
+
+log = logging.getLogger("outlast.metrics")
+
+MOST = 16  # connections at a time
+LONGEST = 8192  # bytes of a request
+DAWDLING = 5.0  # seconds that one may take to ask, and to read the answer
+PULSE = 1.0  # seconds
+
+
+class Endpoint:
+    def __init__(self, subject: Subject, host: str, port: int) -> None:
+        """Refuses at once what could not be served later."""
+        self._subject = subject
+        self._twin = subject.store.twin(connections=1)
+        self._answers = Answers(subject, self._twin)
+        self._socket = _listening(host, port)
+        self._open = 0
+        self._stopped: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._main, name="outlast-metrics", daemon=True)
+
+    @property
+    def address(self) -> str:
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def start(self) -> None:
+        log.info("metrics and health on %s", self.address)
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._loop is not None and self._stopped is not None:
+            with suppress(RuntimeError):  # it is gone already
+                self._loop.call_soon_threadsafe(self._stopped.set)
+            self._thread.join(DAWDLING)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception:
+            log.exception("the metrics are no longer served")
+
+    async def _serve(self) -> None:
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._meet, sock=self._socket, limit=LONGEST)
+        try:
+            while not self._stopped.is_set():
+                self._subject.pulse()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PULSE):
+                        await self._stopped.wait()
+        finally:
+            server.close()
+            await self._answers.aclose()
+            await self._twin.aclose()
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        writer.transport.set_write_buffer_limits(high=0)  # what is drained has been sent
+        try:
+            async with asyncio.timeout(DAWDLING):
+                answer, head = await self._answered(reader)
+            writer.write(_spelled(answer, head))
+            async with asyncio.timeout(DAWDLING):
+                await writer.drain()
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
+            log.debug("a connection came to nothing: %s", type(error).__name__)
+        except Exception:
+            log.exception("a question could not be answered")
+            writer.write(_spelled(problem(HTTPStatus.INTERNAL_SERVER_ERROR), False))
+        finally:
+            self._open -= 1
+            writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+
+    async def _answered(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+        if self._open > MOST:
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE), False
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        method, _, rest = lines[0].partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            return problem(HTTPStatus.METHOD_NOT_ALLOWED), False
+        return await self._answers.answer(path, _header(lines, "accept")), method == "HEAD"
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=64)
+    except (OSError, OverflowError) as error:
+        raise InvalidSetting(
+            field="metrics_port", reason=f"cannot be had: {host}, port {port}: {error}"
+        ) from None
+
+
+def _header(lines: list[str], name: str) -> str:
+    for line in lines[1:]:
+        key, _, value = line.partition(":")
+        if key.strip().lower() == name:
+            return value.strip()
+    return ""
+
+
+def _spelled(answer: Answer, head: bool) -> bytes:
+    status, content_type, body = answer
+    lines = (
+        f"HTTP/1.1 {int(status)} {HTTPStatus(status).phrase}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    )
+    return "\r\n".join((*lines, "", "")).encode("latin-1") + (b"" if head else body)

@@ -1,0 +1,97 @@
+"""Samples as text for Prometheus, in whichever form it asks for. Only what we are given is told:
+nothing is registered anywhere, and a program's own metrics stay its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from importlib.util import find_spec
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from ..model.errors import Unsupported
+from ..worker.figures import EDGES, Histogram
+from .catalogue import CATALOGUE, Metric, Who
+from .sources import Sample
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric as Family
+
+log = logging.getLogger("outlast.metrics")
+
+BOUNDS = (*(f"{edge:g}" for edge in EDGES), "+Inf")
+
+Source = Callable[[], Iterable[Sample]]
+Values = dict[tuple[str, ...], float | Histogram]
+
+
+def check_exporter() -> None:
+    """At start-up, because metrics that are quietly missing are missed when they are needed."""
+    if find_spec("prometheus_client") is None:
+        told = "metrics need the package prometheus-client: pip install 'outlast[serve]'"
+        raise Unsupported(reason=told)
+
+
+class Exposition:
+    """What some sources say, as text. `who` says whose metrics are listed even while they have
+    nothing to say, so that whoever scrapes can tell a zero from a name that is gone."""
+
+    def __init__(self, who: Collection[Who], *sources: Source) -> None:
+        check_exporter()
+        self._listed = [metric for metric in CATALOGUE.values() if metric.who in who]
+        self._sources = sources
+
+    def text(self, accept: str = "") -> tuple[bytes, str]:
+        """The text, and its content type; `accept` is what the scraper's header says."""
+        from prometheus_client.exposition import choose_encoder
+
+        try:
+            encode, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # a version that is no number
+            encode, content_type = choose_encoder("")
+        return encode(self), content_type
+
+    def collect(self) -> Iterator[Family]:
+        values: dict[str, Values] = {metric.name: {} for metric in self._listed}
+        for source in self._sources:
+            for sample in source():
+                _put(values.setdefault(sample.name, {}), sample)
+        for name, said in values.items():
+            yield _family(CATALOGUE[name], said)
+
+
+def _put(values: Values, sample: Sample) -> None:
+    """Two names that look the same as labels are one."""
+    before = values.get(sample.labels)
+    if isinstance(before, Histogram) and isinstance(sample.value, Histogram):
+        values[sample.labels] = _merged(before, sample.value)
+    elif isinstance(before, float | int) and isinstance(sample.value, float | int):
+        values[sample.labels] = before + sample.value
+    else:
+        values[sample.labels] = sample.value
+
+
+def _merged(one: Histogram, other: Histogram) -> Histogram:
+    both = Histogram()
+    both.counts = [a + b for a, b in zip(one.counts, other.counts, strict=True)]
+    both.total = one.total + other.total
+    return both
+
+
+def _family(metric: Metric, values: Values) -> Family:
+    from prometheus_client import core
+
+    kinds: dict[str, Any] = {
+        "gauge": core.GaugeMetricFamily,
+        "counter": core.CounterMetricFamily,
+        "histogram": core.HistogramMetricFamily,
+    }
+    family: Family = kinds[metric.kind](metric.family, metric.about, labels=metric.labels)
+    for labels, value in values.items():
+        if isinstance(value, Histogram):
+            counts = list(value.counts)  # a job may end while we write
+            buckets = list(zip(BOUNDS, accumulate(counts), strict=True))
+            family.add_metric(labels, buckets, value.total)  # type: ignore[attr-defined]
+        else:
+            family.add_metric(labels, value)  # type: ignore[attr-defined]
+    return family

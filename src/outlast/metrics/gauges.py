@@ -1,0 +1,28 @@
+"""Figures that other parts of a process keep, told with the rest: a name from the catalogue, and a
+function that gives the number.
+
+    gauges = Gauges()
+    gauges.read("outlast_event_subscribers", lambda: len(hub))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from .catalogue import CATALOGUE
+from .sources import Sample
+
+
+class Gauges:
+    def __init__(self) -> None:
+        self._reads: dict[str, Callable[[], float]] = {}
+
+    def read(self, name: str, read: Callable[[], float]) -> None:
+        """Ask this function whenever somebody asks; it must be quick, and safe from any thread."""
+        if CATALOGUE[name].labels:
+            raise ValueError(f"{name} has labels")
+        self._reads[name] = read
+
+    def samples(self) -> Iterator[Sample]:
+        for name, read in tuple(self._reads.items()):
+            yield Sample(name, read())

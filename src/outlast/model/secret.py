@@ -1,0 +1,113 @@
+"""Arguments that are nobody's business but the handler's: `Annotated[str, Secret]`.
+
+    stored   {"user": 7, "secret:card": "4111…"}   the row keeps the value, and what it is
+    shown    {"user": 7, "card": "***"}            by everyone who shows a job
+    called   charge(user=7, card="4111…")
+
+The mark is in the row, so that a server, a dashboard or a command line that has never seen the task
+knows it too.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Annotated, Any
+
+MARK = "secret:"
+MASK = "***"
+SHORTEST = 4  # characters of a value that is looked for in what an error says
+
+
+class Secret:
+    """Marks a parameter of a task: `def charge(user: int, card: Annotated[str, Secret])`."""
+
+
+def is_secret(hint: Any) -> bool:
+    """Whether a type is marked, or has a part that is: `Annotated[str, Secret] | None`."""
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is Annotated and any(map(_is_mark, inner[1:])):
+        return True
+    return any(map(is_secret, inner))
+
+
+def _is_mark(mark: Any) -> bool:
+    return mark is Secret or isinstance(mark, Secret)
+
+
+def shown(args: Any) -> Any:
+    """A job's arguments as anybody may see them."""
+    if not isinstance(args, dict):
+        return args
+    if not any(name.startswith(MARK) for name in args):
+        return args
+    return {
+        name.removeprefix(MARK): MASK if name.startswith(MARK) else value
+        for name, value in args.items()
+    }
+
+
+def marked(text: str, secrets: Collection[str]) -> str:
+    """A call's text, in which these arguments are marked."""
+    return _renamed(text, lambda name: MARK + name if name in secrets else name)
+
+
+def unmarked(text: str, secrets: Collection[str]) -> str:
+    """The same without the marks, for the call itself. Whoever enqueues without knowing the task
+    may have marked none, or others."""
+    marks = {MARK + name: name for name in secrets}
+    return _renamed(text, lambda name: marks.get(name, name))
+
+
+def hidden_in(calls: Iterable[Mapping[str, Any]], secrets: Iterable[str]) -> tuple[str, ...]:
+    """The words by which the values of these arguments could be told, the longest first."""
+    named = [call[name] for call in calls for name in secrets if name in call]
+    words = {word for value in named for word in _words(value)}
+    return tuple(sorted((word for word in words if len(word) >= SHORTEST), key=len, reverse=True))
+
+
+def without(error: dict[str, str], words: Iterable[str]) -> dict[str, str]:
+    """What an error says, without these words."""
+    for word in words:
+        error = {name: said.replace(word, MASK) for name, said in error.items()}
+    return error
+
+
+def lenient(text: str) -> dict[str, Any]:
+    """A JSON object; whatever else it is, an empty one."""
+    try:
+        stored = json.loads(text)
+    except ValueError:
+        return {}
+    return stored if isinstance(stored, dict) else {}
+
+
+def _renamed(text: str, new_name: Callable[[str], str]) -> str:
+    if not (stored := lenient(text)):
+        return text
+    renamed = {new_name(name): value for name, value in stored.items()}
+    return json.dumps(renamed, ensure_ascii=False, separators=(",", ":"))
+
+
+def _words(value: Any) -> Iterator[str]:
+    match value:
+        case None | bool():
+            return
+        case Mapping():
+            for inner in value.values():
+                yield from _words(inner)
+        case list() | tuple() | set() | frozenset():
+            for inner in value:
+                yield from _words(inner)
+        case _:
+            yield from _spellings(value)
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    """As it is, and as a traceback or a message would show it."""
+    for spelling in (str, repr):
+        try:
+            yield spelling(value).strip("'\"")
+        except Exception:  # noqa: S112 - a user's own type: what it cannot say, no error has said
+            continue

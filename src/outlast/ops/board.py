@@ -1,0 +1,242 @@
+"""What the pages of the dashboard show of this moment: the board, the losses, who holds what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any
+
+from ..model.job import lenient_json, moment
+from ..model.lifecycle import State
+from ..model.words import count, span
+from .findings import Finding
+from .reach import EVERYTHING, Reach
+from .statement import Op, Rows, Statement
+
+LATE_LEASE = 3.0  # seconds: nets look twice a second; what is this late, nobody takes back
+PERIODS, A_WHILE = 3, 5.0  # a duty that was not done for so many periods, or so many seconds
+FIRST_PAGE = 2**62  # above every number of an event
+MOST_LOSSES = 200
+MOST_HELD = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """What one tenant has in one queue in one state, and for how long the first of it."""
+
+    tenant: str
+    queue: str
+    state: str
+    number: int
+    oldest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """A worker, as far as the overview is concerned."""
+
+    id: str
+    state: str
+    running: int
+    silent_for: float
+    lease: float
+    queues: list[str] | None  # None: all of them
+
+    @property
+    def alive(self) -> bool:
+        return self.silent_for < self.lease
+
+    def serves(self, queue: str) -> bool:
+        return self.queues is None or queue in self.queues
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    name: str
+    every: float
+    silent_for: float | None  # None: it never went well
+    error: str | None
+
+
+@dataclass(slots=True)
+class Board:
+    """One moment, of everybody. `of` is what one caller may see."""
+
+    at: float = 0.0
+    depths: list[Depth] = field(default_factory=list)
+    expired: list[Depth] = field(default_factory=list)
+    paused: set[str] = field(default_factory=set)
+    hands: list[Hand] = field(default_factory=list)
+    nets: dict[str, Net] = field(default_factory=dict)
+
+    def of(self, reach: Reach) -> Board:
+        if reach == EVERYTHING:
+            return self
+        seen = [depth for depth in self.depths if reach.has(depth.tenant, depth.queue)]
+        lost = [depth for depth in self.expired if reach.has(depth.tenant, depth.queue)]
+        queues = {depth.queue for depth in seen}
+        nets = {name: replace(net, error=None) for name, net in self.nets.items()}
+        return Board(self.at, seen, lost, self.paused & queues, self.hands, nets)
+
+    @property
+    def alive(self) -> list[Hand]:
+        return [hand for hand in self.hands if hand.alive]
+
+    @property
+    def by_state(self) -> Counter[str]:
+        made: Counter[str] = Counter()
+        for depth in self.depths:
+            made[depth.state] += depth.number
+        return made
+
+    def by_queue(self, state: str) -> Counter[str]:
+        made: Counter[str] = Counter()
+        for depth in self.depths:
+            if depth.state == state:
+                made[depth.queue] += depth.number
+        return made
+
+
+def board() -> Op[Board]:
+    rows: Rows = yield Statement("board")
+    made = Board()
+    for kind, tenant, name, state, number, first, second, said in rows:
+        match kind:
+            case "jobs":
+                made.depths.append(Depth(tenant, name, state, int(number), max(0.0, first or 0.0)))
+            case "expired":
+                made.expired.append(Depth(tenant, name, State.RUNNING, int(number), first))
+            case "paused":
+                made.paused.add(name)
+            case "worker":
+                queues = lenient_json(said)
+                made.hands.append(Hand(name, state, int(number), first, second, queues))
+            case "duty":
+                made.nets[name] = Net(name, first, None if second < 0 else second, said)
+            case "clock":
+                made.at = float(number)
+    return made
+
+
+def stuck(board: Board) -> list[Finding]:
+    """Pure: what does not go on, and would not by itself."""
+    return [finding for check in (_unserved, _lost, _failing) for finding in check(board)]
+
+
+def _unserved(board: Board) -> Iterator[Finding]:
+    for queue, ready in sorted(board.by_queue(State.READY).items()):
+        if queue not in board.paused and not any(hand.serves(queue) for hand in board.alive):
+            yield Finding(
+                "unhandled",
+                f"The queue {queue} has {count(ready, 'ready job')} and no live worker.",
+                f"Start one: outlast worker APP --queues {queue}",
+            )
+
+
+def _lost(board: Board) -> Iterator[Finding]:
+    late = [depth for depth in board.expired if depth.oldest > LATE_LEASE]
+    if late:
+        number = sum(depth.number for depth in late)
+        longest = max(depth.oldest for depth in late)
+        yield Finding(
+            "owner-dead",
+            f"{count(number, 'running job')} lost the owner, at the longest {span(longest)} ago,"
+            " and nobody has taken them back.",
+            "Start a worker: any one takes them back within a second."
+            if not board.alive
+            else "Look into the logs of the workers: each of them should do it within a second.",
+        )
+
+
+def _failing(board: Board) -> Iterator[Finding]:
+    for net in board.nets.values():
+        if net.error:
+            yield Finding(
+                "stalled-net",
+                f"The duty {net.name} failed when it was last done: {net.error}",
+                "It is tried again by itself; if this stays, the error says what to mend.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something on record about the dead: workers that were lost, or a write that was refused."""
+
+    seq: int
+    kind: str
+    at: datetime
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Comeback:
+    """A job whose worker was lost: when that was noticed, and when it ran again."""
+
+    job: str
+    task: str
+    queue: str
+    tenant: str
+    state: str
+    attempt: int
+    worker: str | None
+    started_at: datetime | None
+    noticed_at: datetime
+    again_at: datetime | None
+
+    @property
+    def back_in(self) -> float | None:
+        if self.again_at is None:
+            return None
+        return max(0.0, (self.again_at - self.noticed_at).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    worker: str
+    id: str
+    task: str
+    queue: str
+    tenant: str
+    attempt: int
+    started_at: datetime | None
+    lease_until: datetime | None
+
+
+def losses(limit: int = MOST_LOSSES, above: int = FIRST_PAGE) -> Op[list[Loss]]:
+    rows: Rows = yield Statement("losses", {"limit": limit, "above": above})
+    found = []
+    for seq, kind, at, data in rows:
+        told = lenient_json(data)
+        facts = told if isinstance(told, dict) else {}
+        found.append(Loss(int(seq), kind, moment(at), facts))  # type: ignore[arg-type]
+    return found
+
+
+def comebacks(
+    seconds: float, limit: int = MOST_LOSSES, reach: Reach = EVERYTHING
+) -> Op[list[Comeback]]:
+    """What was taken back from lost workers lately."""
+    given = {"late": seconds, "limit": limit, **reach.params}
+    rows: Rows = yield Statement("crashed_attempts", given)
+    return [Comeback(**_named(Comeback, row)) for row in rows]
+
+
+def held(reach: Reach = EVERYTHING, limit: int = MOST_HELD) -> Op[dict[str, list[HeldJob]]]:
+    """What runs, by who runs it."""
+    rows: Rows = yield Statement("held_jobs", {"limit": limit, **reach.params})
+    found: dict[str, list[HeldJob]] = {}
+    for row in rows:
+        job = HeldJob(**_named(HeldJob, row))
+        found.setdefault(job.worker, []).append(job)
+    return found
+
+
+def _named(kind: type[Any], row: tuple[Any, ...]) -> dict[str, Any]:
+    """A row by the names of what it becomes; what is called a moment becomes one."""
+    names = [one.name for one in fields(kind)]
+    return {
+        name: moment(value) if name.endswith(("_at", "_until")) else value
+        for name, value in zip(names, row, strict=True)
+    }

@@ -1,0 +1,130 @@
+"""Jobs are offered to remote workers, held for them, and taken back if nobody accepts.
+
+An offer is a claim by the server, under a short lease. Accepting it is the first renewal, which
+puts the remote worker's own name into the row. Who owns a job is in the row at every moment, so any
+server can answer any worker, and what a dead server had offered is taken back as from any owner.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.job import Claim, Hold
+from ..model.lifecycle import State
+from ..model.outcome import Transition, release
+from .claim import Wanted, in_order
+from .finish import Finished, finish, turn_with
+from .statement import BEGIN, Op, Rows, Statement, Together
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Wanted):
+    """What is wanted for a remote worker: of tasks that it knows, and of its tenant alone."""
+
+    tasks: tuple[str, ...] = ()
+    tenant: str | None = None  # None: everybody's
+
+    def _claim(self) -> Statement:
+        asked = {
+            "worker": self.worker,
+            "queue": self.queue,
+            "limit": self.limit,
+            "lease": self.lease,
+            "tasks": json.dumps(self.tasks),
+            "tenant": self.tenant,
+            "last_life": self.last_life,
+        }
+        if self.place is None:
+            return Statement("claim_offers", asked)
+        return Statement("claim_offers_on", {**asked, **self.place._asdict()})
+
+
+def offer(asked: Asked) -> Op[list[Claim]]:
+    """Take jobs to be offered, in the order in which they should start."""
+    *_, rows = yield Together(asked.statements())
+    return in_order(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Claims of remote workers, by what the database says of them."""
+
+    cancelling: dict[Hold, bool]  # those that were renewed: whether somebody asked to stop them
+    busy: frozenset[Hold] = frozenset()  # still theirs, but somebody has the row at this moment
+
+
+def hold(claims: Sequence[Claim], lease: float) -> Op[Kept]:
+    """Renew claims for remote workers, which accepts what was only offered."""
+    rows: Rows = yield _hold(claims, lease)
+    kept = _kept(rows)
+    if missing := [claim.hold for claim in claims if claim.hold not in kept.cancelling]:
+        found = yield from standing(missing)
+        busy = frozenset(hold for hold, owner in found.items() if owner is not None)
+        return Kept(kept.cancelling, busy)
+    return kept
+
+
+def trade(
+    ended: Sequence[Transition], held: Sequence[Claim], lease: float, asked: Asked | None
+) -> Op[tuple[Finished, Kept, list[Claim]]]:
+    """First-try successes are given back, others are held on to, new ones are taken: in one round
+    trip. What was neither renewed nor refused is to be asked for by itself."""
+    holding = [_hold(held, lease)] if held else []
+    asking = asked.statements() if asked else []
+    finished, answers = yield from turn_with(ended, [*holding, *asking])
+    kept = _kept(answers[0]) if held else Kept({})
+    return finished, kept, in_order(answers[-1]) if asked else []
+
+
+def standing(holds: Sequence[Hold]) -> Op[dict[Hold, str | None]]:
+    """Who has the jobs of these claims; None where the claim no longer holds."""
+    rows: Rows = yield Statement("offers_stand", rows=[_by_id(hold) for hold in holds])
+    now = {(id, fence): worker for id, fence, state, worker in rows if state == State.RUNNING}
+    return {hold: now.get(hold) for hold in holds}
+
+
+def withdraw(desk: str, claims: Sequence[Claim]) -> Op[set[str]]:
+    """Put back what a server offered and nobody has accepted, unspent; the queues that it went to.
+    What was accepted meanwhile is the worker's."""
+    yield BEGIN
+    asked = [_by_id(claim.hold) for claim in sorted(claims, key=lambda claim: claim.hold)]
+    rows: Rows = yield Statement("still_offered", {"worker": desk}, asked)
+    ours = {(id, fence) for id, fence in rows}
+    back = [release(claim) for claim in claims if claim.hold in ours]
+    if not back:
+        return set()
+    finished = yield from finish(back)
+    return {t.claim.queue for t, state in finished.accepted if state is State.READY}
+
+
+def record_late(events: Sequence[dict[str, Any]]) -> Op[int]:
+    """Keep what a worker that died had said, and could not send any more."""
+    rows: Rows = yield Statement("record_late_events", rows=events)
+    return len(rows)
+
+
+def owned(worker: str) -> Op[list[Claim]]:
+    """What the database says that one worker is running."""
+    rows: Rows = yield Statement("owned", {"worker": worker})
+    return [Claim(*row) for row in rows]
+
+
+def _hold(claims: Sequence[Claim], lease: float) -> Statement:
+    ordered = sorted(claims, key=lambda claim: claim.hold)
+    return Statement("hold_claims", {"lease": lease}, [_holder(claim) for claim in ordered])
+
+
+def _kept(rows: Rows) -> Kept:
+    return Kept({(id, fence): bool(cancelling) for id, fence, cancelling in rows})
+
+
+def _holder(claim: Claim) -> dict[str, Any]:
+    return {"id": claim.id, "fence": claim.fence, "worker": claim.worker}
+
+
+def _by_id(hold: Hold) -> dict[str, Any]:
+    id, fence = hold
+    return {"id": id, "fence": fence}

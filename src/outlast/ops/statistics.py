@@ -1,0 +1,184 @@
+"""What happened, counted in spans of ten seconds from the rows themselves.
+
+Nothing counts while a job is on its way. What ended in a span is read once it is over, through the
+index of ends, and once more a minute later: whoever commits late is counted then. What is counted
+takes the place of what there was, so a count that dies midway, or is done twice, does no harm.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..model.job import lenient_json
+from ..model.lifecycle import Outcome, State
+from ..model.spans import Spans
+from .reach import EVERYTHING, Reach
+from .statement import BEGIN, Op, Rows, Statement, Together
+
+SPAN = 10  # seconds
+LONG_SPAN = 600  # seconds; what is older than a day is kept in these
+MOST = 200  # tenants and queues that are kept apart in one span; others are counted together
+OTHERS = ("", "")  # their name
+
+Whose = tuple[str, str]  # tenant, queue
+
+
+@dataclass(slots=True)
+class Line:
+    """One tenant's jobs in one queue, in one span."""
+
+    at: int
+    tenant: str
+    queue: str
+    succeeded: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    failed: int = 0  # attempts
+    crashed: int = 0  # attempts
+    waits: Spans = field(default_factory=Spans)
+    runs: Spans = field(default_factory=Spans)
+    depths: dict[str, int] | None = None
+
+    @property
+    def finished(self) -> int:
+        return self.succeeded + self.dead + self.cancelled
+
+    @property
+    def weight(self) -> int:
+        return self.finished + self.failed + self.crashed + sum((self.depths or {}).values())
+
+    def add(self, other: Line) -> None:
+        for name in ("succeeded", "dead", "cancelled", "failed", "crashed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.waits.add(other.waits)
+        self.runs.add(other.runs)
+        for state, number in (other.depths or {}).items():
+            self.depths = self.depths or {}
+            self.depths[state] = self.depths.get(state, 0) + number
+
+    def row(self, span: int) -> dict[str, Any]:
+        names = ("at", "tenant", "queue", "succeeded", "dead", "cancelled", "failed", "crashed")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "span": span,
+            "waits": json.dumps(self.waits.kept),
+            "runs": json.dumps(self.runs.kept),
+            "depths": None if self.depths is None else json.dumps(self.depths),
+        }
+
+
+Depths = dict[Whose, dict[str, int]]
+
+
+def standing() -> Op[tuple[int | None, float]]:
+    """Where the last span begins that was counted, and what time it is."""
+    rows: Rows = yield Statement("newest_statistic", {"span": SPAN})
+    newest, now = rows[0]
+    return None if newest is None else int(newest), float(now)
+
+
+def depths() -> Op[Depths]:
+    """What there is now. It reads what has not ended: ask seldom."""
+    rows: Rows = yield Statement("live_depths")
+    found: Depths = {}
+    for tenant, queue, state, number in rows:
+        found.setdefault((tenant, queue), {})[state] = int(number)
+    return found
+
+
+def count(at: int, there: Depths | None = None) -> Op[int]:
+    """Count what happened in the span that begins at `at`, and keep it."""
+    given = {"low": at, "high": at + SPAN}
+    ended, attempts = yield Together(
+        [Statement("ended_between", given), Statement("attempts_between", given)]
+    )
+    lines = bounded(counted(at, ended, attempts, there))
+    if not lines:  # that it was looked at is worth a row too
+        lines = [Line(at, *OTHERS, depths=None if there is None else {})]
+    yield Statement("keep_statistics", rows=[line.row(SPAN) for line in lines])
+    return sum(line.finished for line in lines)
+
+
+def counted(at: int, ended: Rows, attempts: Rows, there: Depths | None) -> list[Line]:
+    """Pure: the rows of a span as lines, one for each tenant and queue."""
+    lines: dict[Whose, Line] = {}
+
+    def line(tenant: str, queue: str) -> Line:
+        return lines.setdefault((tenant, queue), Line(at, tenant, queue))
+
+    for tenant, queue, state, wait_class, run_class, number, waited, ran in ended:
+        one = line(tenant, queue)
+        setattr(one, state, getattr(one, state) + int(number))
+        if state != State.CANCELLED and wait_class is not None:
+            one.waits.note(int(wait_class), int(number), max(0.0, float(waited)))
+        if state != State.CANCELLED and run_class is not None:
+            one.runs.note(int(run_class), int(number), max(0.0, float(ran)))
+    for tenant, queue, outcome, number in attempts:
+        one = line(tenant, queue)
+        if outcome == Outcome.CRASHED:
+            one.crashed += int(number)
+        elif outcome in {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.PERMANENT}:
+            one.failed += int(number)
+    for (tenant, queue), states in (there or {}).items():
+        line(tenant, queue).depths = states
+    if there is not None:
+        for one in lines.values():
+            one.depths = one.depths or {}
+    return list(lines.values())
+
+
+def bounded(lines: Iterable[Line], most: int = MOST) -> list[Line]:
+    """The busiest by themselves, all others as one."""
+    ranked = sorted(lines, key=lambda line: (-line.weight, line.tenant, line.queue))
+    kept, rest = ranked[:most], ranked[most:]
+    if rest:
+        others = Line(rest[0].at, *OTHERS)
+        for line in rest:
+            others.add(line)
+        kept.append(others)
+    return kept
+
+
+def fold(at: int) -> Op[int]:
+    """Keep a long span, made from the short ones in it."""
+    yield BEGIN
+    short = yield from lines(SPAN, at, at + LONG_SPAN)
+    made: dict[Whose, Line] = {}
+    for line in short:
+        there = made.setdefault((line.tenant, line.queue), Line(at, line.tenant, line.queue))
+        if line.depths is not None:  # the last of them tells what there was at the end
+            there.depths = None
+        there.add(line)
+    if made:
+        rows = [line.row(LONG_SPAN) for line in bounded(made.values())]
+        yield Statement("keep_statistics", rows=rows)
+    return len(made)
+
+
+def lines(span: int, low: int, high: int, reach: Reach = EVERYTHING) -> Op[list[Line]]:
+    """What was counted of a stretch of time."""
+    given = {"span": span, "low": low, "high": high, **reach.params}
+    rows: Rows = yield Statement("statistics", given)
+    return [_line(row) for row in rows]
+
+
+def forget(short_before: int, long_before: int) -> Op[None]:
+    yield Together(
+        [
+            Statement("prune_statistics", {"span": SPAN, "low": short_before}),
+            Statement("prune_statistics", {"span": LONG_SPAN, "low": long_before}),
+        ]
+    )
+
+
+def _line(row: tuple[Any, ...]) -> Line:
+    at, tenant, queue, succeeded, dead, cancelled, failed, crashed, waits, runs, there = row
+    found = lenient_json(there)
+    return Line(
+        int(at), tenant, queue, int(succeeded), int(dead), int(cancelled), int(failed),
+        int(crashed), Spans.read(lenient_json(waits)), Spans.read(lenient_json(runs)),
+        found if isinstance(found, dict) else None,
+    )  # fmt: skip

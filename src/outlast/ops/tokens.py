@@ -1,0 +1,117 @@
+"""Tokens are made, looked up, seen in use and revoked. What people do with them is on record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import fields
+from typing import Any
+
+from ..model.errors import TokenNotFound
+from ..model.job import lenient_json, moment
+from ..model.tokens import NewToken, Token
+from .operate import note
+from .statement import BEGIN, Op, Rows, Statement
+
+MOST = 1000  # tokens that are listed
+
+
+def create(new: NewToken, by: str) -> Op[Token]:
+    yield BEGIN
+    given = {
+        "id": new.id,
+        "name": new.name,
+        "hash": new.hash,
+        "scopes": json.dumps(new.scopes),
+        "tenant": new.tenant,
+        "queues": None if new.queues is None else json.dumps(new.queues),
+        "expires_in": new.expires_in,
+    }
+    made: Rows = yield Statement("insert_token", given)
+    token = yield from _token(new.id)
+    if made:
+        yield from note("token-created", [None], {"by": by, **_told(token)})
+    return token
+
+
+def tokens(limit: int = MOST) -> Op[list[Token]]:
+    rows: Rows = yield Statement("tokens", {"limit": limit})
+    return [_read(row) for row in rows]
+
+
+def revoke(id: str, by: str) -> Op[Token]:
+    """A token is good no longer. Revoking twice is revoking once."""
+    yield BEGIN
+    changed: Rows = yield Statement("revoke_token", {"id": id})
+    token = yield from _token(id)
+    if changed:
+        yield from note("token-revoked", [None], {"by": by, **_told(token)})
+    return token
+
+
+def by_hash(hash: str) -> Op[Token | None]:
+    """The token of this hash, if it is good."""
+    rows: Rows = yield Statement("token_by_hash", {"hash": hash})
+    return _read(rows[0]) if rows else None
+
+
+def by_id(id: str) -> Op[Token | None]:
+    """The token of this id, if it is good."""
+    rows: Rows = yield Statement("token_by_id", {"id": id})
+    return _read(rows[0]) if rows else None
+
+
+def good_ones(ids: Collection[str]) -> Op[set[str]]:
+    """Those of the tokens that are good still."""
+    rows: Rows = yield Statement("good_tokens", {"ids": json.dumps(sorted(ids))})
+    return {id for (id,) in rows}
+
+
+def any_exists() -> Op[bool]:
+    rows: Rows = yield Statement("any_token")
+    return bool(rows[0][0])
+
+
+def used(id: str) -> Op[None]:
+    yield Statement("use_token", {"id": id})
+
+
+def secret(name: str, fresh: str) -> Op[str]:
+    """The secret of this name; a fresh one becomes it, if there is none. Whoever comes second gets
+    what the first one kept."""
+    rows: Rows = yield Statement("secret", {"name": name})
+    if not rows:
+        yield Statement("keep_secret", {"name": name, "value": fresh})
+        rows = yield Statement("secret", {"name": name})
+    return str(rows[0][0])
+
+
+def refused(tries: int, addresses: Collection[str]) -> Op[None]:
+    """Wrong tokens were shown, so many times since this was last said."""
+    told = {"tries": tries, "addresses": sorted(addresses)}
+    yield from note("wrong-tokens", [None], told)
+
+
+def _token(id: str) -> Op[Token]:
+    rows: Rows = yield Statement("token", {"id": id})
+    if not rows:
+        raise TokenNotFound(token=id)
+    return _read(rows[0])
+
+
+def _told(token: Token) -> dict[str, Any]:
+    told = token.as_json()
+    return {name: told[name] for name in ("id", "name", "scopes", "tenant", "queues", "expires_at")}
+
+
+def _read(row: Any) -> Token:
+    facts = dict(zip(_COLUMNS, row, strict=True))
+    for name in ("scopes", "queues"):
+        found = lenient_json(facts[name])
+        facts[name] = None if found is None else tuple(found)
+    for name in ("created_at", "expires_at", "used_at", "revoked_at"):
+        facts[name] = moment(facts[name])
+    return Token(**facts)
+
+
+_COLUMNS = tuple(field.name for field in fields(Token))

@@ -1,0 +1,59 @@
+-- fragment: token_columns
+CAST(k.id AS text), k.name, CAST(k.scopes AS text), k.tenant, CAST(k.queues AS text),
+    ol.epoch(k.created_at), ol.epoch(k.expires_at), ol.epoch(k.used_at), ol.epoch(k.revoked_at),
+    ol.epoch(ol.now())
+
+-- fragment: good
+k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ol.now())
+
+-- name: insert_token
+-- A token comes to be; sent again, it stands already.
+INSERT INTO ol.token (id, name, hash, scopes, tenant, queues, created_at, expires_at)
+VALUES (ol.id(:id), :name, :hash, ol.json(:scopes), :tenant, ol.json(:queues), ol.now(),
+    ol.later(:expires_in))
+ON CONFLICT DO NOTHING
+RETURNING CAST(id AS text)
+
+-- name: tokens
+-- Every token, the newest first.
+SELECT ol.token_columns FROM ol.token AS k ORDER BY k.id DESC LIMIT :limit
+
+-- name: token
+-- One token, good or not.
+SELECT ol.token_columns FROM ol.token AS k WHERE k.id = ol.id(:id)
+
+-- name: token_by_hash
+-- The token of this hash, if it is good.
+SELECT ol.token_columns FROM ol.token AS k WHERE k.hash = :hash AND ol.good
+
+-- name: token_by_id
+-- The token of this id, if it is good.
+SELECT ol.token_columns FROM ol.token AS k WHERE k.id = ol.id(:id) AND ol.good
+
+-- name: good_tokens
+-- Those of the tokens that are good still.
+SELECT CAST(k.id AS text) FROM ol.token AS k
+WHERE k.id IN (SELECT ol.each_id(:ids)) AND ol.good
+
+-- name: any_token
+-- Whether there was ever a token: from the first one on, every call needs one.
+SELECT EXISTS (SELECT 1 FROM ol.token)
+
+-- name: use_token
+-- Note that a token is in use, at most once a minute.
+UPDATE ol.token SET used_at = ol.now()
+WHERE id = ol.id(:id) AND (used_at IS NULL OR used_at < ol.ago(60))
+
+-- name: revoke_token
+-- A token is good no longer; no row if it was revoked before.
+UPDATE ol.token SET revoked_at = ol.now() WHERE id = ol.id(:id) AND revoked_at IS NULL
+RETURNING CAST(id AS text)
+
+-- name: keep_secret
+-- Keep a secret, if there is none of this name.
+INSERT INTO ol.secret (name, value, created_at) VALUES (:name, :value, ol.now())
+ON CONFLICT DO NOTHING
+
+-- name: secret
+-- A secret by its name.
+SELECT value FROM ol.secret WHERE name = :name

@@ -1,0 +1,144 @@
+"""OpenTelemetry, where a program uses it: a job carries the trace of whoever enqueued it, and its
+attempts are spans of that trace.
+
+    enqueue ── traceparent in the row ──▶ claim ──▶ span `run <task>` ──▶ ctx.enqueue ── …
+
+The API is never imported here before the program has done so: as long as nobody has, there can be
+no span, and all that this costs is one look. Without a tracer, what a handler enqueues still
+carries on the trace of its job.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+from .model.job import Claim, NewJob
+from .model.text import type_name
+
+API = "opentelemetry.trace"
+LOOK = 1.0  # seconds between looks whether somebody has begun to record
+_modules = sys.modules
+_look_at = 0.0
+_carried: ContextVar[str | None] = ContextVar("outlast_trace", default=None)
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def traced(jobs: list[NewJob], parent: str | None = None) -> list[NewJob]:
+    """The jobs with the trace of the current span, or else with the one that is carried on."""
+    if (trace := _current() or parent or _carried.get()) is None:
+        return jobs
+    return [_with(trace, job) for job in jobs]
+
+
+def carry_on(trace: str | None) -> None:
+    """What is enqueued here from now on (in this task or thread) belongs to this trace, unless a
+    span says otherwise. What is no trace is not carried on."""
+    if trace is not None and _TRACEPARENT.fullmatch(trace):
+        _carried.set(trace)
+
+
+def _with(trace: str, job: NewJob) -> NewJob:
+    """Jobs that are made when this one ends belong to the same trace."""
+    if job.hooks is None:
+        return replace(job, trace=trace)
+    hooks = json.loads(job.hooks)
+    for rows in hooks.values():
+        for row in rows:
+            row["trace"] = trace
+    return replace(job, trace=trace, hooks=json.dumps(hooks))
+
+
+def _current() -> str | None:
+    """The current span as W3C writes it."""
+    api = _modules.get(API)
+    if api is None:
+        return None
+    context = api.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    flags = int(context.trace_flags)
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{flags:02x}"
+
+
+def tracer() -> Any:
+    """Where attempts are recorded; None where they are not. Asked for each job, and asking
+    OpenTelemetry takes a while: that nobody records is believed for a moment."""
+    global _look_at  # noqa: PLW0603
+    api = _modules.get(API)
+    if api is None or monotonic() < _look_at:
+        return None
+    if isinstance(api.get_tracer_provider(), _no_providers(api)):
+        _look_at = monotonic() + LOOK
+        return None
+    return api.get_tracer("outlast")
+
+
+def _no_providers(api: Any) -> tuple[type, ...]:
+    """Those that record nothing: what there is until a program has chosen one, and what it may
+    choose to have none."""
+    return api.ProxyTracerProvider, api.NoOpTracerProvider
+
+
+@contextmanager
+def running(tracer: Any, claims: Sequence[Claim]) -> Iterator[Any]:
+    """A span around the call of a handler: in the trace of its job, or linked to those of all the
+    jobs of its batch. What the handler was given, and what its error says, is no part of it."""
+    from opentelemetry.trace import Link, SpanKind, set_span_in_context, use_span
+
+    contexts = [context for claim in claims if (context := _read(claim.trace)) is not None]
+    alone = len(claims) == 1
+    span = tracer.start_span(
+        f"run {claims[0].task}",
+        context=set_span_in_context(contexts[0]) if alone and contexts else None,
+        kind=SpanKind.CONSUMER,
+        attributes=_about(claims),
+        links=[] if alone else [Link(context.get_span_context()) for context in contexts],
+    )
+    with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        try:
+            yield span
+        except BaseException as error:
+            _failed(span, error)
+            raise
+
+
+def _failed(span: Any, error: BaseException) -> None:
+    from opentelemetry.trace import Status, StatusCode
+
+    span.set_attribute("error.type", type_name(error))
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _about(claims: Sequence[Claim]) -> dict[str, Any]:
+    first = claims[0]
+    shared = {"outlast.task": first.task, "outlast.queue": first.queue}
+    if len(claims) > 1:
+        return {**shared, "outlast.jobs": len(claims)}
+    return {
+        **shared,
+        "outlast.job": first.id,
+        "outlast.attempt": first.attempt,
+        "outlast.fence": first.fence,
+        "outlast.tenant": first.tenant,
+    }
+
+
+def _read(trace: str | None) -> Any:
+    """A span that is elsewhere, from a row, which may hold anything."""
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+
+    if trace is None or not _TRACEPARENT.fullmatch(trace):
+        return None
+    _, trace_id, span_id, flags = trace.split("-")
+    context = SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )
+    return NonRecordingSpan(context) if context.is_valid else None

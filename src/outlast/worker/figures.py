@@ -1,0 +1,98 @@
+"""What a worker counts of its own doing, for whoever measures it.
+
+Plain numbers, written by the worker as it goes and read from any thread: a reader that meets a
+write half-way sees a figure that is one job old. Nothing here is locked, and nothing is looked up
+by labels for each job: what is the same for all jobs of a claim is looked up once for them all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+
+from ..model.job import Claim
+from ..model.lifecycle import Outcome, State
+from ..model.outcome import Transition
+from ..ops.reclaim import Swept
+
+# Seconds. A job may wait for hours behind others, and run for hours.
+EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+NAMES = 100  # of queues or tasks that are told apart; the rest share one name
+OTHER = "other"
+
+Way = tuple[str, str]  # how a loss was noticed, and which class of orphan it was
+
+
+class Histogram:
+    """How often something took how long. The last count is of all that took longer."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(EDGES) + 1)
+        self.total = 0.0
+
+
+class Histograms(dict[str, Histogram]):
+    """One for each name; past a number of names, one for all others."""
+
+    def __missing__(self, name: str) -> Histogram:
+        if len(self) < NAMES or name == OTHER:
+            made = self[name] = Histogram()
+            return made
+        return self[OTHER]
+
+
+class Figures:
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()  # whatever has no figure of its own
+        self.waits = Histograms()  # by queue: from when a job was due until it was claimed
+        self.runs = Histograms()  # by task: from the start of a handler to its end
+        self.ended: Counter[tuple[Outcome, State]] = Counter()  # without plain successes
+        self.reclaimed: Counter[Way] = Counter()
+
+    def claimed(self, queue: str, claims: Sequence[Claim]) -> None:
+        """By the database's clock, which wrote down both moments. Rows may hold anything."""
+        if not claims:
+            return
+        waits = self.waits[queue]
+        counts = waits.counts
+        try:
+            spans = [claim.started_at - claim.run_at for claim in claims]
+            for span in spans:
+                counts[bisect_left(EDGES, span)] += 1
+            waits.total += sum(spans)
+        except TypeError:
+            counts[-1] += len(claims)
+
+    def accepted(self, transition: Transition, state: State) -> None:
+        """One that did not just succeed."""
+        self.ended[transition.outcome, state] += 1
+
+    def took_back(self, way: str, swept: Swept) -> None:
+        """What became of jobs whose owner was lost, by the class of orphan that they were."""
+        again = swept.healed - swept.cancelled - swept.dead
+        if way == "deadline":  # what goes dead there has used up its attempts
+            outcome, lost, ended = Outcome.TIMED_OUT, "owner-hung", "owner-hung"
+        else:
+            outcome, lost, ended = Outcome.CRASHED, "owner-dead", "poison"
+        self._add(way, lost, again)
+        self._add(way, ended, swept.dead)
+        self._add(way, "uncancelled", swept.cancelled)
+        back = State.SCHEDULED if outcome is Outcome.TIMED_OUT else State.READY
+        for state, number in (
+            (back, again),
+            (State.DEAD, swept.dead),
+            (State.CANCELLED, swept.cancelled),
+        ):
+            self.ended[outcome, state] += number
+        self.counts["buried"] += swept.buried
+
+    def gave_back_forgotten(self) -> None:
+        """A claim that never reached us, and that nobody but us would miss."""
+        self._add("owner", "forgotten", 1)
+
+    def _add(self, way: str, orphan: str, number: int) -> None:
+        if number > 0:
+            self.reclaimed[way, orphan] += number

@@ -1,0 +1,172 @@
+"""What is measured in the tables: asked for seldom, told with its age, and never waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import psycopg
+import pytest
+
+from outlast import Outlast, State
+from outlast.metrics.labels import Labels
+from outlast.metrics.snapshot import FRESH, Snapshot
+from outlast.metrics.sources import Sample, Tables
+from outlast.model.errors import StoreUnavailable
+from outlast.ops.figures import Measured, measure
+from outlast.store.statements import queries
+from tests.support import Database, aeventually
+from tests.support.app import App
+from tests.worker.working import Spy, sql, work
+
+
+def said(tables: Tables, measured: Measured) -> dict[tuple[str, tuple[str, ...]], Any]:
+    samples: list[Sample] = list(tables.samples(measured))
+    return {(sample.name, sample.labels): sample.value for sample in samples}
+
+
+def test_everything_is_measured_as_of_one_moment(app: App, database: Database) -> None:
+    """R194, in one statement: nothing torn (R195)."""
+    app.ol.enqueue(*(app.mark.using(queue=queue).job(n=1) for queue in "aab"))
+    app.mark.using(queue="a", delay=60).enqueue(n=1)
+    [dead, running] = app.ol.enqueue(*(app.mark.using(queue="b").job(n=1) for _ in range(2)))
+    sql(database, "UPDATE {job} SET state = 'dead', finished_at = run_at WHERE id = ?", dead.id)
+    ago = "created_at - 90" if database.is_sqlite else "created_at - interval '90 seconds'"
+    sql(database, "UPDATE {job} SET state = 'running', worker = 'w', created_at = " + ago
+        + ", lease_until = " + ago + " WHERE id = ?", running.id)  # fmt: skip
+    app.ol.pause("b")
+    spy = Spy(app.ol)
+    measured = app.ol.store.run(measure)
+    assert spy.round_trips == 1
+    depths = {key: depth.number for key, depth in measured.depths.items()}
+    assert depths == {
+        ("a", "ready"): 2, ("a", "scheduled"): 1, ("b", "ready"): 1, ("b", "dead"): 1,
+        ("b", "running"): 1,
+    }  # fmt: skip
+    assert measured.depths["b", "running"].oldest > 85
+    assert (measured.expired, measured.paused) == (1, ["b"])
+    assert measured.expired_for > 85
+    told = said(Tables(), measured)
+    assert told["outlast_jobs", ("a", "ready")] == 2
+    assert told["outlast_dwell_seconds", ("a",)] < 60, "what is not due does not dwell"
+    assert told["outlast_queue_paused", ("b",)] == 1
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_queue_that_is_empty_says_so(app: App, database: Database) -> None:
+    job = app.mark.using(queue="a").enqueue(n=1)
+    tables = Tables()
+    assert said(tables, app.ol.store.run(measure))["outlast_jobs", ("a", "ready")] == 1
+    app.ol.cancel(job.id)
+    told = said(tables, app.ol.store.run(measure))
+    assert (
+        told["outlast_jobs", ("a", "ready")] == told["outlast_oldest_seconds", ("a", "ready")] == 0
+    )
+
+
+def test_names_are_bounded() -> None:
+    """R194"""
+    labels = Labels(most=2)
+    assert [labels(name) for name in ("a", "b", "c", "a", "d")] == ["a", "b", "other", "a", "other"]
+    assert labels.told == ["a", "b", "other"]
+
+
+@pytest.mark.kinds("sqlite")
+async def test_many_scrapes_are_one_query(app: App) -> None:
+    spy, snapshot = Spy(app.ol), Snapshot(app.ol.store)
+    await snapshot.latest()
+    once = spy.counts["figures"]
+    for _ in range(3):
+        await asyncio.gather(*(snapshot.latest() for _ in range(50)))
+    assert spy.counts["figures"] == once > 0
+    assert snapshot.age < FRESH
+
+
+@pytest.mark.kinds("sqlite")
+async def test_what_cannot_be_measured_grows_old(app: App) -> None:
+    """R195: the last one stands, and its age tells."""
+    spy, snapshot = Spy(app.ol), Snapshot(app.ol.store, fresh=0.0)
+    first = await snapshot.latest()
+    assert first is not None
+    age = snapshot.age
+    spy.refuse("figures", StoreUnavailable(reason="gone"), times=100)
+
+    async def failed_twice() -> bool:
+        assert await snapshot.latest() is first
+        return snapshot.failing and snapshot.failures >= 2
+
+    await aeventually(failed_twice)
+    assert snapshot.age > age
+
+
+@pytest.mark.kinds("postgres")
+async def test_a_slow_database_keeps_no_scrape_waiting(app: App, database: Database) -> None:
+    """R191, and while it is slow it is not asked again."""
+    snapshot = Snapshot(app.ol.store)
+    connection = await psycopg.AsyncConnection.connect(database.direct_url)
+    try:
+        await connection.execute(f"LOCK TABLE {database.schema}.job IN ACCESS EXCLUSIVE MODE")  # type: ignore[arg-type]
+        began = time.monotonic()
+        waits = [snapshot.latest(patience=0.1) for _ in range(5)]
+        assert await asyncio.gather(*waits) == [None] * 5
+        assert time.monotonic() - began < 2.0
+    finally:
+        await connection.close()
+    assert await aeventually(snapshot.latest)
+    await app.ol.aclose()
+
+
+@pytest.mark.kinds("postgres")
+async def test_a_job_that_somebody_holds_is_seen_to_age(app: App, database: Database) -> None:
+    """R125: one row is locked, the others drain, and the oldest age tells of it."""
+    await ages(app, database, 2.5)
+
+
+@pytest.mark.campaign
+@pytest.mark.kinds("postgres")
+async def test_a_job_that_somebody_holds_for_a_minute(app: App, database: Database) -> None:
+    """R125, at its full length: at least 55 of 60 seconds."""
+    await ages(app, database, 60.0)
+
+
+async def ages(app: App, database: Database, seconds: float) -> None:
+    held = await app.mark.aenqueue(n=0)
+    connection = await psycopg.AsyncConnection.connect(database.direct_url)
+    lock = f"SELECT id FROM {database.schema}.job WHERE id = %s FOR UPDATE"
+    await connection.execute(lock, [held.id])  # type: ignore[arg-type]
+    until = time.monotonic() + seconds
+    others = await app.ol.aenqueue(*(app.mark.job(n=n) for n in range(20)))
+    async with work(app.ol):
+        await aeventually(lambda: _drained(app.ol, len(others)))
+        while time.monotonic() < until:
+            measured = await app.ol.store.arun(measure)
+            await asyncio.sleep(0.1)
+        told = said(Tables(), measured)
+        assert told["outlast_oldest_seconds", ("default", "ready")] > seconds * 0.9
+        assert told["outlast_dwell_seconds", ("default",)] > seconds * 0.9
+        assert told["outlast_jobs", ("default", "ready")] == 1
+        await connection.close()
+        await aeventually(lambda: _drained(app.ol, len(others) + 1))
+    await app.ol.aclose()
+
+
+async def _drained(ol: Outlast, number: int) -> bool:
+    return (await ol.acounts())[State.SUCCEEDED] == number
+
+
+@pytest.mark.kinds("postgres")
+def test_finished_jobs_are_not_looked_at(app: App, database: Database) -> None:
+    """However many there are: each live state has its own index."""
+    insert = """
+        INSERT INTO {job} (id, tenant, queue, task, args, state, priority, run_at, max_attempts,
+            max_crashes, created_at, finished_at)
+        SELECT gen_random_uuid(), 't', 'q', 'task', '{{}}', 'succeeded', 0, now(), 1, 3, now(),
+            now()
+        FROM generate_series(1, 20000) AS n RETURNING 1"""
+    sql(database, insert)
+    with psycopg.connect(database.direct_url, autocommit=True) as connection:
+        connection.execute(f"VACUUM ANALYZE {database.schema}.job")  # type: ignore[arg-type]
+        text = queries("postgres", database.schema)["figures"].sql
+        plan = "\n".join(row[0] for row in connection.execute("EXPLAIN " + text))  # type: ignore[arg-type]
+    assert "Seq Scan on job" not in plan, plan

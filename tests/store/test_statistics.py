@@ -1,0 +1,170 @@
+"""Statistics: counted from the rows, exact, again and again the same, and never without end."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import pytest
+
+from outlast.model.spans import BOUNDS, CLASSES, Spans, summed
+from outlast.ops import statistics
+from outlast.ops.reach import Reach
+from outlast.ops.statistics import LONG_SPAN, OTHERS, SPAN, Line, bounded
+from outlast.store import Store
+from outlast.worker.statistician import AGAIN, Statistician, spans_due
+from tests.store.jobs import Run, end, put, set_all, table, take
+from tests.support import Database
+
+
+def now_of(run: Run) -> int:
+    _, now = run(statistics.standing)
+    return int(now) // SPAN * SPAN
+
+
+def all_ended_at(database: Database, at: float) -> None:
+    """As if all that ended had ended then, after having waited and run for a while."""
+    moment = f"{at}" if database.is_sqlite else f"to_timestamp({at})"
+    waited = f"{at - 0.5}" if database.is_sqlite else f"to_timestamp({at - 0.5})"
+    began = f"{at - 0.3}" if database.is_sqlite else f"to_timestamp({at - 0.3})"
+    where = "state IN ('succeeded', 'dead', 'cancelled')"
+    set_all(database, f"run_at = {waited}, started_at = {began}, finished_at = {moment}", where)
+    with database.connect() as connection:
+        connection.execute(f"UPDATE {table(database, 'attempt')} SET finished_at = {moment}")
+
+
+def some_ended(run: Run) -> None:
+    """Of acme: three succeeded, one dead, one failed and will be tried again; of other: two."""
+    for tenant, outcomes in (
+        ("acme", ["succeeded"] * 3 + ["permanent", "failed"]),
+        ("other", ["succeeded", "cancelled"]),
+    ):
+        put(run, len(outcomes) + 1, tenant=tenant, queue=tenant)
+        for claim, outcome in zip(take(run, len(outcomes), queue=tenant), outcomes, strict=True):
+            end(run, claim, outcome)
+
+
+def test_what_ended_is_counted_by_tenant_and_queue(run: Run, database: Database) -> None:
+    some_ended(run)
+    at = now_of(run) - 600
+    all_ended_at(database, at + 3.0)
+    there = run(statistics.depths)
+    assert run(statistics.count, at, there) == 6
+    acme, other = run(statistics.lines, SPAN, at, at + SPAN)
+    assert (acme.tenant, acme.succeeded, acme.dead, acme.failed) == ("acme", 3, 1, 2)
+    assert (other.tenant, other.succeeded, other.cancelled) == ("other", 1, 1)
+    assert acme.depths == {"ready": 1, "scheduled": 1} and other.depths == {"ready": 1}
+    assert acme.waits.number == 4 and acme.waits.mean == pytest.approx(0.2, abs=0.01)
+    assert acme.runs.percentile(0.5) == pytest.approx(0.35, abs=0.15), "within its class"
+    (mine,) = run(statistics.lines, SPAN, at, at + SPAN, Reach("other"))
+    assert mine.tenant == "other", "a tenant reads its own"
+
+
+def test_counted_again_it_is_the_same_and_who_came_late_is_in_it(
+    run: Run, database: Database
+) -> None:
+    some_ended(run)
+    at = now_of(run) - 600
+    all_ended_at(database, at + 3.0)
+    run(statistics.count, at, run(statistics.depths))
+    first = run(statistics.lines, SPAN, at, at + SPAN)
+    run(statistics.count, at)
+    assert run(statistics.lines, SPAN, at, at + SPAN) == first, "depths stand, too"
+    end(run, take(run, 1, queue="acme")[0])
+    all_ended_at(database, at + 4.0)
+    run(statistics.count, at)
+    assert run(statistics.lines, SPAN, at, at + SPAN)[0].succeeded == 4
+    with database.connect() as connection:
+        connection.execute(f"DELETE FROM {table(database, 'job')} WHERE state = 'dead'")
+    run(statistics.count, at)
+    acme = run(statistics.lines, SPAN, at, at + SPAN, Reach("acme"))[0]
+    assert (acme.succeeded, acme.dead) == (4, 1), "one is gone, and still known"
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+async def test_a_pass_counts_what_was_not_counted_and_looks_back_once(
+    store: Store, database: Database
+) -> None:
+    run = store.run
+    some_ended(run)
+    counter = Statistician(store)
+    await counter.once()
+    newest, _ = run(statistics.standing)
+    assert newest is not None
+    all_ended_at(database, newest - AGAIN + SPAN + 1.0)  # committed late, all of it
+    await counter._look_back(newest + SPAN)
+    found = run(statistics.lines, SPAN, newest - AGAIN + SPAN, newest - AGAIN + 2 * SPAN)
+    assert sum(line.finished for line in found) == 6
+
+
+def test_long_spans_are_made_of_short_ones(run: Run, database: Database) -> None:
+    some_ended(run)
+    at = now_of(run) // LONG_SPAN * LONG_SPAN - LONG_SPAN
+    for seconds in (0, 30):
+        all_ended_at(database, at + seconds + 1.0)
+        run(statistics.count, at + seconds, run(statistics.depths))
+    run(statistics.fold, at)
+    acme, _other = run(statistics.lines, LONG_SPAN, at, at + 1)
+    assert acme.succeeded == 6 and acme.depths == {"ready": 1, "scheduled": 1}, "the last depth"
+    run(statistics.forget, at + LONG_SPAN, at)
+    assert run(statistics.lines, SPAN, 0, 2**40) == []
+    assert len(run(statistics.lines, LONG_SPAN, 0, 2**40)) == 2
+
+
+def test_the_database_s_classes_are_ours(run: Run, database: Database) -> None:
+    """The bounds stand twice, in Python and in SQL."""
+    spans = [0.0004, *[bound * 1.01 for bound in BOUNDS]]
+    put(run, len(spans))
+    at = now_of(run) - 600
+    for claim, seconds in zip(take(run, len(spans)), spans, strict=True):
+        end(run, claim)
+        moment = "{}" if database.is_sqlite else "to_timestamp({})"
+        began, due = (moment.format(at + 5 - seconds * n) for n in (1, 2))
+        where = f"id = '{claim.id}'"
+        ended = moment.format(at + 5)
+        set_all(database, f"run_at={due}, started_at={began}, finished_at={ended}", where)
+    run(statistics.count, at)
+    (line,) = run(statistics.lines, SPAN, at, at + SPAN)
+    expected = [0] * CLASSES
+    for seconds in spans:
+        expected[bisect_right(BOUNDS, seconds)] += 1
+    assert line.runs.numbers == expected and line.waits.numbers == expected
+
+
+@pytest.mark.kinds("sqlite")
+def test_the_index_of_ends_answers_and_finished_jobs_are_not_read(
+    run: Run, database: Database, store: Store
+) -> None:
+    """However many jobs have ended, a span costs what ended in it."""
+    from outlast.store.statements import SQLITE, queries
+
+    sql = queries(SQLITE, database.schema)["ended_between"].sql
+    store.ready()
+    plan = " ".join(
+        str(row[3])
+        for row in store.reader.execute(f"EXPLAIN QUERY PLAN {sql}", {"low": 0, "high": 1})  # type: ignore[attr-defined]
+    )
+    assert "job_ended" in plan and "job_dead_at" in plan and "SCAN j" not in plan
+
+
+def test_too_many_to_be_kept_apart_are_counted_together() -> None:
+    lines = [Line(0, f"t{n}", "q", succeeded=n) for n in range(300)]
+    kept = bounded(lines, 200)
+    assert len(kept) == 201 and (kept[-1].tenant, kept[-1].queue) == OTHERS
+    assert sum(line.succeeded for line in kept) == sum(range(300))
+
+
+def test_what_happened_while_nobody_lived_is_left_out() -> None:
+    assert spans_due(None, 1000) == [990]
+    assert spans_due(970, 1000) == [980, 990]
+    assert len(spans_due(0, 100_000)) == 60 and spans_due(990, 1000) == []
+
+
+def test_percentiles_are_those_of_what_was_noted() -> None:
+    spans = Spans()
+    assert spans.percentile(0.5) is None and spans.mean is None
+    spans.note(8, 90, 27.0)
+    spans.note(12, 10, 80.0)
+    assert 0.2 <= (spans.percentile(0.5) or 0) <= 0.5
+    assert 5.0 <= (spans.percentile(0.95) or 0) <= 10.0
+    assert summed([spans, spans]).number == 200 and Spans.read(spans.kept) == spans
+    assert Spans.read("what somebody wrote").number == 0
