@@ -11,6 +11,7 @@ import pytest
 from outlast import Outlast
 from outlast.ops import duties
 from outlast.store import Store
+from outlast.worker import heal
 from outlast.worker.heal import Healer
 from tests.cli.conftest import Commands, patiently
 from tests.cli.test_doctor import examined
@@ -58,6 +59,7 @@ def test_what_jobs_that_are_gone_left_is_worth_knowing(
     end(ol.store.run, held, "failed")
     assert "left-behind" not in examined(run)[1]
     database.rows(f"DELETE FROM {table(database, 'job')}")
+    database.rows(f"DELETE FROM {table(database, 'event')}")
     _, found = examined(run)
     assert found["left-behind"]["sentence"] == ("There are attempts of 1 job that no longer exist.")
 
@@ -88,8 +90,11 @@ def test_a_net_that_has_not_succeeded_for_three_periods_is_late(
         database.rows(f"{set_duty} = {moment(database, 0)} WHERE name = '{duty.name}'")
 
 
-async def test_a_net_that_stops_in_a_live_worker_is_told_of(run: Commands, ol: Outlast) -> None:
+async def test_a_net_that_stops_in_a_live_worker_is_told_of(
+    run: Commands, ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """R089: its loop ends, everything else goes on."""
+    monkeypatch.setattr(heal, "RECORD_EVERY", 1.0)
 
     def told() -> list[str]:
         found = json.loads(run("doctor", "--json").out)

@@ -10,12 +10,19 @@ import re
 from dataclasses import fields
 from typing import Any
 
-from outlast.model.settings import RetentionSettings, Settings, StoreSettings, WorkerSettings
+from outlast.model.settings import (
+    RetentionSettings,
+    ServiceSettings,
+    Settings,
+    StoreSettings,
+    WorkerSettings,
+)
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "settings.md"
 TABLES: dict[str, type[Settings]] = {
-    kind.__name__: kind for kind in (StoreSettings, WorkerSettings, RetentionSettings)
+    kind.__name__: kind
+    for kind in (StoreSettings, WorkerSettings, RetentionSettings, ServiceSettings)
 }
 _PLACE = re.compile(r"<!-- made from (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 

@@ -29,6 +29,8 @@ COMMANDS = {
     "pause": "queues",
     "resume": "queues",
     "workers": "workers",
+    "serve": "serving",
+    "token": "token",
     "doctor": "doctor",
     "top": "top",
     "demo": "demo",

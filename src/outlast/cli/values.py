@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections import Counter
 from datetime import datetime
 from typing import Any
 
 import click
+
+from ..model import strict_json
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -51,7 +51,7 @@ def json_object(ctx: click.Context, param: click.Parameter, text: str) -> dict[s
     if text == "-":
         text = sys.stdin.read()
     try:
-        read = json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
+        read = strict_json.read(text)
     except RecursionError:
         raise click.BadParameter("it is nested too deeply.") from None
     except ValueError as error:
@@ -59,16 +59,3 @@ def json_object(ctx: click.Context, param: click.Parameter, text: str) -> dict[s
     if not isinstance(read, dict):
         raise click.BadParameter('it must be a JSON object, as in {"doc": 7}.')
     return read
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names are all different: of two values, nobody could say which is meant."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the name {twice!r:.80} stands twice in one object")
-    return found

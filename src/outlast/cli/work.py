@@ -5,58 +5,33 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import Field, fields
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from ..model.settings import RetentionSettings, StoreSettings, WorkerSettings
+from ..model.errors import InvalidOption
+from ..model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
 from .apps import find_app
+from .far import remote_options, remote_worker
 from .places import placed
+from .settings_options import setting_options, variable, was_said
 
 if TYPE_CHECKING:
+    from ..metrics.subjects import Subject
+    from ..worker.figures import Figures
+    from ..worker.supervisor import Supervisor
     from ..worker.worker import Worker
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger("outlast.worker")
 
 LEVELS = ("debug", "info", "warning", "error")
-
-
-def setting_options(command: F) -> F:
-    """One option for each setting of a worker: its name, type, meaning and default are the
-    field's, and `WorkerSettings` itself judges the value."""
-    for spec in reversed(fields(WorkerSettings)):
-        command = _option(spec)(command)
-    return command
-
-
-def _option(spec: Field[Any]) -> Callable[[F], F]:
-    flag = f"--{spec.name.replace('_', '-')}"
-    about = str(spec.metadata["about"])
-    return click.option(
-        f"{flag}/--no-{flag[2:]}" if isinstance(spec.default, bool) else flag,
-        spec.name,
-        type=type(spec.default),
-        default=spec.default,
-        envvar=variable(spec.name),
-        show_default=True,
-        show_envvar=True,
-        help=f"{about[0].upper()}{about[1:]}.",
-    )
-
-
-def _was_said(ctx: click.Context, name: str) -> bool:
-    """By a flag or by the environment: what was not may follow from what was."""
-    return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-
-
-def variable(name: str) -> str:
-    return f"OUTLAST_{name.upper()}"
+# What Kubernetes says to every container about a service that is called "outlast".
+PLATFORM = ("OUTLAST_SERVICE_", "OUTLAST_PORT_")
 
 
 @click.command(
@@ -64,6 +39,7 @@ def variable(name: str) -> str:
     \b
     Examples: outlast worker shop.tasks:ol
               outlast worker shop.tasks:ol --queues mail,docs --concurrency 8 --processes 4
+              outlast worker shop.tasks:ol --server https://jobs.example.org --token-file token
 
     SIGTERM or Ctrl-C: claim nothing more, let running jobs end for --grace seconds, put the rest
     back unspent. A second one does not wait.
@@ -86,7 +62,24 @@ def variable(name: str) -> str:
     show_envvar=True,
     help="So many processes, watched over and started again when one dies.",
 )
-@setting_options
+@remote_options
+@setting_options(WorkerSettings)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    envvar="OUTLAST_METRICS_PORT",
+    show_envvar=True,
+    help="Serve /metrics, /livez and /readyz here; 0: on a free port, which is logged. With several"
+    " processes the n-th one is served on this port + n.",
+)
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    envvar="OUTLAST_METRICS_HOST",
+    show_default=True,
+    show_envvar=True,
+    help="The address that they are served on. Nobody is asked who they are there.",
+)
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -119,32 +112,99 @@ def worker(
 
     url, schema = given.pop("url"), given.pop("schema")
     level, format = given.pop("log_level"), given.pop("log_format")
-    given = {name: value for name, value in given.items() if _was_said(ctx, name)}
+    metrics = Metrics(given.pop("metrics_host"), given.pop("metrics_port"))
+    far = {name: given.pop(name) for name in ("server", "token_file", "spool")}
+    given = {name: value for name, value in given.items() if was_said(ctx, name)}
     WorkerSettings.of({}, **given)  # what is wrong with them is said before anything is loaded
     set_up(level, format)
-    made = find_app(app, url, schema).worker(_names(queues), **given)
+    found = find_app(app, url, schema)
+    if far["server"]:
+        metrics.refuse_far()
+        made: Worker = remote_worker(found, _names(queues), far, given)
+    else:
+        made = found.worker(_names(queues), **given)
     for stranger in strangers(os.environ):
         log.warning(stranger)
     if processes > 1:
-        from ..worker.burials import Burials
-        from ..worker.supervisor import supervise
+        command = _child(ctx, url, schema)
+        ctx.exit(_supervise(made, command, processes, metrics, far=bool(far["server"])))
+    _introduce(made, far["server"] or made.store.address)
+    with metrics.of_worker(made):
+        made.run()
 
-        command, burials = _child(ctx, url, schema), Burials(made.store)
-        ctx.exit(supervise(command, processes, made.settings.grace, burials))
-    _introduce(made)
-    made.run()
+
+class Metrics(NamedTuple):
+    """Where they are served, if they are."""
+
+    host: str
+    port: int | None
+
+    def refuse_far(self) -> None:
+        if self.port is not None:
+            raise InvalidOption(
+                option="metrics-port",
+                reason="is for workers beside the database: of remote ones the server tells",
+            )
+
+    def of_worker(self, worker: Worker) -> AbstractContextManager[None]:
+        if self.port is None:
+            return nullcontext()
+        from ..metrics.subjects import OneWorker
+
+        return self._served(OneWorker(worker))
+
+    def of_supervisor(
+        self, supervisor: Supervisor, worker: Worker, figures: Figures
+    ) -> AbstractContextManager[None]:
+        if self.port is None:
+            return nullcontext()
+        from ..metrics.subjects import OneSupervisor
+
+        limit = worker.settings.live_within
+        return self._served(OneSupervisor(supervisor, worker.store, figures, limit))
+
+    def of_child(self, number: int) -> dict[str, str]:
+        """What the n-th child's environment says: a port of its own."""
+        if self.port is None:
+            return {}
+        port = self.port + number if self.port else 0
+        return {variable("metrics_port"): str(port), variable("metrics_host"): self.host}
+
+    @contextmanager
+    def _served(self, subject: Subject) -> Iterator[None]:
+        from ..metrics.endpoint import Endpoint
+
+        endpoint = Endpoint(subject, self.host, self.port or 0)
+        endpoint.start()
+        try:
+            yield
+        finally:
+            endpoint.stop()
+
+
+def _supervise(
+    worker: Worker, command: list[str], processes: int, metrics: Metrics, *, far: bool
+) -> int:
+    from ..worker.burials import Burials, nobody
+    from ..worker.supervisor import Supervisor
+
+    burials, grace = Burials(worker.store), worker.settings.grace
+    bury = nobody if far else burials
+    supervisor = Supervisor(command, processes, grace, bury, metrics.of_child)
+    with metrics.of_supervisor(supervisor, worker, burials.figures):
+        return supervisor.run()
 
 
 def _names(queues: str | None) -> list[str] | None:
     return None if queues is None else [name.strip() for name in queues.split(",")]
 
 
-def _introduce(worker: Worker) -> None:
+def _introduce(worker: Worker, place: object) -> None:
     """Every setting that is in force, in one line."""
     log.info(
         "worker %s on %s, queues: %s, tasks: %s, %s",
         worker.id,
-        worker.store.address,
+        place,
         ", ".join(worker.queues) if worker.queues is not None else "all",
         ", ".join(worker.app.registry.names()) or "none",
         ", ".join(f"{f.name}={getattr(worker.settings, f.name)}" for f in fields(WorkerSettings)),
@@ -159,7 +219,7 @@ def _child(ctx: click.Context, url: str | None, schema: str | None) -> list[str]
         name = str(param.name)
         placed = name in {"url", "schema"} and values[name]
         given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if not (placed or given) or name in {"app", "processes"}:
+        if not (placed or given) or name in {"app", "processes", "metrics_port", "metrics_host"}:
             continue
         if isinstance(values[name], bool):
             said.append((param.opts if values[name] else param.secondary_opts)[0])
@@ -171,13 +231,14 @@ def _child(ctx: click.Context, url: str | None, schema: str | None) -> list[str]
 def strangers(environ: Mapping[str, str]) -> list[str]:
     """Variables that look like a misspelt setting. Others that start with OUTLAST_ are none of
     our business: some platforms set them by themselves."""
-    settings = (WorkerSettings, StoreSettings, RetentionSettings)
+    settings = (WorkerSettings, StoreSettings, RetentionSettings, ServiceSettings)
     known = {variable(spec.name) for kind in settings for spec in fields(kind)}
-    known |= {variable(name) for name in ("url", "schema", "queues", "processes")}
+    known |= {variable(name) for name in ("url", "schema", "queues", "processes", "host", "port")}
     known |= {variable(name) for name in ("log_format", "log_level", "lifeline", "instance")}
+    known |= {variable(name) for name in ("metrics_port", "metrics_host")}
     return [
         f"{name} is no setting of Outlast and has no effect; did you mean {close[0]}?"
         for name in sorted(environ)
-        if name.startswith("OUTLAST_") and name not in known
+        if name.startswith("OUTLAST_") and name not in known and not name.startswith(PLATFORM)
         if (close := get_close_matches(name, known, 1, 0.85))
     ]

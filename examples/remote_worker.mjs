@@ -1,0 +1,99 @@
+// A remote worker in plain JavaScript: node remote_worker.mjs URL TOKEN_FILE [HOW_MANY_AT_ONCE]
+// The protocol is described in docs/reference/remote-protocol.md.
+import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+class Permanent extends Error {}
+
+const tasks = {
+  add: ({ a, b }) => a + b,
+  nap: ({ seconds }, { job, signal }) => sleep(seconds * 1000, job.attempt, { signal }),
+  count: ({ to }, { progress }) => { for (let n = 1; n <= to; n++) progress(n, to) },
+  fail: ({ message }) => { throw new Error(message) },
+  refuse: ({ message }) => { throw new Permanent(message) },
+}
+
+const [server, tokenFile, credit = '4'] = process.argv.slice(2)
+const headers = { authorization: `Bearer ${readFileSync(tokenFile, 'utf8').trim()}`, 'content-type': 'application/json' }
+const worker = `node-${process.pid}-${Date.now().toString(36)}`
+const leaving = new AbortController()
+const held = new Map() // what is here, by its task token
+let lease = 15 // seconds; the server says
+
+// A call, again and again until the server answers; a refusal ends the program.
+async function call(method, path, body, signal) {
+  for (let wait = 100; ; wait = Math.min(2 * wait, 5000)) {
+    const answer = await fetch(server + path, { method, headers, body, signal }).catch(() => null)
+    if (answer?.ok) return answer
+    if (answer && answer.status < 500 && answer.status !== 429) {
+      console.error(`refused: ${answer.status} ${await answer.text()}`)
+      process.exit(1)
+    }
+    await sleep(wait * (0.5 + Math.random() / 2), null, { signal })
+  }
+}
+
+async function report(reports) {
+  const answer = await call('POST', '/api/v1/tasks/reports', JSON.stringify({ reports }))
+  return (await answer.json()).reports
+}
+
+// Hold on to jobs; the first time, this accepts them. What is lost or cancelled stops.
+async function renew(tokens) {
+  const asked = Date.now()
+  const answers = tokens.length ? await report(tokens.map((token) => ({ do: 'renew', token }))) : []
+  answers.forEach(({ status, cancel }, i) => {
+    const one = held.get(tokens[i])
+    if (status === 'ok' && one) one.until = asked + 900 * lease // a tenth of it is for safety
+    if (status === 'lost' || cancel) one?.stop.abort(status)
+    if (status === 'lost') held.delete(tokens[i])
+  })
+}
+
+async function run(job) {
+  const { token } = job, { stop } = held.get(token), said = []
+  const progress = (done, total) => said.push({ do: 'event', token, n: said.length, kind: 'progress', data: JSON.stringify({ done, total }) })
+  let outcome
+  try {
+    const result = await tasks[job.task](JSON.parse(job.args), { job, progress, signal: stop.signal })
+    outcome = { do: 'complete', result: JSON.stringify(result ?? null) }
+  } catch (error) {
+    const how = stop.signal.aborted ? 'cancelled' : error instanceof Permanent ? 'permanent' : 'failed'
+    const told = { type: error.constructor.name, message: error.message, traceback: error.stack }
+    outcome = stop.signal.reason === 'leaving' ? { do: 'release' } : { do: 'fail', how, error: told }
+  }
+  if (held.has(token)) await report([...said, { token, ...outcome }]) // else it is no longer ours
+  held.delete(token)
+}
+
+async function take(jobs) {
+  for (const { token } of jobs) held.set(token, { stop: new AbortController(), until: 0 })
+  await renew(jobs.map(({ token }) => token))
+  for (const job of jobs) if (held.get(job.token)?.until) run(job)
+}
+
+async function listen() {
+  const wish = new URLSearchParams({ worker, credit, tasks: Object.keys(tasks) })
+  const stream = await call('GET', `/api/v1/dequeue?${wish}`, undefined, leaving.signal)
+  let rest = ''
+  for await (const piece of stream.body.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + piece).split('\n')
+    rest = lines.pop()
+    for (const frame of lines.filter((line) => line.trim()).map((line) => JSON.parse(line))) {
+      if (frame.type === 'hello') lease = frame.lease, keep.at = 0
+      if (frame.type === 'offers') take(frame.jobs)
+      if (frame.type === 'renew') renew([...held.keys()])
+    }
+  }
+}
+
+async function keep() { // three renewals in a lease; what could not be renewed in time stops here
+  for (const [token, one] of held) if (one.until && Date.now() > one.until) held.delete(token) && one.stop.abort('lost')
+  if (Date.now() > (keep.at ?? 0)) renew([...held.keys()], keep.at = Date.now() + 300 * lease)
+}
+setInterval(keep, 50)
+process.on('SIGTERM', () => leaving.abort())
+while (!leaving.signal.aborted) await listen().catch(() => null).then(() => sleep(500 * Math.random()))
+for (const one of held.values()) one.stop.abort('leaving')
+while (held.size) await sleep(20)
+await call('DELETE', `/api/v1/dequeue?worker=${worker}`).then(() => process.exit(0))

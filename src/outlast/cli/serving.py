@@ -1,0 +1,159 @@
+"""The network face: `outlast serve`. Its flags are the fields of `ServiceSettings`."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..model.errors import InvalidOption, Unsupported
+from ..model.settings import ServiceSettings
+from .apps import find_app
+from .places import opened, placed
+from .settings_options import setting_options, was_said
+from .work import LEVELS
+
+if TYPE_CHECKING:
+    from ..client import Outlast
+
+log = logging.getLogger("outlast.service")
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast serve
+              outlast serve shop.tasks:ol --host 0.0.0.0 --port 8000
+
+    SIGTERM or Ctrl-C: take no more requests, and let those that are under way end.
+    """
+)
+@click.argument("app", required=False)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="OUTLAST_HOST",
+    show_envvar=True,
+    help="Where to listen; beyond this machine only with tokens.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8642,
+    show_default=True,
+    envvar="OUTLAST_PORT",
+    show_envvar=True,
+    help="0: any that is free.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A reverse proxy whose word on who calls is believed.",
+)
+@setting_options(ServiceSettings)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    envvar="OUTLAST_LOG_FORMAT",
+    show_default=True,
+    show_envvar=True,
+    help="How log lines look.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    envvar="OUTLAST_LOG_LEVEL",
+    show_default=True,
+    show_envvar=True,
+    help="The least that is logged.",
+)
+@placed
+@click.pass_context
+def serve(
+    ctx: click.Context, /, app: str | None, host: str, port: int, proxies: Sequence[str],
+    **given: Any,
+) -> None:  # fmt: skip
+    """Serve the API until told to stop.
+
+    With APP (module:attr) arguments of its tasks are checked when they are enqueued; without it
+    they are stored as they are. Until a token is made (`outlast token create`) only callers on this
+    machine are served, and need none.
+    """
+    from ..worker.logs import set_up
+
+    url, schema = given.pop("url"), given.pop("schema")
+    level, format = given.pop("log_level"), given.pop("log_format")
+    said = {name: value for name, value in given.items() if was_said(ctx, name)}
+    settings = ServiceSettings.of(**said)
+    set_up(level, format)
+    _need_extra()
+    with ExitStack() as stack:
+        found = stack.enter_context(find_app(app, url, schema) if app else opened(url, schema))
+        _refuse_open_doors(found, host)
+        _introduce(found, settings)
+        _serve(found, settings, (host, port), proxies)
+
+
+def _need_extra() -> None:
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise Unsupported(
+            reason="the service needs the extra: pip install 'outlast[serve]'"
+        ) from error
+
+
+def _serve(
+    ol: Outlast, settings: ServiceSettings, place: tuple[str, int], proxies: Sequence[str]
+) -> None:
+    from ..service import service
+    from ..service.server import Server
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # The server stops by itself, and then has the signal do what it did before: nothing more.
+        signal.signal(number, lambda *_: None)
+    server = Server(
+        service(ol, settings),
+        host=place[0],
+        port=place[1],
+        log_config=None,
+        ws="none",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        timeout_graceful_shutdown=10,
+    )
+    server.run()
+
+
+def _refuse_open_doors(ol: Outlast, host: str) -> None:
+    from ..ops.tokens import any_exists
+    from ..service.guards import is_loopback
+
+    if not is_loopback(host) and not ol.store.run(any_exists):
+        raise InvalidOption(
+            option="host",
+            reason=f"is {host}, which others can reach, and there is no token yet: make one with"
+            " `outlast token create`, or listen on 127.0.0.1",
+        )
+
+
+def _introduce(ol: Outlast, settings: ServiceSettings) -> None:
+    """Every setting that is in force, in one line."""
+    log.info(
+        "serving %s, %s",
+        ol.store.address,
+        ", ".join(f"{f.name}={getattr(settings, f.name)}" for f in fields(ServiceSettings)),
+    )

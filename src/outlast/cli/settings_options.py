@@ -1,0 +1,48 @@
+"""One option for each field of a settings value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import Any, TypeVar
+
+import click
+
+from ..model.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def setting_options(kind: type[Settings]) -> Callable[[F], F]:
+    """Name, type, meaning and default are the field's, and the settings value itself judges."""
+
+    def with_options(command: F) -> F:
+        for spec in reversed(fields(kind)):  # type: ignore[arg-type]
+            command = _option(spec)(command)
+        return command
+
+    return with_options
+
+
+def _option(spec: Field[Any]) -> Callable[[F], F]:
+    flag = f"--{spec.name.replace('_', '-')}"
+    about = str(spec.metadata["about"])
+    return click.option(
+        f"{flag}/--no-{flag[2:]}" if isinstance(spec.default, bool) else flag,
+        spec.name,
+        type=type(spec.default),
+        default=spec.default,
+        envvar=variable(spec.name),
+        show_default=True,
+        show_envvar=True,
+        help=f"{about[0].upper()}{about[1:]}.",
+    )
+
+
+def was_said(ctx: click.Context, name: str) -> bool:
+    """By a flag or by the environment: what was not may follow from what was."""
+    return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+
+
+def variable(name: str) -> str:
+    return f"OUTLAST_{name.upper()}"

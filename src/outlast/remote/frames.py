@@ -1,0 +1,42 @@
+"""What comes down a stream: JSON lines, cut out of whatever pieces the network makes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ..model.errors import ServerUnavailable
+from ..model.job import Claim
+
+LONGEST = 64 * 1024 * 1024  # bytes of one line
+
+_FACTS = frozenset(Claim._fields)
+
+
+async def read(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+    """One frame after the other; empty lines only say that the server is there."""
+    rest = b""
+    async for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield _frame(line)
+        if len(rest) > LONGEST:
+            raise ServerUnavailable(reason="it sends a line without end")
+
+
+def _frame(line: bytes) -> dict[str, Any]:
+    try:
+        frame = json.loads(line)
+    except ValueError:
+        frame = None
+    if not isinstance(frame, dict) or "type" not in frame:
+        raise ServerUnavailable(reason="it sends what is no frame")
+    return frame
+
+
+def claim_of(job: dict[str, Any], worker: str) -> Claim:
+    """An offered job as a claim of ours. What a newer server says beside is left out."""
+    told = {name: value for name, value in job.items() if name in _FACTS}
+    return Claim(**{**told, "worker": worker})

@@ -1,0 +1,251 @@
+"""Outcomes, acceptances and events on their way to the server: together, as many as there are.
+
+What is said of a job goes before its outcome, so a completion that the server took implies that it
+has the events. What the server will not take because of one report is sent in halves, until the one
+is found that is to blame; it becomes a failure that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..model.errors import InvalidOption, ServerUnavailable
+from ..model.job import Claim, Hold
+from ..model.lifecycle import Outcome, State
+from ..model.outcome import Ended, Transition
+from ..model.text import describe
+from ..ops.claim import Wanted
+from ..ops.finish import Finished
+from ..worker.held import Held, facts
+from ..worker.returns import Events, Returns
+from .line import TooMuch
+
+if TYPE_CHECKING:
+    from .worker import RemoteWorker
+
+log = logging.getLogger("outlast.worker")
+
+PATH = "/api/v1/tasks/reports"
+MOST = 1000  # reports in one call
+MOST_BYTES = 1_000_000  # of one call, unless a single report is larger
+LONGEST_EVENT = 200_000  # characters of what is said at once
+HOW = {
+    Outcome.FAILED: "failed",
+    Outcome.TIMED_OUT: "timed-out",
+    Outcome.PERMANENT: "permanent",
+    Outcome.UNDECODABLE: "undecodable",
+    Outcome.POSTPONED: "later",
+    Outcome.CANCELLED: "cancelled",
+}
+
+
+class Said(NamedTuple):
+    """An event, ready to be sent, and where it ends in the spool."""
+
+    text: str
+    end: int
+
+
+class Reports(Returns):
+    def __init__(self, worker: RemoteWorker) -> None:
+        super().__init__(
+            worker.store, worker.steady, worker.hands, worker.figures, worker.carrier.decide,
+            worker.started,
+        )  # fmt: skip
+        self._worker = worker
+        self._accepting: list[Claim] = []
+        self._said: deque[Said] = deque()
+        self._spoken: dict[Hold, int] = {}  # how many events each claim has said
+
+    def __len__(self) -> int:
+        return len(self._ended) + len(self._accepting) + len(self._said)
+
+    def add(self, held: Held) -> None:
+        self._ended.append(held)
+
+    def accept(self, claims: Sequence[Claim]) -> None:
+        self._accepting += claims
+
+    def unaccepted(self) -> list[Claim]:
+        """Offers that will not be accepted any more."""
+        claims, self._accepting = self._accepting, []
+        return claims
+
+    def say(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
+        """From any thread: on disk first, then on its way."""
+        if len(data) > LONGEST_EVENT:
+            told = f"is {len(data):,} characters long; at most {LONGEST_EVENT:,} can be sent"
+            raise InvalidOption(option="event", reason=told)
+        if n is None:
+            n = self._spoken.get(claim.hold, 0)
+        self._spoken[claim.hold] = n + 1
+        token = self._worker.tokens.get(claim.hold, "")
+        text = _text({"do": "event", "token": token, "n": n, "kind": kind, "data": data})
+        end = self._worker.spool.append(text.encode())
+        if end is None:
+            self._counts["events_dropped"] += 1
+        else:
+            self._said.append(Said(text, end))
+
+    def said_by(self, claim: Claim) -> Events:
+        return []
+
+    async def exchange(self, wanted: Wanted | None = None) -> tuple[list[Claim], float]:
+        """Say everything, and start what was accepted."""
+        await self._send_events()
+        asked_at = time.monotonic()
+        accepting, self._accepting = self._accepting, []
+        ended, self._ended = self._ended, []
+        items = [self._outcome(held) for held in ended]
+        items += [_text({"do": "renew", "token": self._token(claim)}) for claim in accepting]
+        try:
+            answers = await self._send(items)
+        except BaseException:
+            self._ended = [held for held in ended if self._hands.holds(held)] + self._ended
+            self._accepting = accepting + self._accepting
+            raise
+        self._taken(ended, answers[: len(ended)])
+        self._accepted(accepting, answers[len(ended) :], asked_at)
+        return [], asked_at
+
+    async def _send_events(self) -> None:
+        """All that was said up to now; what is not acknowledged is sent again."""
+        while self._said:
+            batch = [self._said[0]]
+            size = len(batch[0].text)
+            for said in list(self._said)[1:MOST]:
+                size += len(said.text)
+                if size > MOST_BYTES:
+                    break
+                batch.append(said)
+            for answer in await self._send([said.text for said in batch]):
+                if answer["status"] == "refused":
+                    self._counts["events_dropped"] += 1
+                    log.warning("an event cannot be stored: %s", answer["reason"])
+                self._said.popleft()
+            self._worker.spool.acknowledge(batch[-1].end)
+
+    async def _send(self, items: Sequence[str]) -> list[dict[str, Any]]:
+        answers: list[dict[str, Any]] = []
+        for part in parts(items):
+            answers += await self._send_part(part)
+        return answers
+
+    async def _send_part(self, part: Sequence[str]) -> list[dict[str, Any]]:
+        try:
+            body = f'{{"reports":[{",".join(part)}]}}'
+            answer = await self._worker.line.post(PATH, body)
+        except TooMuch as error:
+            if len(part) == 1:
+                return [{"status": "refused", "reason": str(error)}]
+            half = len(part) // 2
+            first = await self._send_part(part[:half])
+            return first + await self._send_part(part[half:])
+        given: list[dict[str, Any]] = answer["reports"]
+        if len(given) != len(part):
+            raise ServerUnavailable(reason="it answered fewer reports than it was sent")
+        return given
+
+    # What goes out
+
+    def _token(self, claim: Claim) -> str:
+        return self._worker.tokens.get(claim.hold, "")
+
+    def _outcome(self, held: Held) -> str:
+        assert held.transition is not None
+        return _text({"token": self._token(held.claim), **self._told(held.transition)})
+
+    def _told(self, transition: Transition) -> dict[str, Any]:
+        match transition.outcome:
+            case Outcome.SUCCEEDED:
+                told: dict[str, Any] = {"do": "complete", "result": transition.result}
+                if transition.jobs:
+                    told["jobs"] = [asdict(job) for job in transition.jobs]
+                return told
+            case Outcome.RELEASED:
+                return {"do": "release", "delay": transition.delay}
+            case outcome:
+                told = {"do": "fail", "how": HOW[outcome], "error": transition.error}
+                if outcome is Outcome.POSTPONED:
+                    told["delay"] = transition.delay
+                if definition := self._worker.app.registry.get(transition.claim.task):
+                    told["retry"] = asdict(definition.retry)
+                return told
+
+    # What comes back
+
+    def _taken(self, ended: Sequence[Held], answers: Sequence[dict[str, Any]]) -> None:
+        finished = Finished()
+        for held, answer in zip(ended, answers, strict=True):
+            assert held.transition is not None
+            match answer["status"]:
+                case "ok" | "duplicate":
+                    finished.accepted.append((held.transition, held.transition.to))
+                case "busy":
+                    self._ended.append(held)
+                    continue
+                case "refused" if held.transition.outcome is Outcome.SUCCEEDED:
+                    self._fail(held, answer["reason"])
+                    continue
+                case _:
+                    finished.lost.append(held.transition)
+            self.forget(held.claim.hold)
+        self._settle(finished)
+
+    def _fail(self, held: Held, reason: str | None) -> None:
+        """A success that the server will not take becomes a failure that says so."""
+        log.error("job %s: its outcome was refused: %s", held.claim.id, reason,
+                  extra=facts(held.claim))  # fmt: skip
+        error = describe(InvalidOption(option="result", reason=f"was refused: {reason}"))
+        held.transition = self._decide(held.claim, Ended(Outcome.PERMANENT, error=error))
+        self._ended.append(held)
+
+    def _accepted(
+        self, claims: Sequence[Claim], answers: Sequence[dict[str, Any]], asked_at: float
+    ) -> None:
+        starting = []
+        for claim, answer in zip(claims, answers, strict=True):
+            if answer["status"] == "busy":
+                self._accepting.append(claim)
+            elif answer["status"] != "ok":
+                self._counts["late"] += 1
+                self.forget(claim.hold)
+            elif answer["cancel"]:
+                self._cancelled(claim)
+            else:
+                starting.append(claim)
+        self._worker.start(starting, asked_at)
+
+    def _cancelled(self, claim: Claim) -> None:
+        """Somebody wanted it stopped before it began."""
+        held = Held(claim, safe_until=0.0)
+        held.transition = Transition(claim, Outcome.CANCELLED, State.CANCELLED)
+        self._hands.take(held)
+        self._ended.append(held)
+
+    def forget(self, hold: Hold) -> None:
+        self._worker.tokens.pop(hold, None)
+        self._spoken.pop(hold, None)
+
+
+def parts(items: Sequence[str]) -> list[list[str]]:
+    """In pieces that one call may carry."""
+    found: list[list[str]] = []
+    size = 0
+    for item in items:
+        size += len(item) + 1
+        if not found or size > MOST_BYTES or len(found[-1]) >= MOST:
+            found.append([])
+            size = len(item)
+        found[-1].append(item)
+    return found
+
+
+def _text(report: dict[str, Any]) -> str:
+    return json.dumps(report, separators=(",", ":"))

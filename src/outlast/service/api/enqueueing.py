@@ -1,0 +1,176 @@
+"""Enqueueing: one job, many, and flows. Arguments are JSON; the tenant is the token's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from ...model.flow import Chain, Enqueueable, Flow, Group
+from ...model.job import Job
+from ...model.options import Options
+from ...model.task import DEFAULT_QUEUE, Definition
+from ...model.task import Call as TaskCall
+from ...model.tokens import Scope
+from ...ops.reach import EVERYTHING
+from ...ops.search import all_in_reach
+from ...tracing import carry_on
+from ..calls import Call
+from ..problems import Forbidden, Invalid
+from ..route import Route
+from . import PREFIX
+from .naming import at_most
+from .views import (
+    ChainBody,
+    FlowBody,
+    FlowJobBody,
+    GroupBody,
+    Jobs,
+    JobsBody,
+    JobView,
+    NewFlow,
+    NewJobBody,
+    Part,
+)
+
+IDEMPOTENCY = "idempotency-key"
+LONGEST_KEY = 150
+DEEPEST = 20  # chains in groups in chains
+
+
+async def enqueue_job(call: Call) -> dict[str, Any]:
+    made = _Made(call)
+    (job,) = await _enqueued(call, made, [made.job(call.body)])
+    return job.as_json()
+
+
+async def enqueue_jobs(call: Call) -> dict[str, Any]:
+    made = _Made(call)
+    jobs = await _enqueued(call, made, [made.job(body) for body in call.body.jobs])
+    return {"jobs": [job.as_json() for job in jobs]}
+
+
+async def enqueue_flow(call: Call) -> dict[str, Any]:
+    body: FlowBody = call.body
+    if (body.jobs is None) == (body.flow is None):
+        raise Invalid("a flow has either `jobs`, or a `flow` of chains and groups")
+    made = _Made(call)
+    plan = made.graph(body) if body.jobs is not None else made.part(body.flow, DEEPEST)  # type: ignore[arg-type]
+    if not made.number:
+        raise Invalid("a flow without jobs is none")
+    jobs = await _enqueued(call, made, [plan])
+    return {"flow": jobs[0].flow, "jobs": [job.as_json() for job in jobs]}
+
+
+async def _enqueued(call: Call, made: _Made, plan: Sequence[Enqueueable]) -> list[Job]:
+    at_most(made.number, call.service.settings.max_jobs, "jobs")
+    if made.after and call.reach != EVERYTHING:
+        await call.ol.store.arun(all_in_reach, made.after, call.reach)
+    carry_on(call.request.headers.get("traceparent"))  # a request is a task of its own
+    return await call.ol.aenqueue(*plan)
+
+
+class _Made:
+    """What a request asks for as calls of tasks, counted; `after` are jobs that stand already."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._request_key = _request_key(call)
+        self.number = 0
+        self.after: set[str] = set()
+
+    def job(self, body: NewJobBody) -> TaskCall:
+        definition = self._call.ol.registry.get(body.task)
+        arguments = body.args
+        if definition is None:
+            definition = _unseen(body.task)
+        else:  # JSON has no dates: what the annotations make of the text is what is enqueued
+            arguments = definition.arguments.decode(json.dumps(body.args))
+        options = self._options(body)
+        queue = options.queue or definition.options.queue or DEFAULT_QUEUE
+        if not self._call.who.serves(queue):
+            raise Forbidden(f"this token does not reach the queue {queue!r}")
+        self.number += 1
+        return TaskCall(definition, options, (), arguments)
+
+    def _options(self, body: NewJobBody) -> Options:
+        said = body.model_dump(exclude={"task", "args", "name"}, exclude_none=True)
+        said["after"] = body.after or None
+        said.setdefault("key", self._key())
+        self.after |= {id for one in body.after if (id := _id(one)) is not None}
+        return Options(tenant=self._call.who.tenant, **said)
+
+    def _key(self) -> str | None:
+        """A request that is sent again finds its jobs by their keys, and makes no others."""
+        if self._request_key is None:
+            return None
+        return f"{self._call.route.name} {self._request_key} {self.number}"
+
+    def graph(self, body: FlowBody) -> Flow:
+        flow = Flow(body.name, fail_fast=body.fail_fast)
+        for one in body.jobs or ():
+            after = one.after
+            bare = one.model_copy(update={"after": []})
+            self.after |= {id for name in after if (id := _id(name)) is not None}
+            flow.add(self.job(bare), name=one.name, after=after, when=one.when)
+        return flow
+
+    def part(self, body: Part, deep: int) -> Any:
+        if not deep:
+            raise Invalid(f"chains and groups may be nested {DEEPEST} deep, and no deeper")
+        match body:
+            case ChainBody():
+                return Chain(*(self.part(one, deep - 1) for one in body.chain))
+            case GroupBody():
+                parts = [self.part(one, deep - 1) for one in body.group]
+                return Group(*parts, fail_fast=body.fail_fast)
+            case FlowJobBody():
+                if body.name is not None:
+                    raise Invalid("`name` is for the jobs of a flow that is given as `jobs`")
+                return self.job(body)
+
+
+def _id(name: str) -> str | None:
+    try:
+        return str(UUID(name))
+    except ValueError:
+        return None
+
+
+def _unseen(task: str) -> Definition:
+    """A task that is defined elsewhere. It takes anything that can be stored."""
+
+    def anything(**arguments: Any) -> None: ...
+
+    return Definition(name=task, function=anything)
+
+
+def _request_key(call: Call) -> str | None:
+    key = call.request.headers.get(IDEMPOTENCY)
+    if key is not None and (not 0 < len(key) <= LONGEST_KEY or not key.isprintable()):
+        raise Invalid(f"Idempotency-Key must be 1 to {LONGEST_KEY} printable characters")
+    return key
+
+
+_HEADERS = {
+    "Idempotency-Key": "a request that is sent again with the same key makes no more jobs",
+    "traceparent": "the trace that the jobs belong to, as W3C writes it",
+}
+
+ROUTES = (
+    Route(
+        "POST", f"{PREFIX}/jobs", Scope.ENQUEUE, enqueue_job, "Enqueue one job",
+        request=NewJobBody, response=JobView, status=201, statuses=(404, 409), headers=_HEADERS,
+    ),
+    Route(
+        "POST", f"{PREFIX}/jobs/batch", Scope.ENQUEUE, enqueue_jobs,
+        "Enqueue many jobs, all or none",
+        request=JobsBody, response=Jobs, status=201, statuses=(404, 409), headers=_HEADERS,
+    ),
+    Route(
+        "POST", f"{PREFIX}/flows", Scope.ENQUEUE, enqueue_flow,
+        "Enqueue jobs that wait for each other, all or none",
+        request=FlowBody, response=NewFlow, status=201, statuses=(404, 409), headers=_HEADERS,
+    ),
+)  # fmt: skip

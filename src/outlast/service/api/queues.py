@@ -1,0 +1,74 @@
+"""Queues: what they hold, and stopping and starting them for everybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...model.lifecycle import State
+from ...model.tokens import Scope
+from ...ops import operate, report
+from ..calls import Call
+from ..census import by_state
+from ..problems import Forbidden
+from ..route import Route
+from . import PREFIX
+from .steering import tell
+from .views import QueueBody, Queues, QueueState
+
+
+async def list_queues(call: Call) -> dict[str, Any]:
+    counted = await call.service.census.counted()
+    paused = await call.ol.store.arun(report.paused)
+    kinds = list(counted.of(call.reach))
+    names = {kind.queue for kind in kinds}
+    if call.who.tenant is None:  # one that is empty is nobody's, and everybody's
+        names |= {name for name in paused if call.who.serves(name)}
+    return {
+        "queues": [
+            _queue(name, paused.get(name, False), [one for one in kinds if one.queue == name])
+            for name in sorted(names)
+        ],
+        "age": counted.age,
+    }
+
+
+def _queue(name: str, paused: bool, kinds: list[Any]) -> dict[str, Any]:
+    ready = [kind.oldest for kind in kinds if kind.state == State.READY]
+    oldest = max(ready, default=None)
+    return {"name": name, "paused": paused, "counts": by_state(kinds), "oldest": oldest}
+
+
+async def pause_queue(call: Call) -> dict[str, Any]:
+    return await _set_paused(call, True)
+
+
+async def resume_queue(call: Call) -> dict[str, Any]:
+    return await _set_paused(call, False)
+
+
+async def _set_paused(call: Call, paused: bool) -> dict[str, Any]:
+    asked: QueueBody = call.body
+    if not call.who.serves(asked.queue):
+        raise Forbidden(f"this token does not reach the queue {asked.queue!r}")
+    await call.ol.store.arun(operate.set_paused, asked.queue, paused, call.by)
+    if not paused:
+        await tell(call, asked.queue)
+    return {"queue": asked.queue, "paused": paused}
+
+
+ROUTES = (
+    Route(
+        "GET", f"{PREFIX}/queues", Scope.READ, list_queues, "What each queue holds",
+        response=Queues,
+    ),
+    Route(
+        "POST", f"{PREFIX}/queues/pause", Scope.ADMIN, pause_queue,
+        "No more jobs of this queue are claimed; running ones go on",
+        request=QueueBody, response=QueueState, everyone=True,
+    ),
+    Route(
+        "POST", f"{PREFIX}/queues/resume", Scope.ADMIN, resume_queue,
+        "Jobs of this queue are claimed again",
+        request=QueueBody, response=QueueState, everyone=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""Results, and waiting for them. However many wait, one thread asks the database for all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...model.errors import JobFailed, ResultTimeout
+from ...model.job import Job
+from ...model.tokens import Scope
+from ...ops import report
+from ..calls import Call
+from ..jsontext import JsonAnswer
+from ..problems import Unauthorised, Unavailable
+from ..route import Route
+from . import PREFIX
+from .naming import id_in
+from .views import Result, ResultQuery
+
+
+async def read_result(call: Call) -> Response:
+    asked: ResultQuery = call.query
+    id = id_in(call)
+    job = await _job(call, id)
+    wait = min(asked.wait, call.service.settings.max_wait)
+    if not job.final and wait > 0:
+        await _wait(call, id, wait)
+        job = await _job(call, id)
+    said = {"id": job.id, "state": job.state, "result": job.result, "error": job.error}
+    return JsonAnswer(said, 200 if job.final else 202)
+
+
+async def _job(call: Call, id: str) -> Job:
+    return await call.ol.store.arun(report.job, id, call.reach)
+
+
+async def _wait(call: Call, id: str, seconds: float) -> None:
+    """Until the job has ended, the time is up, the caller hangs up, or may wait no longer."""
+    with call.service.waiters.one_more() as room:
+        if not room:
+            raise Unavailable("too many callers wait for results: ask again")
+        async with call.while_allowed() as over:
+            ended = await _first(_ended(call, id, seconds), over.wait(), _hung_up(call.request))
+            if over.is_set() and not ended:
+                raise Unauthorised("this token is good no longer")
+
+
+async def _ended(call: Call, id: str, seconds: float) -> None:
+    with suppress(ResultTimeout, JobFailed):
+        await call.ol.aresult(id, seconds)
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _first(wanted: Coroutine[Any, Any, Any], *others: Coroutine[Any, Any, Any]) -> bool:
+    """Whether the wanted one came first; what is left of the others is cancelled."""
+    tasks = [asyncio.create_task(one) for one in (wanted, *others)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
+        return tasks[0].done()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+ROUTES = (
+    Route(
+        "GET", f"{PREFIX}/jobs/{{id}}/result", Scope.READ, read_result,
+        "A job's result; with `wait`, as soon as it has ended (202: it has not yet)",
+        query=ResultQuery, response=Result, statuses=(404,), pending="it has not ended yet",
+    ),
+)  # fmt: skip

@@ -1,0 +1,115 @@
+"""What people do to jobs: cancel and redrive, one or many. Who did it is on record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...connected import ANYWHERE
+from ...model.errors import JobNotFound, TooLate
+from ...model.ids import new_job_id
+from ...model.job import Job
+from ...model.lifecycle import State
+from ...model.tokens import Scope
+from ...ops import operate
+from ...ops.enqueue import CANCEL_SIGNAL, wake
+from ...ops.forget import forget
+from ...ops.search import Sought, search
+from ..calls import Call
+from ..route import Route
+from . import PREFIX
+from .naming import id_in, limit_of, sought_in
+from .views import CancelBody, Done, JobView, ReasonBody, RedriveBody
+
+FEW = 200  # jobs in one transaction
+
+
+async def cancel_job(call: Call) -> dict[str, Any]:
+    asked: ReasonBody = call.body
+    job = await _cancel(call, id_in(call), asked.reason)
+    if job.state is State.RUNNING:
+        await tell(call, CANCEL_SIGNAL)
+    return job.as_json()
+
+
+async def redrive_job(call: Call) -> dict[str, Any]:
+    job = await call.ol.store.arun(operate.redrive_one, id_in(call), call.by, call.reach)
+    await tell(call, job.queue)
+    return job.as_json()
+
+
+async def forget_job(call: Call) -> dict[str, Any]:
+    job = await call.ol.store.arun(forget, id_in(call), call.by, call.reach)
+    return job.as_json()
+
+
+async def cancel_jobs(call: Call) -> dict[str, Any]:
+    asked: CancelBody = call.body
+    done, asked_to_stop = 0, False
+    page, cursor = await _page(call, sought_in(asked))
+    for job in page:
+        if job.final:
+            continue
+        try:
+            asked_to_stop |= (await _cancel(call, job.id, asked.reason)).state is State.RUNNING
+            done += 1
+        except (TooLate, JobNotFound):  # it ended meanwhile, and may have been pruned
+            continue
+    if asked_to_stop:
+        await tell(call, CANCEL_SIGNAL)
+    return {"done": done, "next": cursor}
+
+
+async def redrive_jobs(call: Call) -> dict[str, Any]:
+    asked: RedriveBody = call.body
+    page, cursor = await _page(call, sought_in(asked))
+    done, action = set[str](), new_job_id()
+    for start in range(0, len(page), FEW):
+        ids = [job.id for job in page[start : start + FEW]]
+        done |= set(
+            await call.ol.store.arun(operate.redrive, ids, call.by, action, reach=call.reach)
+        )
+    if done:
+        await tell(call, ANYWHERE)
+    return {"done": len(done), "next": cursor}
+
+
+async def _cancel(call: Call, id: str, reason: str) -> Job:
+    return await call.ol.store.arun(operate.cancel, id, call.by, reason, call.reach)
+
+
+async def _page(call: Call, sought: Sought) -> tuple[list[Job], str | None]:
+    limit = limit_of(call.body.limit, 1000, call.service.settings.max_jobs)
+    cursor = call.body.cursor
+    return await call.ol.store.arun(search, sought, call.reach, cursor and str(cursor), limit)
+
+
+async def tell(call: Call, word: str) -> None:
+    """A word to those who work: it only makes things faster."""
+    if call.ol.store.wakes:
+        await call.ol.store.arun(wake, call.ol.store.channel, [word])
+
+
+ROUTES = (
+    Route(
+        "POST", f"{PREFIX}/jobs/{{id}}/cancel", Scope.ADMIN, cancel_job,
+        "Cancel a queued job, or ask a running one to stop",
+        request=ReasonBody, response=JobView, statuses=(404, 409),
+    ),
+    Route(
+        "POST", f"{PREFIX}/jobs/{{id}}/redrive", Scope.ADMIN, redrive_job,
+        "Give a dead or cancelled job a new life", response=JobView, statuses=(404, 409),
+    ),
+    Route(
+        "POST", f"{PREFIX}/jobs/{{id}}/forget", Scope.ADMIN, forget_job,
+        "Erase what an ended job was given, gave and said; how it ended stays",
+        response=JobView, statuses=(404, 409),
+    ),
+    Route(
+        "POST", f"{PREFIX}/jobs/cancel", Scope.ADMIN, cancel_jobs,
+        "Cancel the jobs that fit, so many in one request", request=CancelBody, response=Done,
+    ),
+    Route(
+        "POST", f"{PREFIX}/jobs/redrive", Scope.ADMIN, redrive_jobs,
+        "Redrive the jobs that fit, so many in one request", request=RedriveBody, response=Done,
+    ),
+)  # fmt: skip

@@ -1,0 +1,338 @@
+"""What goes in and what comes out, as models: the description is made from them, and what goes in
+is judged by them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from ...model.lifecycle import State
+from ...model.options import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY
+from ...model.retry import LONGEST, MAX_ATTEMPTS
+
+MOST_CRASHES = 1000
+LONGEST_REASON = 500
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("has unprintable characters")
+    return text
+
+
+def _queue(text: str) -> str:
+    if text.startswith("!"):
+        raise ValueError("must not start with '!'")
+    return text
+
+
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=LONGEST_NAME), AfterValidator(_printable)
+]
+QueueName = Annotated[Name, AfterValidator(_queue)]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=LONGEST, allow_inf_nan=False)]
+Reason = Annotated[str, StringConstraints(max_length=LONGEST_REASON), AfterValidator(_printable)]
+When = Literal["succeeded", "finished"]
+Cursor = Annotated[str | None, Field(description="where to go on: `next` of the page before")]
+
+
+class Incoming(BaseModel):
+    """Says no to what it does not know: a misspelt option would have no effect."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class JobLine(BaseModel):
+    """A job as lists have it: without its arguments and its result."""
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    attempt: int
+    error: Any
+    run_at: datetime
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker: str | None
+    tenant: str
+    priority: int
+    key: str | None
+    failures: int
+    crashes: int
+    max_attempts: int
+    max_crashes: int
+    fence: int
+    lease_until: datetime | None
+    expires_at: datetime | None
+    timeout: float | None
+    cancelling: bool
+    trace: str | None
+    flow: str | None
+    waits_for: int
+
+
+class JobView(JobLine):
+    """One call of a task, as it stood when it was read: the same on every path."""
+
+    args: Any
+    result: Any
+
+
+class JobPage(BaseModel):
+    """A page of jobs, newest first. It may be short, or empty, where little fits: as long as there
+    is a `next`, there may be more."""
+
+    jobs: list[JobLine]
+    next: str | None = Field(description="give it as `cursor` to go on; null: that was all")
+
+
+class Jobs(BaseModel):
+    jobs: list[JobView]
+
+
+class SearchQuery(Incoming):
+    state: State | None = None
+    queue: Name | None = None
+    task: Name | None = None
+
+
+class PageQuery(SearchQuery):
+    cursor: UUID | None = Field(None, description="where to go on: `next` of the page before")
+    limit: int | None = Field(None, ge=1, le=10_000, description="at most so many; else 50")
+
+
+class NewJobBody(Incoming):
+    """A job to be enqueued. What is not said is as the task says, or as for a plain job."""
+
+    task: Name
+    args: dict[str, Any] = Field(default_factory=dict, description="the arguments, by name")
+    queue: QueueName | None = None
+    priority: int | None = Field(None, ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)
+    key: Name | None = Field(None, description="one job per key: a second one gets the first")
+    delay: Seconds | None = Field(None, description="seconds to wait before it may start")
+    at: datetime | None = Field(None, description="start then, instead of a delay")
+    expires: Positive | None = Field(
+        None, description="seconds: if it has not been started by then, it is cancelled"
+    )
+    timeout: Positive | None = Field(None, description="seconds one attempt may run")
+    max_attempts: int | None = Field(None, ge=1, le=MAX_ATTEMPTS)
+    max_crashes: int | None = Field(None, ge=1, le=MOST_CRASHES)
+    after: list[Name] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="ids of jobs to wait for; in a flow also names of its jobs",
+    )
+    when: When | None = Field(None, description="how those must have ended")
+
+
+class JobsBody(Incoming):
+    jobs: list[NewJobBody] = Field(min_length=1, max_length=10_000)
+
+
+class FlowJobBody(NewJobBody):
+    """A job of a flow, with a name by which others of the flow can wait for it."""
+
+    name: Name | None = None
+
+
+class ChainBody(Incoming):
+    """Parts that come one after the other."""
+
+    chain: list[Part] = Field(max_length=10_000)
+
+
+class GroupBody(Incoming):
+    """Parts side by side; with `fail_fast` the first so many failures have the rest cancelled."""
+
+    group: list[Part] = Field(max_length=10_000)
+    fail_fast: bool | Annotated[int, Field(ge=1, le=10_000)] = False
+
+
+Part = FlowJobBody | ChainBody | GroupBody
+
+
+class FlowBody(Incoming):
+    """A flow, in one of two ways: `jobs` that name those they come `after`, or a `flow` made of
+    chains and groups."""
+
+    name: Name | None = None
+    fail_fast: bool | Annotated[int, Field(ge=1, le=10_000)] = False
+    jobs: list[FlowJobBody] | None = Field(None, min_length=1, max_length=10_000)
+    flow: ChainBody | GroupBody | None = None
+
+
+ChainBody.model_rebuild()
+GroupBody.model_rebuild()
+
+
+class FlowView(BaseModel):
+    """A flow as it stood when it was read: its jobs counted by state."""
+
+    id: str
+    name: str | None
+    state: Literal["running", "cancelling", "succeeded", "partial", "dead", "cancelled"]
+    counts: dict[str, int]
+    total: int
+    ended: int
+    created_at: datetime
+    cancelled_at: datetime | None
+    reason: str | None
+
+
+class NewFlow(BaseModel):
+    flow: str | None = Field(
+        description="the flow's id; null: all of its jobs stood already, under their keys"
+    )
+    jobs: list[JobView]
+
+
+class ReasonBody(Incoming):
+    reason: Reason = Field("", description="kept with the job")
+
+
+class ManyBody(Incoming):
+    """Which jobs, and how many of them at the most in this request."""
+
+    queue: Name | None = None
+    task: Name | None = None
+    cursor: UUID | None = Field(None, description="`next` of the request before")
+    limit: int | None = Field(None, ge=1, le=10_000, description="jobs; else 1000")
+
+
+class RedriveBody(ManyBody):
+    state: Literal["dead", "cancelled"] = "dead"
+
+
+class CancelBody(ManyBody):
+    state: Literal["waiting", "scheduled", "ready", "running"] | None = None
+    reason: Reason = ""
+
+
+class Done(BaseModel):
+    """How many jobs were changed. As long as there is a `next`, there may be more."""
+
+    done: int
+    next: str | None
+
+
+class Explanation(BaseModel):
+    job: str
+    state: State
+    explanation: str = Field(description="in words: what it is waiting for, or how it ended")
+
+
+class AttemptView(BaseModel):
+    attempt: int
+    worker: str | None
+    outcome: str
+    error: Any
+    started_at: datetime | None
+    finished_at: datetime | None
+    fence: int
+
+
+class EventView(BaseModel):
+    seq: int
+    attempt: int | None
+    kind: str
+    data: Any
+    at: datetime
+
+
+class HistoryQuery(Incoming):
+    after: int = Field(0, ge=0, le=2**62, description="events after this one")
+    limit: int | None = Field(None, ge=1, le=10_000, description="events; else 200")
+
+
+class History(BaseModel):
+    attempts: list[AttemptView] = Field(description="those that did not succeed at once")
+    events: list[EventView]
+    next: int | None = Field(description="give it as `after` to go on; null: that was all")
+
+
+class ResultQuery(Incoming):
+    wait: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = Field(
+        0.0, description="seconds to wait for the job's end; the server has a limit"
+    )
+
+
+class Result(BaseModel):
+    """How a job ended, or that it has not yet (status 202)."""
+
+    id: str
+    state: State
+    result: Any
+    error: Any
+
+
+class Counts(BaseModel):
+    """How many jobs there were in each state, a moment ago."""
+
+    counts: dict[str, int]
+    total: int
+    age: float = Field(description="seconds since they were counted")
+
+
+class QueueView(BaseModel):
+    name: str
+    paused: bool
+    counts: dict[str, int]
+    oldest: float | None = Field(description="seconds the oldest ready job has existed")
+
+
+class Queues(BaseModel):
+    queues: list[QueueView]
+    age: float = Field(description="seconds since they were counted")
+
+
+class QueueBody(Incoming):
+    queue: QueueName
+
+
+class QueueState(BaseModel):
+    queue: str
+    paused: bool
+
+
+class WorkerView(BaseModel):
+    id: str
+    host: str
+    pid: int
+    queues: list[str] | None
+    tasks: list[str]
+    concurrency: int
+    running: int
+    state: str
+    version: str
+    lease: float
+    started_at: datetime
+    seen_at: datetime
+    silent_for: float
+    alive: bool
+
+
+class Workers(BaseModel):
+    workers: list[WorkerView]
+
+
+class DutyView(BaseModel):
+    name: str
+    every: float
+    next_at: datetime
+    worker: str | None
+    succeeded_at: datetime | None
+    found: int
+    healed: int
+    skipped: int
+    failed: int
+    error: str | None
+
+
+class Duties(BaseModel):
+    duties: list[DutyView]

@@ -1,0 +1,136 @@
+"""The page of one job: what it is, how it came to stand where it stands, what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import Field
+from starlette.responses import Response
+
+from ...model.errors import TooLate
+from ...model.job import Job
+from ...model.lifecycle import State
+from ...model.tokens import Scope
+from ...ops import events, report
+from ...ops.browse import near
+from ...ops.explain import explain
+from ...ops.statement import Op
+from ..api import PREFIX
+from ..api.naming import id_in
+from ..api.steering import cancel_job, redrive_job
+from ..api.views import Incoming, ReasonBody
+from ..calls import Call
+from .acting import Question, ask, done, form, refused
+from .pages import acts, page, seen
+from .timeline import timeline, tries
+from .told import shortened, told_as
+
+EVENTS = 100  # on one page
+NEIGHBOURS = 20
+LIVE_KINDS = "progress log attempt cancel redrive forget state end cut message".split()
+
+
+class JobQuery(Incoming):
+    after: int = Field(0, ge=0, lt=10**18)  # events after this one
+    all: Literal["", "args", "result", "error"] = ""  # shown in full
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that the page says, read at one time."""
+
+    job: Job
+    attempts: list[report.Attempt]
+    steps: list[report.Step]
+    before: list[Any]
+    after: list[Any]
+
+
+async def job_page(call: Call) -> Response:
+    asked: JobQuery = call.query
+    id, store = id_in(call), call.ol.store
+    seen = await store.arun(_seen, id, call)
+    why = await store.arun(explain, id, store.confirm_dead, call.reach)
+    await store.arun(events.place)  # what was said a moment ago, too
+    told = await store.arun(events.page_of_job, id, asked.after, seen.job.tenant, EVENTS)
+    now = await call.service.principals.now()
+    known = tries(seen.job, seen.attempts, now)
+    return await page(
+        call, "job.html", job=seen.job, seen=seen, why=why, tries=known,
+        timeline=timeline(seen.job, known, now),
+        events=[told_as(one) for one in told.told], more=told.reach if told.more else None,
+        reached=told.reach, after=asked.after, live=_live(seen.job, told.more),
+        texts=_texts(seen.job, asked.all), stream=f"{PREFIX}/jobs/{id}/events", kinds=LIVE_KINDS,
+    )  # fmt: skip
+
+
+def _live(job: Job, more: bool) -> bool:
+    """The last page of a job that has not ended goes on by itself."""
+    return not job.final and not more
+
+
+def _texts(job: Job, whole: str) -> dict[str, Any]:
+    said = {"args": job.args, "result": job.result, "error": (job.error or {}).get("traceback")
+            if isinstance(job.error, dict) else job.error}  # fmt: skip
+    return {name: shortened(value, whole == name) for name, value in said.items()}
+
+
+def _seen(id: str, call: Call) -> Op[Seen]:
+    job = yield from report.job(id, call.reach)
+    attempts, _ = yield from report.history(id, limit=1)
+    steps = yield from report.steps(id)
+    before, after = yield from near(id, call.reach, NEIGHBOURS)
+    return Seen(job, attempts, steps, before, after)
+
+
+async def ask_cancel_job(call: Call) -> Response:
+    job = await call.ol.store.arun(report.job, id_in(call), call.reach)
+    return await page(call, "cancel_question.html", job=job, path=f"/jobs/{job.id}/cancel",
+                      back=f"/jobs/{job.id}")  # fmt: skip
+
+
+async def do_cancel_job(call: Call) -> Response:
+    id = id_in(call)
+    asked = await form(call, ReasonBody)
+    try:
+        job = await cancel_job(replace(call, body=asked))
+    except TooLate as error:
+        return await refused(call, f"Nothing was done: {error}", "/jobs", id)
+    stops = job["state"] == State.RUNNING
+    said = "It was asked to stop, and ends soon." if stops else "The job is cancelled."
+    return await done(call, said, "/jobs", id)
+
+
+async def ask_redrive_job(call: Call) -> Response:
+    job = await call.ol.store.arun(report.job, id_in(call), call.reach)
+    return await ask(
+        call,
+        Question(
+            title=f"Redrive this {job.task} job?",
+            consequence="It starts over with all its attempts, and so do those that are dead"
+            " because of it. Its history stays.",
+            button="Redrive it",
+            path=f"/jobs/{job.id}/redrive",
+            back=f"/jobs/{job.id}",
+        ),
+    )
+
+
+async def do_redrive_job(call: Call) -> Response:
+    id = id_in(call)
+    await form(call, Incoming)
+    try:
+        job = await redrive_job(call)
+    except TooLate as error:
+        return await refused(call, f"Nothing was done: {error}", "/jobs", id)
+    return await done(call, f"The job has a new life: it is {job['state']}.", "/jobs", id)
+
+
+ROUTES = (
+    seen("/jobs/{id}", job_page, "One job", query=JobQuery),
+    seen("/jobs/{id}/cancel", ask_cancel_job, "Cancel a job?", scope=Scope.ADMIN),
+    seen("/jobs/{id}/redrive", ask_redrive_job, "Redrive a job?", scope=Scope.ADMIN),
+    acts("/jobs/{id}/cancel", do_cancel_job, "Cancel a job"),
+    acts("/jobs/{id}/redrive", do_redrive_job, "Redrive a job"),
+)

@@ -1,0 +1,86 @@
+"""The page of recoveries: what died, when, what it was running, and how soon that ran again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from ...ops import board, report
+from ...ops.board import Comeback, Loss
+from ..calls import Call
+from .pages import page, seen
+
+A_DAY = 86_400.0
+MOST = 100  # of each kind, on the page
+
+HOW = {
+    "lock": "its liveness lock was free",
+    "exit": "its supervisor saw it exit",
+    "lease": "its leases ran out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    deaths: int
+    jobs: int
+    back: int
+    median: float | None
+    longest: float | None
+    refused: int
+
+
+async def recovery_page(call: Call) -> Response:
+    losses = await call.ol.store.arun(board.losses, 2 * MOST)
+    found = await call.ol.store.arun(board.comebacks, A_DAY, 2 * MOST, call.reach)
+    nets = await call.ol.store.arun(report.duties)
+    comebacks = found[:MOST]
+    return await page(
+        call,
+        "recovery.html",
+        summary=summary(losses, found),
+        deaths=[death(loss) for loss in losses if loss.kind == "worker-lost"][:MOST],
+        refused=[loss for loss in losses if loss.kind == "write-refused"][:MOST],
+        comebacks=comebacks,
+        nets=nets,
+        whole=call.who.queues is None,
+    )
+
+
+def summary(losses: Sequence[Loss], comebacks: Sequence[Comeback]) -> Summary:
+    times = sorted(one.back_in for one in comebacks if one.back_in is not None)
+    return Summary(
+        deaths=sum(len(loss.data.get("workers") or ()) for loss in losses),
+        jobs=len(comebacks),
+        back=len(times),
+        median=times[len(times) // 2] if times else None,
+        longest=times[-1] if times else None,
+        refused=sum(loss.kind == "write-refused" for loss in losses),
+    )
+
+
+def death(loss: Loss) -> dict[str, Any]:
+    """What is on record of a death, whoever wrote it: nothing is taken for granted."""
+    said = loss.data
+    workers = [one for one in _list(said.get("workers")) if isinstance(one, dict)]
+    how = str(said.get("how", ""))
+    return {
+        "at": loss.at,
+        "workers": [
+            {name: str(one.get(name, "")) for name in ("id", "host", "pid")} for one in workers
+        ],
+        "how": HOW.get(how, how),
+        "detail": str(said.get("detail") or ""),
+        "jobs": [str(id) for id in _list(said.get("jobs"))],
+        "number": said.get("number") if isinstance(said.get("number"), int) else 0,
+    }
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+ROUTES = (seen("/recovery", recovery_page, "What died, and what came back", everyone=True),)

@@ -1,0 +1,95 @@
+// Makes pages live. Without it they are complete, and as old as their last load.
+"use strict";
+
+// Regions that the server sends anew: <section data-live="address"> … </section>
+function follow(region) {
+  let source = null;
+  const status = document.querySelector("[data-live-status]");
+  const tell = (lost) => {
+    if (!status) return;
+    status.hidden = false;
+    status.textContent = lost ? "connecting again" : "live";
+    status.classList.toggle("live-lost", lost);
+  };
+  const open = () => {
+    if (source || document.hidden) return;
+    source = new EventSource(region.dataset.live);
+    source.addEventListener("part", (event) => { tell(false); swap(region, event.data); });
+    source.addEventListener("over", () => { close(); location.reload(); });
+    source.onerror = () => tell(true); // it comes back by itself
+  };
+  const close = () => { if (source) { source.close(); source = null; } };
+  // A page that nobody looks at takes nothing from the server, and no connection from its neighbours.
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", open);
+  open();
+}
+
+// Parsed apart from the document: nothing in it runs, whatever it says.
+function swap(region, html) {
+  const chosen = document.getSelection();
+  if (chosen && !chosen.isCollapsed && region.contains(chosen.anchorNode)) return;
+  const held = region.contains(document.activeElement) ? document.activeElement : null;
+  const name = held && (held.id ? `#${CSS.escape(held.id)}` : held.getAttribute("href"));
+  const made = new DOMParser().parseFromString(html, "text/html");
+  region.replaceChildren(...made.body.childNodes);
+  if (name) {
+    const again = name.startsWith("#") ? region.querySelector(name)
+      : [...region.querySelectorAll("a")].find((link) => link.getAttribute("href") === name);
+    if (again) again.focus({ preventScroll: true });
+  }
+  times();
+}
+
+// "3 s ago" goes on. The page says what time it is in the database; this clock only counts on.
+const began = performance.now();
+function now() { return Number(document.body.dataset.now) + (performance.now() - began) / 1000; }
+
+function span(seconds) {
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  for (const [size, unit, smaller, lesser] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
+    if (seconds >= size) {
+      const small = Math.floor((seconds % size) / smaller);
+      return `${Math.floor(seconds / size)} ${unit}` + (small ? ` ${small} ${lesser}` : "");
+    }
+  }
+}
+
+function times() {
+  for (const element of document.querySelectorAll("time[datetime]")) {
+    const seconds = Date.parse(element.dateTime) / 1000 - now();
+    if (!Number.isFinite(seconds)) continue;
+    const said = Math.abs(seconds) < 1 ? "now" : seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
+    if (element.textContent !== said) element.textContent = said;
+  }
+}
+
+// A question that has a page of its own is asked right here.
+async function ask(link) {
+  const answer = await fetch(link.href, { headers: { accept: "text/html" } });
+  const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const question = made.getElementById("question");
+  if (!answer.ok || !question) { location.assign(link.href); return; }
+  const dialog = document.createElement("dialog");
+  const title = question.querySelector("h1");
+  if (title) { title.id = "question-title"; dialog.setAttribute("aria-labelledby", title.id); }
+  dialog.append(question);
+  document.body.append(dialog);
+  dialog.addEventListener("close", () => { dialog.remove(); link.focus(); });
+  for (const cancel of question.querySelectorAll("[data-cancel]")) {
+    cancel.addEventListener("click", (event) => { event.preventDefault(); dialog.close(); });
+  }
+  dialog.showModal();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest ? event.target.closest("a[data-ask]") : null;
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+  event.preventDefault();
+  ask(link).catch(() => location.assign(link.href));
+});
+
+for (const region of document.querySelectorAll("[data-live]")) follow(region);
+times();
+setInterval(times, 1000);

@@ -1,0 +1,114 @@
+"""Which jobs a page is about: a filter that is its address, so that it can be kept and sent."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+from uuid import UUID
+
+from ...model.lifecycle import QUEUED, State
+from ...ops.browse import count_some
+from ...ops.reach import Reach
+from ...ops.search import Sought
+from ..api.views import Incoming, Reason
+from ..calls import Call
+from ..census import by_state
+
+COUNT_FOR = 0.05  # seconds; then "at least" so many
+MOST_NAMES = 200  # that a field suggests
+
+Said = Reason  # printable, and not without end
+
+
+class Wanted(Incoming):
+    """A filter; what is empty is not asked for."""
+
+    state: State | Literal[""] = ""
+    queue: Said = ""
+    task: Said = ""
+    tenant: Said = ""
+    text: Said = ""
+    error: Said = ""
+
+    @property
+    def sought(self) -> Sought:
+        state = str(self.state) or None
+        words = (self.queue, self.task, self.text.strip(), self.error)
+        return Sought(state, *(word or None for word in words))
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As an address has it."""
+        return {
+            name: str(getattr(self, name)) for name in Wanted.model_fields if getattr(self, name)
+        }
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the census, which is at hand, tells how many there are."""
+        return not (self.text.strip() or self.error)
+
+
+class WantedPage(Wanted):
+    cursor: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """How many jobs there are; or that there are so many at the least."""
+
+    number: int
+    exact: bool
+
+
+def reach_of(call: Call, wanted: Wanted) -> Reach:
+    """Whoever sees all tenants may ask for one of them; nobody sees more by asking."""
+    if wanted.tenant and call.who.tenant is None:
+        return Reach(wanted.tenant, call.who.queues)
+    return call.reach
+
+
+def states_for(action: str, wanted: Wanted) -> list[State]:
+    """The states of which an action can take jobs, as far as they are wanted."""
+    able = (
+        [State.DEAD, State.CANCELLED] if action == "redrive" else [*sorted(QUEUED), State.RUNNING]
+    )
+    return [state for state in able if wanted.state in ("", state)]
+
+
+async def states_counted(call: Call, wanted: Wanted) -> dict[str, int] | None:
+    """How many there are in each state of what is wanted otherwise, if that is known."""
+    if not wanted.is_counted:
+        return None
+    counted = await call.service.census.counted()
+    return by_state(counted.of(reach_of(call, wanted), replace(wanted.sought, state=None)))
+
+
+async def number_of(call: Call, wanted: Wanted, states: list[State]) -> Number:
+    """How many jobs an action would be about."""
+    if (counts := await states_counted(call, wanted)) is not None:
+        return Number(sum(counts[state] for state in states), True)
+    number, until = 0, time.monotonic() + COUNT_FOR
+    for state in states:
+        sought, cursor = replace(wanted.sought, state=str(state)), None
+        while True:
+            some, cursor = await call.ol.store.arun(
+                count_some, sought, reach_of(call, wanted), cursor
+            )
+            number += some
+            if time.monotonic() > until:
+                return Number(number, cursor is None and state is states[-1])
+            if cursor is None:
+                break
+    return Number(number, True)
+
+
+async def names_known(call: Call) -> dict[str, list[str]]:
+    """Queues, tasks and tenants that a field can suggest."""
+    counted = await call.service.census.counted()
+    kinds: list[Any] = list(counted.of(call.reach))
+    return {
+        name: sorted({getattr(kind, name) for kind in kinds})[:MOST_NAMES]
+        for name in ("queue", "task", "tenant")
+    }

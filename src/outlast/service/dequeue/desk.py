@@ -1,0 +1,245 @@
+"""The server as an owner of jobs: it claims what it offers, and takes back what nobody accepted.
+
+A desk is a worker that runs nothing. It has a card, a liveness lock and a keeper like any other, so
+what a killed server had offered is back in about a second; and where there are remote workers only,
+it is the one that heals for them all.
+
+    streams ──▶ offer ──▶ offered ─┬─ accepted, by a renewal: the worker's from now on
+                                   ├─ withdrawn: its stream is gone, it was never sent
+                                   └─ lapsed: its short lease ran out
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ...model.errors import OutlastError
+from ...model.job import Claim, Hold
+from ...model.offer import new_desk_id
+from ...model.settings import WorkerSettings
+from ...ops import offer as ops
+from ...ops.claim import Seen
+from ...worker.held import Hands
+from ...worker.loops import Backoff
+from ...worker.worker import PROMOTE_EVERY, Worker
+from . import tokens
+
+if TYPE_CHECKING:
+    from ...client import Outlast
+    from ...model.settings import ServiceSettings
+    from .stream import Stream
+
+log = logging.getLogger("outlast.service")
+
+FRESH = 0.05  # seconds for which one look at the queues serves all streams, if no news come
+
+
+class Offered(Hands):
+    """What the desk has offered, as far as its keeper is concerned: claims in its name that it does
+    not know of never reached it, and are put back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offers: dict[Hold, Claim] = {}
+
+    def offer(self, claim: Claim) -> bool:
+        """False: the keeper has put it back already, because it was so long on its way to us."""
+        self.offers[claim.hold] = claim
+        if claim.hold not in self._given_up:
+            return True
+        del self.offers[claim.hold]
+        return False
+
+    def give_up(self, claim: Claim) -> bool:
+        self._given_up.add(claim.hold)
+        if claim.hold not in self.offers:
+            return True
+        self._given_up.discard(claim.hold)
+        return False
+
+
+class Desk(Worker):
+    def __init__(self, app: Outlast, settings: ServiceSettings) -> None:
+        super().__init__(app, [], WorkerSettings.of({}, lease=settings.remote_lease))
+        self.id = new_desk_id()
+        self.terms = settings
+        self.offered: Offered = Offered()
+        self.hands = self.offered
+        self.streams: set[Stream] = set()
+        self._by_hold: dict[Hold, Stream] = {}
+        self._given: dict[str, Claim] = {}  # what tokens stand for that were signed here
+        self._tokens: dict[Hold, str] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()  # the desk's own: no request's end ends them
+        self._seen: asyncio.Task[Seen] | None = None
+        self._seen_at = 0.0
+        self.here = asyncio.Event()  # our card is up
+
+    def card(self) -> dict[str, Any]:
+        return {**super().card(), "tasks": "[]", "concurrency": 0}
+
+    async def open(self) -> None:
+        """As long as the service runs."""
+        self.id = new_desk_id()  # one that starts again never answers for the one before
+        self.stopping = self._hurry = self._broken = False
+        self.state = "working"
+        try:
+            await self.arun()
+        finally:
+            self.here.clear()
+
+    async def _arrive(self) -> None:
+        await super()._arrive()
+        self.here.set()
+
+    def end_streams(self) -> None:
+        for stream in tuple(self.streams):
+            stream.end("the server is going away")
+
+    async def _leave(self) -> None:
+        self.end_streams()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+        await super()._leave()
+
+    def woken(self, queue: str) -> None:
+        super().woken(queue)
+        self._seen = None
+        for stream in self.streams:
+            stream.hear(queue)
+
+    def started(self, queues: set[str]) -> None:
+        super().started(queues)
+        for queue in queues:
+            for stream in self.streams:
+                stream.hear(queue)
+
+    async def see(self) -> Seen:
+        """Which queues have something: asked once for all streams that ask at the same time."""
+        if self._seen is None or time.monotonic() - self._seen_at > FRESH:
+            self._seen_at = time.monotonic()
+            self._seen = self.spawn(self._look())
+        seen: Seen = await asyncio.shield(self._seen)
+        return seen
+
+    async def _look(self) -> Seen:
+        return await self.lookout._see(self.store)
+
+    # Offer
+
+    async def offer(self, stream: Stream, asked: ops.Asked) -> list[Claim]:
+        """Claim for a stream. Whoever asked may be cancelled at any moment; this goes on, and what
+        nobody waits for any more is put back."""
+        return await asyncio.shield(self.spawn(self._offer(stream, asked)))
+
+    async def _offer(self, stream: Stream, asked: ops.Asked) -> list[Claim]:
+        claims = await self.steady.arun(ops.offer, asked)
+        return self.take(stream, claims)
+
+    def take(self, stream: Stream, claims: Sequence[Claim]) -> list[Claim]:
+        """Claims that were made for a stream. If it is gone, they go back."""
+        kept = [claim for claim in claims if self.offered.offer(claim)]
+        self.counts["offered"] += len(kept)
+        if stream.closed:
+            self.withdraw(kept)
+            return []
+        ours = [claim._replace(worker=stream.worker) for claim in kept]
+        for claim in ours:
+            self._by_hold[claim.hold] = stream
+        stream.take(ours)
+        return ours
+
+    def stream_of(self, claim: Claim) -> Stream | None:
+        return self._by_hold.get(claim.hold)
+
+    def promotes(self) -> bool:
+        """Whether it is time to make due jobs ready; often enough for all streams together."""
+        due = time.monotonic() >= self._promote_at
+        if due:
+            self._promote_at = time.monotonic() + PROMOTE_EVERY
+        return due
+
+    def withdraw(self, claims: Sequence[Claim]) -> None:
+        """Put back what was not accepted, at once and whatever becomes of the request."""
+        if claims:
+            self.spawn(self._withdraw(claims))
+
+    async def _withdraw(self, claims: Sequence[Claim]) -> None:
+        patience = Backoff(first=0.1, cap=1.0)
+        until = time.monotonic() + self.terms.offer_lease
+        while True:
+            try:
+                queues = await self.store.arun(ops.withdraw, self.id, claims)
+                break
+            except OutlastError as error:
+                if time.monotonic() > until:
+                    log.warning("%d offers are left to their lease: %s", len(claims), error)
+                    queues = set()
+                    break
+                await asyncio.sleep(patience.failed())
+        self.forget([claim.hold for claim in claims])
+        self.counts["withdrawn"] += len(claims)
+        self.started(queues)
+
+    # What became of offers
+
+    def accepted(self, holds: Iterable[Hold]) -> None:
+        for hold in holds:
+            self.offered.offers.pop(hold, None)
+            if stream := self._by_hold.get(hold):
+                stream.accepted(hold)
+
+    def forget(self, holds: Iterable[Hold]) -> None:
+        """These are in nobody's hands any more: there is room for others."""
+        for hold in holds:
+            self.offered.offers.pop(hold, None)
+            self._given.pop(self._tokens.pop(hold, ""), None)
+            if stream := self._by_hold.pop(hold, None):
+                stream.put_down(hold)
+
+    def signed(self, claim: Claim, key: bytes) -> str:
+        """A token for it. What was signed here is known again without being read."""
+        token = tokens.sign(claim, key)
+        self._given[token] = claim
+        self._tokens[claim.hold] = token
+        return token
+
+    def read(self, token: str, key: bytes) -> Claim | None:
+        return self._given.get(token) or tokens.read(token, key)
+
+    def watch(self, stream: Stream, holds: Iterable[Hold]) -> None:
+        for hold in holds:
+            self._by_hold[hold] = stream
+
+    def leave_behind(self, stream: Stream, holds: Iterable[Hold]) -> None:
+        """Its stream is gone; the worker may still have them."""
+        for hold in holds:
+            if self._by_hold.get(hold) is stream:
+                del self._by_hold[hold]
+                self._given.pop(self._tokens.pop(hold, ""), None)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.debug("a task of the desk failed: %s", error)
+
+
+class Office:
+    """The desk as a part of the service."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def run(self) -> None:
+        await self._desk.open()

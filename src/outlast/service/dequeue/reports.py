@@ -1,0 +1,289 @@
+"""What remote workers say of their jobs, many in one call, each with its token.
+
+    renew     I hold it (the first time: I accept it)
+    complete  it succeeded, with this result and these follow-up jobs
+    fail      it did not: retry, give up, call again later, was cancelled
+    release   I give it back, unspent
+    event     it says something: progress, a log line
+
+Events are stored before any outcome that comes with them or after them. All outcomes leave through
+the same door as a local worker's, and each is answered for itself.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...model.arguments import MAX_PAYLOAD
+from ...model.errors import InvalidInput, OutlastError
+from ...model.job import Claim, Hold
+from ...model.lifecycle import Outcome
+from ...model.outcome import Ended, Transition, decide
+from ...model.retry import LONGEST, Retry
+from ...model.text import MESSAGE_LIMIT, TRACEBACK_LIMIT, clean
+from ...ops import offer as ops
+from ...ops.claim import Wanted
+from ...ops.finish import Finished
+from ...ops.reach import Reach
+from ...worker.held import Hands, Held
+from ...worker.returns import Returns, about_a_row
+from . import followups, tokens
+from .desk import Desk
+
+MOST_REPORTS = 1000
+LONGEST_EVENT = 200_000  # characters of one event's data
+
+HOW = {
+    "failed": Outcome.FAILED,
+    "timed-out": Outcome.TIMED_OUT,
+    "permanent": Outcome.PERMANENT,
+    "undecodable": Outcome.UNDECODABLE,
+    "later": Outcome.POSTPONED,
+    "cancelled": Outcome.CANCELLED,
+}
+Token = Annotated[str, Field(max_length=tokens.LONGEST)]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST)]
+
+
+Answer = dict[str, Any]
+Status = Literal["ok", "duplicate", "lost", "busy", "refused"]
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Failure(Closed):
+    type: str = ""
+    message: str = ""
+    traceback: str = ""
+
+    def stored(self) -> dict[str, str]:
+        return {
+            "type": clean(self.type, MESSAGE_LIMIT),
+            "message": clean(self.message, MESSAGE_LIMIT),
+            "traceback": clean(self.traceback, TRACEBACK_LIMIT),
+        }
+
+
+class Policy(Closed):
+    max_attempts: int = Field(5, ge=1, le=1_000_000)
+    base: Seconds = 1.0
+    cap: Seconds = 300.0
+    jitter: float = Field(0.2, ge=0, le=1)
+
+
+class Report(Closed):
+    """One thing said of one job."""
+
+    do: Literal["renew", "complete", "fail", "release", "event"]
+    token: Token = Field(description="the job's task token, as it was offered")
+    result: str | None = Field(None, max_length=MAX_PAYLOAD, description="complete: as JSON text")
+    jobs: list[dict[str, Any]] | None = Field(
+        None, max_length=1000, description="complete: follow-up jobs"
+    )
+    error: Failure | None = Field(None, description="fail: what went wrong")
+    how: Literal[*HOW] = Field("failed", description="fail: in which way")  # type: ignore[valid-type]
+    delay: Seconds | None = Field(None, description="fail later, release: seconds until it is due")
+    retry: Policy | None = Field(None, description="fail: by which policy, if the job has no own")
+    n: int = Field(0, ge=0, lt=2**63, description="event: its number under this claim")
+    kind: Literal["progress", "log"] = Field("log", description="event: of which kind")
+    data: str = Field("{}", max_length=LONGEST_EVENT, description="event: as JSON text")
+    late: bool = Field(False, description="event: its worker died before it could send it")
+
+
+class Reports(Closed):
+    reports: list[Report] = Field(max_length=MOST_REPORTS)
+
+
+class Answered(BaseModel):
+    """`ok`; `duplicate`: it was said before, and stands; `lost`: this claim is no longer yours, and
+    nothing was changed; `busy`: say it again soon; `refused`: never, and why."""
+
+    status: Status
+    cancel: bool = False  # somebody asked for this job to stop
+    reason: str | None = None
+
+
+class AllAnswered(BaseModel):
+    reports: list[Answered]
+
+
+class Handing(Returns):
+    """Outcomes on their way in, and how each was taken."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(
+            desk.store, desk.steady, Hands(), desk.figures, desk.carrier.decide, desk.started
+        )
+        self.taken: dict[Hold, Status] = {}
+        self._desk = desk
+        self.held: list[Claim] = []  # to be held on to in the same round trip
+        self.kept = ops.Kept({})
+
+    def put(self, transition: Transition) -> None:
+        held = Held(transition.claim, safe_until=0.0, transition=transition)
+        self._hands.take(held)
+        self.add(held)
+
+    async def _claim(self, plain: list[Transition], wanted: Wanted | None) -> list[Claim]:
+        """As a local worker does, but that others are held on to as well."""
+        assert wanted is None or isinstance(wanted, ops.Asked)
+        lease = self._desk.terms.remote_lease
+        try:
+            finished, self.kept, claims = await self._steady.arun(
+                ops.trade, plain, self.held, lease, wanted
+            )
+        except OutlastError as error:
+            if not plain or not about_a_row(error):
+                raise
+            finished, claims = await self._one_by_one(plain, []), []
+        self._settle(finished)
+        return claims
+
+    def _settle(self, finished: Finished) -> None:
+        super()._settle(finished)
+        for transition, _ in finished.accepted:
+            self.taken[transition.claim.hold] = "ok"
+        for transition in finished.again:
+            self.taken[transition.claim.hold] = "duplicate"
+        for transition in finished.lost:
+            self.taken[transition.claim.hold] = "lost"
+        self._counts["duplicate_delivery"] += len(finished.again)
+
+
+class Taking:
+    """One call's reports: sorted, handed in, answered in the order in which they came."""
+
+    def __init__(self, desk: Desk, key: bytes, reach: Reach) -> None:
+        self._desk = desk
+        self._key = key
+        self._reach = reach
+        self._handing = Handing(desk)
+        self._ending: list[Claim] = []
+        self._late: list[dict[str, Any]] = []
+
+    async def take(self, reports: Sequence[Report]) -> list[Answer]:
+        sorted_in = [self._sort_in(report) for report in reports]
+        await self._record_late()
+        await self._hand_in()
+        await self._hold()
+        self._desk.accepted(self._handing.kept.cancelling)
+        self._desk.forget(self._handing.taken)
+        return [
+            given if isinstance(given, dict) else self._answer(report.do, given)
+            for report, given in zip(reports, sorted_in, strict=True)
+        ]
+
+    def _sort_in(self, report: Report) -> Claim | Answer:
+        """Put it where it belongs, or say at once why it is refused."""
+        claim = self._desk.read(report.token, self._key)
+        if claim is None or not self._reach.has(claim.tenant, claim.queue):
+            return _answer("refused", reason="this is no task token for you")
+        try:
+            self._put(report, claim)
+        except InvalidInput as error:
+            return _answer("refused", reason=str(error)[:1000])
+        return claim
+
+    def _put(self, report: Report, claim: Claim) -> None:
+        if report.do == "renew":
+            self._handing.held.append(claim)
+        elif report.do == "event":
+            self._say(report, claim)
+        else:
+            ended = ended_by(report, claim, self._reach)
+            self._handing.put(self._decided(claim, ended, report.retry))
+            self._ending.append(claim)
+
+    def _say(self, report: Report, claim: Claim) -> None:
+        check_json("data", report.data)
+        if report.late:
+            said = {"job": claim.id, "fence": claim.fence, "attempt": claim.attempt}
+            said |= {"n": report.n, "kind": report.kind, "data": report.data}
+            self._late.append(said)
+        else:
+            self._handing.say(claim, report.kind, report.data, report.n)
+
+    def _decided(self, claim: Claim, ended: Ended, policy: Policy | None) -> Transition:
+        """The job's own policy comes first, then what the worker knows of the task, then what we
+        know of it."""
+        if claim.retry or policy is None:
+            return self._desk.carrier.decide(claim, ended)
+        return decide(claim, ended, Retry(**policy.model_dump()), random.random())
+
+    async def _hold(self) -> None:
+        """What was not held on to in passing: it is lost, or somebody has its row."""
+        kept = self._handing.kept
+        if left := [claim for claim in self._handing.held if claim.hold not in kept.cancelling]:
+            lease = self._desk.terms.remote_lease
+            found = await self._desk.steady.arun(ops.hold, left, lease)
+            self._handing.kept = ops.Kept(kept.cancelling | found.cancelling, found.busy)
+
+    async def _hand_in(self) -> None:
+        """And claim for the worker's stream in the same round trip, as a local worker would."""
+        if not self._handing:
+            return
+        stream = next((s for claim in self._ending if (s := self._desk.stream_of(claim))), None)
+        asked = stream.along(len(self._ending)) if stream else None
+        claims, _ = await self._handing.exchange(asked)
+        if stream and asked:
+            stream.claimed_along(asked, claims)
+            await stream.sent_along()
+
+    async def _record_late(self) -> None:
+        if self._late:
+            await self._desk.store.arun(ops.record_late, self._late)
+
+    def _answer(self, do: str, claim: Claim) -> Answer:
+        if do == "renew":
+            kept = self._handing.kept
+            return _answer(_status(kept, claim.hold), kept.cancelling.get(claim.hold, False))
+        if do == "event":
+            return _answer("ok")
+        return _answer(self._handing.taken.get(claim.hold, "busy"))
+
+
+def _answer(status: Status, cancel: bool = False, reason: str | None = None) -> Answer:
+    """As `Answered` has it: there are many, and these are cheaper."""
+    return {"status": status, "cancel": cancel, "reason": reason}
+
+
+def _status(kept: ops.Kept, hold: Hold) -> Status:
+    if hold in kept.cancelling:
+        return "ok"
+    return "busy" if hold in kept.busy else "lost"
+
+
+def ended_by(report: Report, claim: Claim, reach: Reach) -> Ended:
+    """How an attempt ended, by its worker's words."""
+    match report.do:
+        case "complete":
+            if report.result is not None:
+                check_json("result", report.result)
+            jobs = followups.read(report.jobs, claim, reach) if report.jobs else ()
+            return Ended(Outcome.SUCCEEDED, result=report.result, jobs=jobs)
+        case "release":
+            return Ended(Outcome.RELEASED, delay=report.delay)
+        case _:
+            error = (report.error or Failure()).stored()
+            return Ended(HOW[report.how], error=error, delay=report.delay)
+
+
+def check_json(what: str, text: str) -> None:
+    """The database reads it as JSON, and whoever asks for it later does: so it must be some."""
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"{what} is no JSON text") from None
+    if "\\u0000" in text:
+        raise InvalidInput(f"{what} contains NUL, which the database cannot hold")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)

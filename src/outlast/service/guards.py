@@ -1,0 +1,93 @@
+"""What stands before every route: headers on every answer, and hosts and origins that are ours.
+
+While there is no token, a web page that somebody visits must not reach the service through the
+browser on the same machine: neither by a name of its own that it points here (the Host header
+tells) nor by a form or script (the Origin header tells). A browser's session is guarded by its
+origin too.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .problems import Forbidden
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
+class SafeHeaders:
+    """Puts the headers on every answer that does not have its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, send_safely if scope["type"] == "http" else send)
+
+
+def is_local(request: Request) -> bool:
+    """From this machine, under a name of this machine, and not passed on for somebody else."""
+    if request.client is None or not is_loopback(request.client.host):
+        return False
+    if any(name in request.headers for name in PASSED_ON):
+        return False
+    return is_loopback(_host(request.headers.get("host", "")))
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def refuse_strange_origin(request: Request, *, must_tell: bool) -> None:
+    """A change that a browser asks for has to come from a page of ours. Programs send no origin;
+    a browser with a session always does, so then it `must_tell`."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in {"same-origin", "none"}:
+        raise Forbidden("this call comes from another site")
+    origin = request.headers.get("origin")
+    if origin is None:
+        if must_tell and site != "same-origin":
+            raise Forbidden("this call does not say which page it comes from (Origin)")
+        return
+    if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+        raise Forbidden("this call comes from another origin")
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without the port."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,156 @@
+"""The description of the API (OpenAPI 3.1), made from the table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from ..model.tokens import Scope
+from ..version import VERSION
+from .calls import Call
+from .problems import MEDIA, Problem
+from .route import PUBLIC, Route
+
+REF = "#/components/schemas/{model}"
+
+
+async def describe(call: Call) -> dict[str, Any]:
+    from .routes import ROUTES as EVERY
+
+    told = description(EVERY)
+    if prefix := call.request.scope.get("root_path"):  # where somebody mounted us
+        told["servers"] = [{"url": prefix}]
+    return told
+
+
+def description(routes: Iterable[Route]) -> dict[str, Any]:
+    listed = [route for route in routes if route.path.startswith("/api/")]
+    paths: dict[str, dict[str, Any]] = {}
+    for route in listed:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Outlast",
+            "version": VERSION,
+            "description": "Background jobs that outlast the processes that run them.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(listed),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "description": _who(route),
+        "responses": _responses(route),
+    }
+    if parameters := [*_path(route), *_query(route), *_headers(route)]:
+        said["parameters"] = parameters
+    if route.request is not None:
+        said["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _ref(route.request)}},
+        }
+    if route.scope is not PUBLIC:
+        said["security"] = [{"token": []}]
+    return said
+
+
+def _who(route: Route) -> str:
+    if route.scope is PUBLIC:
+        return "Anybody may call it."
+    whole = " It concerns all tenants: a tenant's own token will not do." if route.everyone else ""
+    return f"Needs the scope `{route.scope}`.{whole}"
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": route.summary}
+    if route.response is not None:
+        good["content"] = {route.media[0]: {"schema": _ref(route.response)}}
+    elif route.status != 204:
+        good["content"] = {kind: {"schema": {}} for kind in route.media}
+    found = {str(route.status): good}
+    if route.pending:
+        found["202"] = {**good, "description": route.pending}
+    for status in sorted(_failures(route)):
+        found[str(status)] = {"description": HTTPStatus(status).phrase}
+        if status >= 400:
+            found[str(status)]["content"] = {MEDIA: {"schema": _ref(Problem)}}
+    return found
+
+
+def _failures(route: Route) -> set[int]:
+    failures = {503, *route.statuses}
+    if route.scope is not PUBLIC:
+        failures |= {401, 403, 429}
+    if route.request is not None:
+        failures |= {400, 413, 415, 422}
+    if route.query is not None:
+        failures |= {413, 422}
+    return failures - {route.status}
+
+
+def _path(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", route.path)
+    ]
+
+
+def _query(route: Route) -> list[dict[str, Any]]:
+    if route.query is None:
+        return []
+    schema = route.query.model_json_schema(ref_template=REF)
+    required = set(schema.get("required", ()))
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "description": facts.get("description", ""),
+            "schema": {key: value for key, value in facts.items() if key != "description"},
+        }
+        for name, facts in schema.get("properties", {}).items()
+    ]
+
+
+def _headers(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "required": False, "description": about,
+         "schema": {"type": "string", "minLength": 1, "maxLength": 150, "pattern": "^[!-~]+$"}}
+        for name, about in route.headers.items()
+    ]  # fmt: skip
+
+
+def _schemas(routes: Iterable[Route]) -> dict[str, Any]:
+    models: dict[tuple[type[BaseModel], Any], None] = {(Problem, "serialization"): None}
+    for route in routes:
+        if route.request is not None:
+            models[route.request, "validation"] = None
+        if route.query is not None:
+            models[route.query, "validation"] = None
+        if route.response is not None:
+            models[route.response, "serialization"] = None
+    _, made = models_json_schema(list(models), ref_template=REF)
+    schemas: dict[str, Any] = made.get("$defs", {})
+    return schemas
+
+
+def _ref(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": REF.format(model=model.__name__)}
+
+
+ROUTES = (
+    Route("GET", "/api/v1/openapi.json", Scope.READ, describe, "This description"),
+)  # fmt: skip

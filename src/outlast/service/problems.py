@@ -1,0 +1,176 @@
+"""What goes wrong, as application/problem+json: a type, a title, a status, a sentence, and facts.
+
+Never a traceback, an address of the database or a secret. What nobody foresaw is a 500 that says
+nothing but a name under which the log has the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, Field
+from starlette.responses import JSONResponse, Response
+
+from ..model import errors
+from ..model.ids import new_instance_id
+from ..worker.logs import redact
+
+log = logging.getLogger("outlast.service")
+
+MEDIA = "application/problem+json"
+MOST_PROBLEMS = 100
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    type: str = Field(description="a name for this kind of problem")
+    title: str
+    status: int
+    detail: str = Field(description="what went wrong here, and what to do")
+    problems: list[dict[str, str]] | None = Field(
+        None, description="each thing that is wrong with what was sent: path and message"
+    )
+    job: str | None = Field(None, description="the job that it is about")
+    incident: str | None = Field(None, description="under this name the server's log has more")
+
+
+class Refused(Exception):
+    """A request that cannot be served, and how to say so."""
+
+    status = 400
+    kind: str | None = None
+
+    def __init__(self, detail: str, headers: Mapping[str, str] | None = None, **facts: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.facts = facts
+
+
+class BadRequest(Refused):
+    """It cannot be read at all."""
+
+
+class Unauthorised(Refused):
+    status = 401
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, {"www-authenticate": 'Bearer realm="outlast"'})
+
+
+class Forbidden(Refused):
+    status = 403
+
+
+class NotFound(Refused):
+    status = 404
+
+
+class NotAllowed(Refused):
+    status = 405
+
+
+class Conflict(Refused):
+    status = 409
+
+
+class TooBig(Refused):
+    status = 413
+
+
+class WrongMedia(Refused):
+    status = 415
+
+
+class Invalid(Refused):
+    status = 422
+
+
+class Throttled(Refused):
+    status = 429
+
+    def __init__(self, wait: float, detail: str = "too many wrong tokens from here") -> None:
+        seconds = max(1, math.ceil(wait))
+        super().__init__(f"{detail}: wait {seconds} s", {"retry-after": str(seconds)})
+
+
+class Unavailable(Refused):
+    status = 503
+
+    def __init__(self, detail: str, wait: float = 1.0) -> None:
+        super().__init__(detail, {"retry-after": str(max(1, math.ceil(wait)))})
+
+
+STATUSES: dict[type[Exception], int] = {
+    errors.InvalidInput: 422,
+    errors.UnknownTask: 422,
+    errors.JobNotFound: 404,
+    errors.FlowNotFound: 404,
+    errors.TokenNotFound: 404,
+    errors.KeyConflict: 409,
+    errors.TooLate: 409,
+    errors.TooEarly: 409,
+    errors.FlowClosed: 409,
+    errors.PrerequisiteFailed: 409,
+    errors.ClaimLost: 409,
+    errors.StoreError: 503,
+}
+
+
+def answer(error: Exception) -> Response:
+    """The answer to a request that failed so."""
+    if isinstance(error, Refused):
+        kind = error.kind or _kind(type(error))
+        return problem(error.status, kind, error.detail, error.headers, **error.facts)
+    for known, status in STATUSES.items():
+        if isinstance(error, known):
+            return _foreseen(error, status)
+    return _unforeseen(error)
+
+
+def problem(
+    status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None, **facts: Any
+) -> Response:
+    said = {
+        "type": f"urn:outlast:{kind}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": redact(detail),
+        **{name: value for name, value in facts.items() if value is not None},
+    }
+    return JSONResponse(said, status, headers, media_type=MEDIA)
+
+
+def _foreseen(error: Exception, status: int) -> Response:
+    kind, facts, headers = _kind(type(error)), dict[str, Any](), dict[str, str]()
+    detail = str(error)
+    if isinstance(error, errors.StoreError):  # how the database was reached is nobody's business
+        log.warning("the database: %s", error)
+        detail = "the database cannot answer at the moment: try again"
+        headers["retry-after"] = "1"
+    found = getattr(error, "problems", None)
+    if found:
+        facts["problems"] = [
+            {"path": redact(str(one.path)), "message": redact(one.message)}
+            for one in found[:MOST_PROBLEMS]
+        ]
+    if isinstance(error, errors.OutlastError) and "job" in error.facts:
+        facts["job"] = str(error.facts["job"])[:100]
+    return problem(status, kind, detail, headers, **facts)
+
+
+def _unforeseen(error: Exception) -> Response:
+    incident = new_instance_id()
+    log.error("incident %s", incident, exc_info=error)
+    detail = "something went wrong that nobody foresaw; the server's log has more"
+    return problem(500, "internal", detail, incident=incident)
+
+
+def _kind(error: type[Exception]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", error.__name__).lower()

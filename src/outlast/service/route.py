@@ -1,0 +1,61 @@
+"""What a route is: a line of the table that routing, authorisation, OpenAPI and tests come from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from ..model.tokens import Scope
+
+if TYPE_CHECKING:
+    from .calls import Call
+
+HTML = "text/html"
+PUBLIC = None  # the scope of a route that anybody may call
+
+Answer = Response | BaseModel | dict[str, Any] | None
+Endpoint = Callable[["Call"], Awaitable[Answer]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """`path` is as Starlette and OpenAPI write it: `/api/v1/jobs/{id}`. What an endpoint returns
+    that is no Response is sent as JSON with `status`; None as 204.
+
+    `everyone`: it shows or changes what belongs to all tenants, so that no tenant's token will do.
+    `media` is what comes out instead of JSON. `statuses` are further ones that its callers meet
+    (those of authorisation and of bad input are known without it).
+    """
+
+    method: str
+    path: str
+    scope: Scope | None
+    endpoint: Endpoint
+    summary: str
+    request: type[BaseModel] | None = None
+    query: type[BaseModel] | None = None
+    response: type[BaseModel] | None = None
+    status: int = 200
+    everyone: bool = False
+    media: tuple[str, ...] = ("application/json",)
+    statuses: tuple[int, ...] = ()
+    pending: str = ""  # what 202 means here, with the same body, if it is ever given
+    headers: dict[str, str] = field(default_factory=dict)  # that it reads, and what they mean
+
+    @property
+    def name(self) -> str:
+        """One word for it, for OpenAPI and tests."""
+        return self.endpoint.__name__
+
+    @property
+    def is_page(self) -> bool:
+        """Read by people in a browser: what goes wrong is told by a page too."""
+        return HTML in self.media
+
+    @property
+    def changes(self) -> bool:
+        return self.method not in {"GET", "HEAD"}

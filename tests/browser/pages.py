@@ -1,0 +1,44 @@
+"""Every page that there is, by the route that serves it: one that is missing here is found."""
+
+from __future__ import annotations
+
+from outlast.service.dashboard import ROUTES
+from outlast.service.route import HTML, Route
+
+# Where a page is. `{running}` and the like are jobs of the stage, `{flow}` its first flow.
+PAGES: dict[str, list[str]] = {
+    "jobs_page": ["/jobs", "/jobs?state=dead&text=x&queue=none"],
+    "ask_cancel_jobs": ["/jobs/cancel"],
+    "ask_redrive_jobs": ["/jobs/redrive?state=dead"],
+    "job_page": ["/jobs/{running}", "/jobs/{dead}"],
+    "ask_cancel_job": ["/jobs/{running}/cancel"],
+    "ask_redrive_job": ["/jobs/{dead}/redrive"],
+    "flows_page": ["/flows"],
+    "flow_page": ["/flows/{flow}"],
+    "ask_cancel_flow": ["/flows/{flow}/cancel"],
+    "ask_redrive_flow": ["/flows/{flow}/redrive"],
+    "dead_page": ["/dead"],
+    "queues_page": ["/queues"],
+    "ask_pause_queue": ["/queues/pause?queue=mail"],
+    "ask_resume_queue": ["/queues/resume?queue=mail"],
+    "schedule_page": ["/schedule"],
+    "tokens_page": ["/tokens"],
+    "ask_revoke_token": ["/tokens/{token}/revoke"],
+    "overview_page": ["/"],
+    "workers_page": ["/workers"],
+    "recovery_page": ["/recovery"],
+}
+ELSEWHERE = {"login_page"}  # whoever is logged in is sent on from it
+
+
+def page_routes() -> list[Route]:
+    return [route for route in ROUTES if route.media == (HTML,) and not route.changes]
+
+
+def paths(**names: str) -> list[str]:
+    """The address of every page, with these names in the place of what they stand for."""
+    known = {route.name for route in page_routes()} - ELSEWHERE
+    found = [path for name, paths in PAGES.items() if name in known for path in paths]
+    for name, value in names.items():
+        found = [path.replace("{" + name + "}", value) for path in found]
+    return found

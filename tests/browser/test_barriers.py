@@ -1,0 +1,118 @@
+"""Pages are there for everybody: whoever cannot see, cannot use a mouse, or has a small screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.browser.pages import paths
+from tests.browser.visiting import Visitor
+from tests.support.browser import axe
+
+PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+FEWER = "for (const row of document.querySelectorAll('tbody tr:nth-child(n+6)')) row.remove()"
+LOOK = """async (only) => {
+  const chosen = only ? {runOnly: only} : {};
+  const found = await axe.run(document, {resultTypes: ["violations"], ...chosen});
+  return found.violations.map((one) => `${one.id}: ${one.help}: `
+    + one.nodes.slice(0, 3).map((node) => `${node.target} ${node.failureSummary}`).join(" | "));
+}"""
+
+
+def all_paths(visitor: Visitor) -> list[str]:
+    token = visitor.database.rows("SELECT id FROM outlast_token ORDER BY id")[0][0]
+    jobs = visitor.stage.jobs
+    return paths(running=jobs["running"], dead=jobs["dead"], flow=visitor.stage.flows[0],
+                 token=token)  # fmt: skip
+
+
+def test_axe_finds_no_barrier_on_any_page_in_either_theme(visitor: Visitor) -> None:
+    """R167: all of its rules in the light theme, and those of colour in the dark one. Rows of a
+    table are alike: the first few of them are looked at."""
+    source, found = axe(), dict[str, list[str]]()
+    for path in all_paths(visitor):
+        page = visitor.visit(path)
+        page.evaluate(source)
+        page.evaluate(FEWER)
+        page.evaluate("document.documentElement.dataset.theme = 'light'")
+        light = page.evaluate(LOOK, None)
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        if problems := light + page.evaluate(LOOK, ["color-contrast"]):
+            found[path] = problems
+    assert not found, "\n".join(f"{path}: {one}" for path, ones in found.items() for one in ones)
+
+
+def test_the_login_and_a_refusal_have_no_barrier_either(visitor: Visitor) -> None:
+    """R167"""
+    page = visitor.browser.new_context().new_page()
+    for path in ("/login", "/jobs", "/nothing"):
+        page.goto(f"{visitor.served.url}{path}")
+        page.evaluate(axe())
+        assert page.evaluate(LOOK, None) == [], path
+    page.context.close()
+
+
+def test_axe_notices_a_barrier(visitor: Visitor) -> None:
+    page = visitor.visit("/jobs")
+    page.evaluate(axe())
+    page.evaluate("document.querySelector('main').append(document.createElement('button'))")
+    assert page.evaluate(LOOK, None) != []
+
+
+def test_no_page_is_wider_than_a_phone(visitor: Visitor) -> None:
+    """R167: tables scroll by themselves; the page does not."""
+    page = visitor.open(**PHONE)
+    wide = {}
+    for path in all_paths(visitor):
+        visitor.visit(path, page)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        if width > 360:
+            wide[path] = (width, page.evaluate(WIDEST))
+    assert not wide
+
+
+WIDEST = """[...document.querySelectorAll("main *")]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth && !one.closest(".scroll"))
+  .slice(0, 3).map((one) => one.outerHTML.slice(0, 120))"""
+
+
+def tab_to(page: Any, wanted: str, most: int = 120) -> None:
+    """Press Tab until what has the focus has this text."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        said = page.evaluate("document.activeElement.matches('a, button') && "
+                             "document.activeElement.innerText")  # fmt: skip
+        if said and wanted in said:
+            return
+    pytest.fail(f"nothing that says {wanted!r} can be reached by Tab on {page.url}")
+
+
+def test_main_actions_are_reached_by_keyboard_alone(visitor: Visitor) -> None:
+    """R167: redrive a dead job from the dead letter: Tab, Enter, the question, Enter."""
+    page = visitor.visit(f"/jobs/{visitor.stage.jobs['dead']}")
+    tab_to(page, "Redrive…")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open]")
+    assert page.evaluate("document.activeElement.closest('dialog') !== null"), "focus is inside"
+    if "Redrive it" not in page.evaluate("document.activeElement.innerText"):
+        tab_to(page, "Redrive it", 5)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".flash-done")
+    assert "new life" in page.inner_text(".flash-done")
+    page = visitor.visit("/queues")
+    tab_to(page, "Pause")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    assert "Pause" in page.evaluate("document.activeElement.innerText"), "focus is back"
+
+
+def test_the_first_tab_skips_the_menu(visitor: Visitor) -> None:
+    """R167"""
+    page = visitor.visit("/jobs")
+    page.keyboard.press("Tab")
+    assert "Skip" in page.evaluate("document.activeElement.innerText")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"

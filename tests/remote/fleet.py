@@ -1,0 +1,85 @@
+"""Servers and remote workers as processes, to be killed and started again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from outlast import Job, Outlast
+from outlast.model.tokens import new_token
+from outlast.ops import tokens
+from tests.support import Database, Process, Processes, eventually
+from tests.support.ports import free_port
+from tests.support.requirements import require_program
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "remote_worker.mjs"
+PATIENCE = 30.0
+
+
+class Fleet:
+    def __init__(self, ol: Outlast, database: Database, processes: Processes) -> None:
+        self.ol = ol
+        self.database = database
+        self.processes = processes
+        self.folder = processes.folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        secret, new = new_token("fleet", ("work",))
+        ol.store.run(tokens.create, new, "test")
+        self.token_file = self.folder / "token"
+        self.token_file.touch(0o600)
+        self.token_file.write_text(secret)
+
+    def serve(self, script: str = "outlast", lease: float = 3.0, offer: float = 2.0) -> Process:
+        """A server, once it answers; with a script, one that is told what to do first."""
+        place = {"OUTLAST_URL": self.database.url, "OUTLAST_SCHEMA": self.database.schema}
+        said = ("serve", "--port", self.port, "--log-level", "warning")
+        terms = ("--remote-lease", lease, "--offer-lease", offer)
+        server = self.processes.python(script, *said, *terms, env=place)
+        eventually(self._answers, PATIENCE, message=server.output)
+        return server
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/api/v1/jobs", trust_env=False).status_code == 401
+        except httpx.TransportError:
+            return False
+
+    def work(self, kind: str = "python", credit: int = 4, url: str | None = None) -> Process:
+        """A worker of either kind."""
+        if kind == "node":
+            node = require_program("node")
+            return self.processes.run(node, EXAMPLE, url or self.url, self.token_file, credit)
+        return self.processes.python(
+            "outlast", "worker", "tests.remote.far_app:ol", "--server", url or self.url,
+            "--token-file", self.token_file, "--concurrency", credit, "--grace", 0,
+            "--spool", self.folder / "spool",
+        )  # fmt: skip
+
+    def enqueue(self, task: str, number: int = 1, **args: Any) -> list[Job]:
+        """Calls of a task that only the workers know."""
+        from tests.remote import far_app
+
+        call = getattr(far_app, task).job(**args)
+        return self.ol.enqueue(*[call] * number)
+
+    def ended(self, job: Job) -> Job:
+        def final() -> Job | None:
+            now = self.ol.job(job.id)
+            return now if now.final else None
+
+        return eventually(final, PATIENCE, message=lambda: self.ol.explain(job.id))
+
+    def begun(self, job: Job) -> Job:
+        """Once a remote worker has accepted it."""
+
+        def accepted() -> Job | None:
+            now = self.ol.job(job.id)
+            return now if (now.worker or "").startswith("remote-") else None
+
+        return eventually(accepted, PATIENCE, message=lambda: self.ol.explain(job.id))
+
+    def remote_workers(self) -> list[str]:
+        return [w.id for w in self.ol.workers() if w.id.startswith("remote-")]

@@ -1,0 +1,236 @@
+"""A remote worker runs the same tasks: what a handler may know, say and do."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast import (
+    Context,
+    InvalidSetting,
+    Job,
+    Outlast,
+    Permanent,
+    Retry,
+    RetryLater,
+    ServerRefused,
+    State,
+    chain,
+    group,
+)
+from outlast.remote import RemoteWorker
+from tests.service.serving import Served
+from tests.support import Proxy, aeventually
+
+Ended = Callable[[Job], Any]
+
+
+@asynccontextmanager
+async def working(
+    served: Served, folder: Path, url: str | None = None, **settings: Any
+) -> AsyncIterator[RemoteWorker]:
+    said = {"concurrency": 4, "grace": 1.0, "spool": folder, **settings}
+    token = served.token("work")
+    async with RemoteWorker(url or served.url, token, served.ol, **said) as worker:
+        yield worker
+
+
+async def ended(ol: Outlast, job: Job, timeout: float = 20.0) -> Job:
+    async def look() -> Job | None:
+        now = await ol.ajob(job.id)
+        return now if now.final else None
+
+    return await aeventually(look, timeout, message=lambda: ol.explain(job.id))
+
+
+async def test_what_handlers_say_and_do(served: Served, ol: Outlast, tmp_path: Path) -> None:
+    """R142: progress, logs, steps, follow-ups, the results before it."""
+    ran: list[str] = []
+
+    @ol.task(retry=Retry(max_attempts=3, base=0.0, jitter=0.0))
+    def keeps(ctx: Context) -> int:
+        kept = ctx.step("once", lambda: ran.append("once") or 7)
+        if ctx.attempt == 1:
+            raise RuntimeError("the first attempt fails")
+        return int(kept)
+
+    @ol.task
+    async def says(n: int, ctx: Context) -> int:
+        assert (ctx.job.id, ctx.attempt, ctx.fence) == (ctx.job.id, 1, 1)
+        ctx.progress(1, 2, "half")
+        ctx.log("done", n=n)
+        ctx.enqueue(chain(leaf.job(n), leaf.job(n)))
+        return n
+
+    @ol.task
+    def leaf(n: int) -> int:
+        return n + 1
+
+    @ol.task
+    async def sums(ctx: Context) -> int:
+        return sum([result async for result in ctx.results()])
+
+    @ol.task
+    def sums_too(ctx: Context) -> list[Any]:
+        return [(job.task, job.result) for job in ctx.prerequisites()]
+
+    async with working(served, tmp_path):
+        first, second, last, _ = ol.enqueue(
+            chain(group(says.job(1), says.job(2)), sums.job(), sums_too.job())
+        )
+        assert (await ended(ol, last)).result == 3
+        tail = (await ol.ajobs(task="sums_too"))[0]
+        assert (await ended(ol, tail)).result == [["sums", 3]]
+        assert (await ended(ol, keeps.enqueue())).result == 7
+        leaves = await ol.ajobs(task="leaf")
+        for job in leaves:
+            assert (await ended(ol, job)).state is State.SUCCEEDED
+    assert ran == ["once"]
+    assert len(leaves) == 4
+    events = [event.data for event in ol.history(first.id)[1]]
+    assert events == [{"done": 1, "total": 2, "note": "half"}, {"message": "done", "n": 1}]
+    assert second.id != first.id
+
+
+async def test_every_way_to_end(served: Served, ol: Outlast, tmp_path: Path) -> None:
+    """R041: each becomes what it would on a local worker."""
+
+    @ol.task(retry=Retry(max_attempts=5, base=60.0, jitter=0.0))
+    async def fails() -> None:
+        raise ValueError("no")
+
+    @ol.task
+    def gives_up() -> None:
+        raise Permanent("never")
+
+    @ol.task
+    async def postpones() -> None:
+        raise RetryLater(60.0)
+
+    @ol.task(timeout=0.2, max_attempts=1)
+    async def slow() -> None:
+        await asyncio.sleep(600)
+
+    @ol.task
+    def completes(ctx: Context) -> None:
+        with ctx.completing(1):
+            pass
+
+    @ol.task
+    def odd() -> object:
+        return object()
+
+    @ol.task(batch=3, wait=0.3)
+    async def many(items: list[int]) -> list[int]:
+        return [item * len(items) for item in items]
+
+    @ol.task
+    def says_much(ctx: Context) -> None:
+        ctx.log("x", **{f"f{n}": "y" * 4000 for n in range(60)})
+
+    async with working(served, tmp_path, concurrency=12):
+        jobs = ol.enqueue(
+            fails.job(), gives_up.job(), postpones.job(), slow.job(), completes.job(), odd.job(),
+            says_much.job(), many.job(1), many.job(2), many.job(3),
+        )  # fmt: skip
+        failed, given_up, postponed, timed_out, unsupported, unstorable, long, *items = jobs
+        assert (await ended(ol, given_up)).state is State.DEAD
+        late = (await ended(ol, timed_out)).error
+        assert late is not None
+        assert late["type"] == "TimedOut"
+        for job in (unsupported, long):
+            await aeventually(lambda job=job: ol.job(job.id).error is not None)
+        assert "completing() needs the database" in (ol.job(unsupported.id).error or {})["message"]
+        assert "at most 200,000" in (ol.job(long.id).error or {})["message"]
+        assert (await ended(ol, unstorable)).state is State.DEAD
+        assert [(await ended(ol, item)).result for item in items] == [3, 6, 9]
+        for job, failures in ((failed, 1), (postponed, 0)):
+            await aeventually(lambda job=job: ol.job(job.id).state is State.SCHEDULED)
+            now = ol.job(job.id)
+            assert now.failures == failures
+            assert 50 < (now.run_at - now.created_at).total_seconds() < 90
+
+
+async def test_one_that_cannot_renew_stops_before_its_lease_ends(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R012: whoever has the job next is alone with it."""
+    stopped: list[float] = []
+    began = threading.Event()
+
+    @ol.task
+    async def endless() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            stopped.append(time.monotonic())
+
+    with Proxy.before(served.url) as proxy:
+        async with working(served, tmp_path, proxy.url(served.url), concurrency=1):
+            job = endless.enqueue()
+            await asyncio.to_thread(began.wait, 20)
+            proxy.freeze()
+            await aeventually(lambda: stopped, 20)
+            lost = await aeventually(lambda: ol.job(job.id).crashes == 1 and time.monotonic(), 20)
+            assert stopped[0] < lost
+            ol.cancel(job.id)
+            proxy.thaw()
+
+
+async def test_a_completion_waits_for_its_events(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R143: while the network is down at the end, the job is not complete with events missing."""
+
+    @ol.task
+    async def says(ctx: Context) -> None:
+        proxy.refuse()
+        for n in range(10):
+            ctx.log("said", n=n)
+
+    with Proxy.before(served.url) as proxy:
+        async with working(served, tmp_path, proxy.url(served.url)) as worker:
+            job = says.enqueue()
+            await aeventually(lambda: worker.counts["turn_failed"] > 0)
+            assert ol.job(job.id).state is State.RUNNING
+            proxy.accept()
+            await ended(ol, job)
+    assert [event.data["n"] for event in ol.history(job.id)[1]] == list(range(10))
+
+
+@pytest.mark.kinds("sqlite")
+async def test_one_that_is_not_let_in_ends_with_an_error(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R199"""
+    with pytest.raises(InvalidSetting, match="has no tasks"):
+        await RemoteWorker(served.url, None, ol, spool=tmp_path).arun()
+    ol.task(name="work")(lambda: None)
+    worker = RemoteWorker(served.url, served.token("read"), ol, spool=tmp_path)
+    with pytest.raises(ServerRefused, match="lacks the scope work"):
+        await worker.arun()
+    for wrong in ("jobs.example.org", "ftp://jobs", "https://me:secret@jobs"):
+        with pytest.raises(InvalidSetting, match="must be like https") as caught:
+            RemoteWorker(wrong, None, ol)
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.kinds("sqlite")
+async def test_revocation_stops_a_worker(served: Served, ol: Outlast, tmp_path: Path) -> None:
+    """R201"""
+    ol.task(name="work")(lambda: None)
+    secret, id = served.made_token("work")
+    worker = RemoteWorker(served.url, secret, ol, spool=tmp_path)
+    running = asyncio.create_task(worker.arun())
+    await aeventually(lambda: any(w.id.startswith("remote-") for w in ol.workers()))
+    served.revoke(id)
+    with pytest.raises(ServerRefused, match="not good"):
+        await asyncio.wait_for(running, 20)

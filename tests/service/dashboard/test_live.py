@@ -1,0 +1,130 @@
+"""Pages that are live: one look at the database serves all who look on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from outlast.ops.duties import Tally, report
+from outlast.ops.report import duties
+from outlast.ops.statement import Op, Statement
+from outlast.service.dashboard import live
+from outlast.store.sqlite import SqliteStore
+from tests.service.serving import Served, bearer
+from tests.store.jobs import put
+from tests.support import eventually
+
+pytestmark = pytest.mark.kinds("sqlite")
+
+VIEWERS = 50
+SECONDS = 9.0
+
+
+@contextmanager
+def counted(served: Served) -> Iterator[list[str]]:
+    """Every statement that the service says to the database."""
+    said: list[str] = []
+    stores = [served.ol.store, served.app.service.slow_store]
+    opened = [
+        connection
+        for store in stores
+        if isinstance(store, SqliteStore)
+        for connection in (store.reader, store.writer)
+    ]
+    for connection in opened:
+        connection.set_trace_callback(said.append)
+    try:
+        yield said
+    finally:
+        for connection in opened:
+            connection.set_trace_callback(None)
+
+
+def put_off() -> Op[None]:
+    """Whoever counts what happened is somebody else, for an hour."""
+    yield from report("statistics", Tally())
+    yield Statement("record_duty", {"name": "statistics", "every": 3600.0, "worker": "test",
+                                    "error": None, "found": 0, "healed": 0, "skipped": 0,
+                                    "failed": 0})  # fmt: skip
+
+
+def questions(said: list[str]) -> list[str]:
+    return [text for text in said if not text.startswith(("BEGIN", "COMMIT", "PRAGMA", "ROLLBACK"))]
+
+
+async def follow(url: str, tokens: list[str], seconds: float) -> list[int]:
+    """How many times each of so many viewers was sent the overview."""
+
+    async def one(http: httpx.AsyncClient, token: str) -> int:
+        parts = 0
+        try:
+            async with asyncio.timeout(seconds):
+                async with http.stream("GET", "/live/overview", headers=bearer(token)) as answer:
+                    assert answer.status_code == 200
+                    async for line in answer.aiter_lines():
+                        parts += line == "event: part"
+        except TimeoutError:
+            pass
+        return parts
+
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, trust_env=False) as http:
+        return await asyncio.gather(*(one(http, token) for token in tokens))
+
+
+def test_fifty_viewers_cost_the_database_less_than_a_question_a_second(served: Served) -> None:
+    """R166: what is asked does not grow with those who look; each of them is sent every picture."""
+    put(served.ol.store.run, 10)
+    tokens = [served.token("read", name=f"viewer {n}") for n in range(VIEWERS)]
+    eventually(lambda: "statistics" in [duty.name for duty in served.ol.store.run(duties)])
+    served.ol.store.run(put_off)  # that goes on whether anybody looks or not
+    rates = {}
+    for number in (0, VIEWERS):
+        with ThreadPoolExecutor(1) as beside:
+            shown = beside.submit(asyncio.run, follow(served.url, tokens[:number], SECONDS + 4))
+            eventually(lambda: served.app.service.live.viewers == number, timeout=20)  # noqa: B023
+            with counted(served) as said:
+                time.sleep(SECONDS)  # what is measured is a rate
+                rates[number] = len(questions(said)) / SECONDS
+            assert all(parts >= 2 for parts in shown.result()), "each is sent what is new"
+    print(rates)
+    ends = 2 / SECONDS  # a window has two of them; and the service heals and counts beside
+    assert rates[VIEWERS] - rates[0] <= 1.0 + ends, rates
+
+
+def test_who_leaves_is_not_waited_for(served: Served) -> None:
+    """Seats are given back however a stream ends, and then nothing is asked any more."""
+    token = served.token("read")
+    assert asyncio.run(follow(served.url, [token] * 20, 1.0)) == [1] * 20
+    eventually(lambda: served.app.service.live.viewers == 0, timeout=5)
+    assert served.app.service.viewers.taken == 0 and len(served.app.service.revocations) == 0
+
+
+def test_a_revoked_token_ends_what_it_looks_at(served: Served) -> None:
+    """R144: within five seconds, with a word that has the page ask who it is."""
+    secret, id = served.made_token("read")
+    with served.http.stream("GET", "/live/overview", headers=bearer(secret)) as answer:
+        lines = answer.iter_lines()
+        assert next(line for line in lines if line) == "retry: 2000"
+        served.revoke(id)
+        began = time.monotonic()
+        assert "event: over" in list(lines)
+        assert time.monotonic() - began < 5.0
+
+
+def test_no_line_of_a_part_can_end_the_event() -> None:
+    from outlast.service.dashboard.streams import spelled
+
+    sent = spelled("a\r\ndata: b\n\nevent: over\x0bc\rd").decode()
+    assert sent.count("event: part") == 1 and sent.endswith("\n\n")
+    assert all(line.startswith("data: ") for line in sent.split("\n")[1:-2])
+
+
+def test_a_picture_is_good_for_as_long_as_it_took_ten_times() -> None:
+    assert live.EVERY >= 1.0 and live.SHARE >= 10

@@ -1,0 +1,313 @@
+"""Offers over a stream: what is sent, what comes back, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outlast import Job, Outlast, State
+from outlast.model.offer import is_offer
+from tests.service.serving import Served, serving
+from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
+from tests.support import eventually
+
+SLACK = 6.0  # seconds that a loaded machine may take on top
+
+
+@pytest.fixture
+def served(ol: Outlast) -> Iterator[Served]:
+    with serving(ol, QUICK) as running:
+        yield running
+
+
+@pytest.fixture
+def patient(ol: Outlast) -> Iterator[Served]:
+    """One whose offers hold for a minute: what comes back sooner was put back."""
+    with serving(ol, replace(QUICK, offer_lease=60.0)) as running:
+        yield running
+
+
+@pytest.fixture
+def token(served: Served) -> str:
+    return served.token("work", name="hand")
+
+
+def enqueued(ol: Outlast, number: int, size: int = 0, **options: Any) -> list[Job]:
+    @ol.task(name="work", **options)
+    def work(n: int, ballast: str = "") -> None: ...
+
+    return ol.enqueue(*[work.job(n, "x" * size) for n in range(number)])
+
+
+def back(ol: Outlast, jobs: list[Job]) -> bool:
+    """All of them can be claimed, and nothing was charged for it."""
+    now = [ol.job(job.id) for job in jobs]
+    assert not any(job.crashes or job.failures for job in now)
+    return all(job.state is State.READY and job.attempt == 0 for job in now)
+
+
+def wait_until_back(ol: Outlast, jobs: list[Job]) -> None:
+    told = lambda: str([ol.job(job.id) for job in jobs])  # noqa: E731
+    eventually(lambda: back(ol, jobs), QUICK.offer_lease + SLACK, message=told)
+
+
+def test_an_offer_is_a_claim_that_the_first_renewal_accepts(
+    served: Served, ol: Outlast, token: str
+) -> None:
+    """R039, R042: the row says at every moment who has the job."""
+    [job] = enqueued(ol, 1)
+    with opened(served, token) as stream:
+        hello = stream.frame("hello")
+        assert (hello["lease"], hello["offer_lease"], hello["credit"]) == (2.0, 1.0, 5)
+        [offer] = stream.offers(1)
+        assert (offer["id"], offer["task"], offer["attempt"], offer["fence"]) == (
+            job.id,
+            "work",
+            1,
+            1,
+        )
+        offered = ol.job(job.id)
+        assert offered.state is State.RUNNING
+        assert is_offer(offered.worker or "")
+        assert statuses(report(served, token, said(offer, "renew"))) == ["ok"]
+        assert ol.job(job.id).worker == hello["worker"]
+        answers = report(served, token, said(offer, "complete", result='{"done": true}'))
+        assert statuses(answers) == ["ok"]
+    ended = ol.job(job.id)
+    assert (ended.state, ended.result, ended.attempt) == (State.SUCCEEDED, {"done": True}, 1)
+    assert hello["worker"] in [worker.id for worker in ol.workers()]
+
+
+def test_no_more_is_offered_than_the_worker_can_hold(
+    served: Served, ol: Outlast, token: str
+) -> None:
+    """R142: what it puts down makes room, whoever heard of it."""
+    enqueued(ol, 5)
+    with opened(served, token, credit=2) as stream:
+        first, second = stream.offers(2)
+        report(served, token, said(first, "renew"), said(second, "renew"))
+        assert ol.counts()["ready"] == 3
+        report(served, token, said(first, "complete"))
+        [third] = stream.offers(1)
+        report(served, token, said(third, "renew"))
+        with serving(ol, QUICK) as other:  # a report that another server takes
+            report(other, token, said(second, "release"))
+        [_] = stream.offers(1)
+
+
+def test_a_worker_that_comes_back_is_known_to_hold_what_it_held(
+    served: Served, ol: Outlast, token: str
+) -> None:
+    """R142"""
+    enqueued(ol, 3)
+    with opened(served, token, credit=2) as stream:
+        held = stream.offers(2)
+        report(served, token, *[said(job, "renew") for job in held])
+    with opened(served, token, credit=2) as stream:
+        stream.frame("hello")
+        time.sleep(0.3)
+        assert ol.counts()["ready"] == 1
+        report(served, token, said(held[0], "complete"))
+        [_] = stream.offers(1)
+
+
+def test_what_nobody_accepts_comes_back_unspent(served: Served, ol: Outlast, token: str) -> None:
+    """R039, R066: and its stream ends, or one that never accepts would hoard them for ever."""
+    jobs = enqueued(ol, 2)
+    with opened(served, token) as stream:
+        stream.offers(2)
+        assert stream.frame("bye")["reason"] == "an offer was not accepted in time"
+    wait_until_back(ol, jobs)
+    [record, *_] = ol.history(jobs[0].id)[0]
+    assert record.outcome == "released"
+
+
+# The line breaks
+
+
+def cut_before_send(served: Served, token: str) -> None:
+    """The request is on its way, or just there."""
+    stream = Streamed(served.url, token)
+    time.sleep(random.uniform(0.0, 0.02))
+    stream.reset()
+
+
+def cut_during_send(served: Served, token: str) -> None:
+    """Part of the offers has come."""
+    stream = Streamed(served.url, token, buffer=4096)
+    stream.head()
+    stream.frame("hello")
+    assert stream.socket.recv(10_000)
+    stream.reset()
+
+
+def cut_before_read(served: Served, token: str) -> None:
+    """The server has sent all, and nobody reads it."""
+    stream = Streamed(served.url, token)
+    eventually(lambda: served.ol.counts()["running"] == 5)
+    stream.reset()
+
+
+CUTS = {"before": cut_before_send, "during": cut_during_send, "unread": cut_before_read}
+
+
+@pytest.mark.parametrize("moment", CUTS)
+def test_a_line_that_breaks_costs_no_job_anything(patient: Served, moment: str) -> None:
+    """R039: before, during or after the send: all five are put back, and wait for no lease."""
+    break_the_line(patient, moment, times=2)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("moment", CUTS)
+def test_a_line_that_breaks_200_times_costs_no_job_anything(patient: Served, moment: str) -> None:
+    """R039"""
+    break_the_line(patient, moment, times=200)
+
+
+def break_the_line(served: Served, moment: str, times: int) -> None:
+    token = served.token("work")
+    jobs = enqueued(served.ol, 5, size=900_000 if moment == "during" else 0)
+    for _ in range(times):
+        CUTS[moment](served, token)
+        wait_until_back(served.ol, jobs)
+    eventually(lambda: not served.app.service.desk.streams)
+    with opened(served, token) as stream:
+        assert {job["id"] for job in stream.offers(5)} == {job.id for job in jobs}
+
+
+def test_a_dequeue_that_is_cancelled_at_any_moment_leaves_no_job_behind(
+    patient: Served,
+) -> None:
+    """R021"""
+    cancel_at_random(patient, times=20)
+
+
+@pytest.mark.campaign
+def test_a_dequeue_that_is_cancelled_at_100_moments_leaves_no_job_behind(
+    patient: Served,
+) -> None:
+    """R021"""
+    cancel_at_random(patient, times=100)
+
+
+def cancel_at_random(served: Served, times: int) -> None:
+    token = served.token("work")
+    jobs = enqueued(served.ol, 5)
+    for _ in range(times):
+        with Streamed(served.url, token):
+            time.sleep(random.uniform(0.0, 0.03))
+    wait_until_back(served.ol, jobs)
+    desk = served.app.service.desk
+    eventually(lambda: not desk.streams and not desk.offered.offers)
+    assert not desk._by_hold
+    assert not desk._given
+
+
+def test_one_who_reads_nothing_is_not_waited_for(served: Served, ol: Outlast, token: str) -> None:
+    """R039: what is on the line is bounded, and goes back with its offer lease."""
+    jobs = enqueued(ol, 5, size=900_000)
+    stream = Streamed(served.url, token, buffer=4096)
+    eventually(lambda: ol.counts()["running"] == 5)
+    wait_until_back(ol, jobs)
+    eventually(lambda: not served.app.service.desk.streams)
+    stream.reset()
+
+
+# What is said on a stream
+
+
+def test_a_quiet_stream_shows_signs_of_life_and_ends_in_good_order(ol: Outlast) -> None:
+    """R144"""
+    with serving(ol, replace(QUICK, keep_alive=0.1, stream_life=1.0)) as served:
+        token = served.token("work")
+        with opened(served, token) as stream:
+            stream.frame("hello")
+            assert stream.line() == b"\n"
+            assert "long enough" in stream.frame("bye")["reason"]
+            assert stream.ends(within=5)
+        with opened(served, token, accept="text/event-stream") as stream:
+            assert stream.line() == b"event: hello\n"
+            assert stream.line().startswith(b"data: {")
+            assert stream.line() == b"\n"
+            assert stream.line().startswith(b":")
+
+
+def test_a_cancel_is_told_at_the_next_renewal_which_is_asked_for_at_once(
+    served: Served, ol: Outlast, token: str
+) -> None:
+    """R022"""
+    [job] = enqueued(ol, 1)
+    with opened(served, token) as stream:
+        [offer] = stream.offers(1)
+        report(served, token, said(offer, "renew"))
+        ol.cancel(job.id)
+        if ol.store.wakes:
+            stream.frame("renew")
+        assert report(served, token, said(offer, "renew"))[0]["cancel"]
+        report(served, token, said(offer, "fail", how="cancelled"))
+    assert ol.job(job.id).state is State.CANCELLED
+
+
+def test_a_revoked_token_closes_the_stream(served: Served, ol: Outlast) -> None:
+    """R201: within five seconds; what it was offered goes back."""
+    jobs = enqueued(ol, 2)
+    secret, id = served.made_token("work")
+    with opened(served, secret) as stream:
+        offers = stream.offers(2)
+        report(served, secret, *[said(offer, "renew") for offer in offers])
+        served.revoke(id)
+        assert stream.ends(within=5 + SLACK)
+    empty = {"reports": list[str]()}
+    eventually(lambda: served.post(REPORTS, secret, json=empty).status_code == 401)
+    assert not any(ol.job(job.id).final for job in jobs)
+
+
+def test_goodbye_puts_back_what_is_left(served: Served, ol: Outlast, token: str) -> None:
+    jobs = enqueued(ol, 2)
+    with opened(served, token) as stream:
+        offers = stream.offers(2)
+        report(served, token, *[said(offer, "renew") for offer in offers])
+        left = served.call("DELETE", "/api/v1/dequeue?worker=hand", token)
+        assert left.json() == {"released": 2}
+        assert stream.frame("bye")
+    assert back(ol, jobs)
+    assert [worker.id for worker in ol.workers() if not is_offer(worker.id)] == []
+
+
+# Who is given what
+
+
+def test_a_worker_is_offered_what_it_knows_and_its_token_reaches(
+    served: Served, ol: Outlast
+) -> None:
+    """R145, R043: of its tenant, its queues and its tasks, and nothing else."""
+
+    @ol.task
+    def work() -> None: ...
+
+    @ol.task
+    def other() -> None: ...
+
+    mine = work.using(tenant="a", queue="q").enqueue()
+    ol.enqueue(
+        work.using(tenant="b", queue="q").job(),
+        work.using(tenant="a", queue="r").job(),
+        other.using(tenant="a", queue="q").job(),
+    )
+    token = served.token("work", tenant="a", queues=["q"])
+    with opened(served, token) as stream:
+        assert [job["id"] for job in stream.offers(1)] == [mine.id]
+        time.sleep(0.3)
+        assert ol.counts()["ready"] == 3
+    strange = served.get("/api/v1/dequeue?worker=w&tasks=work&queues=r", token)
+    assert strange.status_code == 403
+    assert (
+        served.get("/api/v1/dequeue?worker=w&tasks=work", served.token("read")).status_code == 403
+    )
+    assert served.get("/api/v1/dequeue?worker=w&tasks=work").status_code == 401

@@ -1,0 +1,199 @@
+"""Jobs over the network: what is enqueued, seen and steered there is what is so everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from outlast import Outlast, Permanent
+from outlast.cli import outlast
+from tests.cli.conftest import work_off
+from tests.service.serving import Served
+from tests.support import Database
+
+JOBS = "/api/v1/jobs"
+NONE = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"
+
+
+def test_a_job_is_the_same_on_every_path(served: Served, ol: Outlast, database: Database) -> None:
+    """R167: the API, the command line and the library say the same of it."""
+    made = served.post(JOBS, json={"task": "extract", "args": {"doc": 7}, "priority": 5})
+    assert made.status_code == 201, made.text
+    id = made.json()["id"]
+    place = {"OUTLAST_URL": database.url, "OUTLAST_SCHEMA": database.schema}
+    told = CliRunner().invoke(outlast, ["jobs", "--json"], env=place).stdout
+    listed = served.get(JOBS).json()["jobs"][0]
+    read = served.get(f"{JOBS}/{id}").json()
+    assert read == made.json() == ol.job(id).as_json() == json.loads(told)[0]
+    assert listed == {name: read[name] for name in read if name not in ("args", "result")}
+    assert read["args"] == {"doc": 7} and read["priority"] == 5
+
+
+def test_a_job_that_is_not_there_is_not_found(served: Served) -> None:
+    for id in (NONE, "x", "%00", "..%2Fjobs", "%F0%9F%92%A9", "1" * 500):
+        answer = served.get(f"{JOBS}/{id}")
+        assert answer.status_code == 404, id
+        assert answer.headers["content-type"] == "application/problem+json"
+    assert served.get(f"{JOBS}/{NONE}").json()["type"] == "urn:outlast:job-not-found"
+
+
+def test_a_request_that_is_sent_again_makes_no_second_job(served: Served, ol: Outlast) -> None:
+    """R163: one job, many, and flows; a key that is used for something else is a conflict."""
+    plans: list[tuple[str, Any]] = [
+        ("", {"task": "a", "args": {"n": 1}}),
+        ("/batch", {"jobs": [{"task": "a"}, {"task": "b", "key": "own"}]}),
+        ("../flows", {"jobs": [{"task": "a", "name": "x"}, {"task": "b", "after": ["x"]}]}),
+        ("../flows", {"flow": {"chain": [{"task": "a"}, {"group": [{"task": "b"}] * 3}]}}),
+    ]
+    for number, (path, body) in enumerate(plans):
+        where = f"{JOBS}{path}" if not path.startswith("..") else "/api/v1/flows"
+        key = {"idempotency-key": f"request {number}"}
+        first = served.post(where, json=body, headers=key)
+        before = sum(ol.counts().values())
+        second = served.post(where, json=body, headers=key)
+        assert first.status_code == second.status_code == 201, first.text
+        assert _ids(first.json()) == _ids(second.json())
+        assert sum(ol.counts().values()) == before
+    other = served.post(JOBS, json={"task": "z"}, headers={"idempotency-key": "request 0"})
+    assert other.status_code == 409 and other.json()["type"] == "urn:outlast:key-conflict"
+
+
+def _ids(answer: Any) -> list[str]:
+    return [job["id"] for job in answer.get("jobs", [answer])]
+
+
+def test_flows_wait_as_they_were_told(served: Served) -> None:
+    graph = {
+        "name": "month end",
+        "jobs": [
+            {"task": "load", "name": "one"},
+            {"task": "load", "name": "two"},
+            {"task": "report", "after": ["one", "two"], "when": "finished"},
+        ],
+    }
+    made = served.post("/api/v1/flows", json=graph).json()
+    assert [job["waits_for"] for job in made["jobs"]] == [0, 0, 2]
+    flow = served.get(f"/api/v1/flows/{made['flow']}").json()
+    assert (flow["name"], flow["total"], flow["state"]) == ("month end", 3, "running")
+    first = served.get(f"/api/v1/flows/{made['flow']}/jobs?limit=2").json()
+    rest = served.get(f"/api/v1/flows/{made['flow']}/jobs?cursor={first['next']}").json()
+    assert [job["id"] for job in first["jobs"] + rest["jobs"]] == _ids(made)
+    joined = served.post(JOBS, json={"task": "mail", "after": [_ids(made)[2]]}).json()
+    assert joined["state"] == "waiting"
+    gone = served.post(f"/api/v1/flows/{made['flow']}/cancel", json={"reason": "wrong month"})
+    assert gone.json()["state"] == "cancelled" and gone.json()["reason"] == "wrong month"
+    back = served.post(f"/api/v1/flows/{made['flow']}/redrive")
+    assert back.json()["done"] == 4, "and the one that could not run because of it"
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        {"jobs": [{"task": "a", "name": n, "after": [a]} for n, a in ("xy", "yx")]},
+        {"jobs": [{"task": "a", "after": ["nobody"]}]},
+        {"jobs": [{"task": "a", "name": "x"}, {"task": "a", "name": "x"}]},
+        {"jobs": [{"task": "a"}], "flow": {"chain": []}},
+        {"flow": {"chain": []}},
+        {},
+    ],
+)  # fmt: skip
+@pytest.mark.kinds("sqlite")
+def test_flows_that_cannot_be_are_refused(served: Served, ol: Outlast, flow: Any) -> None:
+    assert served.post("/api/v1/flows", json=flow).status_code == 422
+    assert sum(ol.counts().values()) == 0
+
+
+def test_tasks_of_an_app_are_checked(served: Served, ol: Outlast) -> None:
+    """With an app the arguments fit its tasks; what it does not know is stored as it is."""
+
+    @ol.task(queue="docs", priority=7)
+    def due(day: date, n: int = 1) -> None: ...
+
+    good = served.post(JOBS, json={"task": "due", "args": {"day": "2030-01-31"}})
+    assert good.status_code == 201
+    assert good.json()["queue"] == "docs" and good.json()["priority"] == 7
+    bad = served.post(JOBS, json={"task": "due", "args": {"day": "never", "x": 1}})
+    assert bad.status_code == 422
+    assert {one["path"] for one in bad.json()["problems"]} >= {"day"}
+    assert served.post(JOBS, json={"task": "unknown", "args": {"x": [1]}}).status_code == 201
+
+
+def test_jobs_are_steered_and_their_story_is_told(served: Served, ol: Outlast) -> None:
+    """R199, R200: cancel, redrive, explain, history, pause; who did it is on record."""
+
+    @ol.task(max_attempts=1)
+    def fails() -> None:
+        raise Permanent("no luck")
+
+    job = fails.enqueue()
+    asyncio.run(work_off(ol))
+    told = served.get(f"{JOBS}/{job.id}/explain").json()
+    assert told["state"] == "dead" and "no luck" in told["explanation"]
+    story = served.get(f"{JOBS}/{job.id}/history").json()
+    assert [one["outcome"] for one in story["attempts"]] == ["permanent"]
+    assert served.post(f"{JOBS}/{job.id}/redrive").json()["state"] == "ready"
+    assert (
+        served.post(f"{JOBS}/{job.id}/cancel", json={"reason": "x"}).json()["state"] == "cancelled"
+    )
+    story = served.get(f"{JOBS}/{job.id}/history?limit=1").json()
+    assert story["events"][0]["kind"] == "redrive" and story["next"] is not None
+    rest = served.get(f"{JOBS}/{job.id}/history?after={story['next']}").json()
+    assert [one["kind"] for one in rest["events"]] == ["cancel"]
+    assert rest["events"][0]["data"]["by"] == "somebody on this machine"
+    paused = served.post("/api/v1/queues/pause", json={"queue": "default"}).json()
+    assert paused == {"queue": "default", "paused": True}
+    (queue,) = served.get("/api/v1/queues").json()["queues"]
+    assert queue["paused"] and queue["counts"]["cancelled"] == 1
+    served.post("/api/v1/queues/resume", json={"queue": "default"})
+    assert [one.paused for one in ol.queues()] == [False]
+    assert served.get("/api/v1/duties").json()["duties"]
+
+
+def test_many_are_redriven_and_cancelled_by_filter(served: Served, ol: Outlast) -> None:
+    """R200: so many in one request, and where to go on."""
+    jobs = [{"task": "t", "queue": "a"}] * 5 + [{"task": "t", "queue": "b"}] * 2
+    served.post(f"{JOBS}/batch", json={"jobs": jobs})
+    body: dict[str, Any] = {"queue": "a", "limit": 3}
+    first = served.post(f"{JOBS}/cancel", json=body).json()
+    second = served.post(f"{JOBS}/cancel", json={**body, "cursor": first["next"]}).json()
+    assert (first["done"], second["done"], second["next"]) == (3, 2, None)
+    assert ol.counts()["cancelled"] == 5 and ol.counts()["ready"] == 2
+    again = served.post(f"{JOBS}/redrive", json={"state": "cancelled", "queue": "a"}).json()
+    assert again["done"] == 5 and ol.counts()["ready"] == 7
+
+
+def test_pages_follow_each_other_without_gap_or_repetition(served: Served) -> None:
+    """R166: also while jobs come in."""
+    made = served.post(f"{JOBS}/batch", json={"jobs": [{"task": f"t{n % 3}"} for n in range(20)]})
+    ids = [job["id"] for job in made.json()["jobs"] if job["task"] == "t1"]
+    seen: list[str] = []
+    cursor = ""
+    while cursor is not None:
+        page = served.get(f"{JOBS}?task=t1&limit=3" + (cursor and f"&cursor={cursor}")).json()
+        seen += [job["id"] for job in page["jobs"]]
+        cursor = page["next"]
+        served.post(JOBS, json={"task": "t1"})
+    assert seen == ids[::-1]
+
+
+def test_what_is_forgotten_is_gone_and_that_it_was_stays(
+    served: Served, ol: Outlast, database: Database
+) -> None:
+    """R165: arguments, result, errors and what attempts said; state and times stay."""
+    body = {"task": "t", "args": {"name": "Ada Lovelace"}}
+    job = served.post(JOBS, json=body).json()
+    early = served.post(f"{JOBS}/{job['id']}/forget")
+    assert early.status_code == 409 and ol.job(job["id"]).args == {"name": "Ada Lovelace"}
+    served.post(f"{JOBS}/{job['id']}/cancel", json={"reason": "Ada asked"})
+    for _ in range(2):
+        gone = served.post(f"{JOBS}/{job['id']}/forget")
+        assert gone.status_code == 200
+    read = served.get(f"{JOBS}/{job['id']}").json()
+    assert read["args"] is None and read["result"] is None and read["state"] == "cancelled"
+    table = "outlast_job" if database.is_sqlite else "job"
+    assert "Ada" not in str(database.rows(f"SELECT * FROM {table}"))

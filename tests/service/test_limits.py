@@ -1,0 +1,130 @@
+"""Everything has a size, and what is larger is refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import httpx
+import pytest
+
+from outlast import Outlast
+from outlast.model.settings import ServiceSettings
+from outlast.service import problems, service
+from tests.service.serving import Served, running, serving
+
+pytestmark = pytest.mark.kinds("sqlite")
+JSON = {"content-type": "application/json"}
+
+
+def test_what_is_too_large_is_refused(ol: Outlast) -> None:
+    """R141: body, jobs, pages, names, nesting."""
+    small = ServiceSettings(max_body=20_000, max_jobs=10, max_page=20)
+    with serving(ol, small) as served:
+        assert post(served, "/api/v1/jobs", {"task": "t", "args": {"x": "y" * 30_000}}) == 413
+        assert post(served, "/api/v1/jobs/batch", {"jobs": [{"task": "t"}] * 11}) == 422
+        assert post(served, "/api/v1/jobs/batch", {"jobs": []}) == 422
+        assert post(served, "/api/v1/flows", {"flow": {"group": [{"task": "t"}] * 11}}) == 422
+        assert post(served, "/api/v1/jobs", {"task": "t" * 201}) == 422
+        assert post(served, "/api/v1/jobs", {"task": "t", "queue": "!x"}) == 422
+        assert served.get("/api/v1/jobs?limit=21").status_code == 422
+        assert served.get("/api/v1/jobs?" + "x" * 9000).status_code == 413
+        nested: Any = {"task": "t"}
+        for _ in range(30):
+            nested = {"chain": [nested]}
+        assert post(served, "/api/v1/flows", {"flow": nested}) == 422
+        deep: Any = 1
+        for _ in range(200):
+            deep = [deep]
+        assert post(served, "/api/v1/jobs", {"task": "t", "args": {"x": deep}}) == 422
+        key = {"idempotency-key": "k" * 151}
+        body = {"task": "t"}
+        assert served.post("/api/v1/jobs", json=body, headers=key).status_code == 422
+        assert sum(ol.counts().values()) == 0
+
+
+def post(served: Served, path: str, body: Any) -> int:
+    answer = served.post(path, json=body)
+    assert answer.headers["content-type"] == problems.MEDIA, answer.text
+    told = answer.json()
+    assert told["status"] == answer.status_code and told["type"].startswith("urn:outlast:")
+    assert told["detail"] and told["title"]
+    return answer.status_code
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"\xff\xfe", 400),
+        (b'{"task": NaN}', 400),
+        (b'{"task": "a", "task": "b"}', 400),
+        (b"[" * 100_000, 400),
+        (b'{"task": "t", "args": {"n": ' + b"9" * 5000 + b"}}", 400),
+        (b'{"task": "t", "args": {"n": 1e999}}', 422),
+        (b'{"task": "t", "args": {"n": "\\ud800"}}', 422),
+        (b'{"task": "t", "args": {"n": "\\u0000"}}', 422),
+        (b"null", 422),
+        (b"[]", 422),
+        (b'{"task": "t", "delya": 3}', 422),
+        (b'{"task": "t", "at": "2030-01-01T00:00:00"}', 422),
+        (b'{"task": "t", "at": "0001-01-01T00:00:00+02:00"}', 422),
+        (b'{"task": "t", "at": "9999-12-31T23:59:59-02:00"}', 422),
+        (b'{"task": "t", "delay": 1, "at": "2030-01-01T00:00:00Z"}', 422),
+    ],
+)
+def test_what_cannot_be_read_is_refused(served: Served, body: bytes, status: int) -> None:
+    answer = served.post("/api/v1/jobs", content=body, headers=JSON)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == problems.MEDIA
+
+
+def test_every_problem_is_named(served: Served) -> None:
+    answer = served.post("/api/v1/jobs", json={"task": "", "priority": 1000, "wrong": 1})
+    assert {one["path"] for one in answer.json()["problems"]} == {"task", "priority", "wrong"}
+
+
+def test_a_body_without_end_is_cut_off(ol: Outlast) -> None:
+    """What is announced is not believed, and what is not announced neither."""
+    with serving(ol, ServiceSettings(max_body=10_000)) as served:
+
+        def endless() -> Any:
+            for _ in range(1000):
+                yield b" " * 1000
+
+        answer = served.post("/api/v1/jobs", content=endless(), headers=JSON)
+        assert answer.status_code == 413
+
+
+def test_an_error_tells_nothing_but_its_name(
+    ol: Outlast, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R198: what nobody foresaw is a 500 without a word on the inside; the log has the rest."""
+    from outlast.ops import report
+
+    def broken(*args: Any) -> Any:
+        raise RuntimeError("password=hunter2 in /etc/secrets")
+        yield
+
+    monkeypatch.setattr(report, "job", broken)
+    with serving(ol) as served, caplog.at_level(logging.ERROR):
+        answer = served.get("/api/v1/jobs/0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f")
+    assert answer.status_code == 500
+    assert "hunter2" not in answer.text and "Traceback" not in answer.text
+    assert answer.json()["incident"] in caplog.text
+
+
+def test_a_database_that_is_away_is_a_503_without_its_address(tmp_path: Any) -> None:
+    """R198: neither the password nor the host of the database is in any answer."""
+    url = "postgresql://someone:hunter2@127.0.0.1:9/jobs?connect_timeout=2"
+    app = service(Outlast(url))
+    with running(app) as base:
+        token = {"authorization": "Bearer olt_x"}
+        for path in ("/api/v1/whoami", "/api/v1/jobs", "/api/v1/counts"):
+            answer = httpx.get(base + path, headers=token, timeout=30, trust_env=False)
+            assert answer.status_code == 503 and "retry-after" in answer.headers
+            for secret in ("hunter2", "someone", "127.0.0.1", "port 9", "refused"):
+                assert secret not in answer.text
+            assert json.loads(answer.text)["type"] == "urn:outlast:store-unavailable"

@@ -1,0 +1,196 @@
+"""Who may call what: every route, with every scope, of every tenant, enumerated from the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from outlast import Outlast
+from outlast.model.tokens import Scope
+from outlast.service.routes import PUBLIC, ROUTES, Route
+from tests.service.dashboard import samples as pages
+from tests.service.serving import Served, bearer
+
+STREAM = "text/event-stream"
+
+# What a route is called with so that whoever may call it succeeds. A route that is missing here
+# fails the test: nobody adds one without saying what it does for whom.
+SAMPLES: dict[str, dict[str, Any]] = {
+    "describe": {},
+    "whoami": {},
+    "enqueue_job": {"json": {"task": "t", "queue": "mail"}},
+    "enqueue_jobs": {"json": {"jobs": [{"task": "t", "queue": "mail"}]}},
+    "enqueue_flow": {"json": {"jobs": [{"task": "t", "queue": "mail", "name": "a"}]}},
+    "read_job": {},
+    "list_jobs": {},
+    "count_jobs": {},
+    "explain_job": {},
+    "read_history": {},
+    "read_result": {},
+    "job_events": {"params": {"stay": 0.01}},
+    "all_events": {"params": {"stay": 0.01}},
+    "cancel_job": {"json": {}},
+    "redrive_job": {},
+    "cancel_jobs": {"json": {"limit": 1, "task": "nothing"}},
+    "redrive_jobs": {"json": {"limit": 1, "task": "nothing"}},
+    "forget_job": {},
+    "read_flow": {},
+    "list_flow_jobs": {},
+    "cancel_flow": {"json": {}},
+    "redrive_flow": {},
+    "list_queues": {},
+    "pause_queue": {"json": {"queue": "mail"}},
+    "resume_queue": {"json": {"queue": "mail"}},
+    "list_workers": {},
+    "list_duties": {},
+    "dequeue": {"params": {"worker": "w", "tasks": "t", "queues": "mail"}},
+    "leave_dequeue": {"params": {"worker": "w"}},
+    "report_tasks": {"json": {"reports": []}},
+    "keep_step": {"json": {"token": "1.e30.x", "name": "s"}},
+    "read_prerequisites": {"json": {"token": "1.e30.x"}},
+    "login": {"json": {"token": "olt_wrong"}},
+    "logout": {},
+    "metrics": {},
+    "livez": {},
+    "readyz": {},
+    **pages.SAMPLES,
+}
+
+
+def test_every_route_is_in_the_matrix() -> None:
+    """A route that nobody thought of is found here."""
+    assert {route.name for route in ROUTES} == set(SAMPLES)
+
+
+def test_every_scope_but_the_public_one_is_a_scope() -> None:
+    public = {route.name for route in ROUTES if route.scope is PUBLIC}
+    allowed = {"login", "logout", "livez", "readyz", "login_page", "static_file"}
+    assert public == allowed, "what anybody may call is a short list"
+    assert all(route.scope in set(Scope) for route in ROUTES if route.scope is not PUBLIC)
+
+
+GUARDED = [route for route in ROUTES if route.scope is not PUBLIC]
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.name)
+@pytest.mark.kinds("sqlite")
+def test_a_route_serves_whom_it_says_and_nobody_else(served: Served, route: Route) -> None:
+    """R145: route × scope × tenant × queue. Without a token 401, with another scope 403, for
+    another tenant's or queue's job 404; for its own, or for everybody's token, no refusal."""
+    keeper = served.token("admin")
+    for scope in Scope:
+        right = route.scope in (scope, *([] if scope is not Scope.ADMIN else Scope))
+        for tenant in (None, "acme", "other"):
+            for queues in (None, ["mail"], ["else"]):
+                token = served.token(str(scope), tenant=tenant, queues=queues)
+                status = call(served, route, token).status_code
+                wanted = expected(route, right, tenant, queues)
+                assert status in wanted, (scope, tenant, queues, status)
+    assert call(served, route, None).status_code == 401
+    assert call(served, route, "olt_" + "x" * 43).status_code == 401
+    assert call(served, route, keeper).status_code < 400 or route.name in TOO_LATE | BY_JOB
+
+
+# What the sample job's state does not allow: these are told so, if they get so far.
+TOO_LATE = {"redrive_job"}
+ALL_QUEUES = {"metrics", *pages.ALL_QUEUES}  # these concern all of them
+NAMED_QUEUE = {
+    "enqueue_job", "enqueue_jobs", "enqueue_flow", "pause_queue", "resume_queue", "dequeue",
+    *pages.NAMED_QUEUE,
+}  # fmt: skip
+# What asks for a job's own token beside the caller's: the one shown here is nobody's.
+BY_JOB = {"keep_step", "read_prerequisites"}
+
+
+def expected(route: Route, right: bool, tenant: str | None, queues: list[str] | None) -> set[int]:
+    if not right or (route.everyone and tenant is not None):
+        return {403}
+    if route.name in ALL_QUEUES and queues is not None:
+        return {403}
+    if route.name in BY_JOB:
+        return {403}
+    if route.name in NAMED_QUEUE and queues == ["else"]:
+        return {403}
+    if "{id}" in route.path and (tenant == "other" or queues == ["else"]):
+        return {404}
+    return {200, 201, 202, 204, 303} | ({409} if route.name in TOO_LATE else set())
+
+
+def call(served: Served, route: Route, token: str | None) -> Any:
+    path = route.path
+    if "{id}" in path:
+        path = path.replace("{id}", subject(served.ol, route))
+    if "{token}" in path:
+        path = path.replace("{token}", served.made_token("read")[1])
+    if STREAM in route.media:  # it would go on for ever: how it begins is enough
+        asked = {"headers": bearer(token), **SAMPLES[route.name]}
+        with served.http.stream(route.method, path, **asked) as answer:
+            return answer
+    return served.call(route.method, path, token, **SAMPLES[route.name])
+
+
+def subject(ol: Outlast, route: Route) -> str:
+    """A fresh job (or a flow) of the tenant acme in the queue mail."""
+
+    @ol.task(name="subject", queue="mail", tenant="acme")
+    def subject(n: int) -> None: ...
+
+    if "/flows/" in route.path:
+        from outlast import chain
+
+        flow = ol.enqueue(chain(subject.job(1), subject.job(2)))[0].flow
+        assert flow is not None
+        return flow
+    job = subject.enqueue(1)
+    if route.name == "forget_job":
+        ol.cancel(job.id)
+    return job.id
+
+
+def test_what_a_tenant_s_token_lists_is_its_own(served: Served) -> None:
+    """R145: lists, counts and queues, for each tenant and for everybody's token."""
+    for tenant, number in (("acme", 2), ("other", 3)):
+        token = served.token("enqueue", tenant=tenant)
+        jobs = [{"task": "t", "queue": f"of-{tenant}"} for _ in range(number)]
+        assert served.post("/api/v1/jobs/batch", token, json={"jobs": jobs}).status_code == 201
+    for tenant, number, queues in (
+        ("acme", 2, ["of-acme"]),
+        ("other", 3, ["of-other"]),
+        (None, 5, ["of-acme", "of-other"]),
+        ("nobody", 0, []),
+    ):
+        token = served.token("read", tenant=tenant)
+        assert len(served.get("/api/v1/jobs", token).json()["jobs"]) == number
+        assert served.get("/api/v1/counts", token).json()["total"] == number
+        found = served.get("/api/v1/queues", token).json()["queues"]
+        assert [queue["name"] for queue in found] == queues
+
+
+def test_what_a_tenant_changes_by_filter_is_its_own(served: Served) -> None:
+    """R145: cancel and redrive everything, and the neighbour's jobs stand as they stood."""
+    tokens = {name: served.token("admin", tenant=name) for name in ("acme", "other")}
+    for token in tokens.values():
+        served.post("/api/v1/jobs/batch", token, json={"jobs": [{"task": "t"}, {"task": "t"}]})
+    assert served.post("/api/v1/jobs/cancel", tokens["acme"], json={}).json()["done"] == 2
+    counts = served.get("/api/v1/jobs", tokens["other"]).json()["jobs"]
+    assert [job["state"] for job in counts] == ["ready", "ready"]
+    served.post("/api/v1/jobs/cancel", tokens["other"], json={})
+    body = {"state": "cancelled"}
+    assert served.post("/api/v1/jobs/redrive", tokens["acme"], json=body).json()["done"] == 2
+    states = [job["state"] for job in served.get("/api/v1/jobs", tokens["other"]).json()["jobs"]]
+    assert states == ["cancelled", "cancelled"]
+
+
+def test_nobody_waits_for_another_tenant_s_job(served: Served) -> None:
+    """R145: a follower would learn how its prerequisite ended, and what it gave."""
+    theirs = served.post("/api/v1/jobs", served.token("enqueue", tenant="b"), json={"task": "t"})
+    id = theirs.json()["id"]
+    mine = served.token("enqueue", tenant="a")
+    for path, body in (
+        ("/api/v1/jobs", {"task": "t", "after": [id]}),
+        ("/api/v1/flows", {"jobs": [{"task": "t", "after": [id.upper()]}]}),
+        ("/api/v1/flows", {"flow": {"chain": [{"task": "t", "after": [id]}]}}),
+    ):
+        assert served.post(path, mine, json=body).status_code == 404, path
+    assert served.post("/api/v1/jobs", mine, json={"task": "t", "after": []}).status_code == 201

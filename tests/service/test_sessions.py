@@ -1,0 +1,160 @@
+"""Browsers: sessions that begin with a token, and what other sites cannot make them do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from outlast import Outlast
+from outlast.service import service
+from outlast.service.guards import HEADERS
+from outlast.service.sessions import COOKIE, HOST_COOKIE
+from tests.service.serving import Served
+from tests.support import eventually
+
+pytestmark = pytest.mark.kinds("sqlite")
+
+
+class Browser:
+    """What a browser sends: its cookies, and where a page comes from."""
+
+    def __init__(self, served: Served) -> None:
+        self.origin = served.url
+        self.http = httpx.Client(base_url=served.url, trust_env=False)
+
+    def post(self, path: str, origin: str | None = "", **said: Any) -> httpx.Response:
+        headers = {} if origin is None else {"origin": origin or self.origin}
+        return self.http.post(path, headers=headers, **said)
+
+
+@pytest.fixture
+def browser(served: Served) -> Any:
+    made = Browser(served)
+    yield made
+    made.http.close()
+
+
+def test_a_session_begins_with_a_token_and_ends_with_logout(
+    served: Served, browser: Browser
+) -> None:
+    token = served.token("admin", tenant="acme")
+    answer = browser.post("/login", json={"token": token})
+    assert answer.status_code == 204
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite=strict" in cookie and token not in cookie
+    assert browser.http.get("/api/v1/whoami").json()["tenant"] == "acme"
+    assert browser.post("/api/v1/jobs", json={"task": "t"}).status_code == 201
+    assert browser.post("/logout").status_code == 204
+    assert browser.http.get("/api/v1/whoami").status_code == 401
+
+
+def test_over_https_the_cookie_is_for_https_alone(ol: Outlast) -> None:
+    import asyncio
+
+    from outlast.model.tokens import new_token
+    from outlast.ops import tokens
+
+    secret, new = new_token("t", ["read"])
+    ol.store.run(tokens.create, new, "test")
+
+    async def login() -> httpx.Response:
+        transport = httpx.ASGITransport(service(ol), client=("10.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="https://jobs.example") as web:
+            return await web.post("/login", json={"token": secret})
+
+    cookie = asyncio.run(login()).headers["set-cookie"]
+    assert cookie.startswith(f"{HOST_COOKIE}=") and "Secure" in cookie and "Path=/" in cookie
+
+
+def test_a_session_ends_with_its_token(served: Served, browser: Browser) -> None:
+    token, id = served.made_token("read")
+    browser.post("/login", json={"token": token})
+    assert browser.http.get("/api/v1/whoami").status_code == 200
+    served.revoke(id)
+    eventually(lambda: browser.http.get("/api/v1/whoami").status_code == 401, timeout=5)
+
+
+def test_a_cookie_that_was_changed_is_none(served: Served, browser: Browser) -> None:
+    """Any byte of it."""
+    browser.post("/login", json={"token": served.token("read")})
+    good = browser.http.cookies[COOKIE]
+    for place in range(0, len(good), 7):
+        bad = good[:place] + ("x" if good[place] != "x" else "y") + good[place + 1 :]
+        answer = served.get("/api/v1/whoami", headers={"cookie": f"{COOKIE}={bad}"})
+        assert answer.status_code == 401, place
+    for bad in ("", ".", "v1..", "v1.x.y", "v2." + good[3:], "é", good * 9):
+        answer = served.get("/api/v1/whoami", headers={"cookie": f"{COOKIE}={bad}".encode()})
+        assert answer.status_code == 401, bad
+    assert served.get("/api/v1/whoami", headers={"cookie": f"{COOKIE}={good}"}).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", None])
+def test_another_site_cannot_use_a_session(
+    served: Served, browser: Browser, origin: str | None
+) -> None:
+    browser.post("/login", json={"token": served.token("admin")})
+    assert browser.post("/api/v1/jobs", json={"task": "t"}).status_code == 201
+    assert browser.post("/api/v1/jobs", origin, json={"task": "t"}).status_code == 403
+    assert browser.post("/login", "https://evil.example", json={"token": "x"}).status_code == 403
+    assert sum(served.ol.counts().values()) == 1
+
+
+def test_while_there_is_no_token_other_sites_and_other_names_get_nothing(served: Served) -> None:
+    """A page that somebody visits cannot reach what is open to this machine: neither by a form,
+    nor by a name of its own that it points here."""
+    assert served.post("/api/v1/jobs", json={"task": "t"}).status_code == 201
+    for headers in (
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ):
+        answer = served.post("/api/v1/jobs", json={"task": "t"}, headers=headers)
+        assert answer.status_code == 403, headers
+    for headers in (
+        {"host": "evil.example"},
+        {"host": "127.0.0.1.evil.example"},
+        {"x-forwarded-for": "10.0.0.1"},
+        {"forwarded": "for=10.0.0.1"},
+    ):
+        assert served.get("/api/v1/whoami", headers=headers).status_code == 401, headers
+    form = {"content-type": "text/plain", "origin": served.url}
+    answer = served.post("/api/v1/jobs", content='{"task": "t"}', headers=form)
+    assert answer.status_code == 415, "a form can send text, and a browser asks before JSON"
+    for name in ("localhost", "127.0.0.1", "[::1]"):
+        port = served.url.rpartition(":")[2]
+        assert served.get("/api/v1/whoami", headers={"host": f"{name}:{port}"}).status_code == 200
+
+
+async def test_what_is_open_to_this_machine_is_so_to_no_other(ol: Outlast) -> None:
+    transport = httpx.ASGITransport(service(ol), client=("192.0.2.7", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as web:
+        assert (await web.get("/api/v1/whoami")).status_code == 401
+    await ol.store.aclose()
+
+
+def test_every_answer_has_the_headers_that_keep_browsers_safe(served: Served) -> None:
+    for answer in (
+        served.get("/api/v1/whoami"),
+        served.get("/nothing"),
+        served.post("/api/v1/whoami"),
+        served.post("/api/v1/jobs", content=b"{", headers={"content-type": "application/json"}),
+    ):
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value, (answer.request.url, name)
+    policy = HEADERS["content-security-policy"]
+    assert "unsafe" not in policy and "default-src 'none'" in policy
+
+
+def test_a_page_s_form_logs_in_and_goes_on(served: Served, browser: Browser) -> None:
+    """Without a script: the form is sent on to the start."""
+    token = served.token("read")
+    answer = browser.post("/login", data={"token": token})
+    assert answer.status_code == 303 and answer.headers["location"] == "/"
+    assert browser.http.get("/api/v1/whoami").status_code == 200
+    assert browser.post("/login", data={"token": "olt_wrong"}).status_code == 401
+    assert browser.post("/login", data={"wrong": "x"}).status_code == 422
+    assert browser.post("/login", data={"token": "x" * 9000}).status_code == 413
+    assert browser.post("/login", content=b"token").status_code == 415
