@@ -11,10 +11,10 @@ ARGS   ?=
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
 
 # Most tests wait for a process or a lease; more workers than this make each other's slow.
-PYTEST_WORKERS ?= -n 3 --dist loadfile
+PYTEST_WORKERS ?= -n 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench verify campaign docs format clean
+.PHONY: help demo test check bench verify campaign docs screenshots format clean
 
 help: ## show the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -46,6 +46,9 @@ campaign: $(VENV)/.dev ## run the long tests
 
 docs: $(VENV)/.dev ## test the documentation
 	@$(BIN)/python -m pytest tests/docs $(ARGS)
+
+screenshots: $(VENV)/.dev ## take the pictures of the dashboard anew
+	@$(BIN)/python -m tests.browser.screenshots
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff format .
