@@ -6,15 +6,20 @@ The next release is written here: it knows one version more than today's.
 from __future__ import annotations
 
 import json
+import sqlite3
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from outlast import Outlast, SchemaMismatch, StoreError
 from outlast.model.ids import new_job_id
+from outlast.model.settings import StoreSettings
 from outlast.ops.report import job
 from outlast.store import Store, open_store, schema
 from outlast.store.schema import Migration
+from outlast.store.sqlite_files import connect
 from tests.store.jobs import end, put, put_and_take, states, table, take
 from tests.support import Database, Processes
 
@@ -65,6 +70,21 @@ def test_five_processes_migrate_once(database: Database, processes: Processes, h
         assert sorted(done) == [[], [], [], [], ALL]
     versions = f"SELECT version FROM {table(database, 'migration')}"
     assert sorted(database.rows(versions)) == [(version,) for version in ALL]
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_new_file_that_somebody_writes_is_waited_for(tmp_path: Path) -> None:
+    """R176: several may open a new database at once; SQLite itself would refuse all but one."""
+    path = tmp_path / "new.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE theirs (x)")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        connect(path, StoreSettings(lock_timeout=0.05))
+    leaves = threading.Timer(0.2, other.close)
+    leaves.start()
+    connect(path, StoreSettings()).close()
+    leaves.join()
 
 
 def test_missing_tables_are_created_at_the_first_use(database: Database) -> None:

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from ..model.tokens import LONGEST_TOKEN, Scope, Token, hashed
 from ..ops import tokens
 from ..ops.reach import Reach
+from ..ops.report import clock
 from .guards import is_local
 from .once import Once
 from .problems import Throttled, Unauthorised
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 TRUSTED_FOR = 2.0  # seconds
 MOST_KEPT = 10_000  # look-ups
+CLOCK_EVERY = 60.0  # seconds
 USED_EVERY = 60.0  # seconds between notes that a token is in use
 
 
@@ -109,13 +111,13 @@ class Principals:
 
     async def now(self) -> float:
         """The database's clock, asked for now and then and reckoned from there."""
+        if not self._clock[0] or time.monotonic() - self._clock[1] > CLOCK_EVERY:
+            await self._once.ask("clock", self._ask_the_clock)
         theirs, ours = self._clock
-        if not theirs or time.monotonic() - ours > 60.0:
-            from ..ops.report import clock
-
-            theirs, ours = await self._service.ol.store.arun(clock), time.monotonic()
-            self._clock = theirs, ours
         return theirs + time.monotonic() - ours
+
+    async def _ask_the_clock(self) -> None:
+        self._clock = await self._service.ol.store.arun(clock), time.monotonic()
 
     async def _by_token(self, request: Request, secret: str | None) -> Principal:
         address = address_of(request)

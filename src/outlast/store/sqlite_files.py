@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from operator import methodcaller
@@ -39,7 +40,7 @@ def connect(path: Path, settings: StoreSettings) -> sqlite3.Connection:
         cached_statements=256,
     )
     try:
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        mode = _write_ahead(connection, settings.lock_timeout)
         if mode != "wal":
             raise Unsupported(reason=f"{path} cannot use a write-ahead log (it says {mode!r})")
         connection.text_factory = _TEXT
@@ -49,6 +50,20 @@ def connect(path: Path, settings: StoreSettings) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection, patience: float) -> str:
+    """The journal mode. SQLite does not wait where somebody else writes before it is set, as
+    happens when several open a new database at once; so this does."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return str(mode)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(0.005)
 
 
 def create_private(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,13 +24,14 @@ from tests.support import eventually
 pytestmark = pytest.mark.kinds("sqlite")
 
 VIEWERS = 50
-SECONDS = 9.0
+SECONDS = 6.0
 
 
 @contextmanager
 def counted(served: Served) -> Iterator[list[str]]:
     """Every statement that the service says to the database."""
     said: list[str] = []
+    served.app.service.slow_store.ready()  # it opens what it has with its first question
     stores = [served.ol.store, served.app.service.slow_store]
     opened = [
         connection
@@ -84,18 +86,18 @@ def test_fifty_viewers_cost_the_database_less_than_a_question_a_second(served: S
     tokens = [served.token("read", name=f"viewer {n}") for n in range(VIEWERS)]
     eventually(lambda: "statistics" in [duty.name for duty in served.ol.store.run(duties)])
     served.ol.store.run(put_off)  # that goes on whether anybody looks or not
-    rates = {}
-    for number in (0, VIEWERS):
-        with ThreadPoolExecutor(1) as beside:
-            shown = beside.submit(asyncio.run, follow(served.url, tokens[:number], SECONDS + 4))
-            eventually(lambda: served.app.service.live.viewers == number, timeout=20)  # noqa: B023
-            with counted(served) as said:
-                time.sleep(SECONDS)  # what is measured is a rate
-                rates[number] = len(questions(said)) / SECONDS
-            assert all(parts >= 2 for parts in shown.result()), "each is sent what is new"
-    print(rates)
-    ends = 2 / SECONDS  # a window has two of them; and the service heals and counts beside
-    assert rates[VIEWERS] - rates[0] <= 1.0 + ends, rates
+    with counted(served) as said:
+        time.sleep(SECONDS / 2)
+    goes_on_anyway = set(questions(said))  # the service heals and counts, whoever looks
+    with ThreadPoolExecutor(1) as beside:
+        shown = beside.submit(asyncio.run, follow(served.url, tokens, SECONDS + 4))
+        eventually(lambda: served.app.service.live.viewers == VIEWERS, timeout=20)
+        with counted(served) as said:
+            time.sleep(SECONDS)  # what is measured is a rate
+        assert all(parts >= 2 for parts in shown.result()), "each is sent what is new"
+    asked = [text for text in questions(said) if text not in goes_on_anyway]
+    ends = 2  # a window has two of them
+    assert 0 < len(asked) <= SECONDS + ends, Counter(asked)
 
 
 def test_who_leaves_is_not_waited_for(served: Served) -> None:
