@@ -14,7 +14,8 @@ from outlast.model.errors import StoreBusy
 from outlast.model.settings import WorkerSettings
 from outlast.ops.claim import Place, Wanted
 from outlast.worker.lookout import Lookout
-from tests.support import Database, aeventually
+from tests.store.jobs import put, put_and_take
+from tests.support import Database, aeventually, eventually
 
 from .working import SLACK, TIMINGS, Spy, change, ended, sql, work
 
@@ -268,7 +269,39 @@ def test_a_place_beyond_which_there_is_little_is_left_at_once() -> None:
     """R020: what stands before it is asked for with the next turn, not after a pause."""
     lookout = Lookout(None, WorkerSettings())
     asked = Wanted("w", "q", 1, 9.0, place=Place(0, 0.0, "a"))
-    lookout.claimed("q", [], asked)
+    lookout.claimed(asked, [])
     assert (lookout.next(), lookout.place("q")) == ("q", None)
-    lookout.claimed("q", [], replace(asked, place=None))
+    lookout.claimed(replace(asked, place=None), [])
     assert lookout.next() is None
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_claim_that_took_long_goes_on_from_its_place_for_longer(ol: Outlast) -> None:
+    """R015, R088: from its head, a queue is walked over all that an old snapshot keeps of the jobs
+    that are done; that may not take a large part of a busy worker's time."""
+    lookout = Lookout(None, WorkerSettings())
+    taken = put_and_take(ol.store.run)
+    wanted = Wanted("w", "default", 1, 9.0)
+    lookout.claimed(wanted, [taken], took=0.001)
+    eventually(lambda: lookout.place("default") is None, timeout=1)
+    began = time.monotonic()
+    lookout.claimed(wanted, [taken], took=0.05)
+    eventually(lambda: lookout.place("default") is None)
+    assert time.monotonic() - began >= 1.0
+
+
+@pytest.mark.kinds("postgres")
+async def test_a_look_that_took_long_is_made_less_often(ol: Outlast, database: Database) -> None:
+    """R015, R088: so is a look at all queues, while one keeps the worker busy."""
+    lookout = Lookout(None, WorkerSettings())
+    lookout.hear("default")
+    put(ol.store.run)
+    await lookout.look(ol.store)
+    assert lookout.wait() < 0.5
+    with database.connect() as other, other.transaction():
+        other.execute("LOCK TABLE job")
+        look = asyncio.create_task(lookout.look(ol.store))
+        await aeventually(lambda: bool(sql(database, "SELECT 1 FROM pg_locks WHERE NOT granted")))
+        await asyncio.sleep(0.05)  # it takes at least so long
+    await look
+    assert lookout.wait() > 0.5

@@ -18,6 +18,10 @@ from .loops import Backoff
 
 SAME_PLACE = 0.5  # seconds before a queue is asked from its head again
 BUSY_LOOK = 0.1  # seconds between looks while some queue keeps us busy: the others must not starve
+# Both walk over what the index keeps of jobs that were taken: while somebody's old snapshot keeps
+# it, ever longer. Then they are made less often, so that they never take a large part of our time.
+SHARE = 20  # times as long as it took is the pause until the next
+LONGEST = 2.0  # seconds
 
 
 class Lookout:
@@ -30,7 +34,7 @@ class Lookout:
         self._places: dict[str, tuple[Place, float]] = {}  # where to go on, and until when
         self._idle = settings.poll_min
         self._look_at = 0.0
-        self._looked_at = 0.0
+        self._busy_look_at = 0.0  # not before, while some queue keeps us busy
 
     def serves(self, queue: str) -> bool:
         return self._queues is None or queue in self._queues
@@ -45,15 +49,16 @@ class Lookout:
 
     def wait(self) -> float:
         """Seconds until it is time to look."""
-        at = max(self._look_at, self._looked_at + BUSY_LOOK) if self._open() else self._look_at
+        at = max(self._look_at, self._busy_look_at) if self._open() else self._look_at
         return max(0.0, at - time.monotonic())
 
     async def look(self, store: Store) -> None:
         """Ask which queues have something; make due jobs ready first, if nobody else has."""
-        now = self._looked_at = time.monotonic()
+        now = time.monotonic()
         self._idle = min(self._settings.poll_max, self._idle * 2)
         self._look_at = now + self._idle * random.uniform(0.75, 1.25)
         seen = await self._see(store)
+        self._busy_look_at = _again(BUSY_LOOK, time.monotonic() - now)
         self._note(seen.queues)
 
     async def _see(self, store: Store) -> Seen:
@@ -78,23 +83,24 @@ class Lookout:
         place, until = self._places.get(queue, (None, 0.0))
         return place if time.monotonic() < until else None
 
-    def claimed(self, queue: str, claims: Sequence[Claim], wanted: Wanted) -> None:
-        """What we got there: as much as we had room for means that there may be more."""
-        self._troubled.pop(queue, None)
-        self._note_place(queue, claims, wanted)
+    def claimed(self, wanted: Wanted, claims: Sequence[Claim], took: float = 0.0) -> None:
+        """What we got there, in so many seconds: as much as we had room for means that there may be
+        more."""
+        self._troubled.pop(wanted.queue, None)
+        self._note_place(wanted, claims, took)
         if len(claims) >= wanted.limit or wanted.place is not None:
-            self._busy.add(queue)
+            self._busy.add(wanted.queue)
         if claims:
             self._idle = self._settings.poll_min
             self._look_at = min(self._look_at, time.monotonic() + self._idle)
 
-    def _note_place(self, queue: str, claims: Sequence[Claim], wanted: Wanted) -> None:
-        _, until = self._places.pop(queue, (None, 0.0))
+    def _note_place(self, wanted: Wanted, claims: Sequence[Claim], took: float) -> None:
+        _, until = self._places.pop(wanted.queue, (None, 0.0))
         if wanted.place is None:
-            until = time.monotonic() + SAME_PLACE
+            until = _again(SAME_PLACE, took)
         if len(claims) == wanted.limit and claims[0].priority == claims[-1].priority:
             first = claims[0]
-            self._places[queue] = Place(first.priority, first.run_at, first.id), until
+            self._places[wanted.queue] = Place(first.priority, first.run_at, first.id), until
 
     def failed(self, queue: str) -> None:
         """It could not be asked. It rests for a while: its trouble is not the other queues'."""
@@ -111,3 +117,8 @@ class Lookout:
 
     def _note(self, queues: Iterable[str]) -> None:
         self._busy |= {queue for queue in queues if self.serves(queue)}
+
+
+def _again(pause: float, took: float) -> float:
+    """When to do again what has just been done, and took so long."""
+    return time.monotonic() + max(pause, min(LONGEST, SHARE * took))

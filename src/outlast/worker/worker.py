@@ -245,12 +245,7 @@ class Worker:
         if queue is None:
             await self._give_back_or_rest(room)
             return
-        wanted = self._wanted(queue, room)
-        claims = await self._claim(wanted)
-        if claims is not None:
-            self.lookout.claimed(queue, claims, wanted)
-            all_there_was = len(claims) < wanted.limit and wanted.place is None
-            self.carrier.batches.claimed(queue, all_there_was)
+        await self._claim(self._wanted(queue, room))
 
     async def _fill(self, gathering: Gathering) -> None:
         """Ask for more of a task whose next batch is being gathered."""
@@ -261,8 +256,8 @@ class Worker:
         finally:
             self.carrier.batches.filled(gathering)
 
-    async def _claim(self, wanted: Wanted) -> list[Claim] | None:
-        """Give back, take, and start what was taken. None: the queue is in trouble."""
+    async def _claim(self, wanted: Wanted) -> None:
+        """Give back, take, and start what was taken; unless the queue is in trouble."""
         try:
             claims, asked_at = await self.returns.exchange(wanted)
         except Exception as error:
@@ -271,12 +266,16 @@ class Worker:
                 raise
             self.lookout.failed(wanted.queue)
             self._failed(f"claiming from {wanted.queue!r} failed", error)
-            return None
+            return
+        took = time.monotonic() - asked_at
         self.counts["claimed"] += len(claims)
         self.figures.claimed(wanted.queue, claims)
         self.carrier.take(claims, asked_at)
         self._start()
-        return claims
+        if wanted.task is None:
+            self.lookout.claimed(wanted, claims, took)
+            all_there_was = len(claims) < wanted.limit and wanted.place is None
+            self.carrier.batches.claimed(wanted.queue, all_there_was)
 
     def _start(self) -> None:
         if self.carrier.ahead:

@@ -185,7 +185,7 @@ class Stream:
             else:
                 self._lookout.failed(queue)
             raise
-        self._lookout.claimed(queue, claims, asked)
+        self._lookout.claimed(asked, claims)
         return claims
 
     def along(self, ending: int) -> ops.Asked | None:
@@ -196,7 +196,7 @@ class Stream:
         return self._asked(queue, room)
 
     def claimed_along(self, asked: ops.Asked, claims: Sequence[Claim]) -> None:
-        self._lookout.claimed(asked.queue, claims, asked)
+        self._lookout.claimed(asked, claims)
         self._along += self.desk.take(self, claims)
         if self._along:
             self._sent.clear()
