@@ -24,9 +24,9 @@ def new_job_id() -> str:
     global _last  # noqa: PLW0603
     with _lock:
         _last = tick = max(_last + 1, time.time_ns() // 1_000_000 << 12)
-    head = f"{tick >> 12:012x}"
-    tail = f"{int.from_bytes(entropy(8)) & 0x3FFFFFFFFFFFFFFF | 1 << 63:016x}"
-    return f"{head[:8]}-{head[8:]}-7{tick & 0xFFF:03x}-{tail[:4]}-{tail[4:]}"
+    chance = int.from_bytes(entropy(8)) & 0x3FFFFFFFFFFFFFFF | 1 << 63
+    digits = f"{(tick >> 12) << 80 | 7 << 76 | (tick & 0xFFF) << 64 | chance:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def new_instance_id() -> str:

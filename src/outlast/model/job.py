@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from .lifecycle import State
@@ -28,7 +30,7 @@ class NewFlow:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take longer to make than all else that is done to it
 class NewJob:
     """A job that is to be inserted. Times are spans: the database adds its own clock."""
 
@@ -61,11 +63,8 @@ class NewJob:
 
     def row(self) -> dict[str, Any]:
         """What is said of it; what is not is as ever."""
-        row = {name: getattr(self, name) for name in _ALWAYS}
-        for name, as_ever in _SOMETIMES.items():
-            if (value := getattr(self, name)) != as_ever:
-                row[name] = value
-        return row
+        said = zip(_NAMES, _values(self), _AS_EVER, strict=True)
+        return {name: value for name, value, as_ever in said if value != as_ever}
 
     def __post_init__(self) -> None:
         if self.at is not None and self.delay is not None:
@@ -73,8 +72,9 @@ class NewJob:
 
 
 _COLUMNS = [spec for spec in fields(NewJob) if spec.name not in {"after", "joins", "founds"}]
-_ALWAYS = [spec.name for spec in _COLUMNS if spec.default is MISSING]
-_SOMETIMES = {spec.name: spec.default for spec in _COLUMNS if spec.default is not MISSING}
+_NAMES = [spec.name for spec in _COLUMNS]
+_AS_EVER = [None if spec.default is MISSING else spec.default for spec in _COLUMNS]
+_values = attrgetter(*_NAMES)
 
 
 Hold = tuple[str, int]  # a claim by its job's id and its fence: no two claims are equal in both
@@ -122,7 +122,7 @@ class Claim(NamedTuple):
         return self.crashes > 0 and self.crashes + 1 >= self.max_crashes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as `NewJob` is not: they come in crowds
 class Job:
     """One call of a task, as it stood when it was read."""
 
@@ -186,6 +186,7 @@ def read_job(row: Any) -> Job:
     return Job(**facts)
 
 
+@lru_cache(64)  # those of a crowd are often the same
 def moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
@@ -194,9 +195,19 @@ def lenient_json(text: str | None) -> Any:
     """JSON text as a value; text that is no JSON as it is, because reading must not fail."""
     if text is None:
         return None
+    from pydantic_core import from_json  # several times as fast; not needed to get here
+
+    try:
+        return from_json(text)
+    except ValueError:
+        return _more_lenient_json(text)
+
+
+def _more_lenient_json(text: str) -> Any:
+    """What is very deep, or has half a character in it, is JSON to Python alone."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

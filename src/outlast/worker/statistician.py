@@ -13,13 +13,13 @@ SETTLED = 1.0  # seconds after its end by which nearly all that belongs to a spa
 AGAIN = 60  # seconds after which a span is counted once more, for those who committed late
 MOST_AT_ONCE = 60  # spans; what happened before, while nobody lived to count, is left out
 KEEP, KEEP_LONG = 86_400, 7 * 86_400  # seconds
-SHARE = 20  # times as long as it took to count what there is, until that is done again
+SHARE = 50  # times as long as it took to count what there is, until that is done again
 
 
 class Statistician:
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._depths_at = 0.0  # monotonic
+        self._depths_at = time.monotonic() + SPAN  # a start is no time to count what there is
 
     async def once(self) -> Tally:
         """One pass: what was not counted yet, and what may have changed since it was."""
