@@ -89,13 +89,15 @@ def depths() -> Op[Depths]:
     return found
 
 
-def count(at: int, there: Depths | None = None) -> Op[int]:
+def count(at: int, there: Depths | None = None, again: bool = False) -> Op[int]:
     """Count what happened in the span that begins at `at`, and keep it."""
     given = {"low": at, "high": at + SPAN}
     ended, attempts = yield Together(
         [Statement("ended_between", given), Statement("attempts_between", given)]
     )
     lines = bounded(counted(at, ended, attempts, there))
+    if not lines and again:
+        return 0
     if not lines:  # that it was looked at is worth a row too
         lines = [Line(at, *OTHERS, depths=None if there is None else {})]
     yield Statement("keep_statistics", rows=[line.row(SPAN) for line in lines])

@@ -40,6 +40,7 @@ SHARED = 4  # workers; a larger fleet does not look more often than so many
 CERTAIN = 0.15  # seconds between the two looks that make sure of a death
 REUNION = 3.0  # seconds at least after an outage in which a free lock says nothing
 OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
+OVERDUE_EVERY = 10.0  # seconds between looks for such jobs
 RECORD_EVERY = 15.0  # seconds between notes that the reclaim is done, while there is nothing to do
 BATCH = 500
 LATE = 100  # jobs that are counted in one transaction, which holds all that they come after
@@ -72,7 +73,11 @@ class Healer:
         return [
             self._flows,
             Loop("reclaim", self.reclaim, self.worker.settings.reclaim_every),
-            Loop("deadline", self.calmly(self.duty("deadline", self.overdue, OVERTIME)), OVERTIME),
+            Loop(
+                "deadline",
+                self.calmly(self.duty("deadline", self.overdue, OVERDUE_EVERY)),
+                OVERDUE_EVERY,
+            ),
             self._expiry,
             Loop("prune", self.duty("prune", self.prune, prune_every), prune_every),
             Loop(
@@ -99,7 +104,7 @@ class Healer:
             raise
         if self._suspected:
             return CERTAIN
-        return self.worker.settings.reclaim_every * self._share * random.uniform(0.8, 1.0)
+        return self.worker.settings.reclaim_every * self._share * random.uniform(0.9, 1.1)
 
     @property
     def _share(self) -> float:

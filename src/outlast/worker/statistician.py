@@ -35,7 +35,7 @@ class Statistician:
         return Tally(found=found, healed=found)
 
     async def _look_back(self, at: int) -> None:
-        await self.store.arun(statistics.count, at - AGAIN)
+        await self.store.arun(statistics.count, at - AGAIN, again=True)
         # What a long span is made of has been counted twice by now.
         over = at - AGAIN + SPAN
         if over % LONG_SPAN == 0:
