@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, ParamSpec, TypeVar
 
 from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
@@ -54,11 +55,12 @@ class Store(ABC):
 
     def insist(self, attempt: Callable[[], T]) -> T:
         """Try again if the connection broke on the way."""
-        for pause in self._pauses():
+        until = time.monotonic() + self.settings.deadline
+        for tried in itertools.count(1):
             try:
                 return attempt()
             except (StoreUnavailable, Contention) as error:
-                if (wait := pause(error)) is None:
+                if (wait := self._pause(error, tried, until)) is None:
                     raise
             time.sleep(wait)
         raise AssertionError("unreachable")
@@ -69,29 +71,24 @@ class Store(ABC):
         return await self.ainsist(lambda: self.aonce(operation(*args, **kwargs)))
 
     async def ainsist(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        for pause in self._pauses():
+        until = time.monotonic() + self.settings.deadline
+        for tried in itertools.count(1):
             try:
                 return await attempt()
             except (StoreUnavailable, Contention) as error:
-                if (wait := pause(error)) is None:
+                if (wait := self._pause(error, tried, until)) is None:
                     raise
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
-    def _pauses(self) -> Iterator[Callable[[StoreError], float | None]]:
-        """For each try, a rule that says how long to wait after an error before the next; None
-        gives up. A connection found broken is replaced at once, one that cannot be had is not
-        waited for, and neither is one after the deadline: that is the caller's decision."""
-        until = time.monotonic() + self.settings.deadline
-        for tried in range(1, self.TRIES + 1):
-
-            def pause(error: StoreError, tried: int = tried) -> float | None:
-                if isinstance(error, Contention):
-                    return None if tried == self.TRIES else random.uniform(0, 0.01 * 2**tried)
-                again = tried <= 2 and time.monotonic() < until
-                return 0.0 if again and error.facts.get("broke") else None
-
-            yield pause
+    def _pause(self, error: StoreError, tried: int, until: float) -> float | None:
+        """How long to wait after this error before the next try; None gives up. A connection found
+        broken is replaced at once, one that cannot be had is not waited for, and neither is one
+        after the deadline: that is the caller's decision."""
+        if isinstance(error, Contention):
+            return None if tried == self.TRIES else random.uniform(0, 0.01 * 2**tried)
+        again = tried <= 2 and time.monotonic() < until
+        return 0.0 if again and error.facts.get("broke") else None
 
     def ready(self) -> None:
         """Once per store: the tables are there, and of a version that we can work with."""
