@@ -27,7 +27,7 @@ sys.exit(supervise(json.loads(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 
 # Children that need no database: they write down that they are there, and what they are told.
 CHILD = """
-import os, signal, sys, time
+import os, signal, sys
 def say(word):
     os.write(1, f"{word} {os.getpid()}\\n".encode())  # print cannot be interrupted by itself
 def told(number, frame):
@@ -38,8 +38,10 @@ signal.signal(signal.SIGTERM, told)
 say("here")
 if sys.argv[1] == "broken":
     sys.exit(3)
-while True:
-    time.sleep(60)
+if lifeline := os.environ.get("OUTLAST_LIFELINE"):
+    os.read(int(lifeline), 1)  # like a worker, it does not outlive its supervisor
+while not lifeline:
+    signal.pause()
 """
 
 
