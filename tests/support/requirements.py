@@ -6,8 +6,6 @@ import os
 import shutil
 from typing import NoReturn
 
-import pytest
-
 
 def everything_is_required() -> bool:
     return os.environ.get("OUTLAST_REQUIRE_ALL") == "1"
@@ -15,6 +13,8 @@ def everything_is_required() -> bool:
 
 def skip_or_fail(reason: str) -> NoReturn:
     """Skip this test, or fail it where everything is required."""
+    import pytest  # here: what tests start imports this package too, and needs no pytest
+
     if everything_is_required():
         pytest.fail(f"{reason} (OUTLAST_REQUIRE_ALL=1)", pytrace=False)
     pytest.skip(reason)
