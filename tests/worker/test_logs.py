@@ -315,8 +315,9 @@ class TestBlocked:
     def test_a_forked_child_has_a_log_of_its_own(self, processes: Processes) -> None:
         """R193: the thread that writes stays behind with the parent."""
         script = """
-        import logging, os
+        import logging, os, warnings
         from outlast.worker.logs import set_up
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons: "fork() with threads"
         set_up("info")
         logging.getLogger("x").info("from the parent")
         if os.fork() == 0:
