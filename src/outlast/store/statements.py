@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -34,6 +34,7 @@ TABLES = frozenset(
     " migration".split()
 )
 
+_SCHEMA = "\0"  # stands in for a schema's name; no text of SQL can hold it
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 # Locks go with the server's memory. When one of its processes crashes, that is made anew, and the
@@ -109,6 +110,15 @@ class Query:
 @cache
 def queries(dialect: str, schema: str) -> dict[str, Query]:
     """Every statement of one database, by name."""
+    return {
+        name: replace(query, sql=query.sql.replace(_SCHEMA, schema))
+        for name, query in _translated(dialect).items()
+    }
+
+
+@cache
+def _translated(dialect: str) -> dict[str, Query]:
+    """Every statement, for a schema that is yet to be named: that is the same work for all."""
     fragments: dict[str, str] = {}
     bodies: dict[str, tuple[str, str]] = {}
     for file in sorted(files(__package__).joinpath("sql").iterdir(), key=lambda f: f.name):
@@ -123,7 +133,7 @@ def queries(dialect: str, schema: str) -> dict[str, Query]:
             else:
                 bodies[name] = (purpose, body)
     return {
-        name: _query(name, purpose, translate(body, dialect, schema, fragments))
+        name: _query(name, purpose, translate(body, dialect, _SCHEMA, fragments))
         for name, (purpose, body) in bodies.items()
     }
 
