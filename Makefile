@@ -13,6 +13,9 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-
 # Most tests wait for a process or a lease; more workers than this make each other's slow.
 PYTEST_WORKERS ?= -n 4 --dist loadfile
 
+# Who starts thousands of processes does not have each of them compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench verify campaign docs screenshots format clean
 
