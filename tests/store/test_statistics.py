@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Any
 
 import pytest
 
+from outlast import OutlastError
 from outlast.model.spans import BOUNDS, CLASSES, Spans, summed
 from outlast.ops import statistics
 from outlast.ops.reach import Reach
 from outlast.ops.statistics import LONG_SPAN, OTHERS, SPAN, Line, bounded
 from outlast.store import Store
-from outlast.worker.statistician import AGAIN, Statistician, spans_due
+from outlast.worker.statistician import AGAIN, SETTLED, Statistician, spans_due
 from tests.store.jobs import Run, end, put, set_all, table, take
 from tests.support import Database
 
@@ -148,9 +150,83 @@ def test_the_index_of_ends_answers_and_finished_jobs_are_not_read(
 
 def test_too_many_to_be_kept_apart_are_counted_together() -> None:
     lines = [Line(0, f"t{n}", "q", succeeded=n) for n in range(300)]
-    kept = bounded(lines, 200)
+    kept = bounded(lines)
     assert len(kept) == 201 and (kept[-1].tenant, kept[-1].queue) == OTHERS
     assert sum(line.succeeded for line in kept) == sum(range(300))
+
+
+def test_who_is_kept_apart_stays_so_when_it_is_counted_again(
+    run: Run, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first count knows depths and the second does not: the order among them changes. Nobody is
+    counted by name and among all others too, in the long span neither."""
+    monkeypatch.setattr(statistics, "MOST", 2)
+    monkeypatch.setattr(bounded, "__defaults__", (frozenset(), 2))
+    for tenant, ended, left in (("a", 1, 9), ("b", 2, 5), ("c", 3, 0), ("d", 4, 0)):
+        put(run, ended + left, tenant=tenant, queue=tenant)
+        for claim in take(run, ended, queue=tenant):
+            end(run, claim)
+    at = now_of(run) // LONG_SPAN * LONG_SPAN - LONG_SPAN
+    all_ended_at(database, at + 1.0)
+    for there in (run(statistics.depths), None):
+        run(statistics.count, at, there)
+        found = run(statistics.lines, SPAN, at, at + SPAN)
+        assert {line.whose: line.finished for line in found} == {
+            OTHERS: 7, ("a", "a"): 1, ("b", "b"): 2
+        }  # fmt: skip
+    run(statistics.count, at + SPAN)  # nothing: a row of its own, under the name of all others
+    all_ended_at(database, at + 2 * SPAN + 1.0)
+    run(statistics.count, at + 2 * SPAN)  # and here c and d
+    for _ in range(2):
+        run(statistics.fold, at)
+        long = run(statistics.lines, LONG_SPAN, at, at + 1)
+        assert len(long) == 3 and sum(line.finished for line in long) == 20
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+async def test_a_pass_that_dies_leaves_the_second_look_to_the_next(
+    store: Store, database: Database
+) -> None:
+    """A span is counted once more though whoever should have done it died before: the last count,
+    which says how far we are, comes after it."""
+    run = store.run
+    some_ended(run)
+    end_at = int(run(statistics.standing)[1] - SETTLED) // SPAN * SPAN
+    late = end_at - SPAN - AGAIN
+    for at in (late, end_at - 2 * SPAN):  # all was counted up to here
+        run(statistics.count, at)
+    all_ended_at(database, late + 1.0)  # committed late
+    with database.connect() as connection:
+        _refuse(connection, database, late)
+    with pytest.raises(OutlastError):
+        await Statistician(store).once()
+    with database.connect() as connection:
+        _relent(connection, database)
+    await Statistician(store).once()
+    found = run(statistics.lines, SPAN, late, late + SPAN)
+    assert sum(line.finished for line in found) == 6
+
+
+def _refuse(connection: Any, database: Database, at: int) -> None:
+    """What is written about this span fails, as if whoever writes it had died."""
+    name = table(database, "statistic")
+    if database.is_sqlite:
+        connection.execute(
+            f"CREATE TRIGGER refuse BEFORE INSERT ON {name} WHEN NEW.at = {at}"
+            " BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        )
+    else:
+        connection.execute(f"ALTER TABLE {name} ADD CONSTRAINT refuse CHECK (at <> {at}) NOT VALID")
+
+
+def _relent(connection: Any, database: Database) -> None:
+    name = table(database, "statistic")
+    drop = (
+        "DROP TRIGGER refuse"
+        if database.is_sqlite
+        else f"ALTER TABLE {name} DROP CONSTRAINT refuse"
+    )
+    connection.execute(drop)
 
 
 def test_what_happened_while_nobody_lived_is_left_out() -> None:

@@ -8,7 +8,7 @@ takes the place of what there was, so a count that dies midway, or is done twice
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,10 @@ class Line:
     waits: Spans = field(default_factory=Spans)
     runs: Spans = field(default_factory=Spans)
     depths: dict[str, int] | None = None
+
+    @property
+    def whose(self) -> Whose:
+        return self.tenant, self.queue
 
     @property
     def finished(self) -> int:
@@ -89,19 +93,23 @@ def depths() -> Op[Depths]:
     return found
 
 
-def count(at: int, there: Depths | None = None, again: bool = False) -> Op[int]:
+def count(at: int, there: Depths | None = None) -> Op[int]:
     """Count what happened in the span that begins at `at`, and keep it."""
     given = {"low": at, "high": at + SPAN}
-    ended, attempts = yield Together(
-        [Statement("ended_between", given), Statement("attempts_between", given)]
+    ended, attempts, known = yield Together(
+        [
+            Statement("ended_between", given),
+            Statement("attempts_between", given),
+            Statement("statistics", {"span": SPAN, **given, **EVERYTHING.params}),
+        ]
     )
-    lines = bounded(counted(at, ended, attempts, there))
-    if not lines and again:
+    found = bounded(counted(at, ended, attempts, there), kept_apart(map(_line, known)))
+    if not found and known:
         return 0
-    if not lines:  # that it was looked at is worth a row too
-        lines = [Line(at, *OTHERS, depths=None if there is None else {})]
-    yield Statement("keep_statistics", rows=[line.row(SPAN) for line in lines])
-    return sum(line.finished for line in lines)
+    if not found:  # that it was looked at is worth a row too
+        found = [Line(at, *OTHERS, depths=None if there is None else {})]
+    yield Statement("keep_statistics", rows=[line.row(SPAN) for line in found])
+    return sum(line.finished for line in found)
 
 
 def counted(at: int, ended: Rows, attempts: Rows, there: Depths | None) -> list[Line]:
@@ -132,10 +140,16 @@ def counted(at: int, ended: Rows, attempts: Rows, there: Depths | None) -> list[
     return list(lines.values())
 
 
-def bounded(lines: Iterable[Line], most: int = MOST) -> list[Line]:
-    """The busiest by themselves, all others as one."""
-    ranked = sorted(lines, key=lambda line: (-line.weight, line.tenant, line.queue))
-    kept, rest = ranked[:most], ranked[most:]
+def bounded(lines: Iterable[Line], apart: Set[Whose] = frozenset(), most: int = MOST) -> list[Line]:
+    """The busiest by themselves, all others as one. Whoever was kept apart before stays so, and
+    where that was as many as may be nobody joins them: or they would be counted here and there."""
+    ranked = sorted(
+        lines,
+        key=lambda line: (line.whose == OTHERS, line.whose not in apart, -line.weight, line.whose),
+    )
+    named = {line.whose for line in ranked} - {OTHERS}
+    room = min(most - len(apart - named), len(named))
+    kept, rest = ranked[:room], ranked[room:]
     if rest:
         others = Line(rest[0].at, *OTHERS)
         for line in rest:
@@ -148,16 +162,21 @@ def fold(at: int) -> Op[int]:
     """Keep a long span, made from the short ones in it."""
     yield BEGIN
     short = yield from lines(SPAN, at, at + LONG_SPAN)
+    known = yield from lines(LONG_SPAN, at, at + LONG_SPAN)
     made: dict[Whose, Line] = {}
     for line in short:
-        there = made.setdefault((line.tenant, line.queue), Line(at, line.tenant, line.queue))
+        there = made.setdefault(line.whose, Line(at, line.tenant, line.queue))
         if line.depths is not None:  # the last of them tells what there was at the end
             there.depths = None
         there.add(line)
     if made:
-        rows = [line.row(LONG_SPAN) for line in bounded(made.values())]
+        rows = [line.row(LONG_SPAN) for line in bounded(made.values(), kept_apart(known))]
         yield Statement("keep_statistics", rows=rows)
     return len(made)
+
+
+def kept_apart(known: Iterable[Line]) -> set[Whose]:
+    return {line.whose for line in known} - {OTHERS}
 
 
 def lines(span: int, low: int, high: int, reach: Reach = EVERYTHING) -> Op[list[Line]]:

@@ -29,13 +29,14 @@ class Statistician:
         there = await self._depths() if due else None
         found = 0
         for at in due:
-            found += await self.store.arun(statistics.count, at, there if at == due[-1] else None)
-        for at in due:
+            # The count of a span says that all before it is done: whoever dies between the two
+            # leaves both to the next.
             await self._look_back(at)
+            found += await self.store.arun(statistics.count, at, there if at == due[-1] else None)
         return Tally(found=found, healed=found)
 
     async def _look_back(self, at: int) -> None:
-        await self.store.arun(statistics.count, at - AGAIN, again=True)
+        await self.store.arun(statistics.count, at - AGAIN)
         # What a long span is made of has been counted twice by now.
         over = at - AGAIN + SPAN
         if over % LONG_SPAN == 0:
