@@ -66,6 +66,7 @@ def every_operation(run: Run, database: Database) -> dict[str, tuple[Callable[..
         (duties.expire, ()),
         (duties.prune, ("succeeded", 0.0, 10)),
         (duties.prune_workers, (0.0,)),
+        (duties.prune_incidents, (0.0, 10)),
         (duties.live, ("w1", 0, "working")),
         (explain, (dead.id, list)),
         (report.history, (dead.id,)),

@@ -124,6 +124,7 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
         (Statement("lost", {"limit": 100, "skip": 0}), "job_lease"),
         (Statement("expire", {"limit": 100, "skip": 0}), "job_expiry"),
         (Statement("prune_jobs", {"state": "succeeded", "keep": 9e9, "limit": 100}), "job_ended"),
+        (Statement("prune_incidents", {"keep": 9e9, "limit": 100}), "event_job"),
         (Statement("look"), "job_ready"),
         *[
             (found(name), "job_lease")

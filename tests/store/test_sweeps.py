@@ -7,13 +7,16 @@ from collections import Counter
 import pytest
 
 from outlast import Outlast
-from outlast.ops import duties, operate
+from outlast.model.settings import RetentionSettings
+from outlast.ops import duties, events, operate
+from outlast.ops.board import losses
 from outlast.ops.claim import promote
 from outlast.ops.duties import Tally
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
 from outlast.ops.leave import leave
-from outlast.ops.reclaim import reclaim, signs_of_loss
+from outlast.ops.operate import note
+from outlast.ops.reclaim import Refusal, reclaim, refusals, signs_of_loss
 from outlast.ops.report import clock, history, job
 from outlast.ops.report import duties as all_duties
 from outlast.ops.report import workers as all_workers
@@ -235,6 +238,39 @@ def test_a_key_is_free_again_when_its_job_is_pruned(run: Run) -> None:
     eventually(lambda: run(duties.prune, "succeeded", 0.0, 10) == 1)  # not in the same millisecond
     (again,) = put(run, key="k", args="[2]")
     assert again.id != held.id
+
+
+def test_incidents_are_kept_for_a_while_and_what_people_did_for_ever(
+    run: Run, database: Database
+) -> None:
+    """R200, R203: lost workers, refused writes and wrong tokens; in small batches, oldest first."""
+    held = put_and_take(run)
+    run(refusals, [Refusal(held.id, n, "succeeded") for n in range(3)], "w1")
+    for kind in ("worker-lost", "wrong-tokens", "pause", "token-revoked"):
+        run(note, kind, [None], {})
+    run(operate.cancel, held.id, "ann", "")
+    run(events.place)
+    assert run(duties.prune_incidents, 3600.0, 10) == 0, "they are young"
+    eventually(lambda: run(duties.prune_incidents, 0.0, 4) == 4)
+    assert [told.kind for told in run(events.page, 0, None, 9).told] == [
+        "wrong-tokens", "pause", "token-revoked", "cancel"
+    ]  # fmt: skip
+    assert run(duties.prune_incidents, 0.0, 4) == 1
+    assert run(duties.prune_incidents, 0.0, 4) == 0
+    assert len(run(events.page, 0, None, 9).told) == 3
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+async def test_whoever_prunes_prunes_incidents(store: Store, database: Database) -> None:
+    """R203: all that are old enough, a batch at a time."""
+    kept = RetentionSettings(keep_incidents=0.0, prune_batch=2)
+    app = Outlast(database.url, schema=database.schema, retention=kept)
+    store.run(refusals, [Refusal("job", n, "succeeded") for n in range(5)], "w1")
+    eventually(lambda: store.run(duties.prune_incidents, 0.0, 1) == 1)
+    await Healer(app.worker(), store).prune()
+    assert store.run(losses) == []
+    await store.aclose()
+    await app.aclose()
 
 
 def test_one_process_at_a_time_takes_a_duty(store: Store) -> None:

@@ -134,6 +134,9 @@ class RetentionSettings(Settings):
     keep_succeeded: float = setting(86400.0, "seconds a succeeded job is kept", 0.0)
     keep_cancelled: float = setting(7 * 86400.0, "seconds a cancelled job is kept", 0.0)
     keep_workers: float = setting(3600.0, "seconds a silent worker is still listed", 1.0)
+    keep_incidents: float = setting(
+        30 * 86400.0, "seconds lost workers, refused writes and wrong tokens stay on record", 0.0
+    )
     prune_every: float = setting(30.0, "seconds between prunings", 0.05)
     prune_batch: int = setting(1000, "jobs pruned in one transaction", 1, 100_000)
 

@@ -95,6 +95,12 @@ def prune_workers(keep: float) -> Op[int]:
     return len(rows)
 
 
+def prune_incidents(keep: float, limit: int) -> Op[int]:
+    """Remove a small batch of what nobody did and that is no job's; what people did stays."""
+    rows: Rows = yield Statement("prune_incidents", {"keep": keep, "limit": limit})
+    return len(rows)
+
+
 def arrive(worker: dict[str, Any]) -> Op[None]:
     yield Statement("worker_arrives", worker)
 

@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
@@ -335,8 +336,12 @@ class Healer:
     async def prune(self) -> Tally:
         """Remove what ended long ago, in small transactions with room between them."""
         keep, removed = self.worker.app.retention, 0
-        for state, span in (("succeeded", keep.keep_succeeded), ("cancelled", keep.keep_cancelled)):
-            while batch := await self.store.arun(duties.prune, state, span, keep.prune_batch):
+        for once in (
+            partial(duties.prune, "succeeded", keep.keep_succeeded),
+            partial(duties.prune, "cancelled", keep.keep_cancelled),
+            partial(duties.prune_incidents, keep.keep_incidents),
+        ):
+            while batch := await self.store.arun(once, keep.prune_batch):
                 removed += batch
                 if batch < keep.prune_batch or self.worker.stopping:
                     break

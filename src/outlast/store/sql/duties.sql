@@ -96,6 +96,15 @@ DELETE FROM ol.attempt WHERE job IN (SELECT ol.each_id(:ids))
 -- Remove the events of pruned jobs.
 DELETE FROM ol.event WHERE job IN (SELECT ol.each_id(:ids))
 
+-- name: prune_incidents
+-- Remove what is on record of no job, and that no person did, if it is old; among the oldest.
+DELETE FROM ol.event WHERE seq IN (
+    SELECT o.seq FROM (SELECT e.seq, e.at FROM ol.event AS e
+        WHERE e.job IS NULL AND e.kind IN ('worker-lost', 'write-refused', 'wrong-tokens')
+        ORDER BY ol.place(e) LIMIT :limit) AS o
+    WHERE o.at < ol.ago(:keep))
+RETURNING seq
+
 -- name: prune_edges
 -- Remove who came after pruned jobs. Apart from the next one: either has its own index.
 DELETE FROM ol.edge WHERE job IN (SELECT ol.each_id(:ids))

@@ -62,12 +62,14 @@ def prune(stage: Stage) -> Iterator[None]:
     stage.finish([(claim, stage.ended(Outcome.CANCELLED, claim)) for claim in claims], events)
     stage.run(duties.arrive, stage.ol.worker().card() | {"lease": 0.001})
     _not_to_be_pruned(stage)
+    stage.run(refusals, [Refusal(claims[0].id, claims[0].fence, "succeeded")], stage.owner)
     time.sleep(A_MOMENT)
     yield
     stage.run(duties.prune, "cancelled", 0.0, 2)
     stage.run(duties.prune, "cancelled", 0.0, 2)
     stage.run(duties.prune, "succeeded", AN_HOUR, 100)
     stage.run(duties.prune_workers, 0.0)
+    stage.run(duties.prune_incidents, 0.0, 100)
 
 
 def _not_to_be_pruned(stage: Stage) -> None:
