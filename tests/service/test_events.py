@@ -26,6 +26,7 @@ from outlast.service import service
 from outlast.service.events.wanted import Wanted
 from tests.service.following import Follower, Raw, claimed, say
 from tests.service.serving import Served, serving
+from tests.store.jobs import ending
 from tests.support import Database, Proxy, aeventually, eventually
 from tests.support.processes import ROOT
 
@@ -273,6 +274,26 @@ async def test_filters(served: Served, ol: Outlast) -> None:
     await aeventually(lambda: followers[0].events and followers[1].events)
     assert [[e.kind for e in f.events] for f in followers] == [["progress"], ["cancel"], [], []]
     await _cancel(tasks)
+
+
+async def test_a_filter_finds_the_same_whenever_it_is_read(served: Served, ol: Outlast) -> None:
+    """R135: by what became of a job then, not by how it stands now."""
+    held = claimed(ol, queue="a")
+    say(ol, held, [1], state="dead")  # what a handler says is no state
+    ol.store.run(finish, [ending(held, "permanent")])
+    ol.retry(held.id)
+    gone = claimed(ol, queue="b")
+    ol.store.run(finish, [ending(gone, "permanent")])
+
+    async def found(after: str | None = None) -> list[str | None]:
+        follower = Follower(of_all(served, "?after=0&state=dead&stay=1"), last=after)
+        await follower.follow()
+        return [one.id for one in follower.events]
+
+    first = await found()
+    assert len(first) == 2 and await found(first[0]) == first[1:]
+    ol.retry(gone.id)
+    assert await found() == first and await found(first[0]) == first[1:]
 
 
 def test_what_cannot_be_read_is_refused(served: Served, ol: Outlast) -> None:

@@ -12,7 +12,7 @@ JOB = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"
 
 
 def told(place: int, kind: str = "progress", data: str = "{}") -> Told:
-    return Told(place, JOB, 1, 1, kind, data, 0.0, "default", "default", "t", "running")
+    return Told(place, JOB, 1, 1, kind, data, 0.0, "default", "default", "t")
 
 
 def standing(state: str, fence: int = 1) -> Standing:

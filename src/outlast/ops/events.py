@@ -27,7 +27,8 @@ PLACES = 1000  # given in one transaction
 
 
 class Told(NamedTuple):
-    """An event, and the job that it is about, as it stands now."""
+    """An event, and what never changes of the job that it is about: who follows by a filter reads
+    the same whenever it is read."""
 
     place: int
     job: str | None
@@ -39,7 +40,6 @@ class Told(NamedTuple):
     tenant: str | None
     queue: str | None
     task: str | None
-    state: str | None
 
 
 class Page(NamedTuple):

@@ -38,7 +38,9 @@ class JobEventsQuery(BaseModel):
 class EventsQuery(JobEventsQuery):
     queue: str = NAMES
     task: str = NAMES
-    state: str = Field("", max_length=200, description="how the job stands when its event is read")
+    state: str = Field(
+        "", max_length=200, description="what became of the job by it, as the event says"
+    )
 
 
 async def job_events(call: Call) -> Response | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...model.job import lenient_json
 from ...ops.events import Told
+
+STATED = frozenset({"attempt", "cancel"})  # what says what became of its job
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +41,12 @@ class Wanted:
             and (not self.kinds or told.kind in self.kinds)
             and (not self.in_queues or told.queue in self.in_queues)
             and (not self.tasks or told.task in self.tasks)
-            and (not self.states or told.state in self.states)
+            and (not self.states or _became(told) in self.states)
         )
+
+
+def _became(told: Told) -> str | None:
+    """What an event itself says: how its job stands now is something else by the time that it is
+    read again, and who resumes must find the same events."""
+    said = lenient_json(told.data) if told.kind in STATED else None
+    return str(said.get("state")) if isinstance(said, dict) else None

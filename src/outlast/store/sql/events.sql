@@ -1,6 +1,6 @@
 -- fragment: event_columns
 ol.place(e), CAST(e.job AS text), e.attempt, e.fence, e.kind, CAST(e.data AS text),
-    ol.epoch(e.at), j.tenant, j.queue, j.task, j.state
+    ol.epoch(e.at), j.tenant, j.queue, j.task
 
 -- name: unplaced
 -- Whether something was committed, above a number, that has no place yet.
