@@ -12,8 +12,12 @@ from click.testing import CliRunner
 
 from outlast import Outlast, Permanent
 from outlast.cli import outlast
+from outlast.ops import events
+from outlast.ops.finish import finish
 from tests.cli.conftest import work_off
+from tests.service.following import claimed, say
 from tests.service.serving import Served
+from tests.store.jobs import ending
 from tests.support import Database
 
 JOBS = "/api/v1/jobs"
@@ -197,3 +201,21 @@ def test_what_is_forgotten_is_gone_and_that_it_was_stays(
     assert read["args"] is None and read["result"] is None and read["state"] == "cancelled"
     table = "outlast_job" if database.is_sqlite else "job"
     assert "Ada" not in str(database.rows(f"SELECT * FROM {table}"))
+
+
+def test_what_attempts_said_and_failed_with_is_forgotten_too(
+    served: Served, ol: Outlast, database: Database
+) -> None:
+    """R165: in every table; how each of them ended stays."""
+    held = claimed(ol, args='{"name": "Ada"}')
+    say(ol, held, [1], note="Ada")
+    told = {"type": "Unknown", "message": "no such person: Ada", "traceback": "Ada"}
+    ol.store.run(finish, [ending(held, "permanent", error=told)])
+    for _ in range(2):
+        assert served.post(f"{JOBS}/{held.id}/forget").status_code == 200
+    prefix = "outlast_" if database.is_sqlite else ""
+    for table in ("job", "attempt", "event"):
+        assert "Ada" not in str(database.rows(f"SELECT * FROM {prefix}{table}")), table
+    ol.store.run(events.place)
+    found = {one.kind: one.data for one in ol.store.run(events.page_of_job, held.id, 0, None, 9)[0]}
+    assert found["progress"] is None and '"dead"' in str(found["attempt"])

@@ -71,5 +71,12 @@ RETURNING CAST(id AS text)
 UPDATE ol.attempt SET error = NULL WHERE job = ol.id(:id)
 
 -- name: forget_events
--- Erase what a job's attempts reported; what operators did to it stays.
-UPDATE ol.event SET data = NULL WHERE job = ol.id(:id) AND n IS NOT NULL
+-- Erase what a job's attempts reported, and their errors; how they ended, and what operators did,
+-- stays.
+-- postgres: its own word for taking a part out of JSON
+UPDATE ol.event
+SET data = CASE WHEN n IS NULL THEN CAST(CAST(data AS jsonb) - 'error' AS json) END
+WHERE job = ol.id(:id) AND (n IS NOT NULL OR kind = 'attempt')
+-- sqlite: a function
+UPDATE ol.event SET data = CASE WHEN n IS NULL THEN json_remove(data, '$.error') END
+WHERE job = ol.id(:id) AND (n IS NOT NULL OR kind = 'attempt')
