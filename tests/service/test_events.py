@@ -324,6 +324,17 @@ async def test_only_so_many_may_follow(ol: Outlast) -> None:
         await aeventually(lambda: served.app.service.events.subscribers == 0)
 
 
+async def test_no_more_may_follow_however_many_come_at_once(ol: Outlast) -> None:
+    """R134: all of them find room, and are then looked up."""
+    with serving(ol, ServiceSettings.of(events_subscribers=3)) as served:
+        path = f"/api/v1/jobs/{claimed(ol).id}/events?stay=1"
+        followers = [Follower(f"{served.url}{path}") for _ in range(30)]
+        await asyncio.gather(*(one.follow() for one in followers))
+        assert [one.status for one in followers].count(200) == 3
+        assert {one.status for one in followers} == {200, 503}
+        await aeventually(lambda: served.app.service.events.subscribers == 0)
+
+
 async def test_a_revoked_token_ends_its_streams(served: Served) -> None:
     """Within five seconds, and with a last word."""
     secret, id = served.made_token("read")

@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.types import Message, Scope
 
+from outlast import Outlast
+from outlast.model.errors import StoreUnavailable
+from outlast.model.settings import ServiceSettings
 from outlast.ops.duties import Tally, report
 from outlast.ops.report import duties
 from outlast.ops.statement import Op, Statement
-from outlast.service.dashboard import live
+from outlast.service import service
+from outlast.service.calls import Call
+from outlast.service.dashboard import ROUTES, live
+from outlast.service.dashboard.streams import Parts, PartStream
+from outlast.service.hanging_up import HANG_UP
+from outlast.service.principals import SOMEBODY_HERE
 from outlast.store.sqlite import SqliteStore
 from tests.service.serving import Served, bearer
 from tests.store.jobs import put
@@ -118,6 +128,63 @@ def test_a_revoked_token_ends_what_it_looks_at(served: Served) -> None:
         began = time.monotonic()
         assert "event: over" in list(lines)
         assert time.monotonic() - began < 5.0
+
+
+async def parts_to(ol: Outlast, parts: Parts, takes: int) -> bool:
+    """Send parts to a client that takes so many messages and then stalls: whether it was hung up
+    on. What was held for it is given back in any case."""
+    app, cut = service(ol, ServiceSettings.of(events_stall=0.1)), asyncio.Event()
+    taken = 0
+
+    async def send(message: Message) -> None:
+        nonlocal taken
+        taken += 1
+        if taken > takes:
+            await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        await cut.wait()
+        return {"type": "http.disconnect"}
+
+    extensions = {HANG_UP: cut.set}
+    scope: Scope = {"type": "http", "method": "GET", "headers": [], "extensions": extensions}
+    route = next(route for route in ROUTES if route.path == "/live/overview")
+    call = Call(app.service, SOMEBODY_HERE, Request(scope), route)
+    try:
+        await PartStream(call, parts)(scope, receive, send)
+    finally:
+        assert (app.service.live.viewers, app.service.viewers.taken) == (0, 0)
+        assert len(app.service.revocations) == 0
+        await app.service.stop()
+    return cut.is_set()
+
+
+@pytest.mark.parametrize("takes", [0, 1, 2, 3])
+async def test_who_takes_nothing_any_more_is_hung_up_on(ol: Outlast, takes: int) -> None:
+    """R133, R134: from the first frame on. A line that is only closed would stay for ever."""
+
+    async def parts() -> AsyncIterator[str]:
+        while True:
+            yield "part"
+
+    assert await parts_to(ol, parts, takes)
+
+
+async def test_what_nobody_foresaw_is_not_swallowed(ol: Outlast) -> None:
+    async def parts() -> AsyncIterator[str]:
+        yield "part"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await parts_to(ol, parts, 100)
+
+
+async def test_a_database_that_is_away_ends_a_stream_in_good_order(ol: Outlast) -> None:
+    async def parts() -> AsyncIterator[str]:
+        yield "part"
+        raise StoreUnavailable(reason="it is away")
+
+    assert not await parts_to(ol, parts, 100), "a browser comes back"
 
 
 def test_no_line_of_a_part_can_end_the_event() -> None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, suppress
-from typing import Any
+from contextlib import aclosing
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ...model.errors import OutlastError
 from .. import problems
 from ..calls import Call
+from ..lasting import HEADERS, Stalled, body, first_to_end, gone, patiently, say_last
 from ..problems import Unavailable
 
 SSE = "text/event-stream"
-HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "content-type": SSE}
 RETRY = b"retry: 2000\n\n"
 
 Parts = Callable[[], AsyncIterator[str]]
@@ -29,7 +29,7 @@ class PartStream(Response):
     """`parts` tells what to send, one piece of HTML after the other."""
 
     def __init__(self, call: Call, parts: Parts) -> None:
-        super().__init__(headers=HEADERS)
+        super().__init__(headers={**HEADERS, "content-type": SSE})
         del self.headers["content-length"]
         self._call = call
         self._parts = parts
@@ -46,54 +46,39 @@ class PartStream(Response):
                 return
             with service.live.viewer():
                 async with self._call.while_allowed() as over:
-                    await self._until_somebody_ends_it(over, receive, send)
+                    reason = await self._until_it_ends(over, receive, send)
+        if reason != "gone":
+            said = b"event: over\ndata: token\n\n" if reason == "token" else b""
+            await say_last(said, scope, receive, send)
 
-    async def _until_somebody_ends_it(
-        self, over: asyncio.Event, receive: Receive, send: Send
-    ) -> None:
-        settings = self._call.service.settings
-        sending = asyncio.create_task(self._send(send))
-        revoked = asyncio.create_task(over.wait())
-        enders = {
-            sending,
-            revoked,
-            asyncio.create_task(_gone(receive)),
-            asyncio.create_task(self._call.service.events.closing.wait()),
-            asyncio.create_task(asyncio.sleep(settings.events_life)),
-        }
-        try:
-            await asyncio.wait(enders, return_when=asyncio.FIRST_COMPLETED)
-            told = b"event: over\ndata: token\n\n" if revoked.done() else b""
-        finally:
-            for task in enders:
-                task.cancel()
-            await asyncio.gather(*enders, return_exceptions=True)
-        with suppress(TimeoutError, OSError):
-            async with asyncio.timeout(1.0):
-                await send(_body(told, more=False))
+    async def _until_it_ends(self, over: asyncio.Event, receive: Receive, send: Send) -> str:
+        service = self._call.service
+        reason, failed = await first_to_end(
+            self._send(send),
+            {
+                "gone": gone(receive),
+                "token": over.wait(),
+                "closing": service.events.closing.wait(),
+                "life": asyncio.sleep(service.settings.events_life),
+            },
+        )
+        if isinstance(failed, OSError):
+            return "gone"
+        if failed is not None and not isinstance(failed, OutlastError | Stalled):
+            raise failed
+        return reason  # a browser comes back by itself
 
     async def _send(self, send: Send) -> None:
         patience = self._call.service.settings.events_stall
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        async with asyncio.timeout(patience):
-            await send(start)
-            await send(_body(RETRY, more=True))
+        await patiently(patience, send(start))
+        await patiently(patience, send(body(RETRY, more=True)))
         async with aclosing(self._parts()) as parts:  # type: ignore[type-var]
             async for part in parts:
-                async with asyncio.timeout(patience):
-                    await send(_body(spelled(part), more=True))
+                await patiently(patience, send(body(spelled(part), more=True)))
 
 
 def spelled(part: str) -> bytes:
     """Each line by itself: none of them can end the event, or begin another."""
     lines = "".join(f"data: {line}\n" for line in part.splitlines())
     return f"event: part\n{lines}\n".encode()
-
-
-def _body(part: bytes, *, more: bool) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": part, "more_body": more}
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -12,11 +12,10 @@ from ...model.errors import JobNotFound
 from ...model.tokens import Scope
 from ..api import PREFIX
 from ..calls import Call
-from ..problems import Invalid, Throttled, Unavailable
+from ..problems import Invalid
 from ..route import Route
-from .feeder import Feeder
 from .frames import NDJSON, SSE
-from .stream import EventStream
+from .stream import EventStream, room
 from .wanted import Wanted
 
 POSITION = r"^[0-9]{1,18}(-end)?$"
@@ -45,7 +44,7 @@ class EventsQuery(JobEventsQuery):
 
 async def job_events(call: Call) -> Response | None:
     """From the job's first event, or from where the caller was; to its last."""
-    job, feeder = job_id(call.request.path_params["id"]), _room(call)
+    job, feeder = job_id(call.request.path_params["id"]), room(call)
     standing = await feeder.standing(job, call.who.tenant)
     if standing is None or not call.who.serves(standing.queue):
         raise JobNotFound(job=job)
@@ -60,7 +59,7 @@ async def job_events(call: Call) -> Response | None:
 
 async def all_events(call: Call) -> Response:
     """From now on, or from where the caller was."""
-    feeder, asked = _room(call), call.query
+    feeder, asked = room(call), call.query
     wanted = Wanted(
         kinds=_names(asked.kind),
         in_queues=_names(asked.queue),
@@ -70,15 +69,6 @@ async def all_events(call: Call) -> Response:
         queues=call.who.queues,
     )
     return EventStream(call, feeder, wanted, _media(call), _position(call, None)[0])
-
-
-def _room(call: Call) -> Feeder:
-    feeder, settings = call.service.events, call.service.settings
-    if feeder.closing.is_set() or feeder.subscribers >= settings.events_subscribers:
-        raise Unavailable("as many streams of events are open here as may be", wait=5.0)
-    if feeder.of_token(call.who.token) >= settings.events_per_token:
-        raise Throttled(5.0, "as many streams of events are open as one token may have")
-    return feeder
 
 
 def _position(call: Call, default: str | None) -> tuple[int | None, bool]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
 from contextlib import aclosing
-from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ...model.errors import StoreError
 from ...ops.events import Standing
+from .. import problems
 from ..calls import Call
-from ..hanging_up import HANG_UP
+from ..lasting import HEADERS, Stalled, body, first_to_end, gone, patiently, say_last
+from ..problems import Refused, Throttled, Unavailable
 from . import frames
 from .feeder import Feeder
 from .frames import SSE
@@ -26,12 +26,15 @@ from .story import Story
 from .subscriber import Subscriber
 from .wanted import Wanted
 
-HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
-LAST_WORD = 1.0  # seconds that the last word may take
 
-
-class Stalled(Exception):
-    """The client takes nothing any more."""
+def room(call: Call) -> Feeder:
+    """Who may seat one more; else the caller is told to come again."""
+    feeder, settings = call.service.events, call.service.settings
+    if feeder.closing.is_set() or feeder.subscribers >= settings.events_subscribers:
+        raise Unavailable("as many streams of events are open here as may be", wait=5.0)
+    if feeder.of_token(call.who.token) >= settings.events_per_token:
+        raise Throttled(5.0, "as many streams of events are open as one token may have")
+    return feeder
 
 
 class EventStream(Response):
@@ -63,33 +66,32 @@ class EventStream(Response):
         if scope["method"] == "HEAD":
             await super().__call__(scope, receive, send)
             return
+        try:
+            room(self._call)  # others may have come while this one was looked up
+        except Refused as full:
+            await problems.answer(full)(scope, receive, send)
+            return
         with self._feeder.seat(self._wanted, self._media, self._call.who.token) as subscriber:
             async with self._call.while_allowed() as over:
                 reason = await self._until_it_ends(subscriber, over, receive, send)
         if reason != "gone":
             said = frames.cut(reason, self._sent).spelled(self._media) if reason else b""
-            await _say_last(said, scope, receive, send)
+            await say_last(said, scope, receive, send)
 
     async def _until_it_ends(
         self, subscriber: Subscriber, over: asyncio.Event, receive: Receive, send: Send
     ) -> str:
         """Why it ended; nothing to say, if all was said."""
-        sending = asyncio.create_task(self._send(subscriber, send))
-        enders = {
-            sending: "",
-            asyncio.create_task(_gone(receive)): "gone",
-            asyncio.create_task(over.wait()): "token",
-            asyncio.create_task(self._feeder.closing.wait()): "closing",
-            asyncio.create_task(asyncio.sleep(self._life)): "life",
-        }
-        try:
-            await asyncio.wait(enders, return_when=asyncio.FIRST_COMPLETED)
-            reason = next(enders[task] for task in enders if task.done())
-        finally:
-            for task in enders:
-                task.cancel()
-            await asyncio.gather(*enders, return_exceptions=True)
-        return reason or self._why(sending.exception())
+        reason, failed = await first_to_end(
+            self._send(subscriber, send),
+            {
+                "gone": gone(receive),
+                "token": over.wait(),
+                "closing": self._feeder.closing.wait(),
+                "life": asyncio.sleep(self._life),
+            },
+        )
+        return reason or self._why(failed)
 
     def _why(self, failed: BaseException | None) -> str:
         match failed:
@@ -108,43 +110,10 @@ class EventStream(Response):
     async def _send(self, subscriber: Subscriber, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         patience = self._feeder.settings.events_stall
-        await _patiently(patience, send(start))
+        await patiently(patience, send(start))
         story = Story(self._feeder, subscriber, self._after, self._standing)
         async with aclosing(story.told()) as told:
             async for part in told:
                 if part:
-                    await _patiently(patience, send(_body(part, more=True)))
+                    await patiently(patience, send(body(part, more=True)))
                 self._sent = subscriber.position
-
-
-def _body(part: bytes, *, more: bool) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": part, "more_body": more}
-
-
-async def _patiently(seconds: float, sent: Awaitable[None]) -> None:
-    try:
-        await _within(seconds, sent)
-    except TimeoutError:
-        raise Stalled from None
-
-
-async def _within(seconds: float, sent: Awaitable[None]) -> None:
-    async with asyncio.timeout(seconds):
-        await sent
-
-
-async def _say_last(said: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-    """The last word, if it can be said; else the line is cut."""
-    try:
-        await _within(LAST_WORD, send(_body(said, more=False)))
-    except TimeoutError:  # before its parent OSError
-        if hang_up := scope.get("extensions", {}).get(HANG_UP):
-            hang_up()
-            await _gone(receive)  # the server has learned of it
-    except OSError:
-        pass  # it has gone
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
