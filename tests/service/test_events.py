@@ -26,7 +26,7 @@ from outlast.service import service
 from outlast.service.events.wanted import Wanted
 from tests.service.following import Follower, Raw, claimed, say
 from tests.service.serving import Served, serving
-from tests.store.jobs import ending
+from tests.store.jobs import ending, table
 from tests.support import Database, Proxy, aeventually, eventually
 from tests.support.processes import ROOT
 
@@ -322,6 +322,31 @@ async def test_only_so_many_may_follow(ol: Outlast) -> None:
         assert served.get("/api/v1/events", second).status_code == 503
         await _cancel(tasks)
         await aeventually(lambda: served.app.service.events.subscribers == 0)
+
+
+@pytest.mark.kinds("postgres")
+async def test_who_comes_first_does_not_wait_for_silence(
+    served: Served, ol: Outlast, database: Database
+) -> None:
+    """R135: where something is told all the time, following begins all the same."""
+    with database.connect() as connection:  # whenever places are given, there is more without one
+        connection.execute(
+            "CREATE FUNCTION more() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" INSERT INTO {database.schema}.event (kind, at) VALUES ('more', now());"
+            " RETURN NEW; END $$"
+        )
+        connection.execute(
+            f"CREATE TRIGGER more AFTER UPDATE ON {table(database, 'counter')}"
+            " FOR EACH ROW EXECUTE FUNCTION more()"
+        )
+    held = claimed(ol)
+    say(ol, held, [1])
+    follower = await Follower(of_all(served)).follow(until=1)
+    assert follower.kinds == ["more"]
+    ol.store.run(finish, [ending(held)])
+    path = f"/api/v1/jobs/{held.id}/events"
+    ended = await Follower(f"{served.url}{path}").follow()
+    assert served.get(path, headers={"last-event-id": str(ended.last)}).status_code == 204
 
 
 async def test_no_more_may_follow_however_many_come_at_once(ol: Outlast) -> None:

@@ -119,8 +119,7 @@ class Feeder:
     async def is_over(self, job: str, after: int) -> bool:
         """Whether nothing at all was told of a job after this place."""
         async with self._reading:
-            while (await self._store.arun(events.place))[0]:
-                pass
+            await self._place_all()
             return not (await self._store.arun(events.page_of_job, job, after, None, 1)).told
 
     def wake(self) -> None:
@@ -172,10 +171,15 @@ class Feeder:
         """Whoever comes first waits until it is known where we begin: after all that was told while
         nobody followed."""
         if not self._ready.is_set():
-            while (await self._store.arun(events.place))[0]:
-                pass
+            await self._place_all()
             self._reach = await self._store.arun(events.last_place)
             self._ready.set()
+
+    async def _place_all(self) -> None:
+        """What has been committed by now. What comes meanwhile is not waited for: where much is
+        told there is always something."""
+        while (await self._store.arun(events.place))[0] >= events.PLACES:
+            pass
 
     async def _rest(self, pause: float) -> None:
         await asyncio.sleep(APART)
