@@ -109,6 +109,14 @@ def page_of_job(id: str, after: int, tenant: str | None, limit: int) -> Op[Page]
     return Page(told, told[-1].place if told else after, len(told) >= limit)
 
 
+def unplaced_of_job(id: str, tenant: str | None, limit: int) -> Op[list[Told]]:
+    """What was told of a job just now: it comes after all that has a place, and has none yet. For
+    who wants to see it and has no reason to write."""
+    asked = {"id": id, "tenant": tenant, "limit": limit}
+    rows: Rows = yield Statement("unplaced_of_job", asked)
+    return [Told._make(row) for row in rows]
+
+
 def standing(ids: Sequence[str], tenant: str | None = None) -> Op[dict[str, Standing]]:
     """How these jobs stand; one that is not there, or somebody else's, is left out."""
     if not ids:

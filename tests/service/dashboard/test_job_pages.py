@@ -10,10 +10,13 @@ import httpx
 import pytest
 
 from outlast import Outlast, chain
+from outlast.model.settings import RetentionSettings
+from outlast.ops.events import place
 from outlast.service.dashboard import bulk
-from tests.service.serving import Served
-from tests.store.jobs import end, put, put_and_take
-from tests.support import eventually
+from tests.service.following import claimed, say
+from tests.service.serving import Served, serving
+from tests.store.jobs import end, put, put_and_take, table
+from tests.support import Database, eventually
 
 pytestmark = pytest.mark.kinds("sqlite")
 
@@ -208,3 +211,26 @@ def test_odd_addresses_are_refused_kindly(served: Served) -> None:
         answer = served.get(path, headers={"accept": "text/html"})
         assert answer.status_code == status, path
         assert answer.headers["content-type"].startswith("text/html")
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+def test_looking_at_a_job_writes_nothing_and_shows_what_was_said_just_now(
+    database: Database,
+) -> None:
+    """R200: what has no place yet (PostgreSQL) stands last, for who follows to be told again."""
+    rare = RetentionSettings(prune_every=3600.0)  # which gives places, too
+    with Outlast(database.url, schema=database.schema, retention=rare) as ol, serving(ol) as served:
+        served.get("/jobs")
+        eventually(lambda: any(duty.name == "prune" and duty.succeeded_at for duty in ol.duties()))
+        held = claimed(ol)
+        say(ol, held, [1], total=9)
+        ol.store.run(place)
+        say(ol, held, [2], total=9)
+        for _ in range(2):
+            text = served.get(f"/jobs/{held.id}").text
+            assert text.index("1 of 9") < text.index("2 of 9")
+            assert text.count("data-again") == (0 if database.is_sqlite else 1)
+            assert re.search(r"/events\?after=\d+", text)
+        if not database.is_sqlite:
+            waiting = f"SELECT count(*) FROM {table(database, 'event')} WHERE place IS NULL"
+            assert database.rows(waiting) == [(1,)]

@@ -52,14 +52,17 @@ async def job_page(call: Call) -> Response:
     id, store = id_in(call), call.ol.store
     seen = await store.arun(_seen, id, call)
     why = await store.arun(explain, id, store.confirm_dead, call.reach)
-    await store.arun(events.place)  # what was said a moment ago, too
     told = await store.arun(events.page_of_job, id, asked.after, seen.job.tenant, EVENTS)
+    # What was said a moment ago has no place yet; who follows is told it once it has.
+    lately = (
+        [] if told.more else await store.arun(events.unplaced_of_job, id, seen.job.tenant, EVENTS)
+    )
     now = await call.service.principals.now()
     known = tries(seen.job, seen.attempts, now)
     return await page(
         call, "job.html", job=seen.job, seen=seen, why=why, tries=known,
         timeline=timeline(seen.job, known, now),
-        events=[told_as(one) for one in told.told], more=told.reach if told.more else None,
+        events=[told_as(one) for one in told.told + lately], more=told.reach if told.more else None,
         reached=told.reach, after=asked.after, live=_live(seen.job, told.more),
         texts=_texts(seen.job, asked.all), stream=f"{PREFIX}/jobs/{id}/events", kinds=LIVE_KINDS,
     )  # fmt: skip

@@ -1,6 +1,9 @@
 -- fragment: event_columns
-ol.place(e), CAST(e.job AS text), e.attempt, e.fence, e.kind, CAST(e.data AS text),
-    ol.epoch(e.at), j.tenant, j.queue, j.task
+ol.place(e), ol.told_columns
+
+-- fragment: told_columns
+CAST(e.job AS text), e.attempt, e.fence, e.kind, CAST(e.data AS text), ol.epoch(e.at), j.tenant,
+    j.queue, j.task
 
 -- name: unplaced
 -- Whether something was committed, above a number, that has no place yet.
@@ -62,6 +65,17 @@ FROM ol.event AS e JOIN ol.job AS j ON j.id = e.job
 WHERE e.job = ol.id(:id) AND ol.place(e) > :after
     AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
 ORDER BY ol.place(e) LIMIT :limit
+
+-- name: unplaced_of_job
+-- One job's events that have no place yet.
+-- postgres: they stand last in the index of its events
+SELECT 0, ol.told_columns FROM ol.event AS e JOIN ol.job AS j ON j.id = e.job
+WHERE e.job = ol.id(:id) AND e.place IS NULL
+    AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
+ORDER BY e.seq LIMIT :limit
+-- sqlite: a number is a place
+SELECT 0, ol.told_columns FROM ol.event AS e JOIN ol.job AS j ON j.id = e.job
+WHERE 1 = 0 AND :id = :tenant LIMIT :limit
 
 -- name: standing
 -- How jobs stand that somebody watches.

@@ -68,7 +68,10 @@ function followJob(list) {
     }
     if (told.kind !== "progress" && told.kind !== "log") soon();
   };
-  source.onopen = () => tell(false);
+  source.onopen = () => {
+    tell(false);
+    for (const early of list.querySelectorAll("[data-again]")) early.remove(); // it is told now
+  };
   source.onerror = () => tell(true); // it comes back by itself
   for (const kind of list.dataset.kinds.split(" ")) source.addEventListener(kind, heard);
 }
