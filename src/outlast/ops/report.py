@@ -86,7 +86,8 @@ class Worker:
         return self.silent_for < self.lease
 
     def serves(self, queue: str) -> bool:
-        return self.queues is None or queue in self.queues
+        """A server that merely offers jobs to remote workers runs none itself."""
+        return self.concurrency > 0 and (self.queues is None or queue in self.queues)
 
 
 @dataclass(slots=True)

@@ -10,13 +10,21 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from outlast import Outlast
+from outlast.model.offer import is_offer
 from outlast.ops import duties
+from outlast.ops.conditions import Surroundings
+from outlast.ops.doctor import examine
+from outlast.ops.explain import explain
+from outlast.ops.figures import measure
 from outlast.ops.reclaim import Refusal, bury, refusals
+from outlast.ops.report import workers
 from outlast.service import service
 from outlast.service.dashboard.frame import MENU
+from outlast.store.schema import latest
 from tests.service.dashboard.looking import Browser, looking
 from tests.service.serving import Served, running
 from tests.store.jobs import end, put, take
+from tests.support import eventually
 
 OURS = ("/", "/queues", "/workers", "/recovery", "/queues/pause?queue=mail")
 HOSTILE = "<img src=x onerror=alert(1)>\"'&<script>alert(2)</script>{{7*7}}"
@@ -47,6 +55,21 @@ def test_pages_show_what_there_is(served: Served, browser: Browser) -> None:
     assert "its supervisor saw it exit" in recovery and "w1 mail" in recovery
     assert re.search(r"mail mail w1 mail .* ms running", recovery), "back, in so many ms"
     assert "not yet" in recovery and "Zombie writes refused" in recovery
+
+
+def test_a_server_is_no_worker(served: Served, browser: Browser) -> None:
+    """R199, R201: where nobody else lives, all that asks for a worker says that there is none."""
+    run = served.ol.store.run
+    job = put(run, 1, queue="mail")[0]
+    served.get("/")
+    eventually(lambda: any(is_offer(worker.id) for worker in run(workers)), timeout=20)
+    served.app.service.live._last = None
+    said = browser.go("/").text
+    assert "1 thing is stuck" in said and "has 1 ready job and no live worker" in said
+    assert "No live worker serves the queue" in run(explain, job.id, list)
+    assert run(measure).workers.get("working", 0) == 0
+    found = [finding.sentence for finding in run(examine, Surroundings(latest()))]
+    assert "The queue 'mail' has 1 ready job and no live worker." in found
 
 
 @pytest.mark.parametrize("path", OURS)

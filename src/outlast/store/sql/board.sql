@@ -1,6 +1,7 @@
 -- name: board
 -- All that the overview shows of this moment, in one statement however many look at it: a kind,
 -- whose it is, a name, a state, numbers and words. Live states by literals, as in `live_depths`.
+-- Servers that merely offer jobs have a card too; they are no workers.
 SELECT 'jobs' AS kind, tenant, queue AS name, 'waiting' AS state, CAST(count(*) AS float8) AS number,
     ol.epoch(ol.now()) - min(ol.epoch(created_at)) AS first, CAST(0.0 AS float8) AS second,
     CAST(NULL AS text) AS said
@@ -29,7 +30,7 @@ SELECT 'paused', '', name, '', 1, 0.0, 0.0, NULL FROM ol.queue WHERE paused
 UNION ALL
 SELECT 'worker', '', id, state, running, ol.epoch(ol.now()) - ol.epoch(seen_at), lease,
     CAST(queues AS text)
-FROM ol.worker
+FROM ol.worker WHERE concurrency > 0
 UNION ALL
 SELECT 'duty', '', name, '', failed, every,
     COALESCE(ol.epoch(ol.now()) - ol.epoch(succeeded_at), -1.0), error

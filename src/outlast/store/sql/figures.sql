@@ -1,7 +1,8 @@
 -- name: figures
 -- Everything that is measured in the tables, as of one moment: a kind, a name, a state and numbers.
 -- Each live state is asked for by a literal, so that its own partial index answers, and finished
--- jobs, of which there may be millions, are not looked at.
+-- jobs, of which there may be millions, are not looked at. Servers that merely offer jobs have a card
+-- too; they are no workers.
 SELECT 'jobs' AS kind, queue AS name, 'waiting' AS state, CAST(count(*) AS float8) AS number,
     ol.epoch(ol.now()) - min(ol.epoch(created_at)) AS oldest, 0.0 AS dwell
 FROM ol.job WHERE state = 'waiting' GROUP BY queue
@@ -28,7 +29,7 @@ SELECT 'paused', name, '', 1, 0.0, 0.0 FROM ol.queue WHERE paused
 UNION ALL
 SELECT 'workers', '', CASE WHEN seen_at > ol.ago(lease) THEN state ELSE 'silent' END, count(*), 0.0,
     0.0
-FROM ol.worker GROUP BY 3
+FROM ol.worker WHERE concurrency > 0 GROUP BY 3
 UNION ALL
 SELECT 'duty', name, 'found', found, every,
     COALESCE(ol.epoch(ol.now()) - ol.epoch(succeeded_at), -1.0)
