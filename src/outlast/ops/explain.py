@@ -35,6 +35,7 @@ class Facts:
     before: int = 0  # jobs that it comes after
     open: Sequence[Job] = ()  # the first few of these that have not ended
     cause: Job | None = None  # the one that it died of
+    reach: Reach = EVERYTHING  # of whom it is told: other jobs than these are not named
 
     @property
     def owner(self) -> Worker | None:
@@ -45,6 +46,10 @@ class Facts:
         """Those that live, as far as this job's own worker is not known to be dead."""
         gone = self.job.worker if self.lock_free else None
         return [worker for worker in self.workers if worker.alive and worker.id != gone]
+
+    def sees(self, other: Job) -> bool:
+        """Whether whoever asks may know of another job."""
+        return self.reach.has(other.tenant, other.queue)
 
 
 def explain(
@@ -68,7 +73,8 @@ def explain(
         before, still_open = yield from prerequisites_in(id, LIVE, NAMED)
     cause = (yield from root_cause(job)) if job.state in BROKEN else None
     stopped = paused.get(job.queue, False)
-    return in_words(Facts(job, now, stopped, workers, ahead, free, before, still_open, cause))
+    facts = Facts(job, now, stopped, workers, ahead, free, before, still_open, cause, reach)
+    return in_words(facts)
 
 
 def in_words(facts: Facts) -> str:
@@ -85,7 +91,7 @@ def in_words(facts: Facts) -> str:
         case State.SUCCEEDED:
             return f"It succeeded on attempt {job.attempt}."
         case State.CANCELLED | State.DEAD if facts.cause is not None:
-            return _doomed(facts.cause, job.state)
+            return _doomed(facts.cause, facts)
         case State.CANCELLED:
             return f"It was cancelled: {reason(job.error)}."
         case State.DEAD:
@@ -134,16 +140,21 @@ def _waiting(facts: Facts) -> str:
     job = facts.job
     if expired := _expired(facts):
         return expired
-    named = [f"{one.task} {one.id} ({one.state})" for one in facts.open]
+    named = [f"{one.task} {one.id} ({one.state})" for one in facts.open if facts.sees(one)]
     more = job.waits_for - len(named)
     rest = f" and {more} more" if more > 0 else ""
     which = f": {', '.join(named)}{rest}." if named else "."
-    if not named:
+    if not facts.open:
         which += f" None of them is still to end, which cannot be: the audit mends it.{_who(facts)}"
+    elif not named:
+        which = "; of others' jobs you are not told."
     return f"It waits for {job.waits_for} of the {count(facts.before, 'job')} it comes after{which}"
 
 
-def _doomed(cause: Job, state: State) -> str:
+def _doomed(cause: Job, facts: Facts) -> str:
+    state = facts.job.state
+    if not facts.sees(cause):
+        return f"It never ran and is {state}, because a job of others had to succeed before it."
     return (
         f"It never ran and is {state}, because {cause.task} {cause.id}, which had to succeed before"
         f" it, is {cause.state}: {reason(cause.error)}. `outlast retry {cause.id}` gives that one a"

@@ -47,6 +47,9 @@ def redrive(
     yield BEGIN
     doomed: Rows = yield Statement("doomed_by", {"ids": json.dumps(sorted(ids))})
     wanted = sorted({*ids, *(id for (id,) in doomed)})
+    if reach != EVERYTHING:  # those may be somebody else's, and so may the flows that they are in
+        own: Rows = yield Statement("jobs_in_reach", {"ids": json.dumps(wanted), **reach.params})
+        wanted = sorted(id for (id,) in own)
     # Flows before jobs, as who joins a flow locks them; and those waited for before who waits.
     if opens:
         yield Statement("reopen_flows_of", {"ids": json.dumps(wanted)})

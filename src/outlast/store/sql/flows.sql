@@ -15,7 +15,13 @@ CASE WHEN EXISTS (SELECT 1 FROM ol.flow AS w
         THEN 'cancelled' ELSE 'dead' END
 
 -- fragment: prerequisite_failed
-ol.json('{"type": "PrerequisiteFailed", "message": "' || c.why || '", "traceback": ""}')
+CASE WHEN ol.among_tenants THEN ol.json(
+        '{"type": "PrerequisiteFailed", "message": "a prerequisite did not succeed", "traceback": ""}')
+    ELSE ol.json('{"type": "PrerequisiteFailed", "message": "' || c.why || '", "traceback": ""}') END
+
+-- fragment: among_tenants
+EXISTS (SELECT 1 FROM ol.edge AS m JOIN ol.job AS o ON o.id = m.job
+            WHERE m.follower = f.id AND o.tenant <> f.tenant LIMIT 1 OFFSET 0)
 
 -- fragment: why
 min(CASE WHEN p.state <> 'succeeded'
