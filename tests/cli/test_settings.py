@@ -11,7 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from outlast.cli import outlast
+from outlast.cli.running_options import PORTS, misread
+from outlast.cli.serving import serve
 from outlast.cli.work import strangers
+from outlast.cli.work import worker as worker_command
 from outlast.model.settings import RetentionSettings, StoreSettings, WorkerSettings
 from tests.cli.conftest import Program, patiently
 
@@ -135,6 +138,27 @@ def test_a_misspelt_variable_is_noticed() -> None:
     assert said == [
         "OUTLAST_LEESE is no setting of Outlast and has no effect; did you mean OUTLAST_LEASE?"
     ]
+
+
+@pytest.mark.parametrize("variable", PORTS)
+def test_what_kubernetes_says_of_a_service_called_outlast_breaks_nothing(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R202: `OUTLAST_PORT=tcp://…` is no port of ours. It is passed over, and told of; what is
+    neither a port nor such an address is refused."""
+    command, usual = {
+        "OUTLAST_PORT": (serve, 8642),
+        "OUTLAST_METRICS_PORT": (worker_command, None),
+    }[variable]
+    (option,) = (param for param in command.params if param.envvar == variable)
+    for value, meant in (("tcp://10.96.0.7:8642", usual), ("9000", 9000)):
+        monkeypatch.setenv(variable, value)
+        made = command.make_context("outlast", ["shop:ol"])
+        assert made.params[str(option.name)] == meant
+    assert variable in misread({variable: "tcp://10.96.0.7:8642"})[0]
+    assert misread({variable: "9000"}) == []
+    for bad in ("http", "65536", "http://10.0.0.1"):
+        ends_naming(variable, [str(command.name), "no_such_app"], **{variable: bad})
 
 
 def test_no_setting_is_taken_for_misspelt() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,8 +16,8 @@ from ..model.errors import InvalidOption, Unsupported
 from ..model.settings import ServiceSettings
 from .apps import find_app
 from .places import opened, placed
+from .running_options import Port, log_options, misread
 from .settings_options import setting_options, was_said
-from .work import LEVELS
 
 if TYPE_CHECKING:
     from ..client import Outlast
@@ -44,11 +45,10 @@ log = logging.getLogger("outlast.service")
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    cls=Port,
     default=8642,
     show_default=True,
     envvar="OUTLAST_PORT",
-    show_envvar=True,
     help="0: any that is free.",
 )
 @click.option(
@@ -59,24 +59,7 @@ log = logging.getLogger("outlast.service")
     help="A reverse proxy whose word on who calls is believed.",
 )
 @setting_options(ServiceSettings)
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    envvar="OUTLAST_LOG_FORMAT",
-    show_default=True,
-    show_envvar=True,
-    help="How log lines look.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(LEVELS, case_sensitive=False),
-    default="info",
-    envvar="OUTLAST_LOG_LEVEL",
-    show_default=True,
-    show_envvar=True,
-    help="The least that is logged.",
-)
+@log_options
 @placed
 @click.pass_context
 def serve(
@@ -96,6 +79,8 @@ def serve(
     said = {name: value for name, value in given.items() if was_said(ctx, name)}
     settings = ServiceSettings.of(**said)
     set_up(level, format)
+    for told in misread(os.environ):
+        log.warning(told)
     _need_extra()
     with ExitStack() as stack:
         found = stack.enter_context(find_app(app, url, schema) if app else opened(url, schema))

@@ -19,6 +19,7 @@ from ..model.settings import RetentionSettings, ServiceSettings, StoreSettings, 
 from .apps import find_app
 from .far import remote_options, remote_worker
 from .places import placed
+from .running_options import Port, log_options, misread
 from .settings_options import setting_options, variable, was_said
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.worker")
 
-LEVELS = ("debug", "info", "warning", "error")
 # What Kubernetes says to every container about a service that is called "outlast".
 PLATFORM = ("OUTLAST_SERVICE_", "OUTLAST_PORT_")
 
@@ -66,9 +66,8 @@ PLATFORM = ("OUTLAST_SERVICE_", "OUTLAST_PORT_")
 @setting_options(WorkerSettings)
 @click.option(
     "--metrics-port",
-    type=click.IntRange(0, 65535),
+    cls=Port,
     envvar="OUTLAST_METRICS_PORT",
-    show_envvar=True,
     help="Serve /metrics, /livez and /readyz here; 0: on a free port, which is logged. With several"
     " processes the n-th one is served on this port + n.",
 )
@@ -80,24 +79,7 @@ PLATFORM = ("OUTLAST_SERVICE_", "OUTLAST_PORT_")
     show_envvar=True,
     help="The address that they are served on. Nobody is asked who they are there.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    envvar="OUTLAST_LOG_FORMAT",
-    show_default=True,
-    show_envvar=True,
-    help="How log lines look.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(LEVELS, case_sensitive=False),
-    default="info",
-    envvar="OUTLAST_LOG_LEVEL",
-    show_default=True,
-    show_envvar=True,
-    help="The least that is logged.",
-)
+@log_options
 @placed
 @click.pass_context
 def worker(
@@ -123,8 +105,8 @@ def worker(
         made: Worker = remote_worker(found, _names(queues), far, given)
     else:
         made = found.worker(_names(queues), **given)
-    for stranger in strangers(os.environ):
-        log.warning(stranger)
+    for told in (*strangers(os.environ), *misread(os.environ)):
+        log.warning(told)
     if processes > 1:
         command = _child(ctx, url, schema)
         ctx.exit(_supervise(made, command, processes, metrics, far=bool(far["server"])))
