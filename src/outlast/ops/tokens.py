@@ -36,7 +36,7 @@ def create(new: NewToken, by: str) -> Op[Token]:
 
 def tokens(limit: int = MOST) -> Op[list[Token]]:
     rows: Rows = yield Statement("tokens", {"limit": limit})
-    return [_read(row) for row in rows]
+    return [read_token(row) for row in rows]
 
 
 def revoke(id: str, by: str) -> Op[Token]:
@@ -52,13 +52,13 @@ def revoke(id: str, by: str) -> Op[Token]:
 def by_hash(hash: str) -> Op[Token | None]:
     """The token of this hash, if it is good."""
     rows: Rows = yield Statement("token_by_hash", {"hash": hash})
-    return _read(rows[0]) if rows else None
+    return read_token(rows[0]) if rows else None
 
 
 def by_id(id: str) -> Op[Token | None]:
     """The token of this id, if it is good."""
     rows: Rows = yield Statement("token_by_id", {"id": id})
-    return _read(rows[0]) if rows else None
+    return read_token(rows[0]) if rows else None
 
 
 def good_ones(ids: Collection[str]) -> Op[set[str]]:
@@ -96,7 +96,7 @@ def _token(id: str) -> Op[Token]:
     rows: Rows = yield Statement("token", {"id": id})
     if not rows:
         raise TokenNotFound(token=id)
-    return _read(rows[0])
+    return read_token(rows[0])
 
 
 def _told(token: Token) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _told(token: Token) -> dict[str, Any]:
     return {name: told[name] for name in ("id", "name", "scopes", "tenant", "queues", "expires_at")}
 
 
-def _read(row: Any) -> Token:
+def read_token(row: Any) -> Token:
     facts = dict(zip(_COLUMNS, row, strict=True))
     for name in ("scopes", "queues"):
         found = lenient_json(facts[name])

@@ -42,7 +42,7 @@ async def logout(call: Call) -> Response:
     refuse_strange_origin(call.request, must_tell=False)
     person = kind_of(call.request) == FORM or wants_page(call.request)
     response = _on(call.request, "") if person else Response(status_code=204)
-    call.service.sessions.end(call.request, response)
+    await call.service.sessions.end(call.request, response)
     return response
 
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
 from ..model.tokens import LONGEST_TOKEN, Scope, Token, hashed
-from ..ops import tokens
+from ..ops import sessions, tokens
 from ..ops.reach import Reach
 from ..ops.report import clock
+from ..ops.statement import Op
 from .guards import is_local
 from .once import Once
 from .problems import Throttled, Unauthorised
@@ -44,11 +46,15 @@ class Principal:
     tenant: str | None = None
     queues: frozenset[str] | None = None
     token: str | None = None
-    by_cookie: bool = False
+    session: str | None = None  # a browser's
     reach: Reach = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reach", Reach(self.tenant, self.queues))
+
+    @property
+    def by_cookie(self) -> bool:
+        return self.session is not None
 
     def may(self, scope: Scope | None) -> bool:
         return scope is None or scope in self.scopes or Scope.ADMIN in self.scopes
@@ -59,6 +65,10 @@ class Principal:
 
 NOBODY = Principal("nobody", frozenset())
 SOMEBODY_HERE = Principal("somebody on this machine", frozenset(Scope))
+
+
+# By the hash of a token or of a session, or by a token's id; a name is looked up in one way only.
+Finder = Callable[[str], Op[Token | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +93,8 @@ class Principals:
         """The caller, or an error that says what is missing."""
         if "authorization" in request.headers:
             return await self._by_token(request, _bearer(request.headers["authorization"]))
-        if cookie := self._service.sessions.cookie_of(request):
-            return await self._by_session(request, cookie)
+        if self._service.sessions.shown(request):
+            return await self._by_session(request)
         if is_local(request) and not await self.guarded():
             return SOMEBODY_HERE
         raise Unauthorised("this call needs a token, as in `Authorization` with `Bearer`")
@@ -96,7 +106,13 @@ class Principals:
     async def still_good(self, who: Principal) -> bool:
         if who.token is None:
             return who is SOMEBODY_HERE and not await self.guarded()
-        return await self._look_up(f"id {who.token}", who.token) is not None
+        if who.session is not None:
+            return await self._look_up(who.session, sessions.token_of) is not None
+        return await self._look_up(who.token, tokens.by_id) is not None
+
+    def forget(self, name: str) -> None:
+        """What was known by this name is looked up anew."""
+        self._seen.pop(name, None)
 
     async def guarded(self) -> bool:
         """Whether there was ever a token."""
@@ -129,36 +145,33 @@ class Principals:
         with self.throttle.looking(address) as room:
             if not room:
                 raise Throttled(1.0, "too many tokens at once from here")
-            token = None if hash is None else await self._look_up(hash)
+            token = None if hash is None else await self._look_up(hash, tokens.by_hash)
         if token is None:
             self.throttle.wrong(address)
             self._service.audit.wrong_token(address)
             raise Unauthorised("this token is not good: it is unknown, expired or revoked")
         return _principal(token)
 
-    async def _by_session(self, request: Request, cookie: str) -> Principal:
-        id = await self._service.sessions.token_of(cookie)
-        token = None if id is None else await self._look_up(f"id {id}", id)
-        if token is None:
+    async def _by_session(self, request: Request) -> Principal:
+        session = await self._service.sessions.of(request)
+        if session is None or not (token := await self._look_up(session, sessions.token_of)):
             raise Unauthorised("this session is over: log in again")
-        return _principal(token, by_cookie=True)
+        return _principal(token, session)
 
     def _remembered(self, name: str) -> Token | None:
         seen = self._seen.get(name)
         return seen.token if seen and time.monotonic() < seen.until else None
 
-    async def _look_up(self, name: str, id: str | None = None) -> Token | None:
+    async def _look_up(self, name: str, finder: Finder) -> Token | None:
         if (token := self._remembered(name)) is not None:
             return token
-        return await self._once.ask(name, lambda: self._ask(name, id))
+        return await self._once.ask(name, lambda: self._ask(name, finder))
 
-    async def _ask(self, name: str, id: str | None) -> Token | None:
-        store, since = self._service.ol.store, time.monotonic()
-        token = await (
-            store.arun(tokens.by_hash, name) if id is None else store.arun(tokens.by_id, id)
-        )
+    async def _ask(self, name: str, finder: Finder) -> Token | None:
+        since = time.monotonic()
+        token = await self._service.ol.store.arun(finder, name)
         if token is None:
-            self._seen.pop(name, None)
+            self.forget(name)
             return None
         await self._note_use(token)
         left = token.expires_at.timestamp() - token.now if token.expires_at else TRUSTED_FOR
@@ -180,10 +193,10 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else "unknown"
 
 
-def _principal(token: Token, by_cookie: bool = False) -> Principal:
+def _principal(token: Token, session: str | None = None) -> Principal:
     queues = None if token.queues is None else frozenset(token.queues)
     name = f"token {token.name} ({token.id})"
-    return Principal(name, frozenset(token.scopes), token.tenant, queues, token.id, by_cookie)
+    return Principal(name, frozenset(token.scopes), token.tenant, queues, token.id, session)
 
 
 def _bearer(header: str) -> str | None:

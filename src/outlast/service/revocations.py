@@ -1,15 +1,16 @@
-"""Those who were let in and stay: told within a few seconds when their token is good no longer."""
+"""Those who were let in and stay: told within seconds when their token or session is over."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ..model.errors import StoreError
-from ..ops import tokens
+from ..ops import sessions, tokens
+from ..ops.statement import Op
 from .principals import Principal
 
 if TYPE_CHECKING:
@@ -51,9 +52,19 @@ class Revocations:
     async def look(self) -> None:
         """One pass."""
         watched = dict(self._watched)
-        ids = {who.token for who in watched.values() if who.token is not None}
-        good = await self._service.ol.store.arun(tokens.good_ones, ids) if ids else set()
+        good = await self._service.ol.store.arun(_good_ones, list(watched.values()))
         guarded = await self._service.principals.guarded()
         for over, who in watched.items():
-            if (who.token not in good) if who.token else guarded:
+            name = who.session or who.token
+            if name not in good if name else guarded:
                 over.set()
+
+
+def _good_ones(watched: Sequence[Principal]) -> Op[set[str]]:
+    """The sessions and the tokens among them that are good still."""
+    good = set[str]()
+    if shown := {who.session for who in watched if who.session}:
+        good |= yield from sessions.good_ones(shown)
+    if ids := {who.token for who in watched if who.token and not who.session}:
+        good |= yield from tokens.good_ones(ids)
+    return good

@@ -30,7 +30,7 @@ from importlib.resources import files
 
 POSTGRES, SQLITE = "postgres", "sqlite"
 TABLES = frozenset(
-    "job attempt event step edge flow worker queue duty token secret counter statistic"
+    "job attempt event step edge flow worker queue duty token session secret counter statistic"
     " migration".split()
 )
 

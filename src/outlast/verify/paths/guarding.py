@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...model.lifecycle import Outcome
 from ...model.tokens import new_token
-from ...ops import tokens
+from ...ops import sessions, tokens
 from ...ops.forget import forget
 from ..stage import Stage
 from .path import path
@@ -24,6 +24,20 @@ def token(stage: Stage) -> Iterator[None]:
     stage.run(tokens.revoke, new.id, "verify")
     if stage.run(tokens.by_hash, new.hash) is not None:
         stage.saw("I4", "zombie", "a token that was revoked is good")
+
+
+@path("session")
+def session(stage: Stage) -> Iterator[None]:
+    """A browser logs in and out: nobody is let in with what is left of it."""
+    _, new = new_token(stage.queue, ["read"])
+    stage.run(tokens.create, new, "verify")
+    yield
+    stage.run(sessions.begin, stage.queue, new.id, 60.0)
+    if stage.run(sessions.token_of, stage.queue) is None:
+        stage.saw("I4", "zombie", "a session that was begun is not good")
+    stage.run(sessions.end, stage.queue)
+    if stage.run(sessions.token_of, stage.queue) is not None:
+        stage.saw("I4", "zombie", "a session that was ended is good")
 
 
 @path("wrong-tokens")

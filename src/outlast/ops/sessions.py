@@ -1,0 +1,35 @@
+"""Browsers log in with a token, and out. A session is a row: who deletes it has ended it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from ..model.tokens import Token
+from .statement import BEGIN, Op, Rows, Statement
+from .tokens import read_token
+
+MOST = 100  # sessions of one token: who logs in once more ends the oldest
+
+
+def begin(hash: str, token: str, life: float) -> Op[None]:
+    yield BEGIN
+    yield Statement("begin_session", {"hash": hash, "token": token, "life": life})
+    yield Statement("clear_sessions", {"token": token, "keep": MOST})
+
+
+def end(hash: str) -> Op[None]:
+    """Ending twice is ending once."""
+    yield Statement("end_session", {"hash": hash})
+
+
+def token_of(hash: str) -> Op[Token | None]:
+    """The token that a session began with, if both are good."""
+    rows: Rows = yield Statement("token_of_session", {"hash": hash})
+    return read_token(rows[0]) if rows else None
+
+
+def good_ones(hashes: Collection[str]) -> Op[set[str]]:
+    """Those of the sessions that are good still."""
+    rows: Rows = yield Statement("good_sessions", {"hashes": json.dumps(sorted(hashes))})
+    return {hash for (hash,) in rows}
