@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         TooLate,
         UnknownTask,
         Unsupported,
+        WorkerNotFound,
         WrongConnection,
     )
     from .model.flow import Chain, Flow, Group, Node, chain, group
@@ -150,6 +151,7 @@ __all__ = [
     "UnknownTask",
     "Unsupported",
     "Worker",
+    "WorkerNotFound",
     "WorkerSettings",
     "WrongConnection",
     "__version__",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
-from uuid import UUID
 
-from .connected import ANYWHERE, actor
+from .connected import ANYWHERE, actor, job_id
 from .flows import FlowVerbs
 from .model.batch import batch_of
-from .model.errors import InvalidOption, JobNotFound
+from .model.errors import InvalidOption
 from .model.flow import Enqueueable
 from .model.ids import new_job_id
 from .model.job import Job, NewJob
@@ -20,6 +19,7 @@ from .model.options import Options, check_name
 from .model.retry import Retry
 from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
 from .model.task import Definition, Registry
+from .operators import OperatorVerbs
 from .ops import operate, report
 from .ops.enqueue import CANCEL_SIGNAL, enqueue, wake
 from .ops.explain import explain
@@ -41,7 +41,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Outlast(FlowVerbs):
+class Outlast(FlowVerbs, OperatorVerbs):
     """A job system in a database.
 
     `url` is `sqlite:///file.db` or `postgresql://…`; without one, `$OUTLAST_URL`, else
@@ -370,14 +370,6 @@ class Outlast(FlowVerbs):
 
     def __repr__(self) -> str:
         return f"<Outlast {self.store.address}>"
-
-
-def job_id(id: str) -> str:
-    """A job id in its one spelling; anything else names no job."""
-    try:
-        return str(UUID(str(id)))
-    except ValueError:
-        raise JobNotFound(f"{id!r:.80} is not a job id", job=id) from None
 
 
 def chosen(state: str | None, queue: str | None, task: str | None, tenant: str | None) -> Filter:

@@ -6,8 +6,9 @@ import getpass
 import os
 import socket
 from contextlib import suppress
+from uuid import UUID
 
-from .model.errors import StoreError
+from .model.errors import JobNotFound, StoreError
 from .ops.enqueue import CANCEL_SIGNAL, wake
 from .store import Store
 
@@ -43,3 +44,11 @@ def actor() -> str:
     except (KeyError, OSError, ImportError):
         user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
     return f"{user}@{socket.gethostname()}"
+
+
+def job_id(id: str) -> str:
+    """A job id in its one spelling; anything else names no job."""
+    try:
+        return str(UUID(str(id)))
+    except ValueError:
+        raise JobNotFound(f"{id!r:.80} is not a job id", job=id) from None

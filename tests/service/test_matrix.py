@@ -8,6 +8,7 @@ import pytest
 
 from outlast import Outlast
 from outlast.model.tokens import Scope
+from outlast.ops import duties
 from outlast.service.routes import PUBLIC, ROUTES, Route
 from tests.service.dashboard import samples as pages
 from tests.service.serving import Served, bearer
@@ -35,6 +36,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "cancel_jobs": {"json": {"limit": 1, "task": "nothing"}},
     "redrive_jobs": {"json": {"limit": 1, "task": "nothing"}},
     "forget_job": {},
+    "reclaim_job": {},
+    "purge_jobs": {"json": {"limit": 1, "task": "nothing", "state": "dead"}},
     "read_flow": {},
     "list_flow_jobs": {},
     "cancel_flow": {"json": {}},
@@ -44,6 +47,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "resume_queue": {"json": {"queue": "mail"}},
     "list_workers": {},
     "list_duties": {},
+    "drain_worker": {"json": {"worker": "somebody"}},
+    "undrain_worker": {"json": {"worker": "somebody"}},
     "dequeue": {"params": {"worker": "w", "tasks": "t", "queues": "mail"}},
     "leave_dequeue": {"params": {"worker": "w"}},
     "report_tasks": {"json": {"reports": []}},
@@ -79,6 +84,8 @@ def test_a_route_serves_whom_it_says_and_nobody_else(served: Served, route: Rout
     """R145: route × scope × tenant × queue. Without a token 401, with another scope 403, for
     another tenant's or queue's job 404; for its own, or for everybody's token, no refusal."""
     keeper = served.token("admin")
+    card = served.ol.worker().card() | {"id": "somebody"}
+    served.ol.store.run(duties.arrive, card)
     for scope in Scope:
         right = route.scope in (scope, *([] if scope is not Scope.ADMIN else Scope))
         for tenant in (None, "acme", "other"):
@@ -94,7 +101,12 @@ def test_a_route_serves_whom_it_says_and_nobody_else(served: Served, route: Rout
 
 # What the sample job's state does not allow: these are told so, if they get so far.
 TOO_LATE = {"redrive_job"}
-ALL_QUEUES = {"metrics", *pages.ALL_QUEUES}  # these concern all of them
+ALL_QUEUES = {
+    "metrics",
+    "drain_worker",
+    "undrain_worker",
+    *pages.ALL_QUEUES,
+}  # these concern all of them
 NAMED_QUEUE = {
     "enqueue_job", "enqueue_jobs", "enqueue_flow", "pause_queue", "resume_queue", "dequeue",
     *pages.NAMED_QUEUE,

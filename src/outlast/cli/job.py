@@ -61,7 +61,7 @@ def on_file(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[F
 @connected
 def job(ol: Outlast, id: str, as_json: bool) -> None:
     """Show all that is known of a job, and say why it is not running."""
-    from ..client import job_id
+    from ..connected import job_id
 
     file = ol.store.run(on_file, job_id(id), ol.store.confirm_dead)
     if as_json:

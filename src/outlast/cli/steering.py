@@ -1,4 +1,4 @@
-"""What people do to jobs: `outlast cancel` and `outlast retry`. Who did it is on record."""
+"""What people do to jobs: `outlast cancel`, `retry` and `reclaim`. Who did it is on record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..model.errors import JobNotFound, StoreError, TooLate
+from ..model.errors import JobNotFound, StoreError, TooEarly, TooLate
 from ..model.job import Job
 from ..model.lifecycle import State
 from ..model.words import count
@@ -62,7 +62,7 @@ def cancel(ol: Outlast, ids: Sequence[str], flow: str | None, reason: str, as_js
         raise click.UsageError("Say what to cancel: either jobs by their ids, or --flow.")
     if flow:
         return _cancel_flow(ol, flow, reason, as_json)
-    return _report(_each(ids, lambda id: ol.cancel(id, reason)), as_json, "asked to stop")
+    return tell_each(each(ids, lambda id: ol.cancel(id, reason)), as_json, "asked to stop")
 
 
 @click.command(
@@ -108,7 +108,33 @@ def retry(
     _given_alone(chosen)
     if flow:
         return _retry_flow(ol, flow, as_json)
-    return _report(_each(ids, ol.retry), as_json, "is running already")
+    return tell_each(each(ids, ol.retry), as_json, "is running already")
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast reclaim 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f
+              outlast reclaim --worker 3f0c9a72d1b84e55
+    """
+)
+@click.argument("ids", nargs=-1, metavar="[ID...]")
+@click.option("--worker", metavar="ID", help="All that this worker runs.")
+@json_option
+@connected
+def reclaim(ol: Outlast, ids: Sequence[str], worker: str | None, as_json: bool) -> None:
+    """Take running jobs from their workers, and put them back unspent.
+
+    For a handler that hangs in a worker which lives: what died is taken back without being asked.
+    The old owner is told, and whatever it still does with the job counts for nothing; drain it
+    first, and another worker gets the job. A queued job needs nothing.
+    """
+    from ..ops.seize import held_by
+
+    if bool(worker) == bool(ids):
+        raise click.UsageError("Say which jobs: either their ids, or --worker.")
+    named = ids or ol.store.run(held_by, str(worker))
+    return tell_each(each(named, ol.reclaim), as_json, "is running again")
 
 
 def _given_alone(chosen: dict[str, Any]) -> None:
@@ -122,16 +148,21 @@ def _retry_all(ol: Outlast, chosen: dict[str, Any], yes: bool, as_json: bool) ->
     from ..ops.report import count as count_jobs
 
     found = ol.store.run(count_jobs, checked(**chosen))
-    click.echo(f"{count(found, chosen['state'] + ' job')} to be retried.", err=True)
-    if found and not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("Nobody is here to be asked: say --yes.")
-        click.confirm("Go on?", abort=True, err=True)
+    agreed(f"{count(found, chosen['state'] + ' job')} to be retried.", found, yes)
     retried = ol.retry_all(**chosen) if found else 0
     if as_json:
         print_json({"found": found, "retried": retried})
     else:
         click.echo(f"Retried {count(retried, 'job')}.")
+
+
+def agreed(what: str, found: int, yes: bool) -> None:
+    """Says what will be done to many, and asks unless it was answered before."""
+    click.echo(what, err=True)
+    if found and not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("Nobody is here to be asked: say --yes.")
+        click.confirm("Go on?", abort=True, err=True)
 
 
 def _cancel_flow(ol: Outlast, id: str, reason: str, as_json: bool) -> None:
@@ -156,20 +187,20 @@ def _retry_flow(ol: Outlast, id: str, as_json: bool) -> None:
         click.echo(f"Retried {count(retried, 'job')} of flow {flow}.")
 
 
-def _each(ids: Sequence[str], act: Callable[[str], Job]) -> list[Answer]:
+def each(ids: Sequence[str], act: Callable[[str], Job]) -> list[Answer]:
     """One by one: what is wrong with one id keeps no other from being dealt with."""
     answers: list[Answer] = []
     for number, id in enumerate(ids):
         try:
             answers.append(Answer(id, act(id)))
-        except (JobNotFound, TooLate) as error:
+        except (JobNotFound, TooLate, TooEarly) as error:
             answers.append(Answer(id, error=error))
         except StoreError as error:  # the rest would fare no better
             return answers + [Answer(left, error=error) for left in ids[number:]]
     return answers
 
 
-def _report(answers: list[Answer], as_json: bool, running: str) -> None:
+def tell_each(answers: list[Answer], as_json: bool, running: str) -> None:
     if as_json:
         print_json([answer.as_json() for answer in answers])
     for answer in answers:

@@ -16,6 +16,7 @@
     ├── FlowClosed                the flow was cancelled or has ended: nothing can join it
     ├── PrerequisiteFailed        the job would wait for one that did not succeed
     ├── TokenNotFound             no such token
+    ├── WorkerNotFound            no such worker
     ├── ClaimLost                 this attempt no longer owns its job; its write changed nothing
     ├── JobFailed                 the awaited job ended without a result
     │   ├── JobDead
@@ -149,6 +150,10 @@ anyway with when="finished"."""
 
 class TokenNotFound(OutlastError):
     """There is no token {token}: `outlast token list` shows those there are."""
+
+
+class WorkerNotFound(OutlastError):
+    """There is no worker {worker}: `outlast workers` shows those there are."""
 
 
 class ClaimLost(OutlastError):

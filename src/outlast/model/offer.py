@@ -26,6 +26,11 @@ def is_offer(worker: str | None) -> bool:
     return worker is not None and worker.startswith(OFFERS)
 
 
+def is_remote(worker: str) -> bool:
+    """Whether a name is a remote worker's, or that of a server which offers jobs to them."""
+    return worker.startswith((OFFERS, REMOTE))
+
+
 def remote_id(owner: str, name: str) -> str:
     """A remote worker's name in our tables: whose it is, and what it calls itself. So nobody can
     pass for a worker of somebody else."""

@@ -115,7 +115,10 @@ def _ready(facts: Facts) -> str:
     serving = [worker for worker in alive if worker.serves(job.queue)]
     if not serving:
         return f"No live worker serves the queue {job.queue!r}."
-    able = [worker for worker in serving if job.task in worker.tasks]
+    open_ones = [worker for worker in serving if worker.state != "draining"]
+    if not open_ones:
+        return f"All live workers that serve {job.queue!r} are draining: they claim nothing more."
+    able = [worker for worker in open_ones if job.task in worker.tasks]
     if not able:
         return (
             f"No live worker that serves {job.queue!r} knows the task {job.task!r}: deploy the code"

@@ -18,16 +18,17 @@ class Renewed:
     lost: frozenset[str]  # no longer ours: whatever they do now counts for nothing
     busy: frozenset[str]  # still ours, but not renewed: somebody else holds them at this moment
     strangers: list[Claim]  # ours in the database, but not in our hands
+    draining: bool = False  # somebody wants us to claim no more
 
 
 def renew(worker: str, held: Mapping[str, int], lease: float) -> Op[Renewed]:
     """Renew what is held (id → fence), and compare it with what the database says we own."""
     # In the order of their ids, as in a finish: whoever locks many rows locks them in one order.
     asked = [{"id": id, "fence": fence} for id, fence in sorted(held.items())]
-    statements = [Statement("owned", {"worker": worker})]
+    statements = [Statement(name, {"worker": worker}) for name in ("owned", "draining")]
     if asked:
         statements.insert(0, Statement("renew", {"worker": worker, "lease": lease}, asked))
-    *renewals, owned = yield Together(statements)
+    *renewals, owned, told = yield Together(statements)
     rows: Rows = renewals[0] if renewals else []
     kept = frozenset(id for id, _, _ in rows)
     claims = [Claim(*row) for row in owned]
@@ -38,4 +39,5 @@ def renew(worker: str, held: Mapping[str, int], lease: float) -> Op[Renewed]:
         lost=frozenset(held) - kept - ours,
         busy=ours - kept,
         strangers=[claim for claim in claims if held.get(claim.id) != claim.fence],
+        draining=any(draining for (draining,) in told),
     )

@@ -113,6 +113,7 @@ STATUSES: dict[type[Exception], int] = {
     errors.JobNotFound: 404,
     errors.FlowNotFound: 404,
     errors.TokenNotFound: 404,
+    errors.WorkerNotFound: 404,
     errors.KeyConflict: 409,
     errors.TooLate: 409,
     errors.TooEarly: 409,

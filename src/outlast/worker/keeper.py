@@ -194,6 +194,8 @@ class Keeper:
         worker, fences = self.worker, self.worker.hands.fences()
         renewed = await self._soon(renew, worker.id, fences, self.settings.lease)
         worker.hands.renewed(renewed.kept, fences, asked_at + self.settings.lease * SAFETY)
+        if renewed.draining != worker.draining:
+            worker.post(worker.drain, renewed.draining)
         if renewed.lost or renewed.cancelling:
             worker.post(worker.carrier.renewed, renewed, fences)
         if self._watching is None or self._watching.done():

@@ -87,6 +87,7 @@ class Worker:
         self.threads = Threads(settings.concurrency)
         self.state = "working"
         self.stopping = False
+        self.draining = False  # by somebody's wish: it stays, and claims nothing
         self._hurry = False
         self._news = asyncio.Event()
         self._resumed = asyncio.Event()  # cuts a wait after a failure short
@@ -162,6 +163,14 @@ class Worker:
         self.post(self._resumed.set)
         self.post(self._news.set)
 
+    def drain(self, wanted: bool) -> None:
+        """Claim nothing more, until that is taken back; what runs goes on, and so does healing."""
+        self.draining = wanted
+        if not self.stopping:
+            self.state = "draining" if wanted else "working"
+        log.warning("told to claim %s", "no more" if wanted else "again")
+        self._news.set()
+
     async def __aenter__(self) -> Self:
         self._background = asyncio.create_task(self.arun(), name="outlast-worker")
         self._background.add_done_callback(_report)
@@ -235,7 +244,7 @@ class Worker:
         """Give back what has ended, take what there is room for, or wait."""
         self._start()
         self.carrier.put_back(after=AHEAD_FOR)
-        room = 0 if self.stopping else self.room.for_claims()
+        room = 0 if self.stopping or self.draining else self.room.for_claims()
         if (gathering := self.carrier.batches.hungry(full=room <= 0)) is not None:
             await self._fill(gathering)
             return
@@ -250,7 +259,8 @@ class Worker:
     async def _fill(self, gathering: Gathering) -> None:
         """Ask for more of a task whose next batch is being gathered."""
         try:
-            if not self.stopping and not self.room.short_of_memory():
+            closed = self.stopping or self.draining
+            if not closed and not self.room.short_of_memory():
                 wanted = self._wanted(gathering.queue, gathering.room)
                 await self._claim(replace(wanted, task=gathering.definition.name, place=None))
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...client import job_id
+from ...connected import job_id
 from ...flows import flow_id
 from ...ops.search import Sought
 from ..calls import Call

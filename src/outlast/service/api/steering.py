@@ -1,11 +1,12 @@
-"""What people do to jobs: cancel and redrive, one or many. Who did it is on record."""
+"""What people do to jobs: cancel, redrive, forget, reclaim, purge. Who did it is on record."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from ...connected import ANYWHERE
-from ...model.errors import JobNotFound, TooLate
+from ...model.errors import JobNotFound, StoreError, TooLate
 from ...model.ids import new_job_id
 from ...model.job import Job
 from ...model.lifecycle import State
@@ -13,12 +14,14 @@ from ...model.tokens import Scope
 from ...ops import operate
 from ...ops.enqueue import CANCEL_SIGNAL, wake
 from ...ops.forget import forget
+from ...ops.purge import purge
 from ...ops.search import Sought, search
+from ...ops.seize import seize
 from ..calls import Call
 from ..route import Route
 from . import PREFIX
 from .naming import id_in, limit_of, sought_in
-from .views import CancelBody, Done, JobView, ReasonBody, RedriveBody
+from .views import CancelBody, Done, JobView, PurgeBody, ReasonBody, RedriveBody
 
 FEW = 200  # jobs in one transaction
 
@@ -39,6 +42,12 @@ async def redrive_job(call: Call) -> dict[str, Any]:
 
 async def forget_job(call: Call) -> dict[str, Any]:
     job = await call.ol.store.arun(forget, id_in(call), call.by, call.reach)
+    return job.as_json()
+
+
+async def reclaim_job(call: Call) -> dict[str, Any]:
+    job = await call.ol.store.arun(seize, id_in(call), call.by, call.reach)
+    await tell(call, CANCEL_SIGNAL, job.queue)  # its old owner should hear of it, and the next one
     return job.as_json()
 
 
@@ -73,6 +82,17 @@ async def redrive_jobs(call: Call) -> dict[str, Any]:
     return {"done": len(done), "next": cursor}
 
 
+async def purge_jobs(call: Call) -> dict[str, Any]:
+    asked: PurgeBody = call.body
+    page, cursor = await _page(call, sought_in(asked))
+    told = {"state": asked.state, "queue": asked.queue, "task": asked.task}
+    done = 0
+    for start in range(0, len(page), FEW):
+        ids = [job.id for job in page[start : start + FEW]]
+        done += await call.ol.store.arun(purge, ids, asked.older, call.by, told, call.reach)
+    return {"done": done, "next": cursor}
+
+
 async def _cancel(call: Call, id: str, reason: str) -> Job:
     return await call.ol.store.arun(operate.cancel, id, call.by, reason, call.reach)
 
@@ -83,10 +103,11 @@ async def _page(call: Call, sought: Sought) -> tuple[list[Job], str | None]:
     return await call.ol.store.arun(search, sought, call.reach, cursor and str(cursor), limit)
 
 
-async def tell(call: Call, word: str) -> None:
-    """A word to those who work: it only makes things faster."""
+async def tell(call: Call, *words: str) -> None:
+    """A word to those who work: it only makes things faster, so it may fail."""
     if call.ol.store.wakes:
-        await call.ol.store.arun(wake, call.ol.store.channel, [word])
+        with suppress(StoreError):
+            await call.ol.store.arun(wake, call.ol.store.channel, words)
 
 
 ROUTES = (
@@ -105,11 +126,20 @@ ROUTES = (
         response=JobView, statuses=(404, 409),
     ),
     Route(
+        "POST", f"{PREFIX}/jobs/{{id}}/reclaim", Scope.ADMIN, reclaim_job,
+        "Take a running job from its worker, and put it back unspent",
+        response=JobView, statuses=(404, 409),
+    ),
+    Route(
         "POST", f"{PREFIX}/jobs/cancel", Scope.ADMIN, cancel_jobs,
         "Cancel the jobs that fit, so many in one request", request=CancelBody, response=Done,
     ),
     Route(
         "POST", f"{PREFIX}/jobs/redrive", Scope.ADMIN, redrive_jobs,
         "Redrive the jobs that fit, so many in one request", request=RedriveBody, response=Done,
+    ),
+    Route(
+        "POST", f"{PREFIX}/jobs/purge", Scope.ADMIN, purge_jobs,
+        "Remove ended jobs that fit, so many in one request", request=PurgeBody, response=Done,
     ),
 )  # fmt: skip

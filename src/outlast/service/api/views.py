@@ -214,6 +214,11 @@ class CancelBody(ManyBody):
     reason: Reason = ""
 
 
+class PurgeBody(ManyBody):
+    state: Literal["succeeded", "dead", "cancelled"]
+    older: Seconds = Field(0.0, description="only what ended so many seconds ago, or more")
+
+
 class Done(BaseModel):
     """How many jobs were changed. As long as there is a `next`, there may be more."""
 
@@ -319,6 +324,15 @@ class WorkerView(BaseModel):
 
 class Workers(BaseModel):
     workers: list[WorkerView]
+
+
+class WorkerBody(Incoming):
+    worker: Name
+
+
+class WorkerState(BaseModel):
+    worker: str
+    draining: bool
 
 
 class DutyView(BaseModel):

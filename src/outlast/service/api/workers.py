@@ -7,11 +7,15 @@ from typing import Any
 
 from ...model.tokens import Scope
 from ...ops import report
+from ...ops.enqueue import CANCEL_SIGNAL
+from ...ops.seize import set_draining
 from ..calls import Call
+from ..problems import Forbidden
 from ..route import Route
 from . import PREFIX
 from .jobs import plain
-from .views import Duties, Workers
+from .steering import tell
+from .views import Duties, WorkerBody, Workers, WorkerState
 
 
 async def list_workers(call: Call) -> dict[str, Any]:
@@ -29,6 +33,23 @@ async def list_duties(call: Call) -> dict[str, Any]:
     return {"duties": [plain(asdict(one)) for one in found]}
 
 
+async def drain_worker(call: Call) -> dict[str, Any]:
+    return await _set_draining(call, True)
+
+
+async def undrain_worker(call: Call) -> dict[str, Any]:
+    return await _set_draining(call, False)
+
+
+async def _set_draining(call: Call, draining: bool) -> dict[str, Any]:
+    asked: WorkerBody = call.body
+    if call.who.queues is not None:
+        raise Forbidden("this concerns all queues: it needs a token that is not for some alone")
+    await call.ol.store.arun(set_draining, asked.worker, draining, call.by)
+    await tell(call, CANCEL_SIGNAL)  # a word at which workers renew, and hear of it
+    return {"worker": asked.worker, "draining": draining}
+
+
 ROUTES = (
     Route(
         "GET", f"{PREFIX}/workers", Scope.READ, list_workers,
@@ -38,5 +59,15 @@ ROUTES = (
     Route(
         "GET", f"{PREFIX}/duties", Scope.READ, list_duties,
         "Recurring maintenance, and how it went", response=Duties, everyone=True,
+    ),
+    Route(
+        "POST", f"{PREFIX}/workers/drain", Scope.ADMIN, drain_worker,
+        "A worker claims no more, and stays; what it runs goes on",
+        request=WorkerBody, response=WorkerState, everyone=True, statuses=(404,),
+    ),
+    Route(
+        "POST", f"{PREFIX}/workers/undrain", Scope.ADMIN, undrain_worker,
+        "A worker claims again",
+        request=WorkerBody, response=WorkerState, everyone=True, statuses=(404,),
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ...client import job_id
+from ...connected import job_id
 from ...model.errors import InvalidOption
 from ...model.tokens import Scope, Token, new_token
 from ...ops import tokens

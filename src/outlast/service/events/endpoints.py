@@ -7,7 +7,7 @@ import re
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from ...client import job_id
+from ...connected import job_id
 from ...model.errors import JobNotFound
 from ...model.tokens import Scope
 from ..api import PREFIX

@@ -57,6 +57,32 @@ ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, changed_at = excluded
     WHERE q.paused <> excluded.paused
 RETURNING name
 
+-- name: hold_running
+-- A running job as its owner claimed it, and whether it was asked to stop; held until it is dealt
+-- with.
+-- postgres: whoever is about to finish it comes first, or not at all
+SELECT ol.claim_columns, cancelling FROM ol.job AS j
+WHERE j.id = ol.id(:id) AND j.state || '' = 'running' AND ol.in_reach FOR UPDATE
+-- sqlite: one writer at a time
+SELECT ol.claim_columns, cancelling FROM ol.job AS j
+WHERE j.id = ol.id(:id) AND j.state || '' = 'running' AND ol.in_reach
+
+-- name: purge_jobs
+-- Remove those of the jobs that ended so long ago; not what a flow still needs, as in prune, but for
+-- what goes together.
+DELETE FROM ol.job AS j
+WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state || '' IN ('succeeded', 'dead', 'cancelled')
+    AND j.finished_at <= ol.ago(:older) AND ol.in_reach
+    AND (j.flow IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.flow = j.flow
+        AND o.flow IS NOT NULL AND o.state IN ('waiting', 'scheduled', 'ready', 'running')
+        LIMIT 1 OFFSET 0))
+    AND (NOT j.tied OR NOT EXISTS (SELECT 1 FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower
+        WHERE e.job = j.id AND (f.state IN ('waiting', 'scheduled', 'ready', 'running')
+            OR (f.id NOT IN (SELECT ol.each_id(:ids))
+                AND (f.state = 'dead' OR (f.state = 'cancelled' AND j.state = 'succeeded'))))
+        LIMIT 1 OFFSET 0))
+RETURNING CAST(id AS text), CAST(flow AS text)
+
 -- name: forget_job
 -- Erase what an ended job was given, gave and said when it failed; that it was, and how it ended,
 -- stays.

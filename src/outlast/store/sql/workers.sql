@@ -17,9 +17,20 @@ DELETE FROM ol.worker WHERE id = :id
 
 -- name: workers
 -- Every process that works, and how long ago it was heard of.
-SELECT id, host, pid, CAST(queues AS text), CAST(tasks AS text), concurrency, running, state,
-    version, lease, ol.epoch(started_at), ol.epoch(seen_at), ol.epoch(ol.now()) - ol.epoch(seen_at)
+SELECT id, host, pid, CAST(queues AS text), CAST(tasks AS text), concurrency, running,
+    CASE WHEN drain THEN 'draining' ELSE state END, version, lease, ol.epoch(started_at),
+    ol.epoch(seen_at), ol.epoch(ol.now()) - ol.epoch(seen_at)
 FROM ol.worker ORDER BY started_at, id
+
+-- name: set_draining
+-- Tell a worker to claim no more, or to do so again; no row if it was told so before.
+UPDATE ol.worker SET drain = ol.boolean(:draining)
+WHERE id = :worker AND drain <> ol.boolean(:draining)
+RETURNING id
+
+-- name: draining
+-- Whether somebody told a worker to claim no more.
+SELECT drain FROM ol.worker WHERE id = :worker
 
 -- name: prove_life
 -- A worker holds its liveness lock from now on, as long as this server keeps its memory.

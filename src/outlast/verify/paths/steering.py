@@ -1,10 +1,12 @@
-"""What people do to jobs: cancel, redrive, pause and resume."""
+"""What people do: cancel, redrive, reclaim, purge, drain, pause and resume."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ...model.lifecycle import Outcome
+from ...ops import duties
+from ...ops.leave import leave
 from ..stage import SOMEHOW, Stage
 from .path import path
 
@@ -61,6 +63,39 @@ def finish_redrive(stage: Stage) -> Iterator[str]:
     stage.ol.retry_all(queue=stage.queue)
     if left := stage.ol.jobs(queue=stage.queue, state="dead"):
         yield f"{len(left)} jobs are still dead after a redrive"
+
+
+@path("reclaim-forced", owner=True)
+def take_away(stage: Stage) -> Iterator[None]:
+    """From an owner that lives: its own end of the job counts for nothing then."""
+    claims = stage.claimed(2)
+    yield
+    for claim in claims:
+        stage.ol.reclaim(claim.id)
+    ends = [(claim, stage.ended(Outcome.SUCCEEDED, claim, tell=False)) for claim in claims]
+    if stage.finish(ends).accepted:
+        stage.saw("I4", "zombie", "a job that was taken away was finished by its old owner")
+
+
+@path("purge")
+def purge(stage: Stage) -> Iterator[None]:
+    """Removed because somebody said so, with all that belongs to them."""
+    task = stage.work.mark.using(queue=stage.queue)
+    stage.ol.enqueue(*[task.job() for _ in range(2)])
+    claims = stage.began(stage.claim())
+    stage.finish([(claim, stage.ended(Outcome.PERMANENT, claim)) for claim in claims])
+    yield
+    stage.ol.purge(queue=stage.queue)
+
+
+@path("drain")
+def drain(stage: Stage) -> Iterator[None]:
+    """A worker is told to claim no more, and that it may."""
+    stage.run(duties.arrive, stage.ol.worker(stage.queue).card() | {"id": stage.owner})
+    yield
+    stage.ol.drain(stage.owner)
+    stage.ol.drain(stage.owner, undo=True)
+    stage.run(leave, stage.owner)
 
 
 @path("pause")

@@ -1,0 +1,63 @@
+"""Reclaim, drain, forget and purge from the command line."""
+
+from __future__ import annotations
+
+import json
+
+from outlast import Outlast
+from outlast.ops import duties
+from outlast.ops.claim import Wanted, claim
+from tests.cli.conftest import Commands
+from tests.cli.test_steer import UNKNOWN, give_up, made
+
+
+def test_jobs_are_taken_from_a_worker(run: Commands, ol: Outlast) -> None:
+    """R200: by their ids, or all that it holds."""
+    ids = [made(run) for _ in range(3)]
+    assert len(ol.store.run(claim, Wanted("hung", "default", 3, 60.0))) == 3
+    answer = run("reclaim", ids[0], UNKNOWN)
+    assert (answer.code, answer.out) == (1, f"{ids[0]} ready\n")
+    assert answer.err.startswith(f"outlast: There is no job {UNKNOWN}")
+    told = run("reclaim", "--worker", "hung", "--json").json
+    assert sorted(one["id"] for one in told) == sorted(ids[1:])
+    assert {ol.job(id).state for id in ids} == {"ready"}
+    assert run("reclaim", "--worker", "hung").out == ""
+    for wrong in ([], [ids[0], "--worker", "hung"]):
+        assert run("reclaim", *wrong).code == 2
+
+
+def test_a_worker_is_drained_and_shown_so(run: Commands, ol: Outlast) -> None:
+    """R200"""
+    ol.store.run(duties.arrive, ol.worker().card() | {"id": "w1"})
+    assert run("drain", "w1").out == "w1 claims no more.\n"
+    assert [one["state"] for one in run("workers", "--json").json] == ["draining"]
+    assert run("drain", "w1", "--undo", "--json").json == {"worker": "w1", "draining": False}
+    assert [one["state"] for one in run("workers", "--json").json] == ["working"]
+    answer = run("drain", "w2")
+    assert answer.code == 1 and answer.err.startswith("outlast: There is no worker w2")
+
+
+def test_ended_jobs_are_removed_after_a_question(run: Commands, ol: Outlast) -> None:
+    """R200: the number is told first; nobody to ask is no yes."""
+    one, two = give_up(ol, "a", "b")
+    answer = run("purge", "--queue", "a")
+    assert answer.code == 2 and "1 dead job, to be removed" in answer.err and "--yes" in answer.err
+    assert ol.counts()["dead"] == 2
+    assert run("purge", "--queue", "a", "--older", "1h", "--yes").out == "Removed 0 jobs.\n"
+    assert run("purge", "--queue", "a", "--yes").out == "Removed 1 job.\n"
+    assert [job.id for job in ol.jobs()] == [two]
+    assert run("purge", "--yes", "--json").json == {"found": 1, "purged": 1}
+    assert run("job", one).code == 1
+    assert run("purge", "--state", "running", "--yes").code == 2
+
+
+def test_an_ended_job_is_forgotten(run: Commands, ol: Outlast) -> None:
+    """R165: what it was given is gone, how it ended is not; one that has not ended stays as it
+    is."""
+    (gone,) = give_up(ol, "a")
+    waits = made(run)
+    answer = run("forget", gone, waits, "--json")
+    assert answer.code == 1
+    first, second = json.loads(answer.out)
+    assert first["ok"] and first["job"]["args"] is None and first["job"]["state"] == "dead"
+    assert second["error"]["type"] == "TooEarly" and ol.job(waits).args == {"a": 1}

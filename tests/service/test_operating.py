@@ -1,0 +1,96 @@
+"""What operators do over HTTP: reclaim, purge, drain."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from outlast import Outlast
+from outlast.ops import duties
+from outlast.ops.claim import Wanted, claim
+from outlast.ops.purge import purge as purge_op
+from outlast.ops.reach import Reach
+from tests.service.serving import Served
+from tests.support import Database
+
+
+def enqueued(served: Served, tenant: str, number: int = 2) -> list[str]:
+    jobs = [{"task": "t"}] * number
+    token = served.token("enqueue", tenant=tenant)
+    made = served.post("/api/v1/jobs/batch", token, json={"jobs": jobs}).json()["jobs"]
+    return [job["id"] for job in made]
+
+
+def test_a_running_job_is_taken_from_its_worker(served: Served) -> None:
+    """R200: unspent, and by whom is on record; one that has ended is not (409)."""
+    (id,) = enqueued(served, "acme", 1)
+    served.ol.store.run(claim, Wanted("hung", "default", 1, 60.0))
+    token = served.token("admin", tenant="acme", name="ops")
+    job = served.post(f"/api/v1/jobs/{id}/reclaim", token).json()
+    assert (job["state"], job["attempt"], job["worker"]) == ("ready", 0, None)
+    events = served.get(f"/api/v1/jobs/{id}/history", token).json()["events"]
+    told = next(event["data"] for event in events if event["kind"] == "reclaim")
+    assert told["by"].startswith("token ops") and told["worker"] == "hung"
+    assert served.post(f"/api/v1/jobs/{id}/reclaim", token).status_code == 200
+    served.ol.cancel(id)
+    assert served.post(f"/api/v1/jobs/{id}/reclaim", token).status_code == 409
+
+
+def test_a_tenant_removes_its_own_jobs_alone(served: Served, database: Database) -> None:
+    """R145, R200: page by page, what fits and is old enough."""
+    for tenant in ("acme", "other"):
+        for id in enqueued(served, tenant):
+            served.ol.cancel(id)
+    token = served.token("admin", tenant="acme")
+
+    def purge(**said: object) -> dict[str, object]:
+        answer = served.post("/api/v1/jobs/purge", token, json={"state": "cancelled", **said})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, object] = answer.json()
+        return found
+
+    assert purge(older=3600)["done"] == 0
+    first = purge(limit=1)
+    assert first["done"] == 1 and first["next"] is not None
+    assert purge()["done"] == 1 and purge() == {"done": 0, "next": None}
+    assert [job.tenant for job in served.ol.jobs()] == ["other", "other"]
+    for bad in ({}, {"state": "running"}, {"state": "dead", "older": -1}):
+        assert served.post("/api/v1/jobs/purge", token, json=bad).status_code == 422
+    theirs = [job.id for job in served.ol.jobs()]
+    assert served.ol.store.run(purge_op, theirs, 0.0, "test", {}, Reach("acme")) == 0
+    table = "outlast_event" if database.is_sqlite else "event"
+    rows = database.rows(f"SELECT CAST(data AS text) FROM {table} WHERE kind = 'purge'")
+    assert [json.loads(data)["number"] for (data,) in rows] == [1, 1]
+
+
+def test_a_worker_is_drained_by_who_may_see_all_queues(served: Served) -> None:
+    """R200"""
+    served.ol.store.run(duties.arrive, served.ol.worker().card() | {"id": "w1"})
+    token = served.token("admin")
+
+    def state() -> str:
+        listed = served.get("/api/v1/workers", token).json()["workers"]
+        return next(str(one["state"]) for one in listed if one["id"] == "w1")
+
+    answer = served.post("/api/v1/workers/drain", token, json={"worker": "w1"})
+    assert answer.json() == {"worker": "w1", "draining": True}
+    assert state() == "draining"
+    served.post("/api/v1/workers/undrain", token, json={"worker": "w1"})
+    assert state() == "working"
+    for worker, status in (("w2", 404), ("remote-a-b", 422)):
+        answer = served.post("/api/v1/workers/drain", token, json={"worker": worker})
+        assert answer.status_code == status
+
+
+@pytest.mark.kinds("postgres")
+def test_a_wake_up_that_fails_undoes_nothing_and_fails_nothing(
+    served: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R117: the job is cancelled, and the caller is told so; a word to workers only makes things
+    faster. Here their channel has a name that PostgreSQL does not take."""
+    (id,) = enqueued(served, "acme", 1)
+    served.ol.store.run(claim, Wanted("w", "default", 1, 60.0))
+    monkeypatch.setattr(type(ol.store), "channel", "x" * 100)
+    answer = served.post(f"/api/v1/jobs/{id}/cancel", served.token("admin"), json={})
+    assert answer.status_code == 200 and answer.json()["cancelling"]
