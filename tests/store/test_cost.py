@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 
 from outlast.ops.claim import Place, Wanted
 from outlast.ops.finish import turn
+from outlast.ops.offer import Asked
 from outlast.ops.statement import Statement, Together
 from outlast.store import Store, open_store
 from outlast.store.postgres import PostgresStore
@@ -86,6 +88,7 @@ def test_a_plan_that_is_kept_does_not_depend_on_when_it_was_made(database: Datab
     ids = {"id": new().id, "state": "succeeded", "fence": 1}
     place = Place(0, 0.0, ids["id"])
     succeed = Statement("succeed", rows=[{**ids, "result": "null"}])
+    asked = Asked("d", "default", BATCH, 60.0, promote=False, tasks=("t",))
     with steady._pool.lend() as link:
         for statement in (
             wanted().statements()[-1],
@@ -94,6 +97,9 @@ def test_a_plan_that_is_kept_does_not_depend_on_when_it_was_made(database: Datab
             Statement("tell_followers", rows=[ids]),
             succeed,
             fused(Together([succeed, *wanted(place=place).statements()])),
+            *asked.statements(),
+            *replace(asked, place=place).statements(),
+            Statement("hold_claims", {"lease": 9.0}, [{**ids, "worker": "r"}]),
         ):
             plan = _kept_plan(link, steady, statement)
             assert not re.search(r"Seq Scan on (job|edge)\b|Hash Join|Merge Join", plan), plan

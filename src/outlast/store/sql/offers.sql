@@ -1,70 +1,65 @@
--- fragment: offerable
+-- fragment: for_them
 state = 'ready' AND queue = :queue
         AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
         AND task IN (SELECT ol.each(:tasks))
         AND (expires_at IS NULL OR expires_at > ol.now())
+
+-- fragment: offerable
+ol.for_them
         AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
         AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life) AND id = (
             SELECT id FROM ol.job
-            WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes + 1 >= max_crashes
-                AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
-                AND task IN (SELECT ol.each(:tasks))
-                AND (expires_at IS NULL OR expires_at > ol.now())
+            WHERE ol.for_them AND crashes > 0 AND crashes + 1 >= max_crashes
             ORDER BY priority DESC, run_at, id LIMIT 1)))
+
+-- fragment: to_offer
+SELECT id AS chosen FROM ol.job
+    WHERE ol.offerable
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
+
+-- fragment: to_offer_on
+SELECT id AS chosen FROM ol.job
+    WHERE ol.offerable AND priority = :priority
+        AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
 
 -- name: claim_offers
 -- Take the next ready jobs of one queue for a remote worker: of its tenant, and of tasks it knows.
 -- postgres: locked in a CTE and updated by join, as in claim
-WITH picked AS MATERIALIZED (
-    SELECT id AS chosen FROM ol.job
-    WHERE ol.offerable
-    ORDER BY priority DESC, run_at, id
-    LIMIT :limit
-    FOR UPDATE SKIP LOCKED)
+WITH picked AS MATERIALIZED (ol.to_offer FOR UPDATE SKIP LOCKED)
 UPDATE ol.job AS j SET ol.taken
 FROM picked WHERE j.id = picked.chosen
 RETURNING ol.claim_columns
 -- sqlite: one writer at a time needs no lock clause
 UPDATE ol.job AS j SET ol.taken
-WHERE j.id IN (
-    SELECT id FROM ol.job
-    WHERE ol.offerable
-    ORDER BY priority DESC, run_at, id
-    LIMIT :limit)
+WHERE j.id IN (ol.to_offer)
 RETURNING ol.claim_columns
 
 -- name: claim_offers_on
 -- The same from where the last full batch began, as in claim_on.
 -- postgres: as in claim
-WITH picked AS MATERIALIZED (
-    SELECT id AS chosen FROM ol.job
-    WHERE ol.offerable AND priority = :priority
-        AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
-    ORDER BY priority DESC, run_at, id
-    LIMIT :limit
-    FOR UPDATE SKIP LOCKED)
+WITH picked AS MATERIALIZED (ol.to_offer_on FOR UPDATE SKIP LOCKED)
 UPDATE ol.job AS j SET ol.taken
 FROM picked WHERE j.id = picked.chosen
 RETURNING ol.claim_columns
 -- sqlite: as in claim
 UPDATE ol.job AS j SET ol.taken
-WHERE j.id IN (
-    SELECT id FROM ol.job
-    WHERE ol.offerable AND priority = :priority
-        AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
-    ORDER BY priority DESC, run_at, id
-    LIMIT :limit)
+WHERE j.id IN (ol.to_offer_on)
 RETURNING ol.claim_columns
 
 -- name: hold_claims
 -- Hold on to what remote workers run. The first time, it passes from the server that offered it into
 -- their hands. What is not returned is no longer theirs, or somebody has its row at this moment.
--- postgres: SKIP LOCKED, as in renew
+-- postgres: SKIP LOCKED, as in renew, and in no order, since nobody is waited for: to keep one, all
+-- jobs would be read along their key. A range that holds every fence, as in succeed
 WITH held AS MATERIALIZED (
     SELECT j.id AS held, t.worker AS holder
     FROM ol.rows(id uuid, fence bigint, worker text) JOIN ol.job AS j ON j.id = t.id
     WHERE j.fence = t.fence AND j.state || '' = 'running'
-    ORDER BY j.id FOR UPDATE OF j SKIP LOCKED)
+        AND t.fence BETWEEN 1 AND 9223372036854775807
+    FOR UPDATE OF j SKIP LOCKED)
 UPDATE ol.job AS j SET lease_until = ol.later(:lease), worker = held.holder,
     started_at = CASE WHEN j.worker = held.holder THEN j.started_at ELSE ol.now() END
 FROM held WHERE j.id = held.held
@@ -81,18 +76,18 @@ RETURNING CAST(j.id AS text), j.fence, j.cancelling
 SELECT CAST(j.id AS text), j.fence, j.state, j.worker
 FROM ol.rows(id uuid, fence bigint) JOIN ol.job AS j ON j.id = t.id
 
--- name: still_offered
--- Those offers of a server that nobody has accepted, held until they are put back.
--- postgres: FOR UPDATE, so that an acceptance comes before or after, and not between
-SELECT CAST(j.id AS text), j.fence FROM ol.job AS j
-WHERE j.worker = :worker AND j.state || '' = 'running'
-    AND (j.id, j.fence) IN (SELECT t.id, t.fence FROM ol.rows(id uuid, fence bigint))
-ORDER BY j.id FOR UPDATE
--- sqlite: who has begun is alone
+-- fragment: offered_still
 SELECT CAST(j.id AS text), j.fence FROM ol.job AS j
 WHERE j.worker = :worker AND j.state || '' = 'running'
     AND (j.id, j.fence) IN (SELECT t.id, t.fence FROM ol.rows(id uuid, fence bigint))
 ORDER BY j.id
+
+-- name: still_offered
+-- Those offers of a server that nobody has accepted, held until they are put back.
+-- postgres: FOR UPDATE, so that an acceptance comes before or after, and not between
+ol.offered_still FOR UPDATE
+-- sqlite: who has begun is alone
+ol.offered_still
 
 -- name: record_late_events
 -- Keep what an attempt had said and its worker could not send any more, under the claim that it held
