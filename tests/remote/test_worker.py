@@ -25,7 +25,10 @@ from outlast import (
     chain,
     group,
 )
+from outlast.model.job import Claim
+from outlast.model.outcome import release
 from outlast.remote import RemoteWorker
+from outlast.remote.reports import Offer
 from tests.service.serving import Served
 from tests.support import Proxy, aeventually
 
@@ -156,6 +159,54 @@ async def test_every_way_to_end(served: Served, ol: Outlast, tmp_path: Path) -> 
             now = ol.job(job.id)
             assert now.failures == failures
             assert 50 < (now.run_at - now.created_at).total_seconds() < 90
+
+
+async def test_a_worker_takes_short_jobs_ahead_and_puts_back_what_it_has_no_slot_for(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R142: while its jobs are short; those that it does not come to are for others, unspent."""
+    running: set[str] = set()
+    most = 0
+    go_on = asyncio.Event()
+
+    @ol.task
+    async def short() -> None: ...
+
+    @ol.task
+    async def long(ctx: Context) -> None:
+        nonlocal most
+        running.add(ctx.job.id)
+        most = max(most, len(running))
+        await go_on.wait()
+        running.discard(ctx.job.id)
+
+    jobs = ol.enqueue(*[short.job()] * 300, *[long.job()] * 60)
+    async with working(served, tmp_path, concurrency=10) as worker:
+        await aeventually(lambda: len(running) == 10 and ol.counts()["ready"] == 50)
+        assert not worker.carrier.ahead
+        waiting = await ol.ajobs(state=State.READY, limit=60)
+        assert {(job.attempt, job.crashes) for job in waiting} == {(0, 0)}
+        assert any(job.fence for job in waiting), "else none was taken ahead"
+        go_on.set()
+        await aeventually(lambda: ol.counts()["succeeded"] == len(jobs), 30)
+    assert most == 10
+
+
+@pytest.mark.kinds("sqlite")
+async def test_what_is_accepted_while_a_worker_stops_is_put_back(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R041: its call was on its way when the worker was told to."""
+    ol.task(name="work")(lambda: None)
+    claim = Claim._make(["id", 1, "work", "{}", 1, 0, 0, 1, 1, "q", "", 0, *[0.0] * 3,
+                         *[None] * 4, "w", None, False, False])  # fmt: skip
+    worker = RemoteWorker(served.url, None, ol, spool=tmp_path)
+    worker.stop()
+    answers = [{"status": "ok", "cancel": False}]
+    worker.returns._accepted([Offer(claim, 0.0)], answers, time.monotonic())
+    [held] = worker.returns._ended
+    assert held.transition == release(claim)
+    assert not worker.hands.running()
 
 
 async def test_one_that_cannot_renew_stops_before_its_lease_ends(

@@ -12,6 +12,7 @@ import pytest
 
 from outlast import Job, Outlast, State
 from outlast.model.offer import is_offer
+from outlast.service.dequeue import stream as streams
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
 from tests.support import eventually
@@ -28,7 +29,7 @@ def served(ol: Outlast) -> Iterator[Served]:
 @pytest.fixture
 def patient(ol: Outlast) -> Iterator[Served]:
     """One whose offers hold for a minute: what comes back sooner was put back."""
-    with serving(ol, replace(QUICK, offer_lease=60.0)) as running:
+    with serving(ol, replace(QUICK, offer_lease=60.0, remote_lease=60.0)) as running:
         yield running
 
 
@@ -98,6 +99,44 @@ def test_no_more_is_offered_than_the_worker_can_hold(
         with serving(ol, QUICK) as other:  # a report that another server takes
             report(other, token, said(second, "release"))
         [_] = stream.offers(1)
+
+
+def test_a_worker_in_a_hurry_is_offered_more_than_it_can_hold(
+    patient: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R142: as many as it said beside its last report."""
+    monkeypatch.setattr(streams, "AHEAD_FOR", 60.0)
+    token = patient.token("work")
+    enqueued(ol, 8)
+    with opened(patient, token, credit=2) as stream:
+        held = stream.offers(2)
+        hurry(patient, token, 3, *held)
+        held += stream.offers(3)
+        assert ol.counts()["ready"] == 3
+        report(patient, token, *[said(job, "complete") for job in held[:3]])
+        time.sleep(0.3)
+        assert ol.counts()["ready"] == 3, "it said nothing of it any more"
+        report(patient, token, said(held[3], "complete"))
+        [_] = stream.offers(1)
+
+
+def test_that_a_worker_is_in_a_hurry_is_soon_forgotten(
+    patient: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R142: its later words may go to another server."""
+    monkeypatch.setattr(streams, "AHEAD_FOR", 0.0)
+    token = patient.token("work")
+    enqueued(ol, 5)
+    with opened(patient, token, credit=2) as stream:
+        hurry(patient, token, 3, *stream.offers(2))
+        time.sleep(0.3)
+        assert ol.counts()["ready"] == 3
+
+
+def hurry(served: Served, token: str, ahead: int, *held: dict[str, Any]) -> None:
+    reports = [said(job, "renew") for job in held]
+    answer = served.post(REPORTS, token, json={"reports": reports, "ahead": ahead})
+    assert statuses(answer.json()["reports"]) == ["ok"] * len(held)
 
 
 def test_a_worker_that_comes_back_is_known_to_hold_what_it_held(

@@ -8,6 +8,7 @@ In reading order:
     line      the connection to the server: one stream down, reports up
     frames    what comes down the stream
     worker    the worker: as a local one, but for where jobs come from and outcomes go
+    room      how many jobs it can take
     reports   outcomes, acceptances and events on their way to the server
     spool     what handlers said, on disk until the server has it
     keeper    renews, in a thread of its own

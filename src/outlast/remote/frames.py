@@ -11,7 +11,7 @@ from ..model.job import Claim
 
 LONGEST = 64 * 1024 * 1024  # bytes of one line
 
-_FACTS = frozenset(Claim._fields)
+_FACTS = Claim._fields[: Claim._fields.index("worker")]
 
 
 async def read(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
@@ -38,5 +38,4 @@ def _frame(line: bytes) -> dict[str, Any]:
 
 def claim_of(job: dict[str, Any], worker: str) -> Claim:
     """An offered job as a claim of ours. What a newer server says beside is left out."""
-    told = {name: value for name, value in job.items() if name in _FACTS}
-    return Claim(**{**told, "worker": worker})
+    return Claim._make([*[job[name] for name in _FACTS], worker, job.get("flow"), False, False])

@@ -12,7 +12,7 @@ from ..ops.renew import Renewed
 from ..worker.held import SAFETY
 from ..worker.keeper import Keeper, Urgent
 from ..worker.loops import Loop
-from .reports import PATH, parts
+from .reports import PATH, call, parts, renewal
 
 if TYPE_CHECKING:
     from .worker import RemoteWorker
@@ -71,11 +71,10 @@ class RemoteKeeper(Keeper):
     async def _renew(self, tokens: list[str]) -> list[dict[str, object]]:
         """In time to try once more on another connection."""
         answers: list[dict[str, object]] = []
-        items = [f'{{"do":"renew","token":"{token}"}}' for token in tokens]
+        items = [renewal(token) for token in tokens]
         async with asyncio.timeout(max(2.0, self.worker.settings.lease / 3)):
             for part in parts(items):
-                body = f'{{"reports":[{",".join(part)}]}}'
-                answers += (await self._line.post(PATH, body))["reports"]
+                answers += (await self._line.post(PATH, call(part)))["reports"]
         return answers
 
     async def overdue(self) -> None:
@@ -85,6 +84,6 @@ class RemoteKeeper(Keeper):
         for held in self.worker.hands.overdue():
             token = self.worker.tokens.get(held.claim.hold, "")
             told = {"do": "fail", "token": token, "how": str(Outcome.TIMED_OUT)}
-            await self._line.post(PATH, f'{{"reports":[{_text(told)}]}}')
+            await self._line.post(PATH, call([_text(told)]))
             held.overdue_at = math.inf
             self.worker.tell("overdue", 1)

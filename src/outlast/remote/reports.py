@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..model.errors import InvalidOption, ServerUnavailable
 from ..model.job import Claim, Hold
 from ..model.lifecycle import Outcome, State
-from ..model.outcome import Ended, Transition
+from ..model.outcome import Ended, Transition, release
 from ..model.text import describe
 from ..ops.claim import Wanted
 from ..ops.finish import Finished
 from ..worker.held import Held, facts
-from ..worker.returns import Events, Returns
+from ..worker.returns import BRISK, Events, Returns
 from .line import TooMuch
+from .room import FarRoom
 
 if TYPE_CHECKING:
     from .worker import RemoteWorker
@@ -52,6 +53,13 @@ class Said(NamedTuple):
     end: int
 
 
+class Offer(NamedTuple):
+    """A job that was offered, and when by our clock."""
+
+    claim: Claim
+    at: float
+
+
 class Reports(Returns):
     def __init__(self, worker: RemoteWorker) -> None:
         super().__init__(
@@ -59,23 +67,51 @@ class Reports(Returns):
             worker.started,
         )  # fmt: skip
         self._worker = worker
-        self._accepting: list[Claim] = []
+        self._offers: deque[Offer] = deque()
+        self._longest = 0.0  # seconds that a handler took, of those that ended last
         self._said: deque[Said] = deque()
         self._spoken: dict[Hold, int] = {}  # how many events each claim has said
 
     def __len__(self) -> int:
-        return len(self._ended) + len(self._accepting) + len(self._said)
+        """What there is to say now: offers that there is no room for wait."""
+        accepting = min(len(self._offers), self._room.for_claims()) if self._offers else 0
+        return len(self._ended) + accepting + len(self._said)
+
+    @property
+    def _room(self) -> FarRoom:
+        return self._worker.room
 
     def add(self, held: Held) -> None:
+        if held.began_at:
+            self._longest = max(self._longest, time.monotonic() - held.began_at)
         self._ended.append(held)
 
-    def accept(self, claims: Sequence[Claim]) -> None:
-        self._accepting += claims
+    @property
+    def offered(self) -> bool:
+        return bool(self._offers)
 
-    def unaccepted(self) -> list[Claim]:
-        """Offers that will not be accepted any more."""
-        claims, self._accepting = self._accepting, []
-        return claims
+    def offer(self, claims: Sequence[Claim]) -> None:
+        now = time.monotonic()
+        self._offers.extend([Offer(claim, now) for claim in claims])
+
+    def put_back(self, after: float) -> None:
+        """Offers that have waited for room for so long: others may have some."""
+        before = time.monotonic() - after
+        if self._offers and self._offers[0].at <= before:
+            kept = self._room.for_claims()
+            while len(self._offers) > kept and self._offers[-1].at <= before:
+                self.give_back(self._offers.pop().claim)
+
+    def decline(self) -> None:
+        """Nothing is accepted any more."""
+        while self._offers:
+            self.give_back(self._offers.pop().claim)
+
+    def give_back(self, claim: Claim) -> None:
+        """What was not begun, unspent."""
+        held = Held(claim, safe_until=0.0, transition=release(claim))
+        self._hands.take(held)
+        self._ended.append(held)
 
     def say(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
         """From any thread: on disk first, then on its way."""
@@ -100,19 +136,27 @@ class Reports(Returns):
         """Say everything, and start what was accepted."""
         await self._send_events()
         asked_at = time.monotonic()
-        accepting, self._accepting = self._accepting, []
+        accepting = self._next_offers()
         ended, self._ended = self._ended, []
+        if ended:
+            self.brisk, self._longest = self._longest < BRISK, 0.0
         items = [self._outcome(held) for held in ended]
-        items += [_text({"do": "renew", "token": self._token(claim)}) for claim in accepting]
+        items += [renewal(self._token(offer.claim)) for offer in accepting]
         try:
-            answers = await self._send(items)
+            answers = await self._send(items, self._room.ahead())
         except BaseException:
             self._ended = [held for held in ended if self._hands.holds(held)] + self._ended
-            self._accepting = accepting + self._accepting
+            self._offers.extendleft(reversed(accepting))
             raise
         self._taken(ended, answers[: len(ended)])
         self._accepted(accepting, answers[len(ended) :], asked_at)
         return [], asked_at
+
+    def _next_offers(self) -> list[Offer]:
+        if not self._offers:
+            return []
+        number = min(len(self._offers), self._room.for_claims())
+        return [self._offers.popleft() for _ in range(number)]
 
     async def _send_events(self) -> None:
         """All that was said up to now; what is not acknowledged is sent again."""
@@ -131,22 +175,21 @@ class Reports(Returns):
                 self._said.popleft()
             self._worker.spool.acknowledge(batch[-1].end)
 
-    async def _send(self, items: Sequence[str]) -> list[dict[str, Any]]:
+    async def _send(self, items: Sequence[str], ahead: int = 0) -> list[dict[str, Any]]:
         answers: list[dict[str, Any]] = []
         for part in parts(items):
-            answers += await self._send_part(part)
+            answers += await self._send_part(part, ahead)
         return answers
 
-    async def _send_part(self, part: Sequence[str]) -> list[dict[str, Any]]:
+    async def _send_part(self, part: Sequence[str], ahead: int) -> list[dict[str, Any]]:
         try:
-            body = f'{{"reports":[{",".join(part)}]}}'
-            answer = await self._worker.line.post(PATH, body)
+            answer = await self._worker.line.post(PATH, call(part, ahead))
         except TooMuch as error:
             if len(part) == 1:
                 return [{"status": "refused", "reason": str(error)}]
             half = len(part) // 2
-            first = await self._send_part(part[:half])
-            return first + await self._send_part(part[half:])
+            first = await self._send_part(part[:half], ahead)
+            return first + await self._send_part(part[half:], ahead)
         given: list[dict[str, Any]] = answer["reports"]
         if len(given) != len(part):
             raise ServerUnavailable(reason="it answered fewer reports than it was sent")
@@ -158,20 +201,23 @@ class Reports(Returns):
         return self._worker.tokens.get(claim.hold, "")
 
     def _outcome(self, held: Held) -> str:
-        assert held.transition is not None
-        return _text({"token": self._token(held.claim), **self._told(held.transition)})
+        transition, token = held.transition, self._token(held.claim)
+        assert transition is not None
+        if transition.outcome is Outcome.SUCCEEDED and not transition.jobs:
+            result = "null" if transition.result is None else _quoted(transition.result)
+            return f'{{"do":"complete","token":{_quoted(token)},"result":{result}}}'
+        return _text({"token": token, **self._told(transition)})
 
     def _told(self, transition: Transition) -> dict[str, Any]:
         match transition.outcome:
             case Outcome.SUCCEEDED:
-                told: dict[str, Any] = {"do": "complete", "result": transition.result}
-                if transition.jobs:
-                    told["jobs"] = [asdict(job) for job in transition.jobs]
-                return told
+                jobs = [asdict(job) for job in transition.jobs]
+                return {"do": "complete", "result": transition.result, "jobs": jobs}
             case Outcome.RELEASED:
                 return {"do": "release", "delay": transition.delay}
             case outcome:
-                told = {"do": "fail", "how": HOW[outcome], "error": transition.error}
+                told: dict[str, Any] = {"do": "fail", "how": HOW[outcome]}
+                told["error"] = transition.error
                 if outcome is Outcome.POSTPONED:
                     told["delay"] = transition.delay
                 if definition := self._worker.app.registry.get(transition.claim.task):
@@ -207,17 +253,20 @@ class Reports(Returns):
         self._ended.append(held)
 
     def _accepted(
-        self, claims: Sequence[Claim], answers: Sequence[dict[str, Any]], asked_at: float
+        self, offers: Sequence[Offer], answers: Sequence[dict[str, Any]], asked_at: float
     ) -> None:
         starting = []
-        for claim, answer in zip(claims, answers, strict=True):
+        for offer, answer in zip(offers, answers, strict=True):
+            claim = offer.claim
             if answer["status"] == "busy":
-                self._accepting.append(claim)
+                self._offers.append(offer)
             elif answer["status"] != "ok":
                 self._counts["late"] += 1
                 self.forget(claim.hold)
             elif answer["cancel"]:
                 self._cancelled(claim)
+            elif self._worker.stopping:
+                self.give_back(claim)
             else:
                 starting.append(claim)
         self._worker.start(starting, asked_at)
@@ -247,5 +296,18 @@ def parts(items: Sequence[str]) -> list[list[str]]:
     return found
 
 
+def call(reports: Sequence[str], ahead: int = 0) -> str:
+    more = f',"ahead":{ahead}' if ahead else ""
+    return f'{{"reports":[{",".join(reports)}]{more}}}'
+
+
+def renewal(token: str) -> str:
+    return f'{{"do":"renew","token":{_quoted(token)}}}'
+
+
 def _text(report: dict[str, Any]) -> str:
-    return json.dumps(report, separators=(",", ":"))
+    return _encode(report)
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_quoted = json.encoder.encode_basestring_ascii

@@ -25,17 +25,16 @@ from typing import TYPE_CHECKING, Any
 from ..model.errors import InvalidSetting, OutlastError, ServerRefused, ServerUnavailable
 from ..model.ids import new_instance_id
 from ..model.job import Claim, Hold
-from ..model.outcome import release
 from ..model.settings import WorkerSettings
-from ..worker.held import Held
 from ..worker.keeper import Keeper
 from ..worker.loops import Backoff
-from ..worker.worker import Worker
+from ..worker.worker import AHEAD_FOR, Worker
 from . import frames
 from .far import FarContext
 from .keeper import RemoteKeeper
 from .line import Line
 from .reports import Reports
+from .room import FarRoom
 from .spool import Spool, folder_of, orphans
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ log = logging.getLogger("outlast.worker")
 
 STREAM = "/api/v1/dequeue"
 SILENCE = 30.0  # seconds to wait for the first word on a stream
-TURNS = 3  # of the loop, in which handlers that wait for nothing end, and travel along
 MISSED = 3  # signs of life that may be missing before a stream is given up
 
 
@@ -74,6 +72,7 @@ class RemoteWorker(Worker):
         self.tokens: dict[Hold, str] = {}
         self._folder = folder_of(self.line.server, None if spool is None else Path(spool))
         self.returns: Reports = Reports(self)
+        self.room: FarRoom = FarRoom(self)
         self._listening: asyncio.Task[None] | None = None
         self._refusal: OutlastError | None = None
         self._silence = SILENCE
@@ -112,10 +111,7 @@ class RemoteWorker(Worker):
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait([self._listening])
-        for claim in self.returns.unaccepted():
-            held = Held(claim, safe_until=0.0, transition=release(claim))
-            self.hands.take(held)
-            self.returns.add(held)
+        self.returns.decline()
         await super()._drain()
 
     async def _leave(self) -> None:
@@ -175,7 +171,7 @@ class RemoteWorker(Worker):
             claim = frames.claim_of(job, self.id)
             self.tokens[claim.hold] = job["token"]
             claims.append(claim)
-        self.returns.accept(claims)
+        self.returns.offer(claims)
         self._news.set()
 
     def _stopped_listening(self, task: asyncio.Task[None]) -> None:
@@ -202,12 +198,14 @@ class RemoteWorker(Worker):
     # The loop
 
     async def turn(self) -> None:
-        """Say what there is to say, or wait."""
+        """Say what there is to say, or wait. While it is on its way, what was accepted before
+        runs."""
+        self._start()
+        self.carrier.put_back(after=AHEAD_FOR)
+        self.returns.put_back(after=AHEAD_FOR)
         if not self.returns:
-            await self._pause(1.0)
+            await self._pause(AHEAD_FOR if self.carrier.ahead or self.returns.offered else 1.0)
             return
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
         try:
             await self.returns.exchange()
         except ServerRefused as error:
@@ -218,7 +216,7 @@ class RemoteWorker(Worker):
     def start(self, claims: Sequence[Claim], asked_at: float) -> None:
         self.counts["claimed"] += len(claims)
         self.carrier.take(claims, asked_at)
-        self.carrier.start(len(claims))  # never more than there are slots: that is our credit
+        self._start()
         for queue in {claim.queue for claim in claims}:
             self.carrier.batches.claimed(queue, True)
 

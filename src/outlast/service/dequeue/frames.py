@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
+
+from pydantic_core import to_json
 
 from ...model.job import Claim
 
@@ -13,7 +16,10 @@ SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 MOST_BYTES = 256 * 1024  # of one frame, unless a single job is larger
-UNTOLD = ("tied", "hooked", "worker")  # of a claim: no business of the worker's
+# What is told of a claim. The rest is no business of the worker's.
+TOLD = tuple(name for name in Claim._fields if name not in {"tied", "hooked", "worker"})
+
+_told = attrgetter(*TOLD)
 
 Frame = dict[str, Any]
 Sign = Callable[[Claim], str]
@@ -34,7 +40,7 @@ class ServerSentEvents(Format):
     silence = b": still here\n\n"
 
     def write(self, frame: Frame) -> bytes:
-        return f"event: {frame['type']}\ndata: {_line(frame)}\n\n".encode()
+        return b"event: %s\ndata: %s\n\n" % (frame["type"].encode(), _line(frame))
 
 
 class JsonLines(Format):
@@ -42,7 +48,7 @@ class JsonLines(Format):
     silence = b"\n"
 
     def write(self, frame: Frame) -> bytes:
-        return f"{_line(frame)}\n".encode()
+        return _line(frame) + b"\n"
 
 
 def chosen(accept: str) -> Format:
@@ -66,12 +72,13 @@ def offers(claims: Sequence[Claim], sign: Sign) -> Iterator[Frame]:
 
 def _job(claim: Claim, sign: Sign) -> dict[str, Any]:
     """`args` stays the JSON text that it is: what cannot be read concerns its own job alone."""
-    told = claim._asdict()
-    for name in UNTOLD:
-        del told[name]
+    told = dict(zip(TOLD, _told(claim), strict=True))
     told["token"] = sign(claim)
     return told
 
 
-def _line(frame: Frame) -> str:
-    return json.dumps(frame, separators=(",", ":"))
+def _line(frame: Frame) -> bytes:
+    try:
+        return to_json(frame)
+    except ValueError:  # a row may hold what is no UTF-8
+        return json.dumps(frame, separators=(",", ":")).encode()

@@ -34,6 +34,7 @@ from ...worker.held import Hands, Held
 from ...worker.returns import Returns, about_a_row
 from . import followups, tokens
 from .desk import Desk
+from .stream import Stream
 
 MOST_REPORTS = 1000
 LONGEST_EVENT = 200_000  # characters of one event's data
@@ -99,6 +100,7 @@ class Report(Closed):
 
 class Reports(Closed):
     reports: list[Report] = Field(max_length=MOST_REPORTS)
+    ahead: int = Field(0, ge=0, le=10_000, description="how many more than `credit` to offer now")
 
 
 class Answered(BaseModel):
@@ -168,10 +170,10 @@ class Taking:
         self._ending: list[Claim] = []
         self._late: list[dict[str, Any]] = []
 
-    async def take(self, reports: Sequence[Report]) -> list[Answer]:
+    async def take(self, reports: Sequence[Report], ahead: int = 0) -> list[Answer]:
         sorted_in = [self._sort_in(report) for report in reports]
         await self._record_late()
-        await self._hand_in()
+        await self._hand_in(self._stream(ahead))
         await self._hold()
         self._desk.accepted(self._handing.kept.cancelling)
         self._desk.forget(self._handing.taken)
@@ -225,16 +227,27 @@ class Taking:
             found = await self._desk.steady.arun(ops.hold, left, lease)
             self._handing.kept = ops.Kept(kept.cancelling | found.cancelling, found.busy)
 
-    async def _hand_in(self) -> None:
+    def _stream(self, ahead: int) -> Stream | None:
+        """The worker's, if it is here."""
+        claims = (*self._ending, *self._handing.held)
+        stream = next((s for claim in claims if (s := self._desk.stream_of(claim))), None)
+        if stream:
+            stream.take_ahead(ahead)
+        return stream
+
+    async def _hand_in(self, stream: Stream | None) -> None:
         """And claim for the worker's stream in the same round trip, as a local worker would."""
         if not self._handing:
             return
-        stream = next((s for claim in self._ending if (s := self._desk.stream_of(claim))), None)
         asked = stream.along(len(self._ending)) if stream else None
-        claims, _ = await self._handing.exchange(asked)
+        try:
+            claims, _ = await self._handing.exchange(asked)
+        except BaseException:
+            if stream and asked:
+                stream.not_claimed_along(asked)
+            raise
         if stream and asked:
             stream.claimed_along(asked, claims)
-            await stream.sent_along()
 
     async def _record_late(self) -> None:
         if self._late:
@@ -278,7 +291,7 @@ def ended_by(report: Report, claim: Claim, reach: Reach) -> Ended:
 def check_json(what: str, text: str) -> None:
     """The database reads it as JSON, and whoever asks for it later does: so it must be some."""
     try:
-        json.loads(text, parse_constant=_refuse)
+        _decode(text)
     except (ValueError, RecursionError):
         raise InvalidInput(f"{what} is no JSON text") from None
     if "\\u0000" in text:
@@ -287,3 +300,6 @@ def check_json(what: str, text: str) -> None:
 
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse).decode

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -58,11 +59,13 @@ async def dequeue(call: Call) -> Response:
     return Streaming(call, stream, format.media)
 
 
-async def report_tasks(call: Call) -> dict[str, Any]:
+async def report_tasks(call: Call) -> Response:
     desk = await _desk(call)
     key = await call.service.key(tokens.PURPOSE)
-    taking = desk.spawn(Taking(desk, key, call.reach).take(call.body.reports))
-    return {"reports": await asyncio.shield(taking)}  # what has begun comes to its end
+    said: Reports = call.body
+    taking = desk.spawn(Taking(desk, key, call.reach).take(said.reports, said.ahead))
+    answers = await asyncio.shield(taking)  # what has begun comes to its end
+    return Response(to_json({"reports": answers}), media_type="application/json")
 
 
 async def leave_dequeue(call: Call) -> Left:

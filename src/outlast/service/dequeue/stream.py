@@ -34,7 +34,7 @@ log = logging.getLogger("outlast.service")
 
 COUNT_EVERY = 1.0  # seconds between looks at what the worker holds by the database
 MOMENT = 0.005  # seconds
-SOON = 0.05  # seconds
+AHEAD_FOR = 0.25  # seconds for which a worker's word counts that it would take more
 MOST_AT_ONCE = 200  # jobs claimed in one go
 
 Send = Callable[[bytes], Awaitable[None]]
@@ -76,8 +76,8 @@ class Stream:
         self._held: dict[Hold, Claim] = {}  # offered here, or run by the worker before
         self._unaccepted: dict[Hold, float] = {}  # until when
         self._along: list[Claim] = []  # claimed with a report, and not sent yet
-        self._sent = asyncio.Event()  # all that was claimed so is on the line
-        self._sent.set()
+        self._more = 0  # jobs beyond its credit that it would take
+        self._more_until = 0.0
         self._news = asyncio.Event()
         self._why = ""  # it ends
         self._renew = False  # the worker should renew, and learn what to stop
@@ -105,7 +105,6 @@ class Stream:
     def close(self) -> None:
         """On every way out, without waiting: what was not accepted goes back at once."""
         self.closed = True
-        self._sent.set()
         self.desk.streams.discard(self)
         self.desk.withdraw([self._held[hold] for hold in self._unaccepted])
         self.desk.leave_behind(self, self._held)
@@ -155,7 +154,7 @@ class Stream:
     # Offer
 
     def _nearly_full(self) -> bool:
-        return 0 < self._room() < self.asker.credit // 2
+        return 0 < self._room() < self._credit() // 2
 
     async def _gather(self) -> None:
         """A busy worker puts down many jobs in a moment: then they are replaced together."""
@@ -198,16 +197,12 @@ class Stream:
     def claimed_along(self, asked: ops.Asked, claims: Sequence[Claim]) -> None:
         self._lookout.claimed(asked, claims)
         self._along += self.desk.take(self, claims)
-        if self._along:
-            self._sent.clear()
         self._news.set()
 
-    async def sent_along(self) -> None:
-        """What was claimed with a report goes out before the report's answer does: then the worker
-        says of both in one call."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SOON):
-                await self._sent.wait()
+    def not_claimed_along(self, asked: ops.Asked) -> None:
+        """It could not be asked: there may be something all the same."""
+        self._lookout.hear(asked.queue)
+        self._news.set()
 
     def _claimed_along(self) -> list[Claim] | None:
         claims, self._along = self._along, []
@@ -219,7 +214,7 @@ class Stream:
         return ops.Asked(
             worker=self.desk.id,
             queue=queue,
-            limit=min(room, (asker.credit + 1) // 2, MOST_AT_ONCE),
+            limit=min(room, (self._credit() + 1) // 2, MOST_AT_ONCE),
             lease=self.desk.terms.offer_lease,
             promote=self.desk.promotes(),
             last_life=not any(claim.last_life for claim in self._held.values()),
@@ -232,8 +227,6 @@ class Stream:
         """What cannot be sent is not accepted, so `close` puts back every one of them."""
         for frame in offers(claims, lambda claim: self.desk.signed(claim, self._key)):
             await self._say(send, frame)
-        if not self._along:
-            self._sent.set()
 
     async def _say(self, send: Send, frame: Frame) -> None:
         await self._bytes(send, self._format.write(frame))
@@ -247,7 +240,17 @@ class Stream:
     # Count
 
     def _room(self) -> int:
-        return self.asker.credit - len(self._held)
+        return self._credit() - len(self._held)
+
+    def _credit(self) -> int:
+        """What it said when it came, and what it said beside its last report: a worker whose jobs
+        are short has the next ones before it is through with these. That is only true for a
+        moment, so what is not said again is forgotten."""
+        return self.asker.credit + (self._more if time.monotonic() < self._more_until else 0)
+
+    def take_ahead(self, more: int) -> None:
+        self._more = min(more, self.desk.terms.max_credit - self.asker.credit)
+        self._more_until = time.monotonic() + AHEAD_FOR
 
     def take(self, claims: Sequence[Claim]) -> None:
         until = time.monotonic() + self.desk.terms.offer_lease
