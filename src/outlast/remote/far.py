@@ -23,7 +23,7 @@ class FarContext(Context):
     near = False
 
     def __init__(self, claim: Claim, worker: RemoteWorker) -> None:
-        store = cast(Store, FarStore(claim, worker))  # as far as a context needs one
+        store = cast(Store, worker.far)  # as far as a context needs one
         super().__init__(claim, worker.say, store)
 
     def completing(self, result: Any = None) -> NoReturn:
@@ -36,8 +36,7 @@ class FarContext(Context):
 class FarStore:
     """Carries out the few operations that handlers ask for, by asking the server."""
 
-    def __init__(self, claim: Claim, worker: RemoteWorker) -> None:
-        self._claim = claim
+    def __init__(self, worker: RemoteWorker) -> None:
         self._worker = worker
 
     def run(self, operation: Callable[..., Any], *args: Any) -> Any:
@@ -50,28 +49,30 @@ class FarStore:
             args = (*operation.args, *args)
             operation = operation.func
         if operation is look_up:
-            return await self._step(args[1], None)
+            return await self._step(self._token_of(args[0]), args[1], None)
         if operation is keep:
-            return await self._step(args[1], args[2])
+            return await self._step(self._worker.tokens.get(args[0], ""), args[1], args[2])
         if operation is prerequisites:
-            return await self._before(args[1], args[2])
+            return await self._before(self._token_of(args[0]), args[1], args[2])
         raise Unsupported(reason=f"{operation.__name__} is not to be had on a remote worker")
 
-    async def _step(self, name: str, result: str | None) -> str | None:
-        said = {"token": self._token(), "name": name, "result": result}
+    async def _step(self, token: str, name: str, result: str | None) -> str | None:
+        said = {"token": token, "name": name, "result": result}
         kept: str | None = (await self._ask("steps", said))["result"]
         return kept
 
-    async def _before(self, after: int, limit: int) -> list[tuple[int, Job]]:
-        said = {"token": self._token(), "after": after, "limit": limit}
+    async def _before(self, token: str, after: int, limit: int) -> list[tuple[int, Job]]:
+        said = {"token": token, "after": after, "limit": limit}
         page = await self._ask("prerequisites", said)
         return [(place, _job(told)) for place, told in page["jobs"]]
 
     async def _ask(self, what: str, said: dict[str, Any]) -> Any:
         return await self._worker.line.post(f"/api/v1/tasks/{what}", said)
 
-    def _token(self) -> str:
-        return self._worker.tokens.get(self._claim.hold, "")
+    def _token_of(self, job: str) -> str:
+        """To read, whichever claim of ours on it will do."""
+        held = self._worker.hands.get(job)
+        return self._worker.tokens.get(held.claim.hold, "") if held else ""
 
 
 def _job(told: dict[str, Any]) -> Job:

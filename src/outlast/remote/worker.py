@@ -30,7 +30,7 @@ from ..worker.keeper import Keeper
 from ..worker.loops import Backoff
 from ..worker.worker import AHEAD_FOR, Worker
 from . import frames
-from .far import FarContext
+from .far import FarContext, FarStore
 from .keeper import RemoteKeeper
 from .line import Line
 from .reports import Reports
@@ -70,6 +70,7 @@ class RemoteWorker(Worker):
         self.id = self.name  # until the server says what it calls us
         self.line = Line(server, token)
         self.tokens: dict[Hold, str] = {}
+        self.far = FarStore(self)
         self._folder = folder_of(self.line.server, None if spool is None else Path(spool))
         self.returns: Reports = Reports(self)
         self.room: FarRoom = FarRoom(self)
