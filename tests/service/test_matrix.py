@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
 
 from outlast import Outlast
+from outlast.model.settings import ServiceSettings
 from outlast.model.tokens import Scope
 from outlast.ops import duties
 from outlast.service.routes import PUBLIC, ROUTES, Route
 from tests.service.dashboard import samples as pages
-from tests.service.serving import Served, bearer
+from tests.service.serving import Served, bearer, serving
 
 STREAM = "text/event-stream"
 
@@ -78,25 +81,42 @@ def test_every_scope_but_the_public_one_is_a_scope() -> None:
 GUARDED = [route for route in ROUTES if route.scope is not PUBLIC]
 
 
+# A scope, a tenant and the queues of somebody who calls, and the token to do so.
+Caller = tuple[Scope, str | None, list[str] | None, str]
+
+
+@pytest.fixture(scope="module")
+def everyone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, list[Caller]]]:
+    """One service and its callers for all routes: each call is about a job of its own."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('matrix')}/outlast.db"
+    patient = ServiceSettings(guesses=2 * len(GUARDED))  # each route is called with a wrong token
+    with Outlast(url) as ol, serving(ol, patient) as served:
+        ol.store.run(duties.arrive, ol.worker().card() | {"id": "somebody"})
+        limits = product(Scope, (None, "acme", "other"), (None, ["mail"], ["else"]))
+        yield (
+            served,
+            [(*one, served.token(str(one[0]), tenant=one[1], queues=one[2])) for one in limits],
+        )
+
+
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.name)
-@pytest.mark.kinds("sqlite")
-def test_a_route_serves_whom_it_says_and_nobody_else(served: Served, route: Route) -> None:
+def test_a_route_serves_whom_it_says_and_nobody_else(
+    everyone: tuple[Served, list[Caller]], route: Route
+) -> None:
     """R145: route × scope × tenant × queue. Without a token 401, with another scope 403, for
     another tenant's or queue's job 404; for its own, or for everybody's token, no refusal."""
-    keeper = served.token("admin")
-    card = served.ol.worker().card() | {"id": "somebody"}
-    served.ol.store.run(duties.arrive, card)
-    for scope in Scope:
+    served, callers = everyone
+    for scope, tenant, queues, token in callers:
         right = route.scope in (scope, *([] if scope is not Scope.ADMIN else Scope))
-        for tenant in (None, "acme", "other"):
-            for queues in (None, ["mail"], ["else"]):
-                token = served.token(str(scope), tenant=tenant, queues=queues)
-                status = call(served, route, token).status_code
-                wanted = expected(route, right, tenant, queues)
-                assert status in wanted, (scope, tenant, queues, status)
+        status = call(served, route, token).status_code
+        wanted = expected(route, right, tenant, queues)
+        assert status in wanted, (scope, tenant, queues, status)
     assert call(served, route, None).status_code == 401
     assert call(served, route, "olt_" + "x" * 43).status_code == 401
-    assert call(served, route, keeper).status_code < 400 or route.name in TOO_LATE | BY_JOB
+    assert (
+        call(served, route, served.token("admin")).status_code < 400
+        or route.name in TOO_LATE | BY_JOB
+    )
 
 
 # What the sample job's state does not allow: these are told so, if they get so far.
