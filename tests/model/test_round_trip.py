@@ -163,13 +163,32 @@ def test_both_databases_read_the_text(database: Database) -> None:
     assert json.loads(part) == value
 
 
-def property_of(examples: int) -> Callable[[Any], Any]:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+def for_all(
+    *values: st.SearchStrategy[Any], examples: int
+) -> Callable[[Callable[..., None]], Callable[[int], None]]:
+    """A test of a property: of a fifth of the examples always, of all of them in a campaign."""
+
+    def test_of(promise: Callable[..., None]) -> Callable[[int], None]:
+        @pytest.mark.parametrize(
+            "number",
+            [
+                pytest.param(examples // 5, id="sample"),
+                pytest.param(examples, id="full", marks=pytest.mark.campaign),
+            ],
+        )
+        def test(number: int) -> None:
+            always = settings(
+                max_examples=number,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            )
+            always(given(*values)(promise))()
+
+        test.__name__, test.__doc__ = promise.__name__, promise.__doc__
+        return test
+
+    return test_of
 
 
 def check(arguments: Arguments, *args: Any, **kwargs: Any) -> None:
@@ -221,8 +240,7 @@ PLACES: list[tuple[Arguments, Callable[[Any], Any]]] = [
 ]
 
 
-@property_of(1_000)
-@given(plain_values)
+@for_all(plain_values, examples=1_000)
 def test_any_json_value_comes_back_equal(value: Any) -> None:
     """R006: 1,000 values in six places; only a NUL may be refused."""
     has_nul = "\\u0000" in json.dumps(value).replace("\\\\", "")
@@ -234,8 +252,7 @@ def test_any_json_value_comes_back_equal(value: Any) -> None:
             assert arguments.decode(text) == {"value": place(value)}
 
 
-@property_of(1_700)
-@given(wild_values)
+@for_all(wild_values, examples=1_700)
 def test_any_value_at_all_is_refused_or_comes_back_equal(value: Any) -> None:
     """R006: 1,700 values in six places, with NULs, surrogates, NaN, bytes, tuples and objects."""
     for arguments, place in PLACES:
@@ -277,8 +294,7 @@ def everything(
 EVERYTHING = Arguments(everything, "task")
 
 
-@property_of(1_200)
-@given(
+@for_all(
     st.fixed_dictionaries(
         {"item": items, "when": moments},
         optional={
@@ -293,20 +309,21 @@ EVERYTHING = Arguments(everything, "task")
             "span": st.timedeltas() | st.dates(),
             "number": st.integers() | st.floats(**finite),
         },
-    )
+    ),
+    examples=1_200,
 )
 def test_typed_arguments_are_refused_or_come_back_equal(kwargs: dict[str, Any]) -> None:
     """R006: 1,200 calls with every kind of type, nearly all right."""
     check(EVERYTHING, **kwargs)
 
 
-@property_of(1_000)
-@given(
+@for_all(
     st.dictionaries(
         st.sampled_from(["item", "when", "key", "amount", "orders", "number", "other"]),
         st.one_of(wrong_items, moments, decimals, wrong_orders.map(lambda one: (one,)), hostile),
         max_size=5,
-    )
+    ),
+    examples=1_000,
 )
 def test_arguments_that_do_not_fit_are_refused_or_come_back_equal(kwargs: dict[str, Any]) -> None:
     """R005, R006: 1,000 calls whose names and types are mixed up."""
@@ -323,8 +340,7 @@ class Numbers(BaseModel):
 NUMBERS = Arguments(taking(Numbers), "task")
 
 
-@property_of(2_000)
-@given(numbers, numbers, numbers, numbers | good_text)
+@for_all(numbers, numbers, numbers, numbers | good_text, examples=2_000)
 def test_numbers_keep_their_value(a: Any, b: Any, c: Any, d: Any) -> None:
     """R006: 2,000 times -0.0, 2**53 + 1, True or 1.0 in a model that nobody validated."""
     model = Numbers.model_construct(exact=a, real=b, either=c, text=d)
