@@ -26,15 +26,11 @@ from tests.support import Process, Processes, eventually
 from tests.verify.running import figures
 
 NAMED = {mutant.name: mutant for mutant in MUTANTS}
+# One of each campaign, and of each database.
 AT_ONCE = [
     "finish-before-handler",
-    "reclaim-resets-attempts",
-    "promote-too-early",
-    "finish-without-fence-postgres",
-    "own-connection",
-    "retry-on-unknown-commit",
-    "completing-writes-first",
     "completing-though-lost",
+    "own-connection",
     "dead-not-passed-on",
 ]
 HARMLESS = Mutant(
