@@ -86,5 +86,5 @@ class Browser:
 @contextmanager
 def looking(served: Served | str, prefix: str = "") -> Iterator[Browser]:
     url = served if isinstance(served, str) else served.url
-    with httpx.Client(base_url=url, timeout=30, trust_env=False) as http:
+    with httpx.Client(base_url=url, timeout=30, trust_env=False, verify=False) as http:
         yield Browser(http, prefix)
