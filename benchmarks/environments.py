@@ -30,7 +30,8 @@ def equipped(contender: Contender, folder: Path, fresh: bool = False) -> Contend
     stamp, wanted = home / "requires.json", json.dumps([contender.python, *contender.requires])
     if fresh or not stamp.exists() or stamp.read_text() != wanted:
         shutil.rmtree(home, ignore_errors=True)
-        _run(_interpreter(contender.python), "-m", "venv", str(home))
+        bare = () if contender.requires else ("--without-pip",)
+        _run(_interpreter(contender.python), "-m", "venv", *bare, str(home))
         if contender.requires:
             _run(str(python), *PIP, *contender.requires)
         stamp.write_text(wanted)
