@@ -26,7 +26,7 @@ from tests.support import Process, Processes, eventually
 from tests.verify.running import figures
 
 NAMED = {mutant.name: mutant for mutant in MUTANTS}
-# One of each campaign, and of each database.
+# Kills and zombies, steps, callers and flows, on either database.
 AT_ONCE = [
     "finish-before-handler",
     "completing-though-lost",
