@@ -164,7 +164,7 @@ class Monkeys:
 @pytest.mark.parametrize(
     ("calls", "changes"),
     [
-        pytest.param(7_000, 50_000, marks=pytest.mark.timeout(600)),
+        pytest.param(2_500, 17_000, marks=pytest.mark.timeout(600)),
         pytest.param(100_000, 650_000, marks=[pytest.mark.campaign, pytest.mark.timeout(0)]),
     ],
     ids=["sample", "full"],
@@ -172,8 +172,8 @@ class Monkeys:
 def test_no_call_from_any_thread_makes_an_illegal_transition(
     store: Store, database: Database, calls: int, changes: int
 ) -> None:
-    """R110, R203: random calls from 20 threads that ask for 100,000 changes on both databases
-    together (100,000 calls on each in a campaign), judged by a witness in the database: I4 = 0."""
+    """R110, R203: random calls from 20 threads that ask for tens of thousands of changes
+    (100,000 calls on each database in a campaign), judged by a witness in the database: I4 = 0."""
     audit.watch(database)
     shared = Monkeys()
     store.run(enqueue, [new() for _ in range(50)])
