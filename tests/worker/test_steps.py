@@ -345,8 +345,10 @@ async def test_a_sync_handler_is_told_that_it_cannot_wait_for_an_async_function(
 
 
 async def test_errors_of_steps_at_once_are_told_together(ol: Outlast) -> None:
+    both = threading.Barrier(2)
+
     def fail(n: int) -> None:
-        time.sleep(0.05)
+        both.wait(30)  # neither is called off before it began
         raise ValueError(f"number {n}")
 
     @ol.task(max_attempts=1)
