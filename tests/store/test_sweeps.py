@@ -268,7 +268,7 @@ async def test_whoever_prunes_prunes_incidents(store: Store, database: Database)
     store.run(refusals, [Refusal("job", n, "succeeded") for n in range(5)], "w1")
     eventually(lambda: store.run(duties.prune_incidents, 0.0, 1) == 1)
     await Healer(app.worker(), store).prune()
-    assert store.run(losses) == []
+    assert store.run(losses, "write-refused") == []
     await store.aclose()
     await app.aclose()
 

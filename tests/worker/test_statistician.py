@@ -50,7 +50,7 @@ async def test_an_outcome_that_came_too_late_is_on_record(database: Database) ->
             set_all(database, "fence = fence + 1", f"id = '{job.id}'")
             go.set()
             for _ in range(100):
-                if found := await ol.store.arun(losses):
+                if found := await ol.store.arun(losses, "write-refused"):
                     break
                 await asyncio.sleep(0.1)
         assert [(loss.kind, loss.data["job"]) for loss in found] == [("write-refused", job.id)]

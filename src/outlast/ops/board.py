@@ -17,7 +17,6 @@ from .statement import Op, Rows, Statement
 
 LATE_LEASE = 3.0  # seconds: nets look twice a second; what is this late, nobody takes back
 PERIODS, A_WHILE = 3, 5.0  # a duty that was not done for so many periods, or so many seconds
-FIRST_PAGE = 2**62  # above every number of an event
 MOST_LOSSES = 200
 MOST_HELD = 5_000
 
@@ -164,7 +163,6 @@ def _failing(board: Board) -> Iterator[Finding]:
 class Loss:
     """Something on record about the dead: workers that were lost, or a write that was refused."""
 
-    seq: int
     kind: str
     at: datetime
     data: dict[str, Any]
@@ -204,13 +202,14 @@ class HeldJob:
     lease_until: datetime | None
 
 
-def losses(limit: int = MOST_LOSSES, above: int = FIRST_PAGE) -> Op[list[Loss]]:
-    rows: Rows = yield Statement("losses", {"limit": limit, "above": above})
+def losses(kind: str, limit: int = MOST_LOSSES) -> Op[list[Loss]]:
+    """Of one kind: many of the one hide none of the other."""
+    rows: Rows = yield Statement("losses", {"kind": kind, "limit": limit})
     found = []
-    for seq, kind, at, data in rows:
+    for at, data in rows:
         told = lenient_json(data)
         facts = told if isinstance(told, dict) else {}
-        found.append(Loss(int(seq), kind, moment(at), facts))  # type: ignore[arg-type]
+        found.append(Loss(kind, moment(at), facts))  # type: ignore[arg-type]
     return found
 
 

@@ -57,6 +57,19 @@ def test_pages_show_what_there_is(served: Served, browser: Browser) -> None:
     assert "not yet" in recovery and "Zombie writes refused" in recovery
 
 
+def test_many_refused_writes_hide_no_death(served: Served, browser: Browser) -> None:
+    """R200: each kind by itself; the figures are those of a day, the lists go further back."""
+    run = served.ol.store.run
+    busy(served.ol, "mail")
+    text = browser.go("/recovery").text
+    assert re.search(r"Workers lost 1 in 24 hours", text), text
+    (first, *_) = put(run, 1)
+    run(refusals, [Refusal(first.id, n, "succeeded") for n in range(1200)], "zombie")
+    text = browser.go("/recovery").text
+    assert "Workers lost 1 in 24 hours" in text and "w1 mail" in text
+    assert "Zombie writes refused 1,000+ in 24 hours" in text
+
+
 def test_a_server_is_no_worker(served: Served, browser: Browser) -> None:
     """R199, R201: where nobody else lives, all that asks for a worker says that there is none."""
     run = served.ol.store.run

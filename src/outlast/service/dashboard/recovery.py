@@ -14,7 +14,8 @@ from ..calls import Call
 from .pages import page, seen
 
 A_DAY = 86_400.0
-MOST = 100  # of each kind, on the page
+SHOWN = 100  # of each kind, on the page
+COUNTED = 1000  # at the most; beyond, it is "1,000+"
 
 HOW = {
     "lock": "its liveness lock was free",
@@ -25,40 +26,49 @@ HOW = {
 
 @dataclass(frozen=True, slots=True)
 class Summary:
+    """Of a day."""
+
     deaths: int
     jobs: int
-    back: int
     median: float | None
     longest: float | None
     refused: int
 
 
 async def recovery_page(call: Call) -> Response:
-    losses = await call.ol.store.arun(board.losses, 2 * MOST)
-    found = await call.ol.store.arun(board.comebacks, A_DAY, 2 * MOST, call.reach)
-    nets = await call.ol.store.arun(report.duties)
-    comebacks = found[:MOST]
+    store = call.ol.store
+    lost = await store.arun(board.losses, "worker-lost", COUNTED)
+    refused = await store.arun(board.losses, "write-refused", COUNTED)
+    comebacks = await store.arun(board.comebacks, A_DAY, COUNTED, call.reach)
+    nets = await store.arun(report.duties)
+    since = await call.service.principals.now() - A_DAY
     return await page(
         call,
         "recovery.html",
-        summary=summary(losses, found),
-        deaths=[death(loss) for loss in losses if loss.kind == "worker-lost"][:MOST],
-        refused=[loss for loss in losses if loss.kind == "write-refused"][:MOST],
-        comebacks=comebacks,
+        summary=summary(
+            [loss for loss in lost if loss.at.timestamp() >= since],
+            [loss for loss in refused if loss.at.timestamp() >= since],
+            comebacks,
+        ),
+        deaths=[death(loss) for loss in lost[:SHOWN]],
+        refused=refused[:SHOWN],
+        comebacks=comebacks[:SHOWN],
         nets=nets,
+        counted=COUNTED,
         whole=call.who.queues is None,
     )
 
 
-def summary(losses: Sequence[Loss], comebacks: Sequence[Comeback]) -> Summary:
+def summary(
+    lost: Sequence[Loss], refused: Sequence[Loss], comebacks: Sequence[Comeback]
+) -> Summary:
     times = sorted(one.back_in for one in comebacks if one.back_in is not None)
     return Summary(
-        deaths=sum(len(loss.data.get("workers") or ()) for loss in losses),
+        deaths=sum(len(_list(loss.data.get("workers"))) for loss in lost),
         jobs=len(comebacks),
-        back=len(times),
         median=times[len(times) // 2] if times else None,
         longest=times[-1] if times else None,
-        refused=sum(loss.kind == "write-refused" for loss in losses),
+        refused=len(refused),
     )
 
 

@@ -39,9 +39,9 @@ UNION ALL
 SELECT 'clock', '', '', '', ol.epoch(ol.now()), 0.0, 0.0, NULL
 
 -- name: losses
--- Who died and whose writes were refused, newest first.
-SELECT seq, kind, ol.epoch(at), CAST(data AS text)
-FROM ol.event WHERE kind IN ('worker-lost', 'write-refused') AND seq < :above
+-- Who died, or whose writes were refused, newest first.
+SELECT ol.epoch(at), CAST(data AS text)
+FROM ol.event WHERE kind IN ('worker-lost', 'write-refused') AND kind = :kind
 ORDER BY seq DESC LIMIT :limit
 
 -- name: crashed_attempts
