@@ -75,7 +75,7 @@ class Rows:
         row: dict[str, Any] = {
             "id": id, "host": "host-1", "pid": 4242, "queues": None, "tasks": ["work"],
             "concurrency": 8, "running": 1, "state": "working", "version": "0.1.0",
-            "lease": 15.0, "started_at": self.now - 4000, "seen_at": self.now + 3600,
+            "lease": 3600.0, "started_at": self.now - 4000, "seen_at": self.now - 2,
         }  # fmt: skip
         self.insert("worker", **(row | said))
 

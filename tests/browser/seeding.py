@@ -80,13 +80,19 @@ def _statistics(rows: Rows) -> None:
     for place in range(1, 361):
         for queue, load in (("mail", 9), ("documents", 4), ("payments", 2), ("search", 6)):
             done = max(0, round(load * (1 + 0.5 * chance.random()) - (place % 40 == 9) * load))
-            spans = [0] * CLASSES
-            spans[4], spans[6], spans[8] = done, done // 2, done // 4
-            kept = [*spans, round(sum(spans) * 0.05, 3)]
+            waits, runs = _classes(done, 2, 4, 5), _classes(done, 5, 7, 9)
             ready = round(load * (1.5 + math.sin(place / (8 + load)) + 0.3 * chance.random()))
             rows.insert("statistic", span=SPAN, at=last - place * SPAN, tenant="default",
-                        queue=queue, succeeded=done, failed=done // 8, waits=kept, runs=kept,
+                        queue=queue, succeeded=done, failed=done // 8, waits=waits, runs=runs,
                         depths={"ready": ready, "running": 2})  # fmt: skip
+
+
+def _classes(number: int, *places: int) -> list[float]:
+    """Most in the first of these classes of spans of time, fewer in the next."""
+    spans = [0] * CLASSES
+    for half, place in enumerate(places):
+        spans[place] = number >> half
+    return [*spans, round(sum(spans) * 0.05, 3)]
 
 
 def _error(task: str) -> dict[str, str]:
@@ -116,16 +122,17 @@ def _workers(rows: Rows) -> None:
     for number in (1, 2, 3):
         rows.worker(f"worker-{number}", host=f"host-{(number + 1) // 2}", pid=4000 + number,
                     tasks=list(TASKS), running=2 if number == 1 else 0)  # fmt: skip
-    rows.worker("worker-4", host="host-3", pid=999, seen_at=rows.now - 300, running=0)
+    rows.worker("worker-4", host="host-3", pid=999, seen_at=rows.now - 300, running=0, lease=15.0)
 
 
 def _told(rows: Rows, stage: Stage) -> None:
     job = rows.job("running", ago=340, task="render_invoice", queue="documents", key="invoice-7",
-                   attempt=3, fence=3, failures=2, started_at=rows.now - 42, timeout=300.0,
+                   attempt=3, fence=3, failures=1, crashes=1, started_at=rows.now - 225,
+                   timeout=600.0,
                    args={"order": 7, "lines": [{"sku": f"A-{n}", "number": n} for n in range(9)],
                          "secret:card": "4111111111111111"})  # fmt: skip
     rows.attempt(job, 1, 335, 30, worker="worker-2", error=_error("render_invoice"))
-    rows.attempt(job, 2, 106, 63.6, worker="worker-4", outcome="crashed",
+    rows.attempt(job, 2, 289, 63.6, worker="worker-9", outcome="crashed",
                  error={"type": "WorkerLost", "message": "its liveness lock was free"})  # fmt: skip
     for number in range(6):
         rows.event(job, "progress", {"done": 30 * number, "total": 240, "note": "pages"},

@@ -128,7 +128,7 @@ def _spans(there: list[list[Line]], name: str) -> Chart:
     ]
     series = [
         Series("median", 1, [one.percentile(0.5) for one in kept]),
-        Series("95 of 100", 2, [one.percentile(0.95) for one in kept]),
+        Series("p95", 2, [one.percentile(0.95) for one in kept]),
     ]
     title, about = {
         "wait": ("Wait", "from being due to being started"),
