@@ -17,7 +17,6 @@ import logging
 import random
 import time
 import types
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextvars import Context as ContextVars
@@ -34,7 +33,6 @@ from ..model.text import brief, describe
 from ..ops.renew import Renewed
 from .batches import Batches
 from .execute import Alone, Execution, begin, stopped
-from .figures import EDGES
 from .held import SAFETY, Held, facts
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ class Carrier:
         self._worker = worker
         self._hands = worker.hands
         self._counts = worker.counts
-        self._runs = worker.figures.runs
+        self._ran = worker.figures.ran
         self._unknown: set[str] = set()  # tasks that we have met and cannot run
         self.ahead: deque[Held] = deque()  # in hand, and not begun: there is no slot for them yet
         self._ahead_since = 0.0
@@ -235,10 +233,8 @@ class Carrier:
 
     def _end(self, held: Held, ended: Ended) -> None:
         held.transition = self.decide(held.claim, ended)
-        if held.began_at:  # written out, because a call would cost each job as much again
-            ran, runs = time.monotonic() - held.began_at, self._runs[held.claim.task]
-            runs.counts[bisect_left(EDGES, ran)] += 1
-            runs.total += ran
+        if held.began_at:
+            self._ran[held.claim.task].append(time.monotonic() - held.began_at)
         held.drop_timers()
         self._give_back(held)
         if ended.error is not None:

@@ -1,14 +1,14 @@
 """What a worker counts of its own doing, for whoever measures it.
 
 Plain numbers, written by the worker as it goes and read from any thread: a reader that meets a
-write half-way sees a figure that is one job old. Nothing here is locked, and nothing is looked up
-by labels for each job: what is the same for all jobs of a claim is looked up once for them all.
+write half-way sees a figure that is one job old. Nothing here is locked. Jobs are counted by the
+batch, when some are claimed or once a second: one by itself costs its span of time in a list.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from ..model.job import Claim
@@ -33,6 +33,16 @@ class Histogram:
         self.counts = [0] * (len(EDGES) + 1)
         self.total = 0.0
 
+    def add(self, spans: Sequence[float]) -> None:
+        """Some, which are mostly of one kind: then the shortest and the longest tell of all."""
+        first, last = bisect_left(EDGES, min(spans)), bisect_left(EDGES, max(spans))
+        if first == last:
+            self.counts[first] += len(spans)
+        else:
+            for span in spans:
+                self.counts[bisect_left(EDGES, span)] += 1
+        self.total += sum(spans)
+
 
 class Histograms(dict[str, Histogram]):
     """One for each name; past a number of names, one for all others."""
@@ -49,6 +59,7 @@ class Figures:
         self.counts: Counter[str] = Counter()  # whatever has no figure of its own
         self.waits = Histograms()  # by queue: from when a job was due until it was claimed
         self.runs = Histograms()  # by task: from the start of a handler to its end
+        self.ran: defaultdict[str, list[float]] = defaultdict(list)  # not in there yet
         self.ended: Counter[tuple[Outcome, State]] = Counter()  # without plain successes
         self.reclaimed: Counter[Way] = Counter()
 
@@ -57,14 +68,16 @@ class Figures:
         if not claims:
             return
         waits = self.waits[queue]
-        counts = waits.counts
         try:
-            spans = [claim.started_at - claim.run_at for claim in claims]
-            for span in spans:
-                counts[bisect_left(EDGES, span)] += 1
-            waits.total += sum(spans)
+            waits.add([claim.started_at - claim.run_at for claim in claims])
         except TypeError:
-            counts[-1] += len(claims)
+            waits.counts[-1] += len(claims)
+
+    def tally(self) -> None:
+        """Count what has run since this was done last."""
+        for task, spans in self.ran.items():
+            self.runs[task].add(spans)
+        self.ran.clear()
 
     def accepted(self, transition: Transition, state: State) -> None:
         """One that did not just succeed."""

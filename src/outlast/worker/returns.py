@@ -211,11 +211,14 @@ class Returns:
     def _settle(self, finished: Finished) -> None:
         if finished.queues:
             self._started(finished.queues)
+        others = 0
         for transition, state in finished.accepted:
             self._hands.put_down(transition.claim)
-            self._counts[state] += 1
             if state is not State.SUCCEEDED:
+                others += 1
+                self._counts[state] += 1
                 self._figures.accepted(transition, state)
+        self._counts[State.SUCCEEDED] += len(finished.accepted) - others
         for transition in finished.lost:
             self._hands.put_down(transition.claim)
             self._counts["refused"] += 1

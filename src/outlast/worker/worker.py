@@ -217,7 +217,9 @@ class Worker:
         }
 
     def beat(self) -> None:
+        """Once a second, while the loop goes round."""
         self.beat_at = time.monotonic()
+        self.figures.tally()
 
     # The loop
 
@@ -280,6 +282,7 @@ class Worker:
         took = time.monotonic() - asked_at
         self.counts["claimed"] += len(claims)
         self.figures.claimed(wanted.queue, claims)
+        self.figures.tally()
         self.carrier.take(claims, asked_at)
         self._start()
         if wanted.task is None:
