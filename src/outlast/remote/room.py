@@ -15,19 +15,21 @@ from ..worker.room import AHEAD_FROM, Room
 if TYPE_CHECKING:
     from .worker import RemoteWorker
 
-AHEAD = 2  # times as many as run at once: some are being accepted while others are reported
+# Times as many as run at once: what a call costs is shared by all that travel in it.
+IN_HAND = 2  # accepted, before there are slots for them
+OFFERED = 4  # on their way to us, in hand, or on their way back
 
 
 class FarRoom(Room):
     _worker: RemoteWorker
 
     def for_claims(self) -> int:
-        ahead = self._most if self._brisk() and not self._worker.carrier.ahead else 0
-        return min(self._most, self.slots() + ahead)
+        ahead = IN_HAND if self._brisk() and not self._worker.carrier.ahead else 0
+        return max(0, self.slots() + ahead * self._most)
 
     def ahead(self) -> int:
         """How many more than there are slots the server should offer."""
-        return AHEAD * self._most if self._brisk() else 0
+        return OFFERED * self._most if self._brisk() else 0
 
     def _brisk(self) -> bool:
         if self._most < AHEAD_FROM or not self._worker.returns.brisk:
