@@ -12,10 +12,12 @@ import pytest
 from outlast import Context, Job, Outlast, Retry, State
 from outlast.model.job import Claim
 from outlast.model.layout import new_jobs
+from outlast.ops.board import losses
 from outlast.ops.claim import Wanted, claim
 from outlast.service.dequeue import tokens
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
+from tests.support import eventually
 
 KEY = b"k" * 32
 
@@ -120,7 +122,7 @@ def test_what_was_finished_before_is_acknowledged_as_a_duplicate(
 def test_a_claim_that_is_lost_changes_nothing(
     served: Served, ol: Outlast, work: Any, token: str, stream: Streamed
 ) -> None:
-    """R013: the fence speaks, whatever the token says."""
+    """R013: the fence speaks, whatever the token says; and what was refused is on record."""
     job = work.enqueue()
     first = taken(served, token, stream)
     report(served, token, said(first, "release"))
@@ -131,6 +133,8 @@ def test_a_claim_that_is_lost_changes_nothing(
     assert statuses(answers) == ["ok", "lost", "lost"]
     assert ol.job(job.id).state is State.RUNNING
     assert ol.history(job.id)[1] == []
+    [refusal] = eventually(lambda: ol.store.run(losses))
+    assert (refusal.kind, refusal.data["job"]) == ("write-refused", job.id)
     steps = {"token": first["token"], "name": "s", "result": "1"}
     assert served.post("/api/v1/tasks/steps", token, json=steps).status_code == 409
 

@@ -124,6 +124,7 @@ class Handing(Returns):
             desk.store, desk.steady, Hands(), desk.figures, desk.carrier.decide, desk.started
         )
         self.taken: dict[Hold, Status] = {}
+        self.refused = desk.returns.refused  # which the desk's healer puts on record
         self._desk = desk
         self.held: list[Claim] = []  # to be held on to in the same round trip
         self.kept = ops.Kept({})
