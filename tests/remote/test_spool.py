@@ -49,6 +49,41 @@ def test_a_living_worker_s_file_is_nobody_else_s(tmp_path: Path) -> None:
     assert said(tmp_path)[-1] == "record 4"
 
 
+def test_a_file_is_its_worker_s_from_the_first_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R139: whoever starts at the same moment must not take it for a dead worker's."""
+    flock = module.fcntl.flock
+
+    def late(fd: int, how: int) -> None:
+        monkeypatch.setattr(module.fcntl, "flock", flock)
+        for spool in orphans(tmp_path):
+            spool.end()
+        flock(fd, how)
+
+    monkeypatch.setattr(module.fcntl, "flock", late)
+    spool, _ = filled(tmp_path, 1)
+    left(spool)
+    assert said(tmp_path) == ["record 0"]
+
+
+def test_a_full_disk_costs_what_is_said_and_nothing_else(tmp_path: Path) -> None:
+    """R139: no handler fails of it, and what was kept before is sound."""
+    import os
+
+    spool, ends = filled(tmp_path, 2)
+    whole = spool._fd
+    spool._fd = os.open("/dev/full", os.O_RDWR)
+    assert spool.append(b"record 2") is None
+    left(spool)
+    spool._fd = whole
+    spool._mark = tmp_path / "nowhere" / "at.all"
+    spool.acknowledge(ends[0])
+    assert spool.append(b"record 3") is not None
+    left(spool)
+    assert said(tmp_path) == ["record 0", "record 1", "record 3"]
+
+
 def test_a_file_of_which_all_was_sent_goes(tmp_path: Path) -> None:
     spool, ends = filled(tmp_path, 2)
     spool.acknowledge(ends[-1])

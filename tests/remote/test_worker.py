@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -29,10 +31,14 @@ from outlast.model.job import Claim
 from outlast.model.outcome import release
 from outlast.remote import RemoteWorker
 from outlast.remote.reports import Offer
+from outlast.remote.spool import Spool
 from tests.service.serving import Served
 from tests.support import Proxy, aeventually
 
 Ended = Callable[[Job], Any]
+CLAIM = Claim(
+    "id", 1, "work", "{}", 1, 0, 0, 1, 1, "q", "", 0, 0.0, 0.0, 0.0, None, None, None, None, "w"
+)
 
 
 @asynccontextmanager
@@ -198,14 +204,12 @@ async def test_what_is_accepted_while_a_worker_stops_is_put_back(
 ) -> None:
     """R041: its call was on its way when the worker was told to."""
     ol.task(name="work")(lambda: None)
-    claim = Claim._make(["id", 1, "work", "{}", 1, 0, 0, 1, 1, "q", "", 0, *[0.0] * 3,
-                         *[None] * 4, "w", None, False, False])  # fmt: skip
     worker = RemoteWorker(served.url, None, ol, spool=tmp_path)
     worker.stop()
     answers = [{"status": "ok", "cancel": False}]
-    worker.returns._accepted([Offer(claim, 0.0)], answers, time.monotonic())
+    worker.returns._accepted([Offer(CLAIM, 0.0)], answers, time.monotonic())
     [held] = worker.returns._ended
-    assert held.transition == release(claim)
+    assert held.transition == release(CLAIM)
     assert not worker.hands.running()
 
 
@@ -234,6 +238,44 @@ async def test_one_that_cannot_renew_stops_before_its_lease_ends(
             assert stopped[0] < lost
             ol.cancel(job.id)
             proxy.thaw()
+
+
+@pytest.mark.kinds("sqlite")
+async def test_what_many_threads_say_at_once_is_numbered_and_kept_in_one_order(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R139: else one would go for another that was sent, and be lost with its worker."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        worker = RemoteWorker(served.url, None, ol, spool=tmp_path)
+        worker.spool = Spool.create(tmp_path, "w")
+
+        def say() -> None:
+            for _ in range(300):
+                worker.returns.say(CLAIM, "log", "{}")
+
+        threads = [threading.Thread(target=say) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    ends = [one.end for one in worker.returns._said]
+    numbers = [json.loads(one.text)["n"] for one in worker.returns._said]
+    assert ends == sorted(ends)
+    assert numbers == list(range(2400))
+
+
+@pytest.mark.kinds("sqlite")
+async def test_a_folder_that_cannot_be_written_to_is_named(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    ol.task(name="work")(lambda: None)
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidSetting, match="cannot be written to"):
+        await RemoteWorker(served.url, None, ol, spool=tmp_path / "file").arun()
 
 
 async def test_a_completion_waits_for_its_events(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -70,6 +71,7 @@ class Reports(Returns):
         self._offers: deque[Offer] = deque()
         self._longest = 0.0  # seconds that a handler took, of those that ended last
         self._said: deque[Said] = deque()
+        self._saying = threading.Lock()
         self._spoken: dict[Hold, int] = {}  # how many events each claim has said
 
     def __len__(self) -> int:
@@ -118,16 +120,18 @@ class Reports(Returns):
         if len(data) > LONGEST_EVENT:
             told = f"is {len(data):,} characters long; at most {LONGEST_EVENT:,} can be sent"
             raise InvalidOption(option="event", reason=told)
-        if n is None:
-            n = self._spoken.get(claim.hold, 0)
-        self._spoken[claim.hold] = n + 1
-        token = self._worker.tokens.get(claim.hold, "")
-        text = _text({"do": "event", "token": token, "n": n, "kind": kind, "data": data})
-        end = self._worker.spool.append(text.encode())
-        if end is None:
-            self._counts["events_dropped"] += 1
-        else:
-            self._said.append(Said(text, end))
+        with self._saying:  # one number each; and in the order of the file, or one that is
+            # acknowledged would stand for another that was not sent
+            if n is None:
+                n = self._spoken.get(claim.hold, 0)
+            self._spoken[claim.hold] = n + 1
+            event = {"do": "event", "token": self._token(claim), "n": n, "kind": kind, "data": data}
+            text = _text(event)
+            end = self._worker.spool.append(text.encode())
+            if end is None:
+                self._counts["events_dropped"] += 1
+            else:
+                self._said.append(Said(text, end))
 
     def said_by(self, claim: Claim) -> Events:
         return []

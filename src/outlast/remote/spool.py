@@ -61,7 +61,11 @@ class Spool:
 
     @classmethod
     def create(cls, folder: Path, worker: str) -> Self:
-        return cls(folder / f"{worker}.events", new=True)
+        """Until it is locked it has another name: whoever starts beside us would take it for a dead
+        worker's, and remove it."""
+        spool = cls(folder / f"{worker}.new", new=True)
+        spool.file = spool.file.rename(spool.file.with_suffix(".events"))
+        return spool
 
     def append(self, data: bytes) -> int | None:
         """Keep a record; where it ends. None: there is no room for more."""
@@ -70,11 +74,17 @@ class Spool:
             raise InvalidOption(option="event", reason=told)
         whole = HEAD.pack(len(data), zlib.crc32(data)) + data
         with self._lock:
-            if self.size + len(whole) > MOST_BYTES:
+            if self.size + len(whole) > MOST_BYTES or not self._write(whole):
                 return None
-            os.pwrite(self._fd, whole, self.size)
             self.size += len(whole)
             return self.size
+
+    def _write(self, whole: bytes) -> bool:
+        """False: the disk is full. What there is of it is written over by the next."""
+        try:
+            return os.pwrite(self._fd, whole, self.size) == len(whole)
+        except OSError:
+            return False
 
     def acknowledge(self, end: int) -> None:
         """The server has everything up to here."""
@@ -131,12 +141,14 @@ class Spool:
         return size
 
     def _write_mark(self, place: int) -> None:
+        """Where that cannot be done, more is sent again than would be needed."""
         packed = struct.pack(">Q", place)
-        fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.pwrite(fd, PLACE.pack(place, zlib.crc32(packed)), 0)
-        finally:
-            os.close(fd)
+        with suppress(OSError):
+            fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.pwrite(fd, PLACE.pack(place, zlib.crc32(packed)), 0)
+            finally:
+                os.close(fd)
 
     def _read_mark(self) -> int:
         """From the beginning, where the mark cannot be read: what is sent again is kept once."""

@@ -84,7 +84,11 @@ class RemoteWorker(Worker):
         if not self.app.registry.names():
             told = "has no tasks: import the modules that define them"
             raise InvalidSetting(field="app", reason=told)
-        self.spool = Spool.create(self._folder, self.name)
+        try:
+            self.spool = Spool.create(self._folder, self.name)
+        except OSError as error:
+            told = f"cannot be written to: {self._folder}: {error.strerror}"
+            raise InvalidSetting(field="spool", reason=told) from error
         try:
             await super()._work()
         finally:
