@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
 import time
@@ -30,6 +31,7 @@ from outlast import (
 from outlast.model.job import Claim
 from outlast.model.outcome import release
 from outlast.remote import RemoteWorker
+from outlast.remote.line import Line
 from outlast.remote.reports import Offer
 from outlast.remote.spool import Spool
 from tests.service.serving import Served
@@ -266,6 +268,64 @@ async def test_what_many_threads_say_at_once_is_numbered_and_kept_in_one_order(
     numbers = [json.loads(one.text)["n"] for one in worker.returns._said]
     assert ends == sorted(ends)
     assert numbers == list(range(2400))
+
+
+@pytest.mark.kinds("sqlite")
+async def test_what_dead_workers_left_is_sent_in_few_calls(
+    served: Served, ol: Outlast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R139, R141: a thousand at a time; before that, nothing else is done."""
+    ol.task(name="work")(lambda: None)
+    worker = RemoteWorker(served.url, served.token("work"), ol, spool=tmp_path)
+    left = Spool.create(worker._folder, "dead")
+    for n in range(2500):
+        text = json.dumps({"do": "event", "token": "strange", "n": n, "kind": "log", "data": "{}"})
+        left.append(text.encode())
+    os.close(left._fd)
+    calls: list[int] = []
+    post = Line.post
+
+    async def counted(line: Line, path: str, body: str) -> Any:
+        calls.append(len(json.loads(body)["reports"]))
+        return await post(line, path, body)
+
+    monkeypatch.setattr(Line, "post", counted)
+    await worker._arrive()
+    await worker.line.close()
+    assert calls == [1000, 1000, 500]
+    assert [file.name for file in worker._folder.iterdir()] == ["dead.refused"]
+
+
+async def test_a_handler_that_blocks_its_worker_past_its_timeout_loses_its_job(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R032: and what is kept of it says why."""
+
+    @ol.task(timeout=0.2, max_attempts=1)
+    async def blocks() -> None:
+        began.set()
+        go_on.wait(30)
+
+    began, go_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        said: dict[str, Any] = {"concurrency": 1, "cancel_grace": 0.0, "grace": 0.0}
+        worker = RemoteWorker(served.url, served.token("work"), ol, spool=tmp_path, **said)
+        stop.append(worker.stop)
+        asyncio.run(worker.arun())
+
+    stop: list[Callable[[], None]] = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        dead = await ended(ol, blocks.enqueue())
+    finally:
+        go_on.set()
+        stop[0]()
+        thread.join(20)
+    assert dead.state is State.DEAD
+    assert (dead.error or {})["type"] == "TimedOut"
+    assert "ran longer than its timeout" in (dead.error or {})["message"]
 
 
 @pytest.mark.kinds("sqlite")

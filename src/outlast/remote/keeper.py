@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from typing import TYPE_CHECKING
 
 from ..model.lifecycle import Outcome
+from ..model.outcome import Ended
 from ..ops.renew import Renewed
-from ..worker.held import SAFETY
+from ..worker.execute import timed_out
+from ..worker.held import SAFETY, facts
 from ..worker.keeper import Keeper, Urgent
 from ..worker.loops import Loop
 from .reports import PATH, call, parts, renewal
 
 if TYPE_CHECKING:
     from .worker import RemoteWorker
+
+log = logging.getLogger("outlast.worker")
 
 
 class RemoteKeeper(Keeper):
@@ -79,11 +84,11 @@ class RemoteKeeper(Keeper):
 
     async def overdue(self) -> None:
         """A handler that blocks the event loop past its timeout loses its job all the same."""
-        from .reports import _text
-
         for held in self.worker.hands.overdue():
-            token = self.worker.tokens.get(held.claim.hold, "")
-            told = {"do": "fail", "token": token, "how": str(Outcome.TIMED_OUT)}
-            await self._line.post(PATH, call([_text(told)]))
+            ended = Ended(Outcome.TIMED_OUT, error=timed_out(held.claim))
+            transition = self.worker.carrier.decide(held.claim, ended)
+            await self._line.post(PATH, call([self.worker.returns.outcome(transition)]))
             held.overdue_at = math.inf
             self.worker.tell("overdue", 1)
+            log.error("job %s: its handler blocks the event loop past its timeout; given up",
+                      held.claim.id, extra=facts(held.claim))  # fmt: skip

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ from ..worker.held import Held, facts
 from ..worker.returns import BRISK, Events, Returns
 from .line import TooMuch
 from .room import FarRoom
+from .spool import Record
 
 if TYPE_CHECKING:
     from .worker import RemoteWorker
@@ -144,10 +145,10 @@ class Reports(Returns):
         ended, self._ended = self._ended, []
         if ended:
             self.brisk, self._longest = self._longest < BRISK, 0.0
-        items = [self._outcome(held) for held in ended]
+        items = [self.outcome(held.transition) for held in ended if held.transition]
         items += [renewal(self._token(offer.claim)) for offer in accepting]
         try:
-            answers = await self._send(items, self._room.ahead())
+            answers = await self.send(items, self._room.ahead())
         except BaseException:
             self._ended = [held for held in ended if self._hands.holds(held)] + self._ended
             self._offers.extendleft(reversed(accepting))
@@ -172,14 +173,14 @@ class Reports(Returns):
                 if size > MOST_BYTES:
                     break
                 batch.append(said)
-            for answer in await self._send([said.text for said in batch]):
+            for answer in await self.send([said.text for said in batch]):
                 if answer["status"] == "refused":
                     self._counts["events_dropped"] += 1
                     log.warning("an event cannot be stored: %s", answer["reason"])
                 self._said.popleft()
             self._worker.spool.acknowledge(batch[-1].end)
 
-    async def _send(self, items: Sequence[str], ahead: int = 0) -> list[dict[str, Any]]:
+    async def send(self, items: Sequence[str], ahead: int = 0) -> list[dict[str, Any]]:
         answers: list[dict[str, Any]] = []
         for part in parts(items):
             answers += await self._send_part(part, ahead)
@@ -204,9 +205,8 @@ class Reports(Returns):
     def _token(self, claim: Claim) -> str:
         return self._worker.tokens.get(claim.hold, "")
 
-    def _outcome(self, held: Held) -> str:
-        transition, token = held.transition, self._token(held.claim)
-        assert transition is not None
+    def outcome(self, transition: Transition) -> str:
+        token = self._token(transition.claim)
         if transition.outcome is Outcome.SUCCEEDED and not transition.jobs:
             result = "null" if transition.result is None else _quoted(transition.result)
             return f'{{"do":"complete","token":{_quoted(token)},"result":{result}}}'
@@ -298,6 +298,20 @@ def parts(items: Sequence[str]) -> list[list[str]]:
             size = len(item)
         found[-1].append(item)
     return found
+
+
+def late(records: Iterable[Record]) -> Iterator[tuple[list[str], int]]:
+    """What dead workers left, in bites, and where each ends; never all of it in memory."""
+    said: list[str] = []
+    size = end = 0
+    for record in records:
+        if said and (len(said) == MOST or size + len(record.data) > MOST_BYTES):
+            yield said, end
+            said, size = [], 0
+        said.append(_text({**json.loads(record.data), "late": True}))
+        size, end = size + len(record.data), record.end
+    if said:
+        yield said, end
 
 
 def call(reports: Sequence[str], ahead: int = 0) -> str:

@@ -10,7 +10,6 @@ Nothing is run that was not accepted: what costs us our life is charged to the o
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import random
@@ -33,7 +32,7 @@ from . import frames
 from .far import FarContext, FarStore
 from .keeper import RemoteKeeper
 from .line import Line
-from .reports import Reports
+from .reports import Reports, late
 from .room import FarRoom
 from .spool import Spool, folder_of, orphans
 
@@ -244,11 +243,10 @@ class RemoteWorker(Worker):
 
     async def _send_orphan(self, spool: Spool) -> None:
         refused = False
-        for record in spool.unsent():
-            said = json.dumps({**json.loads(record.data), "late": True})
-            [answer] = await self.returns._send([said])
-            refused = refused or answer["status"] == "refused"
-            spool.acknowledge(record.end)
+        for said, end in late(spool.unsent()):
+            answers = await self.returns.send(said)
+            refused = refused or any(answer["status"] == "refused" for answer in answers)
+            spool.acknowledge(end)
         if refused:
             log.error("the server refuses what %s says; it is set aside", spool.file)
             spool.set_aside()
