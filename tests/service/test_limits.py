@@ -8,10 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from outlast import Outlast
 from outlast.model.settings import ServiceSettings
 from outlast.service import problems, service
+from outlast.service.api.views import FlowBody
+from outlast.service.bodies import MOST_LISTED
 from tests.service.serving import Served, running, serving
 
 pytestmark = pytest.mark.kinds("sqlite")
@@ -128,3 +131,21 @@ def test_a_database_that_is_away_is_a_503_without_its_address(tmp_path: Any) -> 
             for secret in ("hunter2", "someone", "127.0.0.1", "port 9", "refused"):
                 assert secret not in answer.text
             assert json.loads(answer.text)["type"] == "urn:outlast:store-unavailable"
+
+
+def test_what_is_wrong_everywhere_keeps_nobody_waiting(served: Served) -> None:
+    """R141: a part of a flow is judged as what it is meant to be, not as all that it could be, or
+    the answer would grow threefold with every level; and very many mistakes are counted, not
+    listed."""
+    nested: Any = {"task": 7}
+    for _ in range(8):
+        nested = {"chain": [nested], "group": [nested]}
+    with pytest.raises(ValidationError) as found:
+        FlowBody.model_validate({"flow": nested})
+    assert found.value.error_count() <= 2 * 8
+    wrong = {f"name{number}": 1 for number in range(MOST_LISTED + 1)}
+    told = served.post("/api/v1/jobs", json={"task": "t", **wrong}).json()
+    assert "1,001 mistakes" in told["detail"] and "problems" not in told
+    del wrong["name0"]
+    told = served.post("/api/v1/jobs", json={"task": "t", **wrong}).json()
+    assert len(told["problems"]) == 100

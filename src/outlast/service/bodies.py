@@ -15,6 +15,7 @@ from .problems import BadRequest, Invalid, TooBig, WrongMedia
 M = TypeVar("M", bound=BaseModel)
 
 LONGEST_QUERY = 8_000  # characters
+MOST_LISTED = 1_000  # mistakes: to list a hundred thousand would keep everybody waiting
 LONGEST_WAIT = 30.0  # seconds for a body to come
 
 
@@ -75,6 +76,8 @@ def _validated(model: type[M], said: Any) -> M:
     try:
         return model.model_validate(said)
     except ValidationError as error:
+        if (number := error.error_count()) > MOST_LISTED:
+            raise Invalid(f"what was sent cannot be used: it has {number:,} mistakes") from None
         found = error.errors(include_url=False, include_context=False, include_input=False)
         problems = [_told(".".join(map(str, one["loc"])), one["msg"]) for one in found[:100]]
         raise Invalid("what was sent cannot be used", problems=problems) from None

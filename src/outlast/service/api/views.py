@@ -7,7 +7,15 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+)
 
 from ...model.lifecycle import State
 from ...model.options import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY
@@ -154,7 +162,16 @@ class GroupBody(Incoming):
     fail_fast: bool | Annotated[int, Field(ge=1, le=10_000)] = False
 
 
-Part = FlowJobBody | ChainBody | GroupBody
+def _kind(body: Any) -> str:
+    """Which of them it is meant to be, by what it has: tried as each of them, a body of a megabyte
+    would keep everybody waiting for seconds, and get three answers for each mistake."""
+    named = body if isinstance(body, dict) else {}
+    return next((kind for kind in ("chain", "group") if kind in named), "job")
+
+
+_Chain = Annotated[ChainBody, Tag("chain")]
+_Group = Annotated[GroupBody, Tag("group")]
+Part = Annotated[Annotated[FlowJobBody, Tag("job")] | _Chain | _Group, Discriminator(_kind)]
 
 
 class FlowBody(Incoming):
@@ -164,7 +181,7 @@ class FlowBody(Incoming):
     name: Name | None = None
     fail_fast: bool | Annotated[int, Field(ge=1, le=10_000)] = False
     jobs: list[FlowJobBody] | None = Field(None, min_length=1, max_length=10_000)
-    flow: ChainBody | GroupBody | None = None
+    flow: Annotated[_Chain | _Group, Discriminator(_kind)] | None = None
 
 
 ChainBody.model_rebuild()
