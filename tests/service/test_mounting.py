@@ -14,6 +14,8 @@ from starlette.routing import Mount
 from outlast import Outlast
 from outlast.service import service
 from tests.service.serving import running
+from tests.store.django_connection import configure as configure_django
+from tests.support import eventually
 
 pytestmark = pytest.mark.kinds("sqlite")
 
@@ -54,21 +56,72 @@ def test_where_no_lifespan_reaches_it_the_first_request_starts_it(ol: Outlast) -
 
 
 def test_it_stands_beside_django(ol: Outlast) -> None:
-    """Django's ASGI app knows no mounts: the usual dispatcher on the path does it, and nobody tells
-    the service when it starts or stops."""
+    """Django's ASGI app knows no mounts and no lifespan: a dispatcher on the path does it, and the
+    lifespan of the server is the service's. Django has the rest."""
+    from django.core.asgi import get_asgi_application
+    from django.test.utils import override_settings
+    from django.urls import path
+
+    configure_django()
     jobs = service(ol)
 
-    async def django(scope: Any, receive: Any, send: Any) -> None:
-        assert scope["type"] == "http"
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"django"})
+    class urls:
+        urlpatterns = (path("own/<int:number>", _of_django),)
+
+    with override_settings(ROOT_URLCONF=urls, ALLOWED_HOSTS=["127.0.0.1"]):
+        django = get_asgi_application()
+
+        async def application(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "lifespan" or scope["path"].startswith("/jobs/"):
+                await jobs({**scope, "root_path": "/jobs"}, receive, send)
+            else:
+                await django(scope, receive, send)
+
+        with running(application) as url, httpx.Client(base_url=url, trust_env=False) as web:
+            assert jobs.service.running, "before the first request"
+            assert web.get("/own/7").text == "django has 7"
+            assert web.get("/jobsite").status_code == 404, "which is Django's to say"
+            made = web.post("/jobs/api/v1/jobs", json={"task": "t"})
+            assert made.status_code == 201
+            assert web.get(f"/jobs/api/v1/jobs/{made.json()['id']}").json() == made.json()
+            assert web.get("/jobs/api/v1/openapi.json").json()["servers"] == [{"url": "/jobs"}]
+            page = web.get("/jobs/", headers={"accept": "text/html"})
+            assert page.status_code == 200 and 'href="/jobs/' in page.text
+        assert not jobs.service.running
+
+
+def _of_django(request: Any, number: int) -> Any:
+    from django.http import HttpResponse
+
+    return HttpResponse(f"django has {number}")
+
+
+def test_where_nobody_tells_it_that_the_server_stops_nothing_is_left(ol: Outlast) -> None:
+    """Its parts end with the event loop, without a word in the log."""
+    jobs = service(ol)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/jobs/"):
-            await jobs({**scope, "root_path": "/jobs"}, receive, send)
-        elif scope["type"] == "http":
-            await django(scope, receive, send)
+        if scope["type"] == "http":
+            await jobs(scope, receive, send)
 
-    with running(app) as url, httpx.Client(base_url=url, trust_env=False) as web:
-        assert web.get("/").text == "django"
-        assert web.get("/jobs/api/v1/whoami").status_code == 200
+    with running(app) as url:
+        assert httpx.get(f"{url}/api/v1/whoami", trust_env=False).status_code == 200
+        tasks = list(jobs.service._tasks)
+    assert tasks and all(task.done() for task in tasks)
+
+
+def test_streams_end_when_who_mounted_it_says_that_it_stops(ol: Outlast) -> None:
+    """Else another server would wait for them."""
+    jobs = service(ol)
+    app = Starlette(routes=[Mount("/jobs", jobs)], lifespan=jobs.lifespan)
+    with (
+        running(app) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=20) as web,
+        web.stream("GET", "/jobs/api/v1/events") as stream,
+    ):
+        assert stream.status_code == 200
+        eventually(lambda: jobs.service.events.subscribers == 1)
+        jobs.service._tasks[0].get_loop().call_soon_threadsafe(jobs.service.leave)
+        for _ in stream.iter_raw():  # until it ends: a stream lasts an hour
+            pass
+    assert jobs.service.events.subscribers == 0

@@ -108,12 +108,13 @@ def test_over_https_the_cookie_is_for_https_alone(ol: Outlast) -> None:
     secret, new = new_token("t", ["read"])
     ol.store.run(tokens.create, new, "test")
 
-    async def login() -> httpx.Response:
+    async def login(origin: str) -> httpx.Response:
         transport = httpx.ASGITransport(service(ol), client=("10.0.0.1", 1))
         async with httpx.AsyncClient(transport=transport, base_url="https://jobs.example") as web:
-            return await web.post("/login", json={"token": secret})
+            return await web.post("/login", json={"token": secret}, headers={"origin": origin})
 
-    cookie = asyncio.run(login()).headers["set-cookie"]
+    assert asyncio.run(login("http://jobs.example")).status_code == 403, "and so is the page"
+    cookie = asyncio.run(login("https://jobs.example")).headers["set-cookie"]
     assert cookie.startswith(f"{HOST_COOKIE}=") and "Secure" in cookie and "Path=/" in cookie
 
 
@@ -167,6 +168,8 @@ def test_while_there_is_no_token_other_sites_and_other_names_get_nothing(served:
         {"host": "127.0.0.1.evil.example"},
         {"x-forwarded-for": "10.0.0.1"},
         {"forwarded": "for=10.0.0.1"},
+        {"x-forwarded-proto": "https"},
+        {"cf-connecting-ip": "10.0.0.1"},
     ):
         assert served.get("/api/v1/whoami", headers=headers).status_code == 401, headers
     form = {"content-type": "text/plain", "origin": served.url}

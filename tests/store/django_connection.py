@@ -10,19 +10,25 @@ from tests.support import Database
 
 def connection_for(database: Database) -> tuple[Any, Any]:
     """A database wrapper of this thread, and the proxy that applications import as `connection`."""
-    import django
-    from django.conf import settings
     from django.db import connections
     from django.db.utils import DEFAULT_DB_ALIAS
     from django.utils.connection import ConnectionProxy
 
-    if not settings.configured:
-        settings.configure(DATABASES={}, USE_TZ=True)
-        django.setup()
+    configure()
     connections.close_all()
     connections.settings = connections.configure_settings({DEFAULT_DB_ALIAS: _entry(database)})
     connections[DEFAULT_DB_ALIAS] = connections.create_connection(DEFAULT_DB_ALIAS)
     return connections[DEFAULT_DB_ALIAS], ConnectionProxy(connections, DEFAULT_DB_ALIAS)
+
+
+def configure() -> None:
+    """Once in a process, whoever comes first."""
+    import django
+    from django.conf import settings
+
+    if not settings.configured:
+        settings.configure(DATABASES={}, USE_TZ=True)
+        django.setup()
 
 
 def _entry(database: Database) -> dict[str, Any]:

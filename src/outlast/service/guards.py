@@ -32,7 +32,8 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+# What proxies say of those they ask for; and whatever else begins with x-forwarded-.
+PASSED_ON = {"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"}
 
 
 class SafeHeaders:
@@ -56,7 +57,7 @@ def is_local(request: Request) -> bool:
     """From this machine, under a name of this machine, and not passed on for somebody else."""
     if request.client is None or not is_loopback(request.client.host):
         return False
-    if any(name in request.headers for name in PASSED_ON):
+    if any(name in PASSED_ON or name.startswith("x-forwarded-") for name in request.headers):
         return False
     return is_loopback(_host(request.headers.get("host", "")))
 
@@ -81,7 +82,10 @@ def refuse_strange_origin(request: Request, *, must_tell: bool) -> None:
         if must_tell and site != "same-origin":
             raise Forbidden("this call does not say which page it comes from (Origin)")
         return
-    if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+    said = urlsplit(origin)
+    # A page that came over http may be anybody's. The other way round is a proxy that speaks TLS.
+    unsafe = request.url.scheme == "https" and said.scheme != "https"
+    if unsafe or said.netloc.lower() != request.headers.get("host", "").lower():
         raise Forbidden("this call comes from another origin")
 
 
