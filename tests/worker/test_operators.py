@@ -55,7 +55,7 @@ async def test_a_job_is_taken_from_a_worker_that_lives(ol: Outlast) -> None:
             assert await ol.aresult(other.id, timeout=20) == number
     _, events = await ol.ahistory(job.id)
     (told,) = [event.data for event in events if event.kind == "reclaim"]
-    assert told["by"] == actor() and told["fence"] == 1
+    assert told["by"] == actor() and told["attempt"] == 1
     with pytest.raises(TooLate):
         await ol.areclaim(job.id)
     with pytest.raises(JobNotFound):

@@ -26,7 +26,7 @@ def seize(id: str, by: str, reach: Reach = EVERYTHING) -> Op[Job]:
     for *claim, cancelling in rows:
         held = Claim(*claim)
         yield from finish([_taken(held, bool(cancelling), by)])
-        yield from note("reclaim", [id], {"by": by, "worker": held.worker, "fence": held.fence})
+        yield from note("reclaim", [id], {"by": by, "worker": held.worker, "attempt": held.attempt})
     job = yield from one_job(id, reach)
     if job.final and not rows:
         raise TooLate(job=id, state=job.state)
