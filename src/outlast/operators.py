@@ -6,9 +6,11 @@ from .connected import Connected, actor, job_id
 from .model.errors import InvalidOption
 from .model.job import Job
 from .model.lifecycle import FINAL, State
-from .model.options import seconds
+from .model.options import check_name
+from .model.options import seconds as span
 from .ops.enqueue import CANCEL_SIGNAL
 from .ops.forget import forget
+from .ops.keep import set_keep
 from .ops.purge import purge
 from .ops.report import Filter, jobs
 from .ops.seize import seize, set_draining
@@ -40,6 +42,16 @@ class OperatorVerbs(Connected):
     async def adrain(self, worker: str, undo: bool = False) -> None:
         await self.store.arun(set_draining, worker, not undo, actor())
         await self._awake([CANCEL_SIGNAL])
+
+    def keep(self, queue: str, seconds: float | None) -> None:
+        """Keep succeeded and cancelled jobs of a queue for so many seconds at the most, less than
+        all others are; None: as long as those. Survives restarts."""
+        given = check_name("queue", queue), span("keep", seconds), actor()
+        self.store.run(set_keep, *given)
+
+    async def akeep(self, queue: str, seconds: float | None) -> None:
+        given = check_name("queue", queue), span("keep", seconds), actor()
+        await self.store.arun(set_keep, *given)
 
     def forget(self, id: str) -> Job:
         """Erase what an ended job was given, gave and said; how it ended stays."""
@@ -90,4 +102,4 @@ def _which(
         ended = ", ".join(one for one in State if one.final)
         raise InvalidOption(option="state", reason=f"must be one of {ended}: only these are over")
     told = {"state": str(state), "queue": queue, "task": task, "tenant": tenant}
-    return Filter(str(state), queue, task, tenant), told, seconds("older", older) or 0.0
+    return Filter(str(state), queue, task, tenant), told, span("older", older) or 0.0

@@ -61,3 +61,13 @@ def test_an_ended_job_is_forgotten(run: Commands, ol: Outlast) -> None:
     first, second = json.loads(answer.out)
     assert first["ok"] and first["job"]["args"] is None and first["job"]["state"] == "dead"
     assert second["error"]["type"] == "TooEarly" and ol.job(waits).args == {"a": 1}
+
+
+def test_a_queue_is_told_how_long_to_keep(run: Commands, ol: Outlast) -> None:
+    """R165"""
+    assert run("keep", "mail", "45s").out == "mail keeps what has ended for 45.0 s at the most.\n"
+    assert [queue.keep for queue in ol.queues()] == [45.0]
+    assert run("keep", "mail", "--undo", "--json").json == {"queue": "mail", "keep": None}
+    assert [queue.keep for queue in ol.queues()] == [None]
+    for wrong in ([], ["1h", "--undo"], ["soon"]):
+        assert run("keep", "mail", *wrong).code == 2

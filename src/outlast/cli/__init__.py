@@ -31,6 +31,7 @@ COMMANDS = {
     "queues": "queues",
     "pause": "queues",
     "resume": "queues",
+    "keep": "queues",
     "workers": "workers",
     "drain": "workers",
     "serve": "serving",

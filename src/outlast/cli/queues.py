@@ -9,6 +9,7 @@ import click
 from ..model.words import span
 from .places import connected, json_option
 from .show import print_json, print_table
+from .values import span as span_of
 
 if TYPE_CHECKING:
     from ..client import Outlast
@@ -60,6 +61,35 @@ def resume(ol: Outlast, queue: str, as_json: bool) -> None:
     """Claim jobs of QUEUE again."""
     ol.resume(queue)
     _say(ol, queue, as_json)
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast keep mail 1h
+              outlast keep mail --undo
+    """
+)
+@click.argument("queue")
+@click.argument("seconds", callback=span_of, required=False, metavar="[SPAN]")
+@click.option("--undo", is_flag=True, help="As long as in all other queues.")
+@json_option
+@connected
+def keep(ol: Outlast, queue: str, seconds: float | None, undo: bool, as_json: bool) -> None:
+    """Keep what has succeeded or was cancelled in QUEUE for SPAN at the most: 30, 5m, 2h, 1d.
+
+    Less than all other queues do (OUTLAST_KEEP_SUCCEEDED, OUTLAST_KEEP_CANCELLED). Dead jobs are
+    kept until someone acts. Survives restarts.
+    """
+    if undo == (seconds is not None):
+        raise click.UsageError("Say for how long, or --undo.")
+    ol.keep(queue, seconds)
+    if as_json:
+        print_json({"queue": queue, "keep": seconds})
+    elif seconds is None:
+        click.echo(f"{queue} keeps what has ended as long as all others.")
+    else:
+        click.echo(f"{queue} keeps what has ended for {span(seconds)} at the most.")
 
 
 def _say(ol: Outlast, name: str, as_json: bool) -> None:

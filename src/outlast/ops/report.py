@@ -98,6 +98,7 @@ class Queue:
     paused: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     oldest: float | None = None  # seconds the oldest ready job has existed
+    keep: float | None = None  # seconds ended jobs are kept at the most; None: as in all queues
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ def steps(id: str) -> Op[list[Step]]:
 
 def queues() -> Op[list[Queue]]:
     settings, counted = yield Together([Statement("queue_settings"), Statement("queue_counts")])
-    found = {name: Queue(name, bool(paused)) for name, paused, _ in settings}
+    found = {name: Queue(name, bool(paused), keep=keep) for name, paused, keep in settings}
     for name, state, number, age in counted:
         queue = found.setdefault(name, Queue(name))
         queue.counts[state] = int(number)

@@ -29,6 +29,7 @@ from ..ops.statistics import SPAN
 from ..store import Store
 from .audit import Auditor
 from .loops import Loop
+from .pruner import Pruner
 from .returns import about_a_row
 from .statistician import Statistician
 
@@ -67,6 +68,7 @@ class Healer:
         self._expiry = Loop("expire", self.expire, RECORD_EVERY)  # likewise
         self.auditor = Auditor(worker, store)
         self.statistician = Statistician(store)
+        self._pruner = Pruner(store)
 
     def loops(self) -> list[Loop]:
         prune_every = self.worker.app.retention.prune_every
@@ -346,6 +348,7 @@ class Healer:
                 if batch < keep.prune_batch or self.worker.stopping:
                     break
                 await asyncio.sleep(0.01)
+        removed += await self._pruner.once(keep.prune_batch)
         await self.store.arun(duties.prune_workers, keep.keep_workers)
         await self.place_events()
         return Tally(found=removed, healed=removed)

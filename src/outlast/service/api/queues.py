@@ -7,13 +7,14 @@ from typing import Any
 from ...model.lifecycle import State
 from ...model.tokens import Scope
 from ...ops import operate, report
+from ...ops.keep import set_keep
 from ..calls import Call
 from ..census import by_state
 from ..problems import Forbidden
 from ..route import Route
 from . import PREFIX
 from .steering import tell
-from .views import QueueBody, Queues, QueueState
+from .views import KeepBody, QueueBody, QueueKeep, Queues, QueueState
 
 
 async def list_queues(call: Call) -> dict[str, Any]:
@@ -48,12 +49,23 @@ async def resume_queue(call: Call) -> dict[str, Any]:
 
 async def _set_paused(call: Call, paused: bool) -> dict[str, Any]:
     asked: QueueBody = call.body
-    if not call.who.serves(asked.queue):
-        raise Forbidden(f"this token does not reach the queue {asked.queue!r}")
+    _need(call, asked.queue)
     await call.ol.store.arun(operate.set_paused, asked.queue, paused, call.by)
     if not paused:
         await tell(call, asked.queue)
     return {"queue": asked.queue, "paused": paused}
+
+
+async def keep_queue(call: Call) -> dict[str, Any]:
+    asked: KeepBody = call.body
+    _need(call, asked.queue)
+    await call.ol.store.arun(set_keep, asked.queue, asked.keep, call.by)
+    return {"queue": asked.queue, "keep": asked.keep}
+
+
+def _need(call: Call, queue: str) -> None:
+    if not call.who.serves(queue):
+        raise Forbidden(f"this token does not reach the queue {queue!r}")
 
 
 ROUTES = (
@@ -70,5 +82,10 @@ ROUTES = (
         "POST", f"{PREFIX}/queues/resume", Scope.ADMIN, resume_queue,
         "Jobs of this queue are claimed again",
         request=QueueBody, response=QueueState, everyone=True,
+    ),
+    Route(
+        "POST", f"{PREFIX}/queues/keep", Scope.ADMIN, keep_queue,
+        "How long ended jobs of this queue are kept at the most",
+        request=KeepBody, response=QueueKeep, everyone=True,
     ),
 )  # fmt: skip

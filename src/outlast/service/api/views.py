@@ -317,6 +317,17 @@ class QueueBody(Incoming):
     queue: QueueName
 
 
+class KeepBody(QueueBody):
+    keep: Seconds | None = Field(
+        description="seconds that what has ended is kept at the most; null: as in all queues"
+    )
+
+
+class QueueKeep(BaseModel):
+    queue: str
+    keep: float | None
+
+
 class QueueState(BaseModel):
     queue: str
     paused: bool

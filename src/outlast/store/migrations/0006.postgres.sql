@@ -8,3 +8,6 @@ CREATE TABLE ol.session (
 
 -- Whether somebody told a worker to claim no more.
 ALTER TABLE ol.worker ADD COLUMN drain boolean NOT NULL DEFAULT false;
+
+-- How many seconds what has ended in a queue is kept at the most; none: as long as all others.
+ALTER TABLE ol.queue ADD COLUMN keep double precision CHECK (keep >= 0);

@@ -88,6 +88,17 @@ DELETE FROM ol.job WHERE id IN (
     ORDER BY finished_at LIMIT :limit)
 RETURNING CAST(id AS text), CAST(flow AS text)
 
+-- name: kept_apart
+-- Queues whose ended jobs are kept for a time of their own.
+SELECT name, keep FROM ol.queue WHERE keep IS NOT NULL ORDER BY name
+
+-- name: over_in_queue
+-- Jobs of a queue that ended between two moments, oldest first, and when they did.
+SELECT CAST(id AS text), ol.epoch(finished_at) FROM ol.job
+WHERE state IN ('succeeded', 'cancelled') AND finished_at >= ol.moment(:since)
+    AND finished_at < ol.moment(:until) AND queue = :queue
+ORDER BY finished_at LIMIT :limit
+
 -- name: prune_attempts
 -- Remove the attempts of pruned jobs.
 DELETE FROM ol.attempt WHERE job IN (SELECT ol.each_id(:ids))

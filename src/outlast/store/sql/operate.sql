@@ -57,6 +57,13 @@ ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, changed_at = excluded
     WHERE q.paused <> excluded.paused
 RETURNING name
 
+-- name: set_keep
+-- How long ended jobs of a queue are kept at the most; no row if it was told so before.
+INSERT INTO ol.queue AS q (name, keep, changed_at) VALUES (:queue, :keep, ol.now())
+ON CONFLICT (name) DO UPDATE SET keep = excluded.keep, changed_at = excluded.changed_at
+    WHERE COALESCE(q.keep, -1) <> COALESCE(excluded.keep, -1)
+RETURNING name
+
 -- name: hold_running
 -- A running job as its owner claimed it, and whether it was asked to stop; held until it is dealt
 -- with.

@@ -55,8 +55,8 @@ FROM ol.job WHERE state IN ('waiting', 'scheduled', 'ready', 'running', 'dead')
 GROUP BY queue, state ORDER BY queue, state
 
 -- name: queue_settings
--- Queues that somebody has paused or resumed.
-SELECT name, paused, ol.epoch(changed_at) FROM ol.queue ORDER BY name
+-- Queues of which somebody has said something: whether they are paused, and how long they keep.
+SELECT name, paused, keep FROM ol.queue ORDER BY name
 
 -- name: attempts
 -- How a job's earlier attempts ended.

@@ -9,6 +9,7 @@ from ...model.lifecycle import Outcome
 from ...ops import duties, statistics
 from ...ops.claim import promote
 from ...ops.duties import Tally
+from ...ops.keep import prune_queue
 from ...ops.reclaim import Refusal, reclaim, refusals, signs_of_loss
 from ..stage import Stage
 from .holding import event
@@ -70,6 +71,21 @@ def prune(stage: Stage) -> Iterator[None]:
     stage.run(duties.prune, "succeeded", AN_HOUR, 100)
     stage.run(duties.prune_workers, 0.0)
     stage.run(duties.prune_incidents, 0.0, 100)
+
+
+@path("prune-queue", apart=True, most=8)
+def prune_one_queue(stage: Stage) -> Iterator[None]:
+    """A queue that keeps nothing, beside others that do."""
+    task = stage.work.mark.using(queue=stage.queue)
+    stage.ol.enqueue(*[task.job() for _ in range(3)])
+    claims = stage.began(stage.claim())
+    stage.finish([(claim, stage.ended(Outcome.CANCELLED, claim)) for claim in claims])
+    time.sleep(A_MOMENT)
+    yield
+    stage.ol.keep(stage.queue, 0.0)
+    _, since, _ = stage.run(prune_queue, stage.queue, 0.0, 0.0, 2)
+    stage.run(prune_queue, stage.queue, 0.0, since, 2)
+    stage.ol.keep(stage.queue, None)
 
 
 def _not_to_be_pruned(stage: Stage) -> None:

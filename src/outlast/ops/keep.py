@@ -1,0 +1,42 @@
+"""A queue whose ended jobs are kept for a shorter time than others are."""
+
+from __future__ import annotations
+
+import json
+
+from .duties import clear_up
+from .operate import note
+from .reach import EVERYTHING
+from .report import clock
+from .statement import BEGIN, Op, Rows, Statement
+
+LATE = 60.0  # seconds after its end within which a job's row is surely there to be seen
+
+
+def set_keep(queue: str, keep: float | None, by: str) -> Op[None]:
+    """How many seconds ended jobs of a queue are kept at the most; None: as long as all others."""
+    yield BEGIN
+    changed: Rows = yield Statement("set_keep", {"queue": queue, "keep": keep})
+    if changed:
+        yield from note("keep", [None], {"by": by, "queue": queue, "keep": keep})
+
+
+def kept_apart() -> Op[list[tuple[str, float]]]:
+    """Queues with a time of their own."""
+    rows: Rows = yield Statement("kept_apart")
+    return [(queue, float(keep)) for queue, keep in rows]
+
+
+def prune_queue(queue: str, keep: float, since: float, limit: int) -> Op[tuple[int, float, bool]]:
+    """Remove a small batch of a queue's jobs that ended between a moment and as long ago as it
+    keeps them: how many went, where to go on, and whether there is more now."""
+    until = (yield from clock()) - keep
+    given = {"queue": queue, "since": since, "until": until, "limit": limit}
+    found: Rows = yield Statement("over_in_queue", given)
+    yield BEGIN
+    ids = json.dumps(sorted(id for id, _ in found))
+    gone: Rows = yield Statement("purge_jobs", {"ids": ids, "older": keep, **EVERYTHING.params})
+    yield from clear_up(gone)
+    if len(found) < limit:
+        return len(gone), max(since, until - LATE), False
+    return len(gone), max(float(found[-1][1]), since + 1e-6), True
