@@ -1,5 +1,5 @@
 """What goes in and what comes out, as models: the description is made from them, and what goes in
-is judged by them."""
+is judged by them. What comes out as the library has it is described by the library's own values."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pydantic import (
 from ...model.lifecycle import State
 from ...model.options import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY
 from ...model.retry import LONGEST, MAX_ATTEMPTS
+from ...ops.report import Attempt, Duty, Event
 
 MOST_CRASHES = 1000
 LONGEST_REASON = 500
@@ -249,32 +250,14 @@ class Explanation(BaseModel):
     explanation: str = Field(description="in words: what it is waiting for, or how it ended")
 
 
-class AttemptView(BaseModel):
-    attempt: int
-    worker: str | None
-    outcome: str
-    error: Any
-    started_at: datetime | None
-    finished_at: datetime | None
-    fence: int
-
-
-class EventView(BaseModel):
-    seq: int
-    attempt: int | None
-    kind: str
-    data: Any
-    at: datetime
-
-
 class HistoryQuery(Incoming):
     after: int = Field(0, ge=0, le=2**62, description="events after this one")
     limit: int | None = Field(None, ge=1, le=10_000, description="events; else 200")
 
 
 class History(BaseModel):
-    attempts: list[AttemptView] = Field(description="those that did not succeed at once")
-    events: list[EventView]
+    attempts: list[Attempt] = Field(description="those that did not succeed at once")
+    events: list[Event]
     next: int | None = Field(description="give it as `after` to go on; null: that was all")
 
 
@@ -363,18 +346,5 @@ class WorkerState(BaseModel):
     draining: bool
 
 
-class DutyView(BaseModel):
-    name: str
-    every: float
-    next_at: datetime
-    worker: str | None
-    succeeded_at: datetime | None
-    found: int
-    healed: int
-    skipped: int
-    failed: int
-    error: str | None
-
-
 class Duties(BaseModel):
-    duties: list[DutyView]
+    duties: list[Duty]
