@@ -94,3 +94,15 @@ def test_a_wake_up_that_fails_undoes_nothing_and_fails_nothing(
     monkeypatch.setattr(type(ol.store), "channel", "x" * 100)
     answer = served.post(f"/api/v1/jobs/{id}/cancel", served.token("admin"), json={})
     assert answer.status_code == 200 and answer.json()["cancelling"]
+
+
+def test_a_queue_is_told_how_long_to_keep_what_has_ended(served: Served) -> None:
+    """R165"""
+    token = served.token("admin")
+    for keep in (60.5, None):
+        said = {"queue": "mail", "keep": keep}
+        assert served.post("/api/v1/queues/keep", token, json=said).json() == said
+        (queue,) = served.get("/api/v1/queues", token).json()["queues"]
+        assert (queue["name"], queue["keep"], queue["paused"]) == ("mail", keep, False)
+    for bad in ({"queue": "mail"}, {"queue": "mail", "keep": -1}, {"queue": "!", "keep": 1}):
+        assert served.post("/api/v1/queues/keep", token, json=bad).status_code == 422

@@ -186,10 +186,16 @@ def queues() -> Op[list[Queue]]:
     return [found[name] for name in sorted(found)]
 
 
-def paused() -> Op[dict[str, bool]]:
-    """Which queues were paused or resumed, without counting what they hold."""
+def queue_settings() -> Op[dict[str, Queue]]:
+    """Queues of which somebody has said something, without counting what they hold."""
     rows: Rows = yield Statement("queue_settings")
-    return {name: bool(paused) for name, paused, _ in rows}
+    return {name: Queue(name, bool(paused), keep=keep) for name, paused, keep in rows}
+
+
+def paused() -> Op[dict[str, bool]]:
+    """Whether these are paused."""
+    settings = yield from queue_settings()
+    return {name: queue.paused for name, queue in settings.items()}
 
 
 def workers() -> Op[list[Worker]]:

@@ -19,24 +19,27 @@ from .views import KeepBody, QueueBody, QueueKeep, Queues, QueueState
 
 async def list_queues(call: Call) -> dict[str, Any]:
     counted = await call.service.census.counted()
-    paused = await call.ol.store.arun(report.paused)
+    told = await call.ol.store.arun(report.queue_settings)
     kinds = list(counted.of(call.reach))
     names = {kind.queue for kind in kinds}
     if call.who.tenant is None:  # one that is empty is nobody's, and everybody's
-        names |= {name for name in paused if call.who.serves(name)}
+        names |= {name for name in told if call.who.serves(name)}
     return {
         "queues": [
-            _queue(name, paused.get(name, False), [one for one in kinds if one.queue == name])
+            _queue(
+                told.get(name) or report.Queue(name), [one for one in kinds if one.queue == name]
+            )
             for name in sorted(names)
         ],
         "age": counted.age,
     }
 
 
-def _queue(name: str, paused: bool, kinds: list[Any]) -> dict[str, Any]:
+def _queue(queue: report.Queue, kinds: list[Any]) -> dict[str, Any]:
     ready = [kind.oldest for kind in kinds if kind.state == State.READY]
     oldest = max(ready, default=None)
-    return {"name": name, "paused": paused, "counts": by_state(kinds), "oldest": oldest}
+    facts = {"name": queue.name, "paused": queue.paused, "keep": queue.keep}
+    return {**facts, "counts": by_state(kinds), "oldest": oldest}
 
 
 async def pause_queue(call: Call) -> dict[str, Any]:

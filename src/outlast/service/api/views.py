@@ -289,6 +289,9 @@ class QueueView(BaseModel):
     paused: bool
     counts: dict[str, int]
     oldest: float | None = Field(description="seconds the oldest ready job has existed")
+    keep: float | None = Field(
+        description="seconds what has ended is kept at the most; null: as in all queues"
+    )
 
 
 class Queues(BaseModel):
