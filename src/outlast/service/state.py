@@ -23,7 +23,6 @@ from .principals import Principals
 from .revocations import Revocations
 from .room import Room
 from .sessions import Sessions
-from .statistics import Statistics
 
 log = logging.getLogger("outlast.service")
 
@@ -61,7 +60,6 @@ class Service:
             self.audit,
             self.events,
             Office(self.desk),
-            Statistics(self),
             self.live,
         ]
         self._tell()

@@ -1,4 +1,4 @@
-"""Counts what happened, ten seconds at a time: a duty, done by any worker, or by the service."""
+"""Counts what happened, ten seconds at a time: a duty, done by any worker, or by a server."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from outlast.ops.events import place
 from outlast.service.dashboard import bulk
 from tests.service.following import claimed, say
 from tests.service.serving import Served, serving
-from tests.store.jobs import end, put, put_and_take, table
+from tests.store.jobs import end, put, put_and_take, set_all, table
 from tests.support import Database, eventually
 
 pytestmark = pytest.mark.kinds("sqlite")
@@ -113,6 +113,19 @@ def test_what_is_counted_is_what_can_be_acted_on(served: Served) -> None:
     assert answer.status_code == 303
     assert {served.ol.job(id).state for id in ids} == {"ready"}
     assert served.ol.counts()["dead"] == 1
+
+
+def test_who_goes_on_while_all_are_cancelled_is_met_later(
+    served: Served, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R200: states are gone through in the order in which a job comes by them."""
+    monkeypatch.setattr(bulk, "STEP", 0.0)  # as if each batch took a second
+    put(served.ol.store.run, 120, queue="many", delay=3600.0)
+    answer = served.post("/jobs/cancel", data={"queue": "many"})
+    set_all(database, "state = 'ready', run_at = created_at", "state = 'scheduled'")  # due
+    while answer.status_code != 303:
+        answer = served.post("/jobs/cancel", data=fields(answer.text))
+    assert served.ol.counts()["cancelled"] == 120
 
 
 def test_who_may_not_change_is_shown_no_way_to(served: Served) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import UUID
 
-from ...model.lifecycle import QUEUED, State
+from ...model.lifecycle import State
 from ...ops.browse import count_some
 from ...ops.reach import Reach
 from ...ops.search import Sought
@@ -70,9 +70,12 @@ def reach_of(call: Call, wanted: Wanted) -> Reach:
 
 
 def states_for(action: str, wanted: Wanted) -> list[State]:
-    """The states of which an action can take jobs, as far as they are wanted."""
+    """The states of which an action can take jobs, as far as they are wanted; in the order in which
+    a job comes by them, so that one that goes on meanwhile is met in the next."""
     able = (
-        [State.DEAD, State.CANCELLED] if action == "redrive" else [*sorted(QUEUED), State.RUNNING]
+        [State.DEAD, State.CANCELLED]
+        if action == "redrive"
+        else [State.WAITING, State.SCHEDULED, State.READY, State.RUNNING]
     )
     return [state for state in able if wanted.state in ("", state)]
 
