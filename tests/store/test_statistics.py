@@ -207,6 +207,22 @@ async def test_a_pass_that_dies_leaves_the_second_look_to_the_next(
     assert sum(line.finished for line in found) == 6
 
 
+@pytest.mark.kinds("sqlite", "postgres")
+async def test_after_a_long_pause_what_came_before_it_is_closed(
+    store: Store, database: Database
+) -> None:
+    """Whoever died last had its last minute still to look at, and its long span to fold."""
+    run = store.run
+    some_ended(run)
+    newest = now_of(run) // LONG_SPAN * LONG_SPAN - 5 * LONG_SPAN + 30
+    run(statistics.count, newest)
+    all_ended_at(database, newest + 1.0)  # committed late
+    await Statistician(store).once()
+    for span, at in ((SPAN, newest), (LONG_SPAN, newest - 30)):
+        found = run(statistics.lines, span, at, at + span)
+        assert sum(line.finished for line in found) == 6
+
+
 def _refuse(connection: Any, database: Database, at: int) -> None:
     """What is written about this span fails, as if whoever writes it had died."""
     name = table(database, "statistic")

@@ -28,6 +28,8 @@ class Statistician:
         due = spans_due(newest, end)
         there = await self._depths() if due else None
         found = 0
+        if due and newest is not None and newest + SPAN < due[0]:
+            await self._close(newest)
         for at in due:
             # The count of a span says that all before it is done: whoever dies between the two
             # leaves both to the next.
@@ -42,6 +44,14 @@ class Statistician:
         if over % LONG_SPAN == 0:
             await self.store.arun(statistics.fold, over - LONG_SPAN)
             await self.store.arun(statistics.forget, at - KEEP, at - KEEP_LONG)
+
+    async def _close(self, newest: int) -> None:
+        """Nobody has counted for long: what came before is looked at once more, and folded."""
+        last = range(newest - AGAIN + SPAN, newest + SPAN, SPAN)
+        for at in last:
+            await self.store.arun(statistics.count, at)
+        for long in sorted({at // LONG_SPAN * LONG_SPAN for at in last}):
+            await self.store.arun(statistics.fold, long)
 
     async def _depths(self) -> Depths | None:
         """Counting takes as long as there is much to count; then it is done less often."""
