@@ -329,6 +329,7 @@ async def test_who_comes_first_does_not_wait_for_silence(
     served: Served, ol: Outlast, database: Database
 ) -> None:
     """R135: where something is told all the time, following begins all the same."""
+    held = claimed(ol)
     with database.connect() as connection:  # whenever places are given, there is more without one
         connection.execute(
             "CREATE FUNCTION more() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -339,7 +340,6 @@ async def test_who_comes_first_does_not_wait_for_silence(
             f"CREATE TRIGGER more AFTER UPDATE ON {table(database, 'counter')}"
             " FOR EACH ROW EXECUTE FUNCTION more()"
         )
-    held = claimed(ol)
     say(ol, held, [1])
     follower = await Follower(of_all(served)).follow(until=1)
     assert follower.kinds == ["more"]

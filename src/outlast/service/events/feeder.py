@@ -30,6 +30,7 @@ JOBS = 1000  # jobs that are asked for at once
 READERS = 4  # subscribers that read their history at the same time
 APART = 0.02  # seconds at least between two looks
 LINGER = 5.0  # seconds that it goes on when the last one has left
+BEGIN_WITHIN = 5.0  # seconds at least that whoever comes first waits for the beginning
 LATE = 5.0  # seconds after which what has no place yet is looked for no more at every look
 
 
@@ -93,7 +94,7 @@ class Feeder:
 
     async def join(self, subscriber: Subscriber) -> int:
         """Feed it from now on. What is up to the place returned it has to read for itself."""
-        async with asyncio.timeout(self.settings.events_keep_alive):
+        async with asyncio.timeout(max(BEGIN_WITHIN, self.settings.events_keep_alive)):
             await self._ready.wait()
         self._leave(subscriber)
         if subscriber.wanted.job is None:
