@@ -151,19 +151,21 @@ def test_failures_are_retried_with_growing_delays_until_the_budget_is_spent(
 ) -> None:
     """R046, R047, R048, R051, R059: base·2ⁿ⁻¹, then dead with its last error and whole history."""
     (made,) = put(run, max_attempts=4)
+    slow = Retry(max_attempts=4, base=60.0, cap=600.0, jitter=0.0)  # no machine is as busy as that
     gaps = []
     for attempt in range(1, 5):
         (held,) = take(run)
         assert (held.attempt, held.failures) == (attempt, attempt - 1)
         error = {"type": "Boom", "message": f"number {attempt}", "traceback": ""}
-        end(run, held, "failed", error=error)
+        failed = Ended(Outcome.FAILED, error=error)
+        run(finish, [decide(held, failed, slow, 0.5)])
         after = run(job, made.id)
         if after.state == "scheduled":
             attempts, _ = run(history, made.id)
             assert take(run) == [], "no attempt before its time"
             gaps.append((after.run_at - attempts[-1].finished_at).total_seconds())
             make_due(database)
-    assert gaps == pytest.approx([1.0, 2.0, 4.0], abs=0.05)
+    assert gaps == pytest.approx([60.0, 120.0, 240.0], abs=5.0)
     assert (after.state, after.failures, after.attempt, after.worker) == ("dead", 4, 4, "w1")
     assert after.error == {"type": "Boom", "message": "number 4", "traceback": ""}
     attempts, _ = run(history, made.id)
