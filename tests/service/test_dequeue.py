@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ import pytest
 
 from outlast import Job, Outlast, State
 from outlast.model.offer import is_offer
+from outlast.service.dequeue import desk as desks
+from outlast.service.dequeue import frames
 from outlast.service.dequeue import stream as streams
+from outlast.service.dequeue.desk import Desk
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
 from tests.support import eventually
@@ -133,6 +137,39 @@ def test_that_a_worker_is_in_a_hurry_is_soon_forgotten(
         assert ol.counts()["ready"] == 3
 
 
+@pytest.mark.kinds("sqlite")
+def test_what_is_asked_for_at_once_is_no_more_than_the_worker_can_hold(ol: Outlast) -> None:
+    """R142: by its stream and by reports of its, from several queues."""
+    desk = Desk(ol, QUICK)
+    asker = streams.Asker("remote-w", "host", 1, None, ("work",), None, credit=4)
+    stream = streams.Stream(desk, asker, frames.JsonLines(), b"key")
+    for queue in "abc":
+        stream.hear(queue)
+    asked = [stream.along(0) for _ in range(3)]
+    assert [one.limit for one in asked if one] == [2, 2]
+    for one in filter(None, asked):
+        stream.not_claimed_along(one)
+    assert stream.along(0) is not None
+
+
+@pytest.mark.kinds("sqlite")
+async def test_streams_that_look_at_once_look_together(
+    ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R142: also where the database takes longer than a look is good for."""
+    monkeypatch.setattr(desks, "FRESH", -1.0)
+    desk = Desk(ol, QUICK)
+    looking = asyncio.create_task(desk.see())
+    await asyncio.sleep(0)
+    first = desk._seen
+    assert first is not None
+    assert not first.done()
+    await asyncio.gather(looking, desk.see())
+    assert desk._seen is first
+    await desk.see()
+    assert desk._seen is not first
+
+
 def hurry(served: Served, token: str, ahead: int, *held: dict[str, Any]) -> None:
     reports = [said(job, "renew") for job in held]
     answer = served.post(REPORTS, token, json={"reports": reports, "ahead": ahead})
@@ -248,13 +285,17 @@ def cancel_at_random(served: Served, times: int) -> None:
     assert not desk._given
 
 
-def test_one_who_reads_nothing_is_not_waited_for(served: Served, ol: Outlast, token: str) -> None:
-    """R039: what is on the line is bounded, and goes back with its offer lease."""
+def test_one_who_reads_nothing_is_not_waited_for(
+    served: Served, ol: Outlast, token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R039: what is on the line is bounded, and goes back with its offer lease; and that is told,
+    though not to the one who cannot hear it."""
     jobs = enqueued(ol, 5, size=900_000)
     stream = Streamed(served.url, token, buffer=4096)
     eventually(lambda: ol.counts()["running"] == 5)
     wait_until_back(ol, jobs)
     eventually(lambda: not served.app.service.desk.streams)
+    eventually(lambda: "it takes nothing in" in caplog.text)
     stream.reset()
 
 

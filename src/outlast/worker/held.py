@@ -72,11 +72,14 @@ class Hands:
         """
         if len(self._given_up) > 10_000:
             self._given_up.clear()
-        self._given_up.add((claim.id, claim.fence))
-        if self.get(claim.id, claim.fence) is None:
+        self._given_up.add(claim.hold)
+        if not self._has(claim):
             return True
-        self._given_up.discard((claim.id, claim.fence))
+        self._given_up.discard(claim.hold)
         return False
+
+    def _has(self, claim: Claim) -> bool:
+        return self.get(claim.id, claim.fence) is not None
 
     def drop(self, held: Held) -> None:
         held.drop_timers()

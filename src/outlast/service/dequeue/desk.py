@@ -55,12 +55,8 @@ class Offered(Hands):
         del self.offers[claim.hold]
         return False
 
-    def give_up(self, claim: Claim) -> bool:
-        self._given_up.add(claim.hold)
-        if claim.hold not in self.offers:
-            return True
-        self._given_up.discard(claim.hold)
-        return False
+    def _has(self, claim: Claim) -> bool:
+        return claim.hold in self.offers
 
 
 class Desk(Worker):
@@ -120,12 +116,13 @@ class Desk(Worker):
                 stream.hear(queue)
 
     async def see(self) -> Seen:
-        """Which queues have something: asked once for all streams that ask at the same time."""
-        if self._seen is None or time.monotonic() - self._seen_at > FRESH:
+        """Which queues have something: asked once for all streams that ask at the same time, also
+        of a database that takes its time."""
+        seen = self._seen
+        if seen is None or (seen.done() and time.monotonic() - self._seen_at > FRESH):
             self._seen_at = time.monotonic()
-            self._seen = self.spawn(self._look())
-        seen: Seen = await asyncio.shield(self._seen)
-        return seen
+            seen = self._seen = self.spawn(self._look())
+        return await asyncio.shield(seen)
 
     async def _look(self) -> Seen:
         return await self.lookout._see(self.store)
@@ -170,21 +167,23 @@ class Desk(Worker):
             self.spawn(self._withdraw(claims))
 
     async def _withdraw(self, claims: Sequence[Claim]) -> None:
+        try:
+            self.started(await self._put_back(claims))
+        finally:
+            self.forget([claim.hold for claim in claims])
+        self.counts["withdrawn"] += len(claims)
+
+    async def _put_back(self, claims: Sequence[Claim]) -> set[str]:
         patience = Backoff(first=0.1, cap=1.0)
         until = time.monotonic() + self.terms.offer_lease
         while True:
             try:
-                queues = await self.store.arun(ops.withdraw, self.id, claims)
-                break
+                return await self.store.arun(ops.withdraw, self.id, claims)
             except OutlastError as error:
                 if time.monotonic() > until:
                     log.warning("%d offers are left to their lease: %s", len(claims), error)
-                    queues = set()
-                    break
+                    return set()
                 await asyncio.sleep(patience.failed())
-        self.forget([claim.hold for claim in claims])
-        self.counts["withdrawn"] += len(claims)
-        self.started(queues)
 
     # What became of offers
 
@@ -232,7 +231,11 @@ class Desk(Worker):
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.debug("a task of the desk failed: %s", error)
+            bug = not isinstance(error, OutlastError)  # whoever waits may be gone
+            log.log(
+                logging.ERROR if bug else logging.DEBUG, "a task of the desk failed: %s", error,
+                exc_info=error if bug else None,
+            )  # fmt: skip
 
 
 class Office:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ...model.errors import OutlastError
 from ...model.offer import remote_id
 from ...model.options import LONGEST_NAME
 from ...model.tokens import Scope as May
@@ -22,6 +24,8 @@ from . import asides, frames, tokens
 from .desk import Desk
 from .reports import AllAnswered, Closed, Reports, Taking
 from .stream import Asker, Stream
+
+log = logging.getLogger("outlast.service")
 
 PATIENCE = 5.0  # seconds to wait for the desk to open
 LAST_WORDS = 1.0  # seconds that a stream's end may take
@@ -111,9 +115,21 @@ class Streaming(Response):
                 if shown_out.done():
                     self._stream.end("this token is no longer good")
                     await asyncio.wait({running}, timeout=LAST_WORDS)
+                if running.done() and not running.cancelled():
+                    _tell_why(self._stream.worker, running.exception())
             finally:
                 self._stream.close()  # first, and without waiting: we may be cancelled
                 await _end(every)
+
+
+def _tell_why(worker: str, error: BaseException | None) -> None:
+    """The answer has begun, so its reader cannot be told."""
+    if isinstance(error, OutlastError):
+        log.warning("the stream of %s broke off: %s", worker, error)
+    elif isinstance(error, TimeoutError):
+        log.warning("the stream of %s is closed: it takes nothing in", worker)
+    elif error is not None:
+        log.error("the stream of %s failed: %s", worker, error, exc_info=error)
 
 
 async def _gone(receive: Receive) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from json import dumps
 from typing import TYPE_CHECKING
 
 from ...model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
@@ -76,6 +77,7 @@ class Stream:
         self._held: dict[Hold, Claim] = {}  # offered here, or run by the worker before
         self._unaccepted: dict[Hold, float] = {}  # until when
         self._along: list[Claim] = []  # claimed with a report, and not sent yet
+        self._asking = 0  # jobs that are being claimed for it
         self._more = 0  # jobs beyond its credit that it would take
         self._more_until = 0.0
         self._news = asyncio.Event()
@@ -85,6 +87,7 @@ class Stream:
         now = time.monotonic()
         self._ends_at = now + desk.terms.stream_life * random.uniform(0.9, 1.0)
         self._count_at = now + COUNT_EVERY
+        self._live_at = now
         self._silent_since = now
 
     # From begin to end
@@ -184,6 +187,8 @@ class Stream:
             else:
                 self._lookout.failed(queue)
             raise
+        finally:
+            self._asking -= asked.limit
         self._lookout.claimed(asked, claims)
         return claims
 
@@ -195,12 +200,14 @@ class Stream:
         return self._asked(queue, room)
 
     def claimed_along(self, asked: ops.Asked, claims: Sequence[Claim]) -> None:
+        self._asking -= asked.limit
         self._lookout.claimed(asked, claims)
         self._along += self.desk.take(self, claims)
         self._news.set()
 
     def not_claimed_along(self, asked: ops.Asked) -> None:
         """It could not be asked: there may be something all the same."""
+        self._asking -= asked.limit
         self._lookout.hear(asked.queue)
         self._news.set()
 
@@ -211,10 +218,12 @@ class Stream:
     def _asked(self, queue: str, room: int) -> ops.Asked:
         """At most half of what it can hold: while one half is on its way, the other runs."""
         asker = self.asker
+        limit = min(room, (self._credit() + 1) // 2, MOST_AT_ONCE)
+        self._asking += limit
         return ops.Asked(
             worker=self.desk.id,
             queue=queue,
-            limit=min(room, (self._credit() + 1) // 2, MOST_AT_ONCE),
+            limit=limit,
             lease=self.desk.terms.offer_lease,
             promote=self.desk.promotes(),
             last_life=not any(claim.last_life for claim in self._held.values()),
@@ -240,7 +249,7 @@ class Stream:
     # Count
 
     def _room(self) -> int:
-        return self._credit() - len(self._held)
+        return self._credit() - len(self._held) - self._asking
 
     def _credit(self) -> int:
         """What it said when it came, and what it said beside its last report: a worker whose jobs
@@ -269,13 +278,10 @@ class Stream:
     async def _count(self) -> None:
         """What the worker holds by the database, and whether it accepts what it is offered."""
         self._count_at = time.monotonic() + COUNT_EVERY
-        store = self.desk.store
-        known, _ = await store.arun(duties.live, self.worker, len(self._held), "working")
-        if not known:
-            await store.arun(duties.arrive, self._card())
+        await self._live()
         if not self._held:
             return
-        found = await store.arun(ops.standing, list(self._held))
+        found = await self.desk.store.arun(ops.standing, list(self._held))
         now = time.monotonic()
         for hold, owner in found.items():
             if owner == self.worker:
@@ -285,6 +291,16 @@ class Stream:
                     self.desk.counts["lapsed"] += 1
                     self.end("an offer was not accepted in time")
                 self.desk.forget([hold])
+
+    async def _live(self) -> None:
+        """As often as a local worker says that it lives."""
+        if time.monotonic() < self._live_at:
+            return
+        self._live_at = time.monotonic() + self.desk.settings.renew_every
+        store = self.desk.store
+        known, _ = await store.arun(duties.live, self.worker, len(self._held), "working")
+        if not known:
+            await store.arun(duties.arrive, self._card())
 
     # News
 
@@ -307,8 +323,6 @@ class Stream:
         }
 
     def _card(self) -> dict[str, object]:
-        from json import dumps
-
         asker = self.asker
         return {
             "id": self.worker,
