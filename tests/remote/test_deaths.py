@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from statistics import median
 
 import pytest
 
 from outlast import State
 from tests.remote.fleet import Fleet
-from tests.support import eventually
+from tests.service.serving import serving
+from tests.service.streaming import Streamed
+from tests.support import eventually, rounds
 
 DIES = """
     import sys
@@ -36,6 +39,42 @@ def test_a_server_killed_between_claim_and_send_costs_no_job_anything(fleet: Fle
     assert time.monotonic() - began < 30
     [released] = fleet.ol.history(job.id)[0][:1]
     assert released.outcome == "released"
+
+
+@pytest.mark.kinds("postgres")
+def test_servers_are_killed_between_claim_and_send_beside_another(fleet: Fleet) -> None:
+    """R040"""
+    kill_between_claim_and_send(fleet, times=1)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1200)
+@pytest.mark.kinds("postgres")
+def test_50_servers_are_killed_between_claim_and_send_beside_another(fleet: Fleet) -> None:
+    """R040"""
+    kill_between_claim_and_send(fleet, times=50)
+
+
+def kill_between_claim_and_send(fleet: Fleet, times: int) -> None:
+    """All five that were claimed can be claimed again, long before their offers would end."""
+    jobs = fleet.enqueue("add", number=5, a=1, b=1)
+    token = fleet.token_file.read_text()
+    took = []
+    with serving(fleet.ol):
+        for _ in rounds(times, "killed between claim and send"):
+            dying = fleet.serve(DIES, offer=60.0)
+            with Streamed(fleet.url, token, tasks="add", credit=9):
+                dying.wait(30)
+            began = time.monotonic()
+            eventually(lambda: fleet.ol.counts()["ready"] == 5, 30, message=lambda: told(fleet))
+            took.append(time.monotonic() - began)
+    now = [fleet.ol.job(job.id) for job in jobs]
+    assert {(job.attempt, job.crashes, job.failures) for job in now} == {(0, 0, 0)}
+    print(f"{times} kills; back within {max(took):.1f} s, half within {median(took):.1f} s")
+
+
+def told(fleet: Fleet) -> str:
+    return str(fleet.ol.jobs())
 
 
 @pytest.mark.kinds("postgres")
@@ -77,7 +116,7 @@ def kill_servers(fleet: Fleet, workers: int, kills: int, every: float) -> None:
     kinds = itertools.cycle(["python", "node"])
     crew = [fleet.work(next(kinds)) for _ in range(workers)]
     jobs = []
-    for _ in range(kills):
+    for _ in rounds(kills, "servers killed"):
         until = time.monotonic() + every
         while time.monotonic() < until:
             jobs += fleet.enqueue("nap", number=workers, seconds=random.uniform(0.0, 0.3))

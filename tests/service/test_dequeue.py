@@ -19,7 +19,7 @@ from outlast.service.dequeue import stream as streams
 from outlast.service.dequeue.desk import Desk
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
-from tests.support import eventually
+from tests.support import eventually, rounds
 
 SLACK = 6.0  # seconds that a loaded machine may take on top
 
@@ -249,7 +249,7 @@ def test_a_line_that_breaks_200_times_costs_no_job_anything(patient: Served, mom
 def break_the_line(served: Served, moment: str, times: int) -> None:
     token = served.token("work")
     jobs = enqueued(served.ol, 5, size=900_000 if moment == "during" else 0)
-    for _ in range(times):
+    for _ in rounds(times, f"cut {moment}"):
         CUTS[moment](served, token)
         wait_until_back(served.ol, jobs)
     eventually(lambda: not served.app.service.desk.streams)
@@ -275,7 +275,7 @@ def test_a_dequeue_that_is_cancelled_at_100_moments_leaves_no_job_behind(
 def cancel_at_random(served: Served, times: int) -> None:
     token = served.token("work")
     jobs = enqueued(served.ol, 5)
-    for _ in range(times):
+    for _ in rounds(times, "cancelled"):
         with Streamed(served.url, token):
             time.sleep(random.uniform(0.0, 0.03))
     wait_until_back(served.ol, jobs)

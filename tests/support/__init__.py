@@ -12,7 +12,7 @@ from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres import Postgres
 from tests.support.processes import Process, Processes
 from tests.support.requirements import skip_or_fail
-from tests.support.waiting import aeventually, eventually
+from tests.support.waiting import aeventually, eventually, rounds
 
 __all__ = [
     "Database",
@@ -23,6 +23,7 @@ __all__ = [
     "Proxy",
     "aeventually",
     "eventually",
+    "rounds",
     "skip_or_fail",
     "wrong_clock",
 ]

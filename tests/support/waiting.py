@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -92,3 +92,11 @@ def _source(predicate: Callable[..., Any]) -> str:
         return " ".join(inspect.getsource(predicate).split())
     except (OSError, TypeError):
         return repr(predicate)
+
+
+def rounds(number: int, what: str) -> Iterator[int]:
+    """So many, with a line at every tenth of a campaign for those who watch it (`pytest -s`)."""
+    for n in range(number):
+        yield n
+        if number >= 10 and (n + 1) % (number // 10) == 0:
+            print(f"{what}: {n + 1} of {number}", flush=True)
