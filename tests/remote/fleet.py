@@ -48,7 +48,9 @@ class Fleet:
             return False
         return asked.status_code == 401
 
-    def work(self, kind: str = "python", credit: int = 4, url: str | None = None) -> Process:
+    def work(
+        self, kind: str = "python", credit: int = 4, url: str | None = None, *said: object
+    ) -> Process:
         """A worker of either kind."""
         if kind == "node":
             node = require_program("node")
@@ -56,7 +58,7 @@ class Fleet:
         return self.processes.python(
             "outlast", "worker", "tests.remote.far_app:ol", "--server", url or self.url,
             "--token-file", self.token_file, "--concurrency", credit, "--grace", 0,
-            "--spool", self.folder / "spool",
+            "--spool", self.folder / "spool", *said,
         )  # fmt: skip
 
     def enqueue(self, task: str, number: int = 1, **args: Any) -> list[Job]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from ..model.errors import InvalidOption
 from ..model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
 from .apps import find_app
 from .far import remote_options, remote_worker
@@ -101,7 +100,6 @@ def worker(
     set_up(level, format)
     found = find_app(app, url, schema)
     if far["server"]:
-        metrics.refuse_far()
         made: Worker = remote_worker(found, _names(queues), far, given)
     else:
         made = found.worker(_names(queues), **given)
@@ -121,29 +119,26 @@ class Metrics(NamedTuple):
     host: str
     port: int | None
 
-    def refuse_far(self) -> None:
-        if self.port is not None:
-            raise InvalidOption(
-                option="metrics-port",
-                reason="is for workers beside the database: of remote ones the server tells",
-            )
-
     def of_worker(self, worker: Worker) -> AbstractContextManager[None]:
         if self.port is None:
             return nullcontext()
-        from ..metrics.subjects import OneWorker
+        from ..metrics.subjects import OneRemoteWorker, OneWorker
+        from ..remote import RemoteWorker
 
+        if isinstance(worker, RemoteWorker):
+            return self._served(OneRemoteWorker(worker, lambda: worker.connected))
         return self._served(OneWorker(worker))
 
     def of_supervisor(
-        self, supervisor: Supervisor, worker: Worker, figures: Figures
+        self, supervisor: Supervisor, worker: Worker, figures: Figures, *, far: bool
     ) -> AbstractContextManager[None]:
         if self.port is None:
             return nullcontext()
         from ..metrics.subjects import OneSupervisor
 
         limit = worker.settings.live_within
-        return self._served(OneSupervisor(supervisor, worker.store, figures, limit))
+        store = None if far else worker.store
+        return self._served(OneSupervisor(supervisor, store, figures, limit))
 
     def of_child(self, number: int) -> dict[str, str]:
         """What the n-th child's environment says: a port of its own."""
@@ -173,7 +168,7 @@ def _supervise(
     burials, grace = Burials(worker.store), worker.settings.grace
     bury = nobody if far else burials
     supervisor = Supervisor(command, processes, grace, bury, metrics.of_child)
-    with metrics.of_supervisor(supervisor, worker, burials.figures):
+    with metrics.of_supervisor(supervisor, worker, burials.figures, far=far):
         return supervisor.run()
 
 

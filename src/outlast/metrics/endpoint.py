@@ -30,7 +30,7 @@ class Endpoint:
     def __init__(self, subject: Subject, host: str, port: int) -> None:
         """Refuses at once what could not be served later."""
         self._subject = subject
-        self._twin = subject.store.twin(connections=1)
+        self._twin = subject.store.twin(connections=1) if subject.store else None
         self._answers = Answers(subject, self._twin)
         self._socket = _listening(host, port)
         self._open = 0
@@ -71,7 +71,8 @@ class Endpoint:
         finally:
             server.close()
             await self._answers.aclose()
-            await self._twin.aclose()
+            if self._twin is not None:
+                await self._twin.aclose()
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1

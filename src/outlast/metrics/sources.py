@@ -44,12 +44,13 @@ COUNTED = {
 AUDITED = "audited "  # what comes before the name of a class that the audit found
 
 
-def process(role: str, snapshot: Snapshot) -> Samples:
+def process(role: str, snapshot: Snapshot | None) -> Samples:
     yield Sample("outlast_info", 1, (VERSION, role))
-    yield Sample("outlast_snapshot_age_seconds", snapshot.age)
-    yield Sample("outlast_snapshot_cost_seconds", snapshot.cost)
-    yield Sample("outlast_snapshot_failures_total", snapshot.failures)
     yield Sample("outlast_log_lines_dropped_total", dropped())
+    if snapshot is not None:
+        yield Sample("outlast_snapshot_age_seconds", snapshot.age)
+        yield Sample("outlast_snapshot_cost_seconds", snapshot.cost)
+        yield Sample("outlast_snapshot_failures_total", snapshot.failures)
 
 
 # The tables

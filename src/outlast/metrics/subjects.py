@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..store import Store
 from ..worker.figures import Figures
@@ -19,7 +19,7 @@ from .sources import Sample, supervising, working
 class Subject(ABC):
     role: str
     who: tuple[Who, ...]
-    store: Store
+    store: Store | None  # None: there is no database here
 
     @abstractmethod
     def samples(self) -> Iterable[Sample]:
@@ -38,10 +38,10 @@ class Subject(ABC):
 
 class OneWorker(Subject):
     role = "worker"
-    who = (Who.TABLES, Who.PROCESS, Who.WORKER, Who.WORK)
+    who: tuple[Who, ...] = (Who.TABLES, Who.PROCESS, Who.WORKER, Who.WORK)
 
     def __init__(self, worker: Worker) -> None:
-        self.store = worker.store
+        self.store: Store | None = worker.store
         self._worker = worker
         self._pulse_at = time.monotonic()
 
@@ -61,6 +61,23 @@ class OneWorker(Subject):
             self._worker.beat_at = now  # the whole process stood still, and not its loop
         self._pulse_at = now
         self._worker.post(self._worker.beat)
+
+
+class OneRemoteWorker(OneWorker):
+    """What is in the tables is told where they are."""
+
+    who = (Who.PROCESS, Who.WORKER, Who.WORK)
+
+    def __init__(self, worker: Worker, connected: Callable[[], bool]) -> None:
+        super().__init__(worker)
+        self.store = None
+        self._connected = connected
+
+    def ready(self) -> Verdict:
+        verdict = super().ready()
+        if verdict.good and not self._connected():
+            return Verdict(("the server does not answer",))
+        return verdict
 
 
 class OneService(Subject):
@@ -84,7 +101,7 @@ class OneSupervisor(Subject):
     who = (Who.TABLES, Who.PROCESS, Who.SUPERVISOR, Who.WORK)
 
     def __init__(
-        self, supervisor: Supervisor, store: Store, figures: Figures, live_within: float
+        self, supervisor: Supervisor, store: Store | None, figures: Figures, live_within: float
     ) -> None:
         self.store = store
         self._supervisor = supervisor

@@ -76,6 +76,7 @@ class RemoteWorker(Worker):
         self._listening: asyncio.Task[None] | None = None
         self._refusal: OutlastError | None = None
         self._silence = SILENCE
+        self.connected = False  # to a server that knows us
 
     # From begin to end
 
@@ -145,9 +146,12 @@ class RemoteWorker(Worker):
 
     async def _hear_out(self, backoff: Backoff) -> None:
         async with self.line.stream(STREAM, self._wish(), self._silence) as pieces:
-            async for frame in frames.read(pieces):
-                backoff.succeeded()
-                self._heard(frame)
+            try:
+                async for frame in frames.read(pieces):
+                    backoff.succeeded()
+                    self._heard(frame)
+            finally:
+                self.connected = False
 
     def _heard(self, frame: dict[str, Any]) -> None:
         match frame["type"]:
@@ -163,6 +167,7 @@ class RemoteWorker(Worker):
     def _greeted(self, frame: dict[str, Any]) -> None:
         """The server's terms."""
         self.id = frame["worker"]
+        self.connected = True
         lease = float(frame["lease"])
         self.settings = replace(self.settings, lease=lease, renew_every=lease / 3)
         self._silence = MISSED * float(frame["keep_alive"]) + 5.0
@@ -222,6 +227,7 @@ class RemoteWorker(Worker):
         self.carrier.take(claims, asked_at)
         self._start()
         for queue in {claim.queue for claim in claims}:
+            self.figures.claimed(queue, [claim for claim in claims if claim.queue == queue])
             self.carrier.batches.claimed(queue, True)
 
     def context(self, claim: Claim) -> FarContext:
