@@ -24,6 +24,7 @@ from outlast import (
     Retry,
     RetryLater,
     ServerRefused,
+    ServerUnavailable,
     State,
     chain,
     group,
@@ -240,6 +241,20 @@ async def test_one_that_cannot_renew_stops_before_its_lease_ends(
             assert stopped[0] < lost
             ol.cancel(job.id)
             proxy.thaw()
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("frame", [
+    {"type": "offers"}, {"type": "offers", "jobs": [{"id": "x"}]},
+    {"type": "hello", "worker": "w", "lease": "long", "keep_alive": 1},
+])  # fmt: skip
+async def test_a_server_that_makes_no_sense_is_one_that_is_away(
+    ol: Outlast, tmp_path: Path, frame: dict[str, Any]
+) -> None:
+    """R142: the worker tries again, and does not end."""
+    worker = RemoteWorker("http://127.0.0.1:1", None, ol, spool=tmp_path)
+    with pytest.raises(ServerUnavailable, match="strange"):
+        worker._heard(frame)
 
 
 @pytest.mark.kinds("sqlite")

@@ -154,6 +154,12 @@ class RemoteWorker(Worker):
                 self.connected = False
 
     def _heard(self, frame: dict[str, Any]) -> None:
+        try:
+            self._understood(frame)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ServerUnavailable(reason=f"it sends a strange {frame['type']!r:.40}") from error
+
+    def _understood(self, frame: dict[str, Any]) -> None:
         match frame["type"]:
             case "offers":
                 self._offered(frame["jobs"])
