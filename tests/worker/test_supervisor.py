@@ -64,7 +64,7 @@ class Fleet:
     def living(self) -> set[int]:
         return {pid for pid in self.said("here") if alive(pid)}
 
-    def wait_for(self, count: int, timeout: float = 15.0) -> set[int]:
+    def wait_for(self, count: int, timeout: float = PATIENCE) -> set[int]:
         eventually(lambda: len(self.living()) == count, timeout, message=self.output)
         return self.living()
 
@@ -89,7 +89,7 @@ class TestRestart:
         first = running.wait_for(3)
         victim = min(first)
         running.kill(victim)
-        eventually(lambda: len(running.said("here")) == 4, message=running.output)
+        eventually(lambda: len(running.said("here")) == 4, PATIENCE, message=running.output)
         assert first - {victim} < running.wait_for(3)
         assert running.said("ended") == [9], "whoever wants to know of a death is told"
         assert "died (signal 9); next start in" in running.output()
