@@ -143,9 +143,9 @@ def test_counts_are_made_once_for_all_who_ask(ol: Outlast, monkeypatch: pytest.M
     with serving(ol, ServiceSettings(snapshot_every=0.5)) as served:
         served.post("/api/v1/jobs", json={"task": "t"})
         since, calls = time.monotonic(), 0
-        while (took := time.monotonic() - since) < 2.0 or calls <= 20:
+        while (took := time.monotonic() - since) < 2.0 or calls <= 20 or len(made) < 2:
             assert served.get("/api/v1/counts").json()["total"] == 1
             assert served.get("/api/v1/queues").json()["queues"][0]["counts"]["ready"] == 1
             calls += 2
-    assert 2 <= len(made) <= took / 0.5 + 2
+    assert len(made) <= took / 0.5 + 2
     assert all(later - earlier >= 0.45 for earlier, later in pairwise(made))
