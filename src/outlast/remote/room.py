@@ -27,6 +27,12 @@ class FarRoom(Room):
         ahead = IN_HAND if self._brisk() and not self._worker.carrier.ahead else 0
         return max(0, self.slots() + ahead * self._most)
 
+    def slots(self) -> int:
+        """What has ended takes none, though the server may not have heard of it yet."""
+        worker = self._worker
+        alone = sum(not held.shares for held in worker.hands.running())
+        return self._most - alone - worker.carrier.batches.slots - worker.carrier.stuck
+
     def ahead(self) -> int:
         """How many more than there are slots the server should offer."""
         return OFFERED * self._most if self._brisk() else 0

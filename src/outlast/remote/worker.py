@@ -77,6 +77,7 @@ class RemoteWorker(Worker):
         self._refusal: OutlastError | None = None
         self._silence = SILENCE
         self.connected = False  # to a server that knows us
+        self._beginning = False  # those ahead, in a moment
 
     # From begin to end
 
@@ -235,6 +236,18 @@ class RemoteWorker(Worker):
         for queue in {claim.queue for claim in claims}:
             self.figures.claimed(queue, [claim for claim in claims if claim.queue == queue])
             self.carrier.batches.claimed(queue, True)
+
+    def news(self) -> None:
+        """Something ended: those ahead begin, also while a call is under way."""
+        super().news()
+        if self.carrier.ahead and not self._beginning:
+            self._beginning = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._beginning = False
+        if not self.stopping:
+            self._start()
 
     def context(self, claim: Claim) -> FarContext:
         return FarContext(claim, self)
