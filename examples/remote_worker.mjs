@@ -24,8 +24,9 @@ let lease = 15 // seconds; the server says
 async function call(method, path, body, signal) {
   for (let wait = 100; ; wait = Math.min(2 * wait, 5000)) {
     const answer = await fetch(server + path, { method, headers, body, signal }).catch(() => null)
-    if (answer?.ok) return answer
-    if (answer && answer.status < 500 && answer.status !== 429) {
+    const said = answer?.ok && (method === 'GET' ? answer : await answer.text().catch(() => null))
+    if (said) return said // and not one that broke off
+    if (answer && !answer.ok && answer.status < 500 && answer.status !== 429) {
       console.error(`refused: ${answer.status} ${await answer.text()}`)
       process.exit(1)
     }
@@ -34,8 +35,7 @@ async function call(method, path, body, signal) {
 }
 
 async function report(reports) {
-  const answer = await call('POST', '/api/v1/tasks/reports', JSON.stringify({ reports }))
-  return (await answer.json()).reports
+  return JSON.parse(await call('POST', '/api/v1/tasks/reports', JSON.stringify({ reports }))).reports
 }
 
 // Hold on to jobs; the first time, this accepts them. What is lost or cancelled stops.
