@@ -16,7 +16,7 @@ from tests.verify.test_crash import left
 
 SILENT = {"start", "rollback", "not-yet"}  # they commit nothing
 # Nor these, if somebody else's sweep came first: it takes back, prunes or ends what is theirs.
-OTHERS = {*SWEEPS, "poison", "flow-prune", "late-finish", "wrong-clock"}
+OTHERS = {*SWEEPS, "audit", "poison", "flow-prune", "late-finish", "wrong-clock"}
 
 
 @pytest.mark.kinds("postgres")
