@@ -99,8 +99,8 @@ def test_a_job_that_vanishes_is_noticed(
     eventually(
         lambda: (
             postgres_server.execute(
-                f"DELETE FROM {table} WHERE id = (SELECT max(id::text)::uuid FROM {table}"
-                " WHERE state = 'ready' AND task = 'render') RETURNING id"
+                f"DELETE FROM {table} WHERE state = 'ready' AND id = (SELECT max(id::text)::uuid"
+                f" FROM {table} WHERE state = 'ready' AND task = 'render') RETURNING id"
             )
             if postgres_server.execute(f"SELECT to_regclass('{table}')") != [(None,)]
             else None
