@@ -133,7 +133,7 @@ def test_a_claim_that_is_lost_changes_nothing(
     assert statuses(answers) == ["ok", "lost", "lost"]
     assert ol.job(job.id).state is State.RUNNING
     assert ol.history(job.id)[1] == []
-    [refusal] = eventually(lambda: ol.store.run(losses))
+    [refusal] = eventually(lambda: ol.store.run(losses, "write-refused"))
     assert (refusal.kind, refusal.data["job"]) == ("write-refused", job.id)
     steps = {"token": first["token"], "name": "s", "result": "1"}
     assert served.post("/api/v1/tasks/steps", token, json=steps).status_code == 409
