@@ -15,6 +15,8 @@ from ..model.ids import new_job_id
 from ..store.address import parse
 from ..store.statements import SQLITE, table, translate
 
+LATELY = 43_200.0  # seconds within which kept jobs have ended
+
 
 class Table:
     def __init__(self, url: str, schema: str) -> None:
@@ -42,15 +44,16 @@ class Table:
         return int(left)
 
     def fill(self, n: int) -> None:
-        """So many finished jobs, kept."""
+        """So many finished jobs, kept. They ended over some hours: all of them at once would be
+        counted at once too, by whoever counts what happened lately."""
         with closing(self.connect()) as connection:
             if not self.is_sqlite:
                 connection.execute(self.sql["fill"], {"n": n})
                 connection.execute(self.sql["vacuum"])
                 return
             with written(connection):
-                ids = ({"id": new_job_id()} for _ in range(n))
-                connection.executemany(self.sql["fill"], ids)
+                rows = ({"id": new_job_id(), "ago": LATELY * (1 - i / n)} for i in range(n))
+                connection.executemany(self.sql["fill"], rows)
 
     def add_business(self) -> None:
         with closing(self.connect()) as connection:

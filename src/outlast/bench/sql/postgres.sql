@@ -5,12 +5,13 @@ SELECT (SELECT count(*) FROM ol.job WHERE state = 'ready')
     + (SELECT count(*) FROM ol.job WHERE state = 'scheduled')
 
 -- name: fill
--- So many finished jobs, kept; their ids in order, as a client's are.
+-- So many finished jobs, kept, of the last twelve hours; their ids in order, as a client's are.
 INSERT INTO ol.job (id, tenant, queue, task, args, state, priority, run_at, attempt, fence,
     max_attempts, max_crashes, worker, result, created_at, started_at, finished_at)
 SELECT CAST(lpad(to_hex(n), 32, '0') AS uuid), 'default', 'default', 'noop', '{"payload": "x"}',
-    'succeeded', 0, now(), 1, 1, 5, 3, 'filled', 'null', now(), now(), now()
-FROM generate_series(1, %(n)s) AS n
+    'succeeded', 0, at, 1, 1, 5, 3, 'filled', 'null', at, at, at
+FROM generate_series(1, %(n)s) AS n,
+    LATERAL (SELECT now() - interval '12 hours' * (1.0 - n / CAST(%(n)s AS float)) AS at) AS ended
 
 -- name: vacuum
 -- As the table is once autovacuum has been there.

@@ -5,11 +5,11 @@ SELECT (SELECT count(*) FROM ol.job WHERE state = 'ready')
     + (SELECT count(*) FROM ol.job WHERE state = 'scheduled')
 
 -- name: fill
--- One finished job, kept.
+-- One finished job, kept, that ended so many seconds ago.
 INSERT INTO ol.job (id, tenant, queue, task, args, state, priority, run_at, attempt, fence,
     max_attempts, max_crashes, worker, result, created_at, started_at, finished_at)
-VALUES (:id, 'default', 'default', 'noop', '{"payload": "x"}', 'succeeded', 0, ol.now(), 1, 1, 5, 3,
-    'filled', 'null', ol.now(), ol.now(), ol.now())
+VALUES (:id, 'default', 'default', 'noop', '{"payload": "x"}', 'succeeded', 0, ol.ago(:ago), 1, 1,
+    5, 3, 'filled', 'null', ol.ago(:ago), ol.ago(:ago), ol.ago(:ago))
 
 -- name: add_business
 -- A table of the caller's own.
