@@ -78,8 +78,8 @@ def _conditions(results: dict[str, Any]) -> Iterator[str]:
     told = results["conditions"]
     machine, postgres, sqlite = told["machine"], told["postgres"], told["sqlite"]
     lines = [
-        f"{told['measured_at'][:10]}, Outlast {told['outlast']}, {told['rounds']} rounds,"
-        f" concurrency {told['concurrency']}. {machine['processor']}, {machine['cores']} cores,"
+        f"{told['measured_at'][:10]}, Outlast {told['outlast']}, concurrency"
+        f" {told['concurrency']}. {machine['processor']}, {machine['cores']} cores,"
         f" {machine['memory_gb']} GB, {machine['system']}, Python {machine['python']}.",
         f"SQLite {sqlite['version']} on {sqlite['file_system']}, synchronous=FULL.",
     ]
@@ -95,7 +95,9 @@ def _conditions(results: dict[str, Any]) -> Iterator[str]:
 def _cells(results: dict[str, Any], folder: str) -> Iterator[str]:
     for name, measured in groupby(rows(results), lambda row: row.cell):
         cell = results["cells"][name]
-        yield f"### {name}\n\n{cell['about'].capitalize()}; {cell['jobs']:,} jobs."
+        rounds = max(map(len, cell["samples"].values()))
+        about = f"{cell['about'].capitalize()}; {cell['jobs']:,} jobs; rounds: {rounds}."
+        yield f"### {name}\n\n{about}"
         yield f"![{name}]({folder}/{name}.svg)"
         yield "\n".join([HEAD, *map(_line, measured)])
         if cell["failed"]:
