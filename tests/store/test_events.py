@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from outlast.model.job import Claim
+from outlast.model.settings import StoreSettings
 from outlast.ops import events
 from outlast.ops.events import Told
 from outlast.ops.finish import finish
@@ -194,7 +195,9 @@ def test_readers_among_many_writers_see_one_sequence(store: Store, database: Dat
 
 
 def race(database: Database, writers: int, readers: int, events_each: int) -> list[list[Any]]:
-    stores = [open_store(database.url, database.schema) for _ in range(writers + readers)]
+    # One file has one writer at a time, and who waits has no place in a line: so they are patient.
+    patient = StoreSettings(lock_timeout=60.0)
+    stores = [open_store(database.url, database.schema, patient) for _ in range(writers + readers)]
     claims = [put_and_take(stores[0].run) for _ in range(writers)]
     total, stop = writers * events_each, threading.Event()
 
