@@ -99,6 +99,7 @@ def test_a_drain_is_measured(database: Database, ground: Ground) -> None:
 
 @pytest.mark.kinds("sqlite")
 def test_latency_and_recovery_are_measured(database: Database, ground: Ground) -> None:
+    """R211: how long a killed worker's jobs take to run again is a cell like any other."""
     contenders = [each for each in ours(database) if each.name == "outlast"]
     plan = Plan(["latency", "recovery"], rounds=1, jobs=20)
     results = measure(plan, contenders, ground, lambda *_: None)
