@@ -298,6 +298,10 @@ async def test_a_look_that_took_long_is_made_less_often(ol: Outlast, database: D
     put(ol.store.run)
     await lookout.look(ol.store)
     assert lookout.wait() < 0.5
+    with pytest.raises(StoreBusy):
+        Spy(ol).refuse("look", StoreBusy(reason="for this test"))
+        await lookout.look(ol.store)
+    assert lookout.wait() > 0.05, "nor is one that failed made again at once"
     with database.connect() as other, other.transaction():
         other.execute("LOCK TABLE job")
         look = asyncio.create_task(lookout.look(ol.store))

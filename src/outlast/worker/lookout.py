@@ -57,8 +57,10 @@ class Lookout:
         now = time.monotonic()
         self._idle = min(self._settings.poll_max, self._idle * 2)
         self._look_at = now + self._idle * random.uniform(0.75, 1.25)
-        seen = await self._see(store)
-        self._busy_look_at = _again(BUSY_LOOK, time.monotonic() - now)
+        try:
+            seen = await self._see(store)
+        finally:  # one that failed took its time too
+            self._busy_look_at = _again(BUSY_LOOK, time.monotonic() - now)
         self._note(seen.queues)
 
     async def _see(self, store: Store) -> Seen:
