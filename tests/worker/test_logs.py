@@ -143,6 +143,15 @@ class TestFormat:
         [line] = pipe.lines(1)
         assert line.endswith("WARNING outlast: heard")
 
+    def test_what_was_set_up_is_undone(self, pipe: Pipe, root: logging.Logger) -> None:
+        """Also the level: what others log in this process is not ours to show."""
+        root.setLevel("ERROR")
+        others = list(root.handlers)
+        logs.set_up("debug", "json", pipe.writing)
+        logs.set_up("info", "json", pipe.writing)
+        logs.tear_down()
+        assert (root.level, root.handlers) == (logging.ERROR, others)
+
 
 class TestSecrets:
     @pytest.mark.parametrize(

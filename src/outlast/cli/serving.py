@@ -72,13 +72,14 @@ def serve(
     they are stored as they are. Until a token is made (`outlast token create`) only callers on this
     machine are served, and need none.
     """
-    from ..worker.logs import set_up
+    from ..worker.logs import set_up, tear_down
 
     url, schema = given.pop("url"), given.pop("schema")
     level, format = given.pop("log_level"), given.pop("log_format")
     said = {name: value for name, value in given.items() if was_said(ctx, name)}
     settings = ServiceSettings.of(**said)
     set_up(level, format)
+    ctx.call_on_close(tear_down)
     for told in misread(os.environ):
         log.warning(told)
     _need_extra()

@@ -89,7 +89,7 @@ def worker(
     APP is module:attr, importable from the working directory; a module that makes exactly one
     Outlast may stand alone.
     """
-    from ..worker.logs import set_up
+    from ..worker.logs import set_up, tear_down
 
     url, schema = given.pop("url"), given.pop("schema")
     level, format = given.pop("log_level"), given.pop("log_format")
@@ -98,6 +98,7 @@ def worker(
     given = {name: value for name, value in given.items() if was_said(ctx, name)}
     WorkerSettings.of({}, **given)  # what is wrong with them is said before anything is loaded
     set_up(level, format)
+    ctx.call_on_close(tear_down)
     found = find_app(app, url, schema)
     if far["server"]:
         made: Worker = remote_worker(found, _names(queues), far, given)

@@ -59,6 +59,7 @@ def set_up(level: str | int = "info", format: str = "text", fd: int = STDERR) ->
     handler = Lines(fd)
     handler.setFormatter(formatters[format]())
     root = logging.getLogger()
+    handler.before = root.level
     root.addHandler(handler)
     root.setLevel(level.upper() if isinstance(level, str) else level)
 
@@ -68,6 +69,7 @@ def tear_down() -> None:
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, Lines)]:
         root.removeHandler(handler)
+        root.setLevel(handler.before)
         handler.close()
 
 
@@ -91,6 +93,7 @@ class Lines(logging.Handler):
 
     def __init__(self, fd: int = STDERR, room: int = ROOM) -> None:
         super().__init__()
+        self.before = logging.NOTSET  # the root's level
         self.dropped = 0  # in all
         self._told = 0  # of these, how many the log has admitted
         self._fd = fd
