@@ -60,8 +60,12 @@ def heard(ties: Rows, told: Rows) -> Op[set[str]]:
 
 def _break_teams(ties: Rows) -> Op[None]:
     failed = Counter(team for _, state, _, team in ties if team and state in BROKEN)
-    why = {team: f"job {id} is {state}" for id, state, _, team in ties if state in BROKEN}
-    rows = [{"id": team, "failed": failed[team], "reason": why[team]} for team in sorted(failed)]
+    why = {
+        team: {"reason": f"job {id} is {state}", "job": id}
+        for id, state, _, team in ties
+        if state in BROKEN
+    }
+    rows = [{"id": team, "failed": failed[team], **why[team]} for team in sorted(failed)]
     if rows:
         yield Statement("break_teams", rows=rows)
 

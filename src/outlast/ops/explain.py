@@ -63,7 +63,7 @@ def explain(
     now = yield from report.clock()
     paused = yield from report.paused()
     workers = yield from report.workers()
-    ahead = (yield from report.ahead(id)) if job.state is State.READY else 0
+    ahead = (yield from report.ahead(id, reach)) if job.state is State.READY else 0
     free = False
     if job.state is State.RUNNING:
         signs = yield from signs_of_loss()
@@ -126,7 +126,8 @@ def _ready(facts: Facts) -> str:
         )
     many = "at least " if facts.ahead >= report.MOST_AHEAD else ""
     number = f"{many}{count(facts.ahead, 'job')}" if facts.ahead else "no job"
-    place = f"{number} of its queue"
+    whose = " of yours" if facts.reach.tenant is not None else ""
+    place = f"{number}{whose} of its queue"
     busy = all(worker.running >= worker.concurrency for worker in able)
     why = "all of them are busy" if busy else "it will be claimed at their next look"
     suspect = (

@@ -219,8 +219,8 @@ def clock() -> Op[float]:
     return float(rows[0][0])
 
 
-def ahead(id: str) -> Op[int]:
-    rows: Rows = yield Statement("ahead", {"id": id, "limit": MOST_AHEAD})
+def ahead(id: str, reach: Reach = EVERYTHING) -> Op[int]:
+    rows: Rows = yield Statement("ahead", {"id": id, "limit": MOST_AHEAD, **reach.params})
     return int(rows[0][0])
 
 

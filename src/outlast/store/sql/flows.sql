@@ -15,13 +15,14 @@ CASE WHEN EXISTS (SELECT 1 FROM ol.flow AS w
         THEN 'cancelled' ELSE 'dead' END
 
 -- fragment: prerequisite_failed
-CASE WHEN ol.among_tenants THEN ol.json(
+CASE WHEN ol.among_others THEN ol.json(
         '{"type": "PrerequisiteFailed", "message": "a prerequisite did not succeed", "traceback": ""}')
     ELSE ol.json('{"type": "PrerequisiteFailed", "message": "' || c.why || '", "traceback": ""}') END
 
--- fragment: among_tenants
+-- fragment: among_others
 EXISTS (SELECT 1 FROM ol.edge AS m JOIN ol.job AS o ON o.id = m.job
-            WHERE m.follower = f.id AND o.tenant <> f.tenant LIMIT 1 OFFSET 0)
+            WHERE m.follower = f.id AND (o.tenant <> f.tenant OR o.queue <> f.queue)
+            LIMIT 1 OFFSET 0)
 
 -- fragment: why
 min(CASE WHEN p.state <> 'succeeded'
@@ -290,11 +291,17 @@ SELECT CAST(id AS text) FROM doomed
 
 -- name: break_teams
 -- Count failures of jobs that fail together; with the last one that is allowed, the rest is to be
--- cancelled.
+-- cancelled. Which job it was is told to nobody in whose queue it was not.
 UPDATE ol.flow AS w
-SET failed = w.failed + t.failed, reason = COALESCE(w.reason, t.reason),
+SET failed = w.failed + t.failed,
+    reason = COALESCE(w.reason, CASE WHEN EXISTS (
+            SELECT 1 FROM ol.job AS m JOIN ol.job AS o ON o.id = t.job
+            WHERE m.team = w.id AND m.team IS NOT NULL
+                AND m.state IN ('waiting', 'scheduled', 'ready', 'running')
+                AND (m.tenant <> o.tenant OR m.queue <> o.queue))
+        THEN 'a job of the same group did not succeed' ELSE t.reason END),
     cancelled_at = CASE WHEN w.failed + t.failed >= w.fail_after THEN ol.now() END
-FROM ol.rows(id uuid, failed integer, reason text)
+FROM ol.rows(id uuid, failed integer, reason text, job uuid)
 WHERE w.id = t.id AND w.cancelled_at IS NULL
 
 -- name: cancel_flow

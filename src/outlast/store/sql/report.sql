@@ -70,12 +70,13 @@ SELECT seq, attempt, kind, CAST(data AS text), ol.epoch(at)
 FROM ol.event WHERE job = ol.id(:id) AND seq > :after AND kind <> 'attempt' ORDER BY seq LIMIT :limit
 
 -- name: ahead
--- How many of the first ready jobs of its queue, in the order of the claim, stand before a job.
+-- How many of the first ready jobs of its queue, in the order of the claim, stand before a job; as
+-- far as they are in the caller's reach.
 SELECT count(*) FROM ol.job AS o, (
-    SELECT f.priority, f.run_at, f.id FROM ol.job AS f
+    SELECT f.priority, f.run_at, f.id, f.tenant, f.queue FROM ol.job AS f
     WHERE f.state = 'ready' AND f.queue = (SELECT q.queue FROM ol.job AS q WHERE q.id = ol.id(:id))
     ORDER BY f.priority DESC, f.run_at, f.id LIMIT :limit) AS j
-WHERE o.id = ol.id(:id)
+WHERE o.id = ol.id(:id) AND ol.in_reach
     AND (j.priority > o.priority OR (j.priority = o.priority
         AND (j.run_at < o.run_at OR (j.run_at = o.run_at AND j.id < o.id))))
 
