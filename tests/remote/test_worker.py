@@ -402,3 +402,28 @@ async def test_revocation_stops_a_worker(served: Served, ol: Outlast, tmp_path: 
     served.revoke(id)
     with pytest.raises(ServerRefused, match="not good"):
         await asyncio.wait_for(running, 20)
+
+
+async def test_what_is_said_under_a_lost_claim_is_forgotten_knowingly(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R013, R139: the server says that it was not kept; it is counted, and not sent again."""
+
+    @ol.task
+    async def says(ctx: Context) -> None:
+        if ctx.fence == 1:
+            await ol.areclaim(ctx.job.id)
+            ctx.log("from the past")
+            await asyncio.sleep(30)  # it is stopped when that is answered
+        ctx.log("from the present")
+
+    async with working(served, tmp_path) as worker:
+        job = says.enqueue()
+        await ended(ol, job, timeout=10)
+        assert [event.data["message"] for event in told(ol, job)] == ["from the present"]
+        assert worker.counts["events_dropped"] == 1
+        await aeventually(lambda: worker.spool.sent == worker.spool.size > 0)
+
+
+def told(ol: Outlast, job: Job) -> list[Any]:
+    return [event for event in ol.history(job.id)[1] if event.kind == "log"]

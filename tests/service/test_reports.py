@@ -17,7 +17,7 @@ from outlast.ops.claim import Wanted, claim
 from outlast.service.dequeue import tokens
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
-from tests.support import eventually
+from tests.support import Database, eventually
 
 KEY = b"k" * 32
 
@@ -130,7 +130,7 @@ def test_a_claim_that_is_lost_changes_nothing(
     assert second["fence"] == first["fence"] + 1
     event = said(first, "event", kind="log", data='{"message": "from the past"}')
     answers = report(served, token, event, said(first, "complete"), said(first, "renew"))
-    assert statuses(answers) == ["ok", "lost", "lost"]
+    assert statuses(answers) == ["lost", "lost", "lost"]
     assert ol.job(job.id).state is State.RUNNING
     assert ol.history(job.id)[1] == []
     [refusal] = eventually(lambda: ol.store.run(losses, "write-refused"))
@@ -214,6 +214,40 @@ def test_events_are_kept_once_and_before_the_outcome(
     report(served, token, *events)
     report(served, token, *events, said(offer, "complete"))
     assert [event.data["message"] for event in ol.history(job.id)[1]] == [0, 1, 2]
+
+
+def test_an_event_under_a_lost_claim_is_answered_as_lost(
+    served: Served, ol: Outlast, work: Any, token: str, stream: Streamed
+) -> None:
+    """R049, R139: it is not kept, and whoever said it is told so; what was kept before stands, and
+    one that comes with the last outcome is kept too."""
+    job = work.enqueue()
+    first = taken(served, token, stream)
+    before, after = said(first, "event", n=0), said(first, "event", n=1)
+    assert statuses(report(served, token, before)) == ["ok"]
+    report(served, token, said(first, "release"))
+    second = taken(served, token, stream)
+    last = said(second, "event", n=0)
+    answers = report(served, token, after, before, last, said(second, "complete"))
+    assert statuses(answers) == ["lost", "ok", "ok", "ok"]
+    assert len(ol.history(job.id)[1]) == 2
+
+
+@pytest.mark.kinds("sqlite")
+def test_an_event_that_cannot_be_stored_is_refused(
+    served: Served, ol: Outlast, work: Any, token: str, stream: Streamed, database: Database
+) -> None:
+    """R141: alone, and with a reason; its claim is not lost for that."""
+    job = work.enqueue()
+    offer = taken(served, token, stream)
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON outlast_event WHEN NEW.n = 0"
+            " BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+        )
+    answers = report(served, token, *(said(offer, "event", n=n, data=str(n)) for n in range(2)))
+    assert statuses(answers) == ["refused", "ok"] and "not this one" in answers[0]["reason"]
+    assert [event.data for event in ol.history(job.id)[1]] == [1]
 
 
 def test_what_a_dead_worker_had_said_is_kept_under_its_own_claim(

@@ -19,6 +19,8 @@ from .claim import Wanted, in_order
 from .finish import Finished, finish, turn_with
 from .statement import BEGIN, Op, Rows, Statement, Together
 
+Said = tuple[str, int, int]  # an event: its job and fence, and its number under that claim
+
 
 @dataclass(frozen=True, slots=True)
 class Asked(Wanted):
@@ -104,6 +106,13 @@ def record_late(events: Sequence[dict[str, Any]]) -> Op[int]:
     """Keep what a worker that died had said, and could not send any more."""
     rows: Rows = yield Statement("record_late_events", rows=events)
     return len(rows)
+
+
+def kept(events: Sequence[Said]) -> Op[set[Said]]:
+    """Which of these are kept. What was said under a claim that was lost is not."""
+    asked = [{"job": job, "fence": fence, "n": n} for job, fence, n in events]
+    rows: Rows = yield Statement("events_kept", rows=asked)
+    return {(job, fence, n) for job, fence, n in rows}
 
 
 def owned(worker: str) -> Op[list[Claim]]:

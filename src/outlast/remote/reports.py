@@ -174,11 +174,20 @@ class Reports(Returns):
                     break
                 batch.append(said)
             for answer in await self.send([said.text for said in batch]):
-                if answer["status"] == "refused":
-                    self._counts["events_dropped"] += 1
-                    log.warning("an event cannot be stored: %s", answer["reason"])
+                self._told(answer)
                 self._said.popleft()
             self._worker.spool.acknowledge(batch[-1].end)
+
+    def _told(self, answer: dict[str, Any]) -> None:
+        """What became of an event. What will never be kept is not said again."""
+        if answer["status"] == "ok":
+            return
+        self._counts["events_dropped"] += 1
+        if answer["status"] == "lost":
+            log.info("an event is not kept: the claim under which it was said is lost")
+            self._worker.keeper.renew_now()  # which learns of all that is lost, and stops it
+        else:
+            log.warning("an event cannot be stored: %s", answer["reason"])
 
     async def send(self, items: Sequence[str], ahead: int = 0) -> list[dict[str, Any]]:
         answers: list[dict[str, Any]] = []
@@ -210,9 +219,9 @@ class Reports(Returns):
         if transition.outcome is Outcome.SUCCEEDED and not transition.jobs:
             result = "null" if transition.result is None else _quoted(transition.result)
             return f'{{"do":"complete","token":{_quoted(token)},"result":{result}}}'
-        return _text({"token": token, **self._told(transition)})
+        return _text({"token": token, **self._outcome(transition)})
 
-    def _told(self, transition: Transition) -> dict[str, Any]:
+    def _outcome(self, transition: Transition) -> dict[str, Any]:
         match transition.outcome:
             case Outcome.SUCCEEDED:
                 jobs = [asdict(job) for job in transition.jobs]

@@ -184,8 +184,11 @@ class Returns:
         except OutlastError as error:
             if not about_a_row(error):
                 raise
-            self._counts["events_dropped"] += 1
-            log.warning("job %s: an event cannot be stored: %s", event["job"], error)
+            self._drop(event, error)
+
+    def _drop(self, event: dict[str, Any], error: OutlastError) -> None:
+        self._counts["events_dropped"] += 1
+        log.warning("job %s: an event cannot be stored: %s", event["job"], error)
 
     async def _finish_alone(self, transition: Transition) -> Finished:
         """An outcome that cannot be stored becomes a failure that says so."""

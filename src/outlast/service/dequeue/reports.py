@@ -128,6 +128,7 @@ class Handing(Returns):
         self._desk = desk
         self.held: list[Claim] = []  # to be held on to in the same round trip
         self.kept = ops.Kept({})
+        self.dropped: dict[ops.Said, str] = {}  # events that cannot be stored, and why
 
     def put(self, transition: Transition) -> None:
         held = Held(transition.claim, safe_until=0.0, transition=transition)
@@ -148,6 +149,10 @@ class Handing(Returns):
             finished, claims = await self._one_by_one(plain, []), []
         self._settle(finished)
         return claims
+
+    def _drop(self, event: dict[str, Any], error: OutlastError) -> None:
+        super()._drop(event, error)
+        self.dropped[event["job"], event["fence"], event["n"]] = str(error)
 
     def _settle(self, finished: Finished) -> None:
         super()._settle(finished)
@@ -170,16 +175,19 @@ class Taking:
         self._handing = Handing(desk)
         self._ending: list[Claim] = []
         self._late: list[dict[str, Any]] = []
+        self._said: list[ops.Said] = []
+        self._stored: set[ops.Said] = set()
 
     async def take(self, reports: Sequence[Report], ahead: int = 0) -> list[Answer]:
         sorted_in = [self._sort_in(report) for report in reports]
         await self._record_late()
         await self._hand_in(self._stream(ahead))
         await self._hold()
+        await self._look_for_events()
         self._desk.accepted(self._handing.kept.cancelling)
         self._desk.forget(self._handing.taken)
         return [
-            given if isinstance(given, dict) else self._answer(report.do, given)
+            given if isinstance(given, dict) else self._answer(report, given)
             for report, given in zip(reports, sorted_in, strict=True)
         ]
 
@@ -206,6 +214,7 @@ class Taking:
 
     def _say(self, report: Report, claim: Claim) -> None:
         check_json("data", report.data)
+        self._said.append((*claim.hold, report.n))
         if report.late:
             said = {"job": claim.id, "fence": claim.fence, "attempt": claim.attempt}
             said |= {"n": report.n, "kind": report.kind, "data": report.data}
@@ -254,13 +263,23 @@ class Taking:
         if self._late:
             await self._desk.store.arun(ops.record_late, self._late)
 
-    def _answer(self, do: str, claim: Claim) -> Answer:
-        if do == "renew":
+    async def _look_for_events(self) -> None:
+        """Those of a claim that was lost are not kept, and whoever said them is to know."""
+        if self._said:
+            self._stored = await self._desk.store.arun(ops.kept, self._said)
+
+    def _answer(self, report: Report, claim: Claim) -> Answer:
+        if report.do == "renew":
             kept = self._handing.kept
             return _answer(_status(kept, claim.hold), kept.cancelling.get(claim.hold, False))
-        if do == "event":
-            return _answer("ok")
+        if report.do == "event":
+            return self._answer_event((*claim.hold, report.n))
         return _answer(self._handing.taken.get(claim.hold, "busy"))
+
+    def _answer_event(self, event: ops.Said) -> Answer:
+        if reason := self._handing.dropped.get(event):
+            return _answer("refused", reason=reason[:1000])
+        return _answer("ok" if event in self._stored else "lost")
 
 
 def _answer(status: Status, cancel: bool = False, reason: str | None = None) -> Answer:

@@ -89,6 +89,13 @@ ol.offered_still FOR UPDATE
 -- sqlite: who has begun is alone
 ol.offered_still
 
+-- name: events_kept
+-- Which of some events are kept, by the numbers that they had under their claims.
+SELECT CAST(e.job AS text), e.fence, e.n
+FROM ol.rows(job uuid, fence bigint, n bigint)
+JOIN ol.event AS e ON e.job = t.job AND e.fence = t.fence AND e.n = t.n
+WHERE e.n IS NOT NULL
+
 -- name: record_late_events
 -- Keep what an attempt had said and its worker could not send any more, under the claim that it held
 -- then. What is sent again is kept once.
