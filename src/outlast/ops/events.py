@@ -84,7 +84,9 @@ def place(above: int = 0, limit: int = PLACES) -> Op[tuple[int, int]]:
 
 
 def last_place() -> Op[int]:
-    """Where whoever wants only what is new begins."""
+    """Where whoever wants only what is new begins. It never goes back, whatever is pruned: who has
+    seen a higher one has seen it in a database that is not this one any more (a backup was put in
+    its place)."""
     rows: Rows = yield Statement("last_place")
     return int(rows[0][0])
 

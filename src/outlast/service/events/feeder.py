@@ -31,6 +31,7 @@ READERS = 4  # subscribers that read their history at the same time
 APART = 0.02  # seconds at least between two looks
 LINGER = 5.0  # seconds that it goes on when the last one has left
 BEGIN_WITHIN = 5.0  # seconds at least that whoever comes first waits for the beginning
+PUT_BACK = 5.0  # seconds between looks whether the sequence has been put back
 LATE = 5.0  # seconds after which what has no place yet is looked for no more at every look
 
 
@@ -43,6 +44,7 @@ class Feeder:
         self.looked_at = 0.0  # monotonic; when all had been told
         self._store = store.twin(connections=READERS + 2)
         self._reach, self._tick = 0, 0
+        self._looks_back_at = 0.0
         self._hint = Hint()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begin_anew()
@@ -117,10 +119,16 @@ class Feeder:
         async with self._reading:
             return (await self._store.arun(events.standing, [job], tenant)).get(job)
 
+    async def last_place(self) -> int:
+        async with self._reading:
+            return await self._store.arun(events.last_place)
+
     async def is_over(self, job: str, after: int) -> bool:
         """Whether nothing at all was told of a job after this place."""
         async with self._reading:
             await self._place_all()
+            if after > await self._store.arun(events.last_place):
+                return False  # that end is not in this sequence
             return not (await self._store.arun(events.page_of_job, job, after, None, 1)).told
 
     def wake(self) -> None:
@@ -203,6 +211,7 @@ class Feeder:
         handed on when its end is. One that was given a new life meanwhile has not ended."""
         self._tick += 1
         stands = await self._stands(list(self._of_job))
+        await self._look_back()
         redriven = await self._hand_on()
         for job, standing in stands.items():
             for subscriber in tuple(self._of_job.get(job, ())):
@@ -210,6 +219,19 @@ class Feeder:
                     subscriber.stand(standing)
         self.counts["looks"] += 1
         self.looked_at = time.monotonic()
+
+    async def _look_back(self) -> None:
+        """If a backup has been put in the place of what we read, all that comes now has places that
+        were told before: those who follow go back to the store."""
+        if time.monotonic() < self._looks_back_at:
+            return
+        self._looks_back_at = time.monotonic() + PUT_BACK
+        last = await self._store.arun(events.last_place)
+        if last < self._reach:
+            log.warning("events have been put back from place %d to %d", self._reach, last)
+            self._reach, self._hint = last, Hint()
+            for subscriber in (*self._of_all, *(s for some in self._of_job.values() for s in some)):
+                subscriber.fall_back()
 
     async def _stands(self, jobs: Sequence[str]) -> dict[str, Standing | None]:
         found: dict[str, Standing] = {}

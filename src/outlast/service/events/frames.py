@@ -77,6 +77,12 @@ def cut(reason: str, place: int) -> Frame:
     return Frame("cut", {"reason": reason, "after": str(place)})
 
 
+def reset(asked: int, place: int) -> Frame:
+    """There is nothing yet where the reader was: the sequence has been put back, and goes on after
+    this place. What it read beyond is not in it."""
+    return Frame("reset", {"asked": str(asked)}, str(place))
+
+
 def hello(retry: float, media: str) -> bytes:
     """The first that is sent: how long to wait before a reconnect."""
     return f"retry: {round(retry * 1000)}\n\n".encode() if media == SSE else b""

@@ -6,6 +6,9 @@
 
 Whoever joins the feeder is fed what comes after a place that it has yet to reach: what lies between
 is in the store. An event that comes both ways is told once, by its place.
+
+The sequence itself may be put back, with a backup of the database: who stands beyond its end is
+told so (`reset`), and goes on from there.
 """
 
 from __future__ import annotations
@@ -61,11 +64,21 @@ class Story:
     async def _catch_up(self) -> AsyncIterator[bytes]:
         subscriber = self._subscriber
         while not subscriber.live:
+            if reset := await self._put_back():
+                yield reset
             async for part in self._history():
                 yield part
             await self._feeder.join(subscriber)
             async for part in self._history():
                 yield part
+
+    async def _put_back(self) -> bytes:
+        """Whoever stands where nobody has been yet would be told nothing until others get there."""
+        asked, last = self._subscriber.position, await self._feeder.last_place()
+        if asked <= last:
+            return b""
+        self._subscriber.position = last
+        return frames.reset(asked, last).spelled(self._subscriber.media)
 
     async def _history(self) -> AsyncIterator[bytes]:
         """From its position to the end of what there is now."""

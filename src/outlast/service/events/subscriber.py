@@ -65,6 +65,13 @@ class Subscriber:
         if self.live and reach > self._reach:
             self._reach = reach
 
+    def fall_back(self) -> None:
+        """It goes back to the store, from its position on."""
+        self.live, self.over, self._stood = False, False, None
+        self._buffer.clear()
+        self._bytes = 0
+        self.news.set()
+
     def take(self, most_bytes: int) -> bytes:
         """What has come, up to so many bytes (or one event)."""
         self.news.clear()
@@ -93,9 +100,6 @@ class Subscriber:
     def _put(self, place: int | None, part: bytes) -> None:
         self._buffer.append((place, part))
         self._bytes += len(part)
-        if len(self._buffer) > self._most or self._bytes > self._most_bytes:
-            self.live = False  # it goes back to the store, from its position on
-            self._buffer.clear()
-            self._bytes = 0
-            self.over, self._stood = False, None
         self.news.set()
+        if len(self._buffer) > self._most or self._bytes > self._most_bytes:
+            self.fall_back()

@@ -40,8 +40,8 @@ SELECT 0, 0 WHERE :above IS NULL AND :limit IS NULL
 -- The last place that was given.
 -- postgres: counted, because the event that had it may have been pruned
 SELECT value FROM ol.counter WHERE name = 'place'
--- sqlite: numbers are never given twice either
-SELECT COALESCE(max(seq), 0) FROM ol.event
+-- sqlite: numbers are never given twice either; who keeps the table's count has no index to look in
+SELECT COALESCE(max(seq), 0) FROM sqlite_sequence WHERE name = 'ol.event'
 
 -- name: told_after
 -- A page of events in the order of their places; of one tenant, if one is named.
