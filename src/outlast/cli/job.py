@@ -47,7 +47,7 @@ def on_file(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[F
     job = yield from report.job(id)
     why = yield from explain(id, confirm_dead)
     now = yield from report.clock()
-    workers = yield from report.workers()
+    workers = yield from report.cards()
     attempts, events = yield from report.history(id)
     steps = yield from report.steps(id)
     before, after = yield from neighbours(id, NAMED + 1)

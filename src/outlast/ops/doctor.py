@@ -49,7 +49,7 @@ def facts(around: Surroundings) -> Op[Facts]:
     version, _ = yield from report.schema_version()
     now = yield from report.clock()
     queues = yield from report.queues()
-    workers = yield from report.workers()
+    workers = yield from report.cards()
     duties = yield from report.duties()
     unhandled = yield from report.unhandled()
     owners = yield Statement("owners")

@@ -62,7 +62,7 @@ def explain(
     job = yield from report.job(id, reach)
     now = yield from report.clock()
     paused = yield from report.paused()
-    workers = yield from report.workers()
+    workers = yield from report.cards()
     ahead = (yield from report.ahead(id, reach)) if job.state is State.READY else 0
     free = False
     if job.state is State.RUNNING:

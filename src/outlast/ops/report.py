@@ -11,6 +11,7 @@ from typing import Any
 from ..model.errors import JobNotFound
 from ..model.job import Job, lenient_json, moment, read_job
 from ..model.lifecycle import State
+from ..model.offer import is_offer
 from .reach import EVERYTHING, Reach
 from .statement import Op, Rows, Statement, Together
 
@@ -199,6 +200,12 @@ def paused() -> Op[dict[str, bool]]:
 
 
 def workers() -> Op[list[Worker]]:
+    """Those who carry out jobs."""
+    return [card for card in (yield from cards()) if not is_offer(card.id)]
+
+
+def cards() -> Op[list[Worker]]:
+    """Every process that can own a job: a server that merely offers some to remote workers too."""
     rows: Rows = yield Statement("workers")
     return [_worker(row) for row in rows]
 

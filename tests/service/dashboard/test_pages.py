@@ -17,7 +17,7 @@ from outlast.ops.doctor import examine
 from outlast.ops.explain import explain
 from outlast.ops.figures import measure
 from outlast.ops.reclaim import Refusal, bury, refusals
-from outlast.ops.report import workers
+from outlast.ops.report import cards, workers
 from outlast.service import service
 from outlast.service.dashboard.frame import MENU
 from outlast.store.schema import latest
@@ -71,11 +71,17 @@ def test_many_refused_writes_hide_no_death(served: Served, browser: Browser) -> 
 
 
 def test_a_server_is_no_worker(served: Served, browser: Browser) -> None:
-    """R199, R201: where nobody else lives, all that asks for a worker says that there is none."""
+    """R199, R201: where nobody else lives, all that asks for a worker says that there is none; nor
+    does its card stand in a list of workers."""
     run = served.ol.store.run
     job = put(run, 1, queue="mail")[0]
     served.get("/")
-    eventually(lambda: any(is_offer(worker.id) for worker in run(workers)), timeout=20)
+    desk = eventually(lambda: next((one for one in run(cards) if is_offer(one.id)), None))
+    assert run(workers) == [] and served.get("/api/v1/workers").json() == {"workers": []}
+    assert "No worker is known" in browser.go("/workers").text
+    (held,) = take(run, 1, queue="mail", worker=desk.id)
+    assert "1 job on the way to remote workers" in browser.go("/workers").text
+    end(run, held, "released")
     served.app.service.live._last = None
     said = browser.go("/").text
     assert "1 thing is stuck" in said and "has 1 ready job and no live worker" in said

@@ -18,17 +18,14 @@ async def workers_page(call: Call) -> Response:
     workers = [one for one in found if queues is None or any(one.serves(queue) for queue in queues)]
     held = await call.ol.store.arun(board.held, call.reach)
     known = {worker.id for worker in workers}
-    strays = {id: jobs for id, jobs in held.items() if id not in known} if queues is None else {}
+    others = {id: jobs for id, jobs in held.items() if id not in known} if queues is None else {}
     return await page(
         call,
         "workers.html",
-        workers=sorted(
-            (one for one in workers if not is_offer(one.id)),
-            key=lambda one: (not one.alive, one.host, one.pid),
-        ),
-        servers=sum(one.alive and is_offer(one.id) for one in found),
+        workers=sorted(workers, key=lambda one: (not one.alive, one.host, one.pid)),
         held=held,
-        strays=strays,
+        strays={id: jobs for id, jobs in others.items() if not is_offer(id)},
+        offered=[job for id, jobs in others.items() if is_offer(id) for job in jobs],
         shown=SHOWN,
     )
 

@@ -16,7 +16,7 @@ RETURNING proof = ol.proof()
 DELETE FROM ol.worker WHERE id = :id
 
 -- name: workers
--- Every process that works, and how long ago it was heard of.
+-- Every process that works, or offers jobs to those who do, and how long ago it was heard of.
 SELECT id, host, pid, CAST(queues AS text), CAST(tasks AS text), concurrency, running,
     CASE WHEN drain THEN 'draining' ELSE state END, version, lease, ol.epoch(started_at),
     ol.epoch(seen_at), ol.epoch(ol.now()) - ol.epoch(seen_at)
