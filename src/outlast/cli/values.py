@@ -10,18 +10,16 @@ from typing import Any
 import click
 
 from ..model import strict_json
-
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+from ..model.words import seconds_in
 
 
 def span(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
     """Seconds, or a number with s, m, h or d."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
-    if found is None:
+    if (seconds := seconds_in(text)) is None:
         raise click.BadParameter(f"{text!r} is no span: write 30, 30s, 5m, 2h or 1d.")
-    return float(found[1]) * _UNITS[found[2]]
+    return seconds
 
 
 def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> datetime | None:

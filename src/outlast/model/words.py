@@ -1,6 +1,10 @@
-"""Numbers as people say them."""
+"""Numbers as people say them, and spans of time as they type them."""
 
 from __future__ import annotations
+
+import re
+
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def count(number: int, noun: str) -> str:
@@ -13,3 +17,16 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def typed(seconds: float) -> str:
+    """A span as it would be typed: 90s, 5m, 2h, 1d."""
+    whole = (unit for unit in ("d", "h", "m") if seconds and not seconds % UNITS[unit])
+    unit = next(whole, "s")
+    return f"{seconds / UNITS[unit]:.15g}{unit}"
+
+
+def seconds_in(text: str) -> float | None:
+    """The same read: seconds, or a number with s, m, h or d; None: it is no span."""
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([smhd]?)", text.strip())
+    return None if found is None else float(found[1]) * UNITS[found[2]]

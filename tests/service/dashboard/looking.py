@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 
 from tests.service.serving import Served
+
+FORM = "application/x-www-form-urlencoded"
 
 
 class Seen(HTMLParser):
@@ -72,9 +75,9 @@ class Browser:
 
     def send(self, form: dict[str, Any], status: int = 200, **more: str) -> Seen:
         """A form, as it stands; the browser follows where it is sent."""
-        headers = {"origin": self.origin, "accept": "text/html"}
-        data = {**form["fields"], **more}
-        answer = self.http.post(form["to"], data=data, headers=headers, follow_redirects=True)
+        headers = {"origin": self.origin, "accept": "text/html", "content-type": FORM}
+        content = urlencode({**form["fields"], **more}).encode()  # also where nothing is in it
+        answer = self.http.post(form["to"], content=content, headers=headers, follow_redirects=True)
         assert answer.status_code == status, answer.text
         return Seen(answer.text)
 

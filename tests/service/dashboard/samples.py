@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 A_QUEUE = {"queue": "mail"}
+A_WORKER = {"worker": "somebody"}
 EMPTY_FORM = {
     "content": b"",
     "headers": {"content-type": "application/x-www-form-urlencoded"},
@@ -23,16 +24,28 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "ask_resume_queue": {"params": A_QUEUE},
     "do_pause_queue": {"data": A_QUEUE},
     "do_resume_queue": {"data": A_QUEUE},
+    "ask_keep_queue": {"params": A_QUEUE},
+    "do_keep_queue": {"data": A_QUEUE | {"keep": "2h"}},
+    "ask_drain_worker": {"params": A_WORKER},
+    "ask_undrain_worker": {"params": A_WORKER},
+    "do_drain_worker": {"data": A_WORKER},
+    "do_undrain_worker": {"data": A_WORKER},
     "jobs_page": {"params": {"state": "ready", "text": "x"}},
     "ask_cancel_jobs": {"params": {"task": "nothing"}},
     "ask_redrive_jobs": {"params": {"error": "nothing"}},
     "do_cancel_jobs": {"data": {"task": "nothing"}},
     "do_redrive_jobs": {"data": {"task": "nothing"}},
+    "ask_purge_jobs": {"params": {"task": "nothing", "state": "dead"}},
+    "do_purge_jobs": {"data": {"task": "nothing", "state": "dead"}},
     "job_page": {},
     "ask_cancel_job": {},
     "ask_redrive_job": {},
     "do_cancel_job": {"data": {"reason": "none"}},
     "do_redrive_job": EMPTY_FORM,
+    "ask_reclaim_job": {},
+    "do_reclaim_job": EMPTY_FORM,
+    "ask_forget_job": {},
+    "do_forget_job": EMPTY_FORM,
     "flows_page": {},
     "flow_page": {},
     "ask_cancel_flow": {},
@@ -48,7 +61,13 @@ SAMPLES: dict[str, dict[str, Any]] = {
 }
 
 # Of these, those that name a queue: a token for other queues is refused.
-NAMED_QUEUE = {"ask_pause_queue", "ask_resume_queue", "do_pause_queue", "do_resume_queue"}
+NAMED_QUEUE = {
+    "ask_pause_queue", "ask_resume_queue", "ask_keep_queue",
+    "do_pause_queue", "do_resume_queue", "do_keep_queue",
+}  # fmt: skip
 
-# Whoever is kept to some queues could make a token that is not.
-ALL_QUEUES = {"tokens_page", "do_create_token", "ask_revoke_token", "do_revoke_token"}
+# Whoever is kept to some queues could make a token that is not; a worker serves several.
+ALL_QUEUES = {
+    "tokens_page", "do_create_token", "ask_revoke_token", "do_revoke_token",
+    "ask_drain_worker", "ask_undrain_worker", "do_drain_worker", "do_undrain_worker",
+}  # fmt: skip

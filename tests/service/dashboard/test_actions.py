@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.ops.report import paused
+from outlast import chain
+from outlast.model.words import seconds_in, typed
+from outlast.ops import duties
+from outlast.ops.report import paused, queue_settings
 from tests.service.dashboard.looking import Browser
 from tests.service.serving import Served
-from tests.store.jobs import put, table
-from tests.support import Database
+from tests.store.flowing import call, lay
+from tests.store.jobs import end, put, put_and_take, table, take
+from tests.support import Database, eventually
 
 
 def recorded(database: Database, kind: str) -> list[str]:
@@ -38,6 +42,171 @@ def test_a_queue_is_paused_and_resumed_by_people(
     question = browser.go(browser.go("/queues").links["Resume"])
     resumed = browser.send(question.form_to("/queues/resume"))
     assert "is resumed" in resumed.text and served.ol.store.run(paused) == {"mail": False}
+
+
+def test_a_running_job_is_taken_from_its_worker_by_people(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """R200: asked first; put back unspent, on record with who did it; a second time is told."""
+    claim = put_and_take(served.ol.store.run)
+    browser.log_in(served.token("admin", name="ada"))
+    page = browser.go(f"/jobs/{claim.id}")
+    assert "Forget…" not in page.links, "it has not ended"
+    question = browser.go(page.links["Reclaim…"])
+    assert served.ol.job(claim.id).state == "running", "asking does nothing"
+    form = question.form_to(f"/jobs/{claim.id}/reclaim")
+    assert "The job was taken from w1: it is ready." in browser.send(form).text
+    (record,) = recorded(database, "reclaim")
+    assert "token ada" in record and "w1" in record
+    job = served.ol.job(claim.id)
+    assert (job.state, job.failures, job.crashes) == ("ready", 0, 0)
+    assert "Nothing was done: the job is ready." in browser.send(form).text
+    assert len(recorded(database, "reclaim")) == 1
+
+
+def test_what_an_ended_job_held_is_forgotten_by_people(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """R200"""
+    claim = put_and_take(served.ol.store.run, args='{"iban": "DE89"}')
+    browser.log_in(served.token("admin", name="ada"))
+    forged = {"to": f"/jobs/{claim.id}/forget", "fields": {}}
+    assert "Nothing was done" in browser.send(forged).text, "it has not ended"
+    end(served.ol.store.run, claim, "permanent", error={"type": "E", "message": "DE89 is wrong"})
+    page = browser.go(f"/jobs/{claim.id}")
+    assert "DE89" in page.text and "Reclaim…" not in page.links
+    question = browser.go(page.links["Forget…"])
+    told = browser.send(question.form_to(f"/jobs/{claim.id}/forget"))
+    assert "is erased; how it ended stays" in told.text
+    assert "DE89" not in told.text and served.ol.job(claim.id).state == "dead"
+    (record,) = recorded(database, "forget")
+    assert "token ada" in record
+
+
+def test_a_worker_is_drained_and_undrained_by_people(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """R200: one that is remote is stopped where it runs, and one that is gone is told of."""
+    run = served.ol.store.run
+    for id in ("w1", "remote-a-b"):
+        run(duties.arrive, served.ol.worker().card() | {"id": id})
+    browser.log_in(served.token("admin", name="ada"))
+    page = browser.go("/workers")
+    assert "stop it where it runs" in page.text and page.text.count("Drain…") == 1
+    question = browser.go(page.links["Drain…"])
+    told = browser.send(question.form_to("/workers/drain"))
+    assert "w1 was told to claim no more" in told.text and "draining" in told.text
+    question = browser.go(browser.go("/workers").links["Undrain…"])
+    told = browser.send(question.form_to("/workers/undrain"))
+    assert "w1 was told to claim again" in told.text and "draining" not in told.text
+    for kind in ("drain", "undrain"):
+        (record,) = recorded(database, kind)
+        assert "token ada" in record and "w1" in record
+    gone = {"to": "/workers/drain", "fields": {"worker": "nobody"}}
+    assert "Nothing was done" in browser.send(gone).text
+
+
+def test_the_dead_are_removed_by_people_and_what_a_flow_needs_stays(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """R200: counted first, by what they died of; on record with who wanted it and which."""
+    run = served.ol.store.run
+    for kind in ("Boom", "Boom", "Bang"):
+        claim = put_and_take(run, task="charge", args='{"order": 7}')
+        end(run, claim, "permanent", error={"type": kind, "message": kind})
+    browser.log_in(served.token("admin", name="ada"))
+    page = browser.go("/dead")
+    question = browser.go(page.links["Purge…"])
+    assert "Purge 2 jobs?" in question.text and "for good" in question.text
+    assert len(served.ol.jobs(state="dead")) == 3, "asking does nothing"
+    assert "Removed 2 jobs." in browser.send(question.form_to("/jobs/purge")).text
+    assert [job.error["type"] for job in served.ol.jobs(state="dead") if job.error] == ["Bang"]
+    (record,) = recorded(database, "purge")
+    assert "token ada" in record and "Boom" in record
+
+
+def test_what_a_flow_needs_is_not_removed_and_a_state_is_named(
+    served: Served, browser: Browser
+) -> None:
+    """R200: nobody removes all that has ended, in whatever way, by one press."""
+    run = served.ol.store.run
+    first, _second = lay(run, chain(call(), call()))
+    end(run, *take(run, queue=first.queue))
+    page = browser.go("/jobs?state=succeeded")
+    form = browser.go(page.links["Purge all that fit…"]).form_to("/jobs/purge")
+    told = browser.send(form).text
+    assert "Removed 0 jobs. 1 had changed meanwhile, or are needed by a flow" in told
+    assert "Purge all that fit…" not in browser.go("/jobs").links
+    assert "choose one of these states" in browser.go("/jobs/purge").text
+    forged = {"to": "/jobs/purge", "fields": {}}
+    assert "Removed 0 jobs." in browser.send(forged).text
+
+
+def test_how_long_a_queue_keeps_what_has_ended_is_set_by_people(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """R200: what is set is shown, in the list and in the question; what is no span is refused."""
+    put(served.ol.store.run, queue="mail")
+    browser.log_in(served.token("admin", name="ada"))
+    page = browser.go("/queues")
+    assert "as in all" in page.text
+    form = browser.go(page.links["Keep…"]).form_to("/queues/keep")
+    assert form["fields"]["keep"] == ""
+    assert "keeps what has ended for 1 h 30 min at the most" in browser.send(form, keep="1.5h").text
+    assert served.ol.store.run(queue_settings)["mail"].keep == 5400.0
+    page = browser.go("/queues")
+    assert "1 h 30 min" in page.text and "as in all" not in page.text
+    assert browser.go(page.links["Keep…"]).form_to("/queues/keep")["fields"]["keep"] == "90m"
+    for wrong in ("soon", "-1", "9" * 14 + "d"):
+        assert "is no span of time" in browser.send(form, keep=wrong).text
+    assert served.ol.store.run(queue_settings)["mail"].keep == 5400.0
+    assert "as long as all others" in browser.send(form, keep=" ").text
+    assert served.ol.store.run(queue_settings)["mail"].keep is None
+    assert len(recorded(database, "keep")) == 2 and "token ada" in recorded(database, "keep")[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (90, "90s"), (5400, "90m"), (86400.0, "1d"), (0.5, "0.5s")]
+)
+def test_a_span_is_typed_as_it_is_read(seconds: float, text: str) -> None:
+    assert typed(seconds) == text and seconds_in(text) == seconds
+
+
+def test_of_many_queues_some_are_shown(served: Served, browser: Browser) -> None:
+    """R166: by name or by what is in them, a hundred at a time; and by a part of the name."""
+    run = served.ol.store.run
+    for number in range(105):
+        put(run, 2 if number == 104 else 1, queue=f"queue-{number:03}")
+    eventually(lambda: "1 to 100 of 105" in browser.go("/queues").text, timeout=10)
+    page = browser.go("/queues")
+    assert "queue-000" in page.links and "queue-104" not in page.links
+    assert "queue-104" in browser.go(page.links["After these"]).links
+    most = browser.go(page.links["Ready"])
+    assert "queue-104" in most.links and "queue-103" not in most.links
+    found = browser.go("/queues?text=104")
+    assert "queue-104" in found.links and "queue-000" not in found.links
+    assert "No queue fits" in browser.go("/queues?text=nothing").text
+
+
+@pytest.mark.kinds("sqlite")
+def test_who_may_look_is_shown_no_action(served: Served, browser: Browser) -> None:
+    """R145: nor is one who is kept to some queues shown those that concern all of them."""
+    run = served.ol.store.run
+    run(duties.arrive, served.ol.worker().card() | {"id": "w1"})
+    running, ended = put_and_take(run), put_and_take(run)
+    end(run, ended, "permanent")
+    paths = ("/jobs?state=dead", "/dead", "/queues", "/workers", f"/jobs/{running.id}",
+             f"/jobs/{ended.id}")  # fmt: skip
+    browser.log_in(served.token("read"))
+    for path in paths:
+        for word in ("Reclaim", "Forget", "Drain", "Purge", "Keep…"):
+            assert word not in browser.go(path).links, path
+    for path in ("/workers/drain?worker=w1", "/queues/keep?queue=a", "/jobs/purge?state=dead",
+                 f"/jobs/{running.id}/reclaim", f"/jobs/{ended.id}/forget"):  # fmt: skip
+        assert "lacks the scope" in browser.go(path, 403).text
+    some = served.token("admin", queues=["default"])
+    text = served.get("/workers", some).text
+    assert "w1" in text and "Drain…" not in text
 
 
 @pytest.mark.kinds("sqlite")

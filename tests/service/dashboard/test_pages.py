@@ -125,9 +125,9 @@ def test_a_page_that_is_not_there_says_so_as_a_page(served: Served, browser: Bro
 def test_who_is_not_known_logs_in_and_comes_back(served: Served, browser: Browser) -> None:
     """A page asks for a token, with 401; then it is shown. Only pages of ours are gone on to."""
     token = served.token("read")
-    asked = browser.go("/queues?x=1", 401)
+    asked = browser.go("/queues?sort=dead", 401)
     form = asked.form_to("/login")
-    assert form["fields"]["after"] == "/queues?x=1"
+    assert form["fields"]["after"] == "/queues?sort=dead"
     wrong = browser.send(form, 401, token="olt_wrong")
     assert "not good" in wrong.text
     assert "Queues" in browser.send(form, token=token).text

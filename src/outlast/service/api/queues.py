@@ -8,6 +8,7 @@ from ...model.lifecycle import State
 from ...model.tokens import Scope
 from ...ops import operate, report
 from ...ops.keep import set_keep
+from ...ops.search import Kind
 from ..calls import Call
 from ..census import by_state
 from ..problems import Forbidden
@@ -20,22 +21,22 @@ from .views import KeepBody, QueueBody, QueueKeep, Queues, QueueState
 async def list_queues(call: Call) -> dict[str, Any]:
     counted = await call.service.census.counted()
     told = await call.ol.store.arun(report.queue_settings)
-    kinds = list(counted.of(call.reach))
-    names = {kind.queue for kind in kinds}
+    kinds: dict[str, list[Kind]] = {}
+    for kind in counted.of(call.reach):
+        kinds.setdefault(kind.queue, []).append(kind)
+    names = set(kinds)
     if call.who.tenant is None:  # one that is empty is nobody's, and everybody's
         names |= {name for name in told if call.who.serves(name)}
     return {
         "queues": [
-            _queue(
-                told.get(name) or report.Queue(name), [one for one in kinds if one.queue == name]
-            )
+            _queue(told.get(name) or report.Queue(name), kinds.get(name, []))
             for name in sorted(names)
         ],
         "age": counted.age,
     }
 
 
-def _queue(queue: report.Queue, kinds: list[Any]) -> dict[str, Any]:
+def _queue(queue: report.Queue, kinds: list[Kind]) -> dict[str, Any]:
     ready = [kind.oldest for kind in kinds if kind.state == State.READY]
     oldest = max(ready, default=None)
     facts = {"name": queue.name, "paused": queue.paused, "keep": queue.keep}
@@ -52,7 +53,7 @@ async def resume_queue(call: Call) -> dict[str, Any]:
 
 async def _set_paused(call: Call, paused: bool) -> dict[str, Any]:
     asked: QueueBody = call.body
-    _need(call, asked.queue)
+    need(call, asked.queue)
     await call.ol.store.arun(operate.set_paused, asked.queue, paused, call.by)
     if not paused:
         await tell(call, asked.queue)
@@ -61,12 +62,12 @@ async def _set_paused(call: Call, paused: bool) -> dict[str, Any]:
 
 async def keep_queue(call: Call) -> dict[str, Any]:
     asked: KeepBody = call.body
-    _need(call, asked.queue)
+    need(call, asked.queue)
     await call.ol.store.arun(set_keep, asked.queue, asked.keep, call.by)
     return {"queue": asked.queue, "keep": asked.keep}
 
 
-def _need(call: Call, queue: str) -> None:
+def need(call: Call, queue: str) -> None:
     if not call.who.serves(queue):
         raise Forbidden(f"this token does not reach the queue {queue!r}")
 

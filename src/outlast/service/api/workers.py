@@ -42,12 +42,16 @@ async def undrain_worker(call: Call) -> dict[str, Any]:
 
 
 async def _set_draining(call: Call, draining: bool) -> dict[str, Any]:
+    need_all_queues(call)
     asked: WorkerBody = call.body
-    if call.who.queues is not None:
-        raise Forbidden("this concerns all queues: it needs a token that is not for some alone")
     await call.ol.store.arun(set_draining, asked.worker, draining, call.by)
     await tell(call, CANCEL_SIGNAL)  # a word at which workers renew, and hear of it
     return {"worker": asked.worker, "draining": draining}
+
+
+def need_all_queues(call: Call) -> None:
+    if call.who.queues is not None:
+        raise Forbidden("this concerns all queues: it needs a token that is not for some alone")
 
 
 ROUTES = (

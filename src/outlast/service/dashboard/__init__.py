@@ -16,6 +16,7 @@ In reading order:
     charts       lines over time, as SVG
     wanted       which jobs a page is about: a filter that is its address
     bulk         what is done to all of them, counted first, in small steps
+    job_actions, queue_actions   what is done to one of them
     timeline     a job's attempts on a line of time;  told  its events in words
     flow_graph   a flow as a picture
 

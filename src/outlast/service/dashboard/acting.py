@@ -31,6 +31,16 @@ M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
+class Blank:
+    """What is to be filled in."""
+
+    name: str
+    label: str
+    value: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """`consequence` says what will happen, in a sentence; `path` is where the form goes."""
 
@@ -41,6 +51,7 @@ class Question:
     back: str  # the path of the page that one comes from
     fields: Mapping[str, str] = field(default_factory=dict)
     danger: bool = False  # it cannot be undone
+    blank: Blank | None = None
 
 
 async def ask(call: Call, question: Question) -> Response:

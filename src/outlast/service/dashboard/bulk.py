@@ -26,6 +26,7 @@ from ...model.lifecycle import State
 from ...model.tokens import Scope
 from ...ops import operate
 from ...ops.enqueue import CANCEL_SIGNAL
+from ...ops.purge import purge
 from ...ops.search import search
 from ..api.steering import tell
 from ..calls import Call
@@ -35,13 +36,6 @@ from .wanted import Said, Wanted, number_of, reach_of, states_for
 
 STEP = 1.0  # seconds that one request works
 FEW = 100  # jobs in one go
-
-WORDS = {
-    "cancel": ("Cancel", "Cancelled", "Those that wait are cancelled at once; those that run are"
-               " asked to stop. Whoever waits for one of them learns that it was cancelled."),
-    "redrive": ("Redrive", "Gave a new life to", "Each starts over with all its attempts, and so do"
-                " those that are dead because of it."),
-}  # fmt: skip
 
 
 class Step(Wanted):
@@ -61,38 +55,32 @@ class Tally:
     missed: int
 
 
-async def ask_cancel_jobs(call: Call) -> Response:
-    return await _ask(call, "cancel")
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What is done to many: in words, and to some of them."""
+
+    name: str
+    did: str
+    consequence: str
+    none: str  # why there may be nothing to do
+    left: str  # why some were left alone
+    act: Callable[[Call, Step, list[Job], Tally], Awaitable[None]]
+    danger: bool = True
+
+    @property
+    def verb(self) -> str:
+        return self.name.capitalize()
 
 
-async def ask_redrive_jobs(call: Call) -> Response:
-    return await _ask(call, "redrive")
-
-
-async def do_cancel_jobs(call: Call) -> Response:
-    return await _step(call, "cancel", _cancel)
-
-
-async def do_redrive_jobs(call: Call) -> Response:
-    return await _step(call, "redrive", _redrive)
-
-
-async def _ask(call: Call, action: str) -> Response:
+async def _ask(call: Call, action: Action) -> Response:
     wanted: Wanted = call.query
-    counted = await number_of(call, wanted, states_for(action, wanted))
-    verb, _, consequence = WORDS[action]
-    return await page(
-        call, "bulk_question.html", action=action, verb=verb, consequence=consequence,
-        wanted=wanted, counted=counted,
-    )  # fmt: skip
+    counted = await number_of(call, wanted, states_for(action.name, wanted))
+    return await page(call, "bulk_question.html", action=action, wanted=wanted, counted=counted)
 
 
-Act = Callable[[Call, Step, list[Job], Tally], Awaitable[None]]
-
-
-async def _step(call: Call, action: str, act: Act) -> Response:
+async def _step(call: Call, action: Action) -> Response:
     asked = await form(call, Step)
-    states = states_for(action, asked)[asked.passed :]
+    states = states_for(action.name, asked)[asked.passed :]
     tally = Tally(asked.done, asked.missed)
     cursor = None if asked.cursor is None else str(asked.cursor)
     until, passed = time.monotonic() + STEP, asked.passed
@@ -102,7 +90,7 @@ async def _step(call: Call, action: str, act: Act) -> Response:
             found, cursor = await call.ol.store.arun(
                 search, sought, reach_of(call, asked), cursor, FEW
             )
-            await act(call, asked, found, tally)
+            await action.act(call, asked, found, tally)
             if cursor is None:
                 break
             if time.monotonic() > until:
@@ -116,17 +104,16 @@ def _at(asked: Step, tally: Tally, cursor: str, passed: int) -> Step:
     return asked.model_copy(update=so_far | {"cursor": UUID(cursor)})
 
 
-async def _go_on(call: Call, action: str, step: Step) -> Response:
+async def _go_on(call: Call, action: Action, step: Step) -> Response:
     fields = {name: str(value) for name, value in step.model_dump(exclude_none=True).items()}
-    return await page(call, "bulk.html", action=action, did=WORDS[action][1], step=step,
-                      wanted=step, fields=fields)  # fmt: skip
+    return await page(call, "bulk.html", action=action, step=step, wanted=step, fields=fields)
 
 
-async def _over(call: Call, action: str, asked: Step, tally: Tally) -> Response:
+async def _over(call: Call, action: Action, asked: Step, tally: Tally) -> Response:
     jobs = "1 job" if tally.done == 1 else f"{tally.done:,} jobs"
-    said = f"{WORDS[action][1]} {jobs}."
+    said = f"{action.did} {jobs}."
     if tally.missed:
-        said += f" {tally.missed:,} had changed meanwhile, or cannot run, and were left alone."
+        said += f" {tally.missed:,} {action.left}, and were left alone."
     tell_it = done if tally.done or not tally.missed else refused
     return await tell_it(call, said, "/jobs", **asked.query)
 
@@ -162,10 +149,64 @@ async def _redrive(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> No
         await tell(call, ANYWHERE)
 
 
+async def _purge(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> None:
+    ids = [job.id for job in jobs]
+    gone = await call.ol.store.arun(purge, ids, 0.0, call.by, asked.query, call.reach)
+    tally.done += gone
+    tally.missed += len(ids) - gone
+
+
+CANCEL = Action(
+    "cancel", "Cancelled",
+    "Those that wait are cancelled at once; those that run are asked to stop. Whoever waits for one"
+    " of them learns that it was cancelled.",
+    "All that fit have ended.", "had changed meanwhile", _cancel,
+)  # fmt: skip
+REDRIVE = Action(
+    "redrive", "Gave a new life to",
+    "Each starts over with all its attempts, and so do those that are dead because of it.",
+    "Only what is dead or cancelled can be redriven.",
+    "had changed meanwhile, or cannot run", _redrive, danger=False,
+)  # fmt: skip
+PURGE = Action(
+    "purge", "Removed",
+    "They are removed for good, with their arguments, results and history, and nobody can redrive"
+    " them. What a flow still needs stays.",
+    "Only what succeeded, is dead or was cancelled can be removed: choose one of these states.",
+    "had changed meanwhile, or are needed by a flow", _purge,
+)  # fmt: skip
+
+
+async def ask_cancel_jobs(call: Call) -> Response:
+    return await _ask(call, CANCEL)
+
+
+async def ask_redrive_jobs(call: Call) -> Response:
+    return await _ask(call, REDRIVE)
+
+
+async def ask_purge_jobs(call: Call) -> Response:
+    return await _ask(call, PURGE)
+
+
+async def do_cancel_jobs(call: Call) -> Response:
+    return await _step(call, CANCEL)
+
+
+async def do_redrive_jobs(call: Call) -> Response:
+    return await _step(call, REDRIVE)
+
+
+async def do_purge_jobs(call: Call) -> Response:
+    return await _step(call, PURGE)
+
+
 ROUTES = (
     seen("/jobs/cancel", ask_cancel_jobs, "Cancel all that fit?", query=Wanted, scope=Scope.ADMIN),
     seen("/jobs/redrive", ask_redrive_jobs, "Redrive all that fit?", query=Wanted,
          scope=Scope.ADMIN),
+    seen("/jobs/purge", ask_purge_jobs, "Remove all that fit?", query=Wanted, scope=Scope.ADMIN),
     acts("/jobs/cancel", do_cancel_jobs, "Cancel all that fit, some at a time"),
     acts("/jobs/redrive", do_redrive_jobs, "Redrive all that fit, some at a time"),
+    acts("/jobs/purge", do_purge_jobs, "Remove all that fit, some at a time"),
 )  # fmt: skip

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 
-from ...model.errors import TooLate
 from ...model.job import Job
-from ...model.lifecycle import State
-from ...model.tokens import Scope
 from ...ops import events, report
 from ...ops.browse import near
 from ...ops.explain import explain
 from ...ops.statement import Op
 from ..api import PREFIX
 from ..api.naming import id_in
-from ..api.steering import cancel_job, redrive_job
-from ..api.views import Incoming, ReasonBody
+from ..api.views import Incoming
 from ..calls import Call
-from .acting import Question, ask, done, form, refused
-from .pages import acts, page, seen
+from . import job_actions
+from .pages import page, seen
 from .timeline import timeline, tries
 from .told import shortened, told_as
 
@@ -87,53 +83,4 @@ def _seen(id: str, call: Call) -> Op[Seen]:
     return Seen(job, attempts, steps, before, after)
 
 
-async def ask_cancel_job(call: Call) -> Response:
-    job = await call.ol.store.arun(report.job, id_in(call), call.reach)
-    return await page(call, "cancel_question.html", job=job, path=f"/jobs/{job.id}/cancel",
-                      back=f"/jobs/{job.id}")  # fmt: skip
-
-
-async def do_cancel_job(call: Call) -> Response:
-    id = id_in(call)
-    asked = await form(call, ReasonBody)
-    try:
-        job = await cancel_job(replace(call, body=asked))
-    except TooLate as error:
-        return await refused(call, f"Nothing was done: {error}", "/jobs", id)
-    stops = job["state"] == State.RUNNING
-    said = "It was asked to stop, and ends soon." if stops else "The job is cancelled."
-    return await done(call, said, "/jobs", id)
-
-
-async def ask_redrive_job(call: Call) -> Response:
-    job = await call.ol.store.arun(report.job, id_in(call), call.reach)
-    return await ask(
-        call,
-        Question(
-            title=f"Redrive this {job.task} job?",
-            consequence="It starts over with all its attempts, and so do those that are dead"
-            " because of it. Its history stays.",
-            button="Redrive it",
-            path=f"/jobs/{job.id}/redrive",
-            back=f"/jobs/{job.id}",
-        ),
-    )
-
-
-async def do_redrive_job(call: Call) -> Response:
-    id = id_in(call)
-    await form(call, Incoming)
-    try:
-        job = await redrive_job(call)
-    except TooLate as error:
-        return await refused(call, f"Nothing was done: {error}", "/jobs", id)
-    return await done(call, f"The job has a new life: it is {job['state']}.", "/jobs", id)
-
-
-ROUTES = (
-    seen("/jobs/{id}", job_page, "One job", query=JobQuery),
-    seen("/jobs/{id}/cancel", ask_cancel_job, "Cancel a job?", scope=Scope.ADMIN),
-    seen("/jobs/{id}/redrive", ask_redrive_job, "Redrive a job?", scope=Scope.ADMIN),
-    acts("/jobs/{id}/cancel", do_cancel_job, "Cancel a job"),
-    acts("/jobs/{id}/redrive", do_redrive_job, "Redrive a job"),
-)
+ROUTES = (seen("/jobs/{id}", job_page, "One job", query=JobQuery), *job_actions.ROUTES)

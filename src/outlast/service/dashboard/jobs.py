@@ -13,7 +13,7 @@ from ..api.jobs import look
 from ..calls import Call
 from .links import Links
 from .pages import page, seen
-from .wanted import WantedPage, names_known, reach_of, states_counted, states_for
+from .wanted import ABLE, WantedPage, names_known, reach_of, states_counted, states_for
 
 PAGE = 50
 
@@ -33,7 +33,7 @@ async def jobs_page(call: Call) -> Response:
         states=list(State),
         counts=await states_counted(call, wanted),
         names=await names_known(call),
-        actions=[one for one in ("cancel", "redrive") if states_for(one, wanted)],
+        actions=[one for one in ABLE if states_for(one, wanted)],
     )
 
 

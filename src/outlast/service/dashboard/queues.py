@@ -1,25 +1,30 @@
-"""The page of queues: what each holds, and stopping and starting them."""
+"""The page of queues: what each holds, how fast it is worked off, and what is set for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from ...model.lifecycle import State
-from ...model.tokens import Scope
-from ...ops import operate
 from ...ops.statistics import SPAN, Line
 from ..api.queues import list_queues
-from ..api.steering import tell
+from ..api.views import Incoming
 from ..calls import Call
-from ..problems import Forbidden
-from .acting import Question, ask, done, form
-from .pages import acts, page, seen
+from . import queue_actions
+from .pages import page, seen
+from .wanted import Said
 
 RECENT = 300  # seconds: what a rate is made of
+PAGE = 100
+
+
+class QueuesQuery(Incoming):
+    text: Said = ""  # in the name
+    sort: Literal["name", "ready", "running", "scheduled", "waiting", "dead", "oldest"] = "name"
+    page: int = Field(1, ge=1, le=100_000)
 
 
 class Drain(NamedTuple):
@@ -28,28 +33,46 @@ class Drain(NamedTuple):
     grows: bool  # more is added than is done
 
 
-class QueueNamed(BaseModel):
-    queue: str = Field(min_length=1, max_length=200)
-
-
 async def queues_page(call: Call) -> Response:
+    asked: QueuesQuery = call.query
     listed = await list_queues(call)
     board, lines = (await call.service.live.latest()).of(call.reach)
-    drains = {
-        queue["name"]: drain(lines, queue["name"], board.at, queue["counts"])
-        for queue in listed["queues"]
-    }
+    found = [queue for queue in listed["queues"] if asked.text.strip() in queue["name"]]
+    found.sort(key=lambda queue: _place(queue, asked.sort))
+    first = (asked.page - 1) * PAGE
+    shown = found[first : first + PAGE]
     return await page(
-        call, "queues.html", queues=listed["queues"], age=listed["age"], drains=drains
-    )
+        call, "queues.html", asked=asked, queues=shown, first=first, number=len(found),
+        known=len(listed["queues"]), age=listed["age"], drains=drains(lines, board.at, shown),
+        query={name: value for name, value in asked if name != "page" and value},
+    )  # fmt: skip
 
 
-def drain(lines: Sequence[Line], queue: str, now: float, counts: Mapping[str, int]) -> Drain:
-    """Pure: how fast a queue is worked off, from what was counted in the last minutes."""
-    recent = [line for line in lines if line.queue == queue and line.at >= now - RECENT]
-    spans = {line.at for line in lines if line.at >= now - RECENT}
+def _place(queue: Mapping[str, Any], sort: str) -> tuple[float, str]:
+    """By name; or the most first."""
+    most = {"name": 0.0, "oldest": queue["oldest"] or 0.0, **queue["counts"]}[sort]
+    return -most, queue["name"]
+
+
+def drains(
+    lines: Sequence[Line], now: float, queues: Sequence[Mapping[str, Any]]
+) -> dict[str, Drain]:
+    """Pure: how fast queues are worked off, from what was counted in the last minutes."""
+    recent: dict[str, list[Line]] = {}
+    spans = set()
+    for line in lines:
+        if line.at >= now - RECENT:
+            recent.setdefault(line.queue, []).append(line)
+            spans.add(line.at)
+    return {
+        queue["name"]: _drain(recent.get(queue["name"], []), len(spans) * SPAN, queue["counts"])
+        for queue in queues
+    }
+
+
+def _drain(recent: Sequence[Line], seconds: int, counts: Mapping[str, int]) -> Drain:
     ended = sum(line.succeeded + line.dead for line in recent)
-    rate = ended / (len(spans) * SPAN) if spans else 0.0
+    rate = ended / seconds if seconds else 0.0
     depth = counts[State.READY] + counts[State.RUNNING]
     known: dict[int, int] = {}
     for line in recent:
@@ -60,62 +83,7 @@ def drain(lines: Sequence[Line], queue: str, now: float, counts: Mapping[str, in
     return Drain(rate, depth / rate if rate and depth else None, grows)
 
 
-async def ask_pause_queue(call: Call) -> Response:
-    queue = _reached(call, call.query)
-    return await ask(
-        call,
-        Question(
-            title=f"Pause the queue {queue}?",
-            consequence="No more of its jobs will be claimed, by any worker. Those that run go on"
-            " to their end, and new ones may be added; they wait until it is resumed.",
-            button="Pause it",
-            path="/queues/pause",
-            back="/queues",
-            fields={"queue": queue},
-        ),
-    )
-
-
-async def ask_resume_queue(call: Call) -> Response:
-    queue = _reached(call, call.query)
-    return await ask(
-        call,
-        Question(
-            title=f"Resume the queue {queue}?",
-            consequence="Its jobs will be claimed again, from now on.",
-            button="Resume it",
-            path="/queues/resume",
-            back="/queues",
-            fields={"queue": queue},
-        ),
-    )
-
-
-async def do_pause_queue(call: Call) -> Response:
-    queue = _reached(call, await form(call, QueueNamed))
-    await call.ol.store.arun(operate.set_paused, queue, True, call.by)
-    return await done(call, f"The queue {queue} is paused: its running jobs go on.", "/queues")
-
-
-async def do_resume_queue(call: Call) -> Response:
-    queue = _reached(call, await form(call, QueueNamed))
-    await call.ol.store.arun(operate.set_paused, queue, False, call.by)
-    await tell(call, queue)
-    return await done(call, f"The queue {queue} is resumed: its jobs are claimed again.", "/queues")
-
-
-def _reached(call: Call, asked: QueueNamed) -> str:
-    if not call.who.serves(asked.queue):
-        raise Forbidden(f"this token does not reach the queue {asked.queue!r}")
-    return asked.queue
-
-
 ROUTES = (
-    seen("/queues", queues_page, "Queues"),
-    seen("/queues/pause", ask_pause_queue, "Pause a queue?", query=QueueNamed, everyone=True,
-         scope=Scope.ADMIN),
-    seen("/queues/resume", ask_resume_queue, "Resume a queue?", query=QueueNamed, everyone=True,
-         scope=Scope.ADMIN),
-    acts("/queues/pause", do_pause_queue, "Pause a queue", everyone=True),
-    acts("/queues/resume", do_resume_queue, "Resume a queue", everyone=True),
-)  # fmt: skip
+    seen("/queues", queues_page, "Queues", query=QueuesQuery),
+    *queue_actions.ROUTES,
+)

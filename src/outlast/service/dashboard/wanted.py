@@ -18,6 +18,13 @@ from ..census import by_state
 COUNT_FOR = 0.05  # seconds; then "at least" so many
 MOST_NAMES = 200  # that a field suggests
 
+# Which states the jobs are in that an action can take.
+ABLE = {
+    "cancel": (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING),
+    "redrive": (State.DEAD, State.CANCELLED),
+    "purge": (State.SUCCEEDED, State.DEAD, State.CANCELLED),
+}
+
 Said = Reason  # printable, and not without end
 
 
@@ -72,12 +79,9 @@ def reach_of(call: Call, wanted: Wanted) -> Reach:
 def states_for(action: str, wanted: Wanted) -> list[State]:
     """The states of which an action can take jobs, as far as they are wanted; in the order in which
     a job comes by them, so that one that goes on meanwhile is met in the next."""
-    able = (
-        [State.DEAD, State.CANCELLED]
-        if action == "redrive"
-        else [State.WAITING, State.SCHEDULED, State.READY, State.RUNNING]
-    )
-    return [state for state in able if wanted.state in ("", state)]
+    if action == "purge" and not wanted.state:
+        return []  # what cannot be brought back is named
+    return [state for state in ABLE[action] if wanted.state in ("", state)]
 
 
 async def states_counted(call: Call, wanted: Wanted) -> dict[str, int] | None:
