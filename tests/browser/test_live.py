@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from tests.browser.visiting import Visitor
 from tests.store.jobs import put, put_and_take
@@ -85,13 +86,41 @@ def test_the_dead_are_redriven_by_what_they_died_of(visitor: Visitor) -> None:
     page = visitor.visit("/dead")
     row = page.locator("tr", has_text="CardDeclined")
     number = int(row.locator("td.amount").inner_text())
-    row.locator("a[data-ask]").click()
+    row.locator("a[data-ask]", has_text="Redrive").click()
     page.wait_for_selector("dialog[open]")
     assert re.search(rf"Redrive {number} jobs\?", page.inner_text("dialog h1"))
     page.click("dialog button.primary")
     page.wait_for_selector(".flash-done")
     assert f"new life to {number} jobs." in page.inner_text(".flash-done")
     assert dead(visitor) == before - number
+
+
+def test_what_operators_do_is_asked_in_a_dialog_and_told(visitor: Visitor) -> None:
+    """R167, R200: in a browser as without a script."""
+    page = visitor.visit(f"/jobs/{visitor.stage.jobs['running']}")
+    assert "was taken from worker-1" in told(page, "Reclaim…")
+    visitor.visit(f"/jobs/{visitor.stage.jobs['cancelled']}")
+    assert "is erased" in told(page, "Forget…")
+    visitor.visit("/workers")
+    assert "worker-1 was told to claim no more" in told(page, "Drain…")
+    assert "worker-1 was told to claim again" in told(page, "Undrain…")
+    visitor.visit("/queues")
+    assert "for 2 h at the most" in told(page, "Keep…", keep="2h")
+    before = dead(visitor)
+    visitor.visit("/dead")
+    (number,) = re.findall(r"Removed (\d+) jobs?\.", told(page, "Purge…"))
+    assert dead(visitor) == before - int(number)
+
+
+def told(page: Any, label: str, **blanks: str) -> str:
+    """What is said after an action was asked for and agreed to."""
+    page.locator("a[data-ask]", has_text=label).first.click()
+    page.wait_for_selector("dialog[open]")
+    for name, value in blanks.items():
+        page.fill(f"dialog #{name}", value)
+    with page.expect_navigation():
+        page.click("dialog button.primary, dialog button.danger")
+    return str(page.inner_text(".flash-done"))
 
 
 def dead(visitor: Visitor) -> int:
