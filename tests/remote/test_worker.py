@@ -126,6 +126,10 @@ async def test_every_way_to_end(served: Served, ol: Outlast, tmp_path: Path) -> 
     async def postpones() -> None:
         raise RetryLater(60.0)
 
+    @ol.task(retry=Retry(max_attempts=5, base=60.0, jitter=0.0))
+    async def fails_for_long() -> None:
+        raise RetryLater(3600.0, spent=True)
+
     @ol.task(timeout=0.2, max_attempts=1)
     async def slow() -> None:
         await asyncio.sleep(600)
@@ -150,9 +154,10 @@ async def test_every_way_to_end(served: Served, ol: Outlast, tmp_path: Path) -> 
     async with working(served, tmp_path, concurrency=12):
         jobs = ol.enqueue(
             fails.job(), gives_up.job(), postpones.job(), slow.job(), completes.job(), odd.job(),
-            says_much.job(), many.job(1), many.job(2), many.job(3),
+            says_much.job(), fails_for_long.job(), many.job(1), many.job(2), many.job(3),
         )  # fmt: skip
-        failed, given_up, postponed, timed_out, unsupported, unstorable, long, *items = jobs
+        failed, given_up, postponed, timed_out, unsupported, unstorable, long, *rest = jobs
+        later, *items = rest
         assert (await ended(ol, given_up)).state is State.DEAD
         late = (await ended(ol, timed_out)).error
         assert late is not None
@@ -163,11 +168,11 @@ async def test_every_way_to_end(served: Served, ol: Outlast, tmp_path: Path) -> 
         assert "at most 200,000" in (ol.job(long.id).error or {})["message"]
         assert (await ended(ol, unstorable)).state is State.DEAD
         assert [(await ended(ol, item)).result for item in items] == [3, 6, 9]
-        for job, failures in ((failed, 1), (postponed, 0)):
+        for job, failures, wait in ((failed, 1, 60), (postponed, 0, 60), (later, 1, 3600)):
             await aeventually(lambda job=job: ol.job(job.id).state is State.SCHEDULED)
             now = ol.job(job.id)
             assert now.failures == failures
-            assert 50 < (now.run_at - now.created_at).total_seconds() < 90
+            assert wait - 10 < (now.run_at - now.created_at).total_seconds() < wait + 30
 
 
 async def test_a_worker_takes_short_jobs_ahead_and_puts_back_what_it_has_no_slot_for(

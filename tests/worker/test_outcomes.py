@@ -147,6 +147,30 @@ async def test_retry_later_spends_no_failure(ol: Outlast) -> None:
     assert [each.outcome for each in attempts] == [*["postponed"] * 3, "succeeded"]
 
 
+async def test_retry_later_that_is_spent_is_a_failure_and_not_tried_before_its_time(
+    ol: Outlast,
+) -> None:
+    """R044, R047: whichever is later, its wish or the policy's; at the end of the budget, dead."""
+
+    @ol.task(retry=Retry(max_attempts=2, base=60.0, jitter=0.0))
+    async def busy(seconds: float) -> None:
+        raise RetryLater(seconds, "busy", spent=True)
+
+    @ol.task(max_attempts=1)
+    async def last() -> None:
+        raise RetryLater(60.0, "busy", spent=True)
+
+    async with work(ol):
+        soon, late, over = await ol.aenqueue(busy.job(1.0), busy.job(3600.0), last.job())
+        for job in (soon, late):
+            await aeventually(lambda job=job: ol.job(job.id).state == "scheduled")
+        assert (await ended(ol, over)).state == "dead"
+    waits = {job.id: await ol.ajob(job.id) for job in (soon, late)}
+    assert {job.failures for job in waits.values()} == {1}
+    apart = (waits[late.id].run_at - waits[soon.id].run_at).total_seconds()
+    assert 3500 < apart < 3600
+
+
 async def test_retry_later_by_a_century_is_still_a_moment_that_can_be_read(ol: Outlast) -> None:
     @ol.task
     async def someday() -> None:

@@ -221,12 +221,14 @@ class Permanent(Exception):
 
 
 class RetryLater(Exception):
-    """Raise in a handler: try again in some seconds, without spending the failure budget."""
+    """Raise in a handler: try again in some seconds, without spending the failure budget. `spent`:
+    it is a failure like any other, and not tried again before that time."""
 
-    def __init__(self, seconds: float, reason: str = "") -> None:
+    def __init__(self, seconds: float, reason: str = "", *, spent: bool = False) -> None:
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"RetryLater takes a number of seconds ≥ 0, not {seconds!r}")
         self.seconds = float(seconds)
+        self.spent = spent
         super().__init__(reason or f"retry in {seconds:g} s")
 
 

@@ -32,6 +32,7 @@ class Transition(NamedTuple):
     outcome: Outcome
     to: State
     delay: float | None = None  # seconds until it is due again; None keeps its place
+    wish: float | None = None  # how many the handler asked for at least
     result: str | None = None
     error: Error | None = None
     failures: int = 0
@@ -76,9 +77,15 @@ def _failed(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition
     failures = claim.failures + 1
     if failures >= claim.max_attempts:
         return Transition(claim, ended.outcome, State.DEAD, error=ended.error, failures=1)
-    delay = retry.delay(failures, luck)
+    wish = min(ended.delay or 0.0, LONGEST)
     return Transition(
-        claim, ended.outcome, State.SCHEDULED, delay=delay, error=ended.error, failures=1
+        claim,
+        ended.outcome,
+        State.SCHEDULED,
+        delay=max(retry.delay(failures, luck), wish),
+        wish=wish or None,
+        error=ended.error,
+        failures=1,
     )
 
 

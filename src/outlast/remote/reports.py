@@ -233,6 +233,8 @@ class Reports(Returns):
                 told["error"] = transition.error
                 if outcome is Outcome.POSTPONED:
                     told["delay"] = transition.delay
+                elif transition.wish is not None:  # the server knows the policy, and not this
+                    told["delay"] = transition.wish
                 if definition := self._worker.app.registry.get(transition.claim.task):
                     told["retry"] = asdict(definition.retry)
                 return told

@@ -77,7 +77,8 @@ class Execution:
                 return Ended(Outcome.PERMANENT, error=self.described(error))
             case RetryLater():
                 told = self.described(error)
-                return Ended(Outcome.POSTPONED, delay=error.seconds, error=told)
+                outcome = Outcome.FAILED if error.spent else Outcome.POSTPONED
+                return Ended(outcome, delay=error.seconds, error=told)
             case _:
                 return Ended(Outcome.FAILED, error=self.described(error))
 

@@ -90,7 +90,9 @@ class Report(Closed):
     )
     error: Failure | None = Field(None, description="fail: what went wrong")
     how: Literal[*HOW] = Field("failed", description="fail: in which way")  # type: ignore[valid-type]
-    delay: Seconds | None = Field(None, description="fail later, release: seconds until it is due")
+    delay: Seconds | None = Field(
+        None, description="release, fail later: seconds until it is due; failed: at least so many"
+    )
     retry: Policy | None = Field(None, description="fail: by which policy, if the job has no own")
     n: int = Field(0, ge=0, lt=2**63, description="event: its number under this claim")
     kind: Literal["progress", "log"] = Field("log", description="event: of which kind")
