@@ -17,8 +17,14 @@ import pytest
 pytest.register_assert_rewrite("tests.support")
 
 from tests.support import Database, PgBouncer, Postgres, Processes, Proxy  # noqa: E402
-from tests.support.databases import KINDS, postgres_database, sqlite_database  # noqa: E402
+from tests.support.databases import (  # noqa: E402
+    KINDS,
+    lent_database,
+    postgres_database,
+    sqlite_database,
+)
 from tests.support.requirements import everything_is_required  # noqa: E402
+from tests.support.schemas import Schemas  # noqa: E402
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and every process they
 # start: then one that is to leave on Ctrl-C never would.
@@ -26,6 +32,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # --- what a test runs on
+
+# Where tests are about jobs, not about how the tables come to be: theirs were there before.
+LENDING = [Path(__file__).parent / folder for folder in ["store"]]
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +47,14 @@ def postgres_server() -> Iterator[Postgres]:
 def pgbouncer(postgres_server: Postgres) -> Iterator[PgBouncer]:
     """A pgbouncer in transaction mode in front of the shared server."""
     yield from _started(PgBouncer(postgres_server))
+
+
+@pytest.fixture(scope="session")
+def schemas(postgres_server: Postgres) -> Iterator[Schemas]:
+    """Schemas of the shared server that are lent to one test after the other."""
+    lending = Schemas(postgres_server)
+    yield lending
+    lending.close()
 
 
 @pytest.fixture
@@ -61,8 +78,20 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
         return
     server = request.getfixturevalue("postgres_server")
     pooler = request.getfixturevalue("pgbouncer") if request.param == "pgbouncer" else None
-    with postgres_database(server, pooler) as fresh:
-        yield fresh
+    if _may_be_lent(request):
+        with lent_database(request.getfixturevalue("schemas"), pooler) as lent:
+            yield lent
+    else:
+        with postgres_database(server, pooler) as fresh:
+            yield fresh
+
+
+def _may_be_lent(request: pytest.FixtureRequest) -> bool:
+    """Whether a test may find tables that are there already. One that starts processes could leave
+    them to nobody after it."""
+    if request.node.get_closest_marker("fresh") or "processes" in request.fixturenames:
+        return False
+    return any(request.path.is_relative_to(folder) for folder in LENDING)
 
 
 # --- what a test starts, and what goes wrong

@@ -119,7 +119,7 @@ class TestDatabases:
     def test_a_schema_is_dropped_although_it_is_locked(
         self, database: Database, postgres_server: Postgres
     ) -> None:
-        from tests.support.databases import drop_schema
+        from tests.support.schemas import drop_schema
 
         with database.connect() as setup:
             setup.execute(f"CREATE SCHEMA {database.schema}")

@@ -20,7 +20,7 @@ from tests.store.flowing import call, lay, stuck
 from tests.store.jobs import ending, put, states, take
 from tests.support import Database
 
-pytestmark = pytest.mark.kinds("postgres", "pgbouncer")
+pytestmark = [pytest.mark.kinds("postgres", "pgbouncer"), pytest.mark.fresh]
 
 
 @pytest.fixture(params=["repeatable read", "serializable"])

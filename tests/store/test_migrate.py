@@ -23,6 +23,8 @@ from outlast.store.sqlite_files import connect
 from tests.store.jobs import end, put, put_and_take, states, table, take
 from tests.support import Database, Processes
 
+pytestmark = pytest.mark.fresh
+
 MIGRATE = """
     import json, sys
     from outlast.store import open_store

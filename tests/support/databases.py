@@ -1,9 +1,7 @@
-"""The databases a test runs on: a fresh SQLite file, or a fresh schema in PostgreSQL."""
+"""The databases a test runs on: a fresh SQLite file, or a schema in PostgreSQL of its own."""
 
 from __future__ import annotations
 
-import itertools
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,11 +11,10 @@ from typing import Any, Literal
 
 from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres import Postgres
+from tests.support.schemas import Schemas, drop_schema, new_name
 
 Kind = Literal["sqlite", "postgres", "pgbouncer"]
 KINDS: tuple[Kind, ...] = ("sqlite", "postgres", "pgbouncer")
-
-_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -71,33 +68,25 @@ def sqlite_database(folder: Path) -> Database:
 @contextmanager
 def postgres_database(server: Postgres, pooler: PgBouncer | None = None) -> Iterator[Database]:
     """A schema name that nobody else uses. The product creates it; we drop it."""
-    schema = f"test_{os.getpid()}_{next(_numbers)}"
+    schema = new_name()
+    with _reached(server, schema, pooler) as database:
+        yield database
+    if server.running:
+        drop_schema(server, schema)
+
+
+@contextmanager
+def lent_database(schemas: Schemas, pooler: PgBouncer | None = None) -> Iterator[Database]:
+    """A schema with our tables, empty: it may have been another test's before."""
+    with schemas.lend() as schema, _reached(schemas.server, schema, pooler) as database:
+        yield database
+
+
+@contextmanager
+def _reached(server: Postgres, schema: str, pooler: PgBouncer | None) -> Iterator[Database]:
     direct = server.url()
     if pooler is None:
         yield Database(direct, schema, "postgres", direct)
     else:
         yield Database(pooler.url(), schema, "pgbouncer", direct)
         pooler.renew_backends()
-    if server.running:
-        drop_schema(server, schema)
-
-
-def drop_schema(server: Postgres, schema: str) -> None:
-    """Drop a test's schema, and end whoever still holds locks in it."""
-    import psycopg
-    from psycopg import sql
-
-    drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
-    with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute("SET client_min_messages = warning")
-        connection.execute("SET lock_timeout = '500ms'")
-        try:
-            connection.execute(drop)
-        except psycopg.errors.LockNotAvailable:
-            # A test that failed half-way left a transaction open.
-            connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-                " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-                " AND xact_start IS NOT NULL"
-            )
-            connection.execute(drop)
