@@ -1,4 +1,7 @@
-"""Outlast: define tasks, enqueue jobs, see and steer them. Every sync verb has an a-twin."""
+"""Outlast: define tasks, enqueue jobs, wait for them, work. Every sync verb has an a-twin.
+
+The other verbs have files of their own: seeing, steering, flows, operators.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
-from .connected import ANYWHERE, actor, job_id
+from .connected import job_id
 from .flows import FlowVerbs
 from .model.batch import batch_of
 from .model.errors import InvalidOption
 from .model.flow import Enqueueable
-from .model.ids import new_job_id
 from .model.job import Job, NewJob
 from .model.layout import new_jobs
 from .model.lifecycle import State
@@ -20,12 +22,10 @@ from .model.retry import Retry
 from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
 from .model.task import Definition, Registry
 from .operators import OperatorVerbs
-from .ops import operate, report
-from .ops.enqueue import CANCEL_SIGNAL, enqueue, wake
-from .ops.explain import explain
-from .ops.report import Attempt, Duty, Event, Filter, Queue
-from .ops.report import Worker as WorkerRow
+from .ops.enqueue import enqueue, wake
 from .ops.statement import Op
+from .seeing import SeeingVerbs
+from .steering import SteeringVerbs
 from .store import open_store
 from .store.callers import arun_on, run_on
 from .store.wakes import Wakes
@@ -41,7 +41,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Outlast(FlowVerbs, OperatorVerbs):
+class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs):
     """A job system in a database.
 
     `url` is `sqlite:///file.db` or `postgresql://…`; without one, `$OUTLAST_URL`, else
@@ -152,82 +152,7 @@ class Outlast(FlowVerbs, OperatorVerbs):
             return []
         return wakes.due({job.queue for job in jobs if job.state is State.READY})
 
-    # See
-
-    def job(self, id: str) -> Job:
-        """A job as it stands now."""
-        return self.store.run(report.job, job_id(id))
-
-    async def ajob(self, id: str) -> Job:
-        return await self.store.arun(report.job, job_id(id))
-
-    def jobs(
-        self,
-        *,
-        state: str | None = None,
-        queue: str | None = None,
-        task: str | None = None,
-        tenant: str | None = None,
-        before: str | None = None,
-        limit: int = 1000,
-    ) -> list[Job]:
-        """Jobs, newest first. For the next page, give the last one's id as `before`."""
-        return self.store.run(
-            report.jobs, chosen(state, queue, task, tenant), before and job_id(before), limit
-        )
-
-    async def ajobs(
-        self,
-        *,
-        state: str | None = None,
-        queue: str | None = None,
-        task: str | None = None,
-        tenant: str | None = None,
-        before: str | None = None,
-        limit: int = 1000,
-    ) -> list[Job]:
-        return await self.store.arun(
-            report.jobs, chosen(state, queue, task, tenant), before and job_id(before), limit
-        )
-
-    def counts(self) -> dict[str, int]:
-        """How many jobs there are in each state."""
-        return self.store.run(report.counts)
-
-    async def acounts(self) -> dict[str, int]:
-        return await self.store.arun(report.counts)
-
-    def history(self, id: str) -> tuple[list[Attempt], list[Event]]:
-        """How a job's attempts ended (those that did not succeed at once), and its events."""
-        return self.store.run(report.history, job_id(id))
-
-    async def ahistory(self, id: str) -> tuple[list[Attempt], list[Event]]:
-        return await self.store.arun(report.history, job_id(id))
-
-    def explain(self, id: str) -> str:
-        """In words: what a job is waiting for, or how it ended."""
-        return self.store.run(explain, job_id(id), self.store.confirm_dead)
-
-    async def aexplain(self, id: str) -> str:
-        return await self.store.arun(explain, job_id(id), self.store.confirm_dead)
-
-    def queues(self) -> list[Queue]:
-        return self.store.run(report.queues)
-
-    async def aqueues(self) -> list[Queue]:
-        return await self.store.arun(report.queues)
-
-    def workers(self) -> list[WorkerRow]:
-        return self.store.run(report.workers)
-
-    async def aworkers(self) -> list[WorkerRow]:
-        return await self.store.arun(report.workers)
-
-    def duties(self) -> list[Duty]:
-        return self.store.run(report.duties)
-
-    async def aduties(self) -> list[Duty]:
-        return await self.store.arun(report.duties)
+    # Wait
 
     def result(self, id: str, timeout: float | None = None) -> Any:
         """Wait for a job and return its result. Raises JobDead, JobCancelled or ResultTimeout."""
@@ -235,80 +160,6 @@ class Outlast(FlowVerbs, OperatorVerbs):
 
     async def aresult(self, id: str, timeout: float | None = None) -> Any:
         return outcome_of(id, await self._waiting.await_(job_id(id), timeout), timeout)
-
-    # Steer
-
-    def cancel(self, id: str, reason: str = "") -> Job:
-        """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel."""
-        job = self.store.run(operate.cancel, job_id(id), actor(), reason)
-        self._wake([CANCEL_SIGNAL] if job.state is State.RUNNING else [])
-        return job
-
-    async def acancel(self, id: str, reason: str = "") -> Job:
-        job = await self.store.arun(operate.cancel, job_id(id), actor(), reason)
-        await self._awake([CANCEL_SIGNAL] if job.state is State.RUNNING else [])
-        return job
-
-    def retry(self, id: str) -> Job:
-        """Give a dead or cancelled job a new life, all budgets full (a redrive)."""
-        job = self.store.run(operate.redrive_one, job_id(id), actor())
-        self._wake([job.queue])
-        return job
-
-    async def aretry(self, id: str) -> Job:
-        job = await self.store.arun(operate.redrive_one, job_id(id), actor())
-        await self._awake([job.queue])
-        return job
-
-    def retry_all(
-        self,
-        *,
-        state: str = "dead",
-        queue: str | None = None,
-        task: str | None = None,
-        tenant: str | None = None,
-    ) -> int:
-        """Redrive every job that fits, in small transactions; run again, it just goes on."""
-        which, cursor, action = chosen(state, queue, task, tenant), None, new_job_id()
-        done: set[str] = set()
-        while page := self.store.run(report.jobs, which, cursor, 500):
-            ids = [job.id for job in page]
-            done |= set(self.store.run(operate.redrive, ids, actor(), action))
-            cursor = page[-1].id
-        self._wake([ANYWHERE] if done else [])
-        return len(done)
-
-    async def aretry_all(
-        self,
-        *,
-        state: str = "dead",
-        queue: str | None = None,
-        task: str | None = None,
-        tenant: str | None = None,
-    ) -> int:
-        which, cursor, action = chosen(state, queue, task, tenant), None, new_job_id()
-        done: set[str] = set()
-        while page := await self.store.arun(report.jobs, which, cursor, 500):
-            ids = [job.id for job in page]
-            done |= set(await self.store.arun(operate.redrive, ids, actor(), action))
-            cursor = page[-1].id
-        await self._awake([ANYWHERE] if done else [])
-        return len(done)
-
-    def pause(self, queue: str) -> None:
-        """No more jobs of this queue are claimed; running ones go on. Survives restarts."""
-        self.store.run(operate.set_paused, check_name("queue", queue), True, actor())
-
-    async def apause(self, queue: str) -> None:
-        await self.store.arun(operate.set_paused, check_name("queue", queue), True, actor())
-
-    def resume(self, queue: str) -> None:
-        self.store.run(operate.set_paused, check_name("queue", queue), False, actor())
-        self._wake([queue])
-
-    async def aresume(self, queue: str) -> None:
-        await self.store.arun(operate.set_paused, check_name("queue", queue), False, actor())
-        await self._awake([queue])
 
     # Work
 
@@ -370,12 +221,6 @@ class Outlast(FlowVerbs, OperatorVerbs):
 
     def __repr__(self) -> str:
         return f"<Outlast {self.store.address}>"
-
-
-def chosen(state: str | None, queue: str | None, task: str | None, tenant: str | None) -> Filter:
-    if state is not None and state not in set(State):
-        raise InvalidOption(option="state", reason=f"must be one of {', '.join(State)}")
-    return Filter(state and str(state), queue, task, tenant)
 
 
 def _context_type(batch: bool) -> type:

@@ -58,8 +58,8 @@ def purge(ol: Outlast, older: float, yes: bool, as_json: bool, **chosen: Any) ->
 
     Dead jobs are removed in no other way. What a flow still needs stays.
     """
-    from ..client import chosen as checked
     from ..ops.report import count as count_jobs
+    from ..seeing import chosen as checked
 
     found = ol.store.run(count_jobs, checked(**chosen))
     agreed(f"{count(found, chosen['state'] + ' job')}, to be removed if old enough.", found, yes)

@@ -144,8 +144,8 @@ def _given_alone(chosen: dict[str, Any]) -> None:
 
 
 def _retry_all(ol: Outlast, chosen: dict[str, Any], yes: bool, as_json: bool) -> None:
-    from ..client import chosen as checked
     from ..ops.report import count as count_jobs
+    from ..seeing import chosen as checked
 
     found = ol.store.run(count_jobs, checked(**chosen))
     agreed(f"{count(found, chosen['state'] + ' job')} to be retried.", found, yes)
