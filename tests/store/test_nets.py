@@ -70,17 +70,17 @@ async def test_stuck_rows_are_healed_although_the_first_of_them_cannot_be(
     spoil_running(database, f"id IN ({bad})")
     healer, sweeps = Healer(app.worker(), store), []
     while sum(swept.healed for swept in sweeps) < stuck - hopeless and len(sweeps) < 10:
-        sweeps.append(await healer.sweep())
+        sweeps.append(await healer.sweeper.lost())
     assert Counter(states(database)) == {"ready": stuck - hopeless, "running": hopeless}
     assert all(swept.failed <= 400 for swept in sweeps)
     more = put(store.run, queue="more")
     take(store.run, queue="more")
     set_all(database, f"lease_until = {moment(database, -1)}", f"id = '{more[0].id}'")
-    swept = await healer.sweep()
+    swept = await healer.sweeper.lost()
     assert (swept.healed, store.run(job, more[0].id).state) == (1, "ready"), "not held up by them"
     mend(database)
-    healer._retry_at = 0.0
-    assert (await healer.sweep()).healed == hopeless, "tried again, all of them"
+    healer.sweeper._retry_at = 0.0
+    assert (await healer.sweeper.lost()).healed == hopeless, "tried again, all of them"
     assert set(states(database)) == {"ready"}
     await store.aclose()
 
@@ -121,7 +121,7 @@ def test_five_sweepers_write_no_more_than_one(
         async def all_of_them() -> list[Swept]:
             stores = [store.twin() for _ in range(sweepers)]
             healers = [Healer(app.worker(), each) for each in stores]
-            swept = await asyncio.gather(*(healer.sweep(50) for healer in healers))
+            swept = await asyncio.gather(*(healer.sweeper.lost(50) for healer in healers))
             await asyncio.gather(*(each.aclose() for each in stores))
             return list(swept)
 

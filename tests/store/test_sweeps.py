@@ -134,7 +134,7 @@ async def test_one_bad_row_keeps_no_other_from_being_healed(
     end_leases(database)
     where = ", ".join(f"'{one.id}'" for one in held[:bad])
     spoil(database, f"id IN ({where})")
-    swept = await Healer(app.worker(), store).sweep()
+    swept = await Healer(app.worker(), store).sweeper.lost()
     assert (swept.found, swept.healed, swept.failed) == (stuck, stuck - bad, bad)
     assert Counter(states(database)) == {"ready": stuck - bad, "running": bad}
     await store.aclose()

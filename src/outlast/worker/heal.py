@@ -11,15 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
-from ..ops import cancel_flow, duties, events
+from ..ops import duties, events
 from ..ops.duties import Tally
-from ..ops.enqueue import CANCEL_SIGNAL, wake
-from ..ops.latecomers import count_late
+from ..ops.enqueue import wake
 from ..ops.reclaim import (
     Swept,
     bury,
     inherit,
-    reclaim,
     reclaim_overdue,
     refusals,
     signs_of_loss,
@@ -28,10 +26,12 @@ from ..ops.statement import Op
 from ..ops.statistics import SPAN
 from ..store import Store
 from .audit import Auditor
+from .flow_tender import FlowTender
 from .loops import Loop
 from .pruner import Pruner
 from .returns import about_a_row
 from .statistician import Statistician
+from .sweeper import BATCH, SET_ASIDE, Sweeper
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -44,10 +44,6 @@ REUNION = 3.0  # seconds at least after an outage in which a free lock says noth
 OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
 OVERDUE_EVERY = 10.0  # seconds between looks for such jobs
 RECORD_EVERY = 15.0  # seconds between notes that the reclaim is done, while there is nothing to do
-BATCH = 500
-LATE = 100  # jobs that are counted in one transaction, which holds all that they come after
-MOST_FAILURES = 200  # in one pass; the next one goes on from there
-SET_ASIDE = 10.0  # seconds after which jobs that cannot be healed are tried again
 
 
 class Healer:
@@ -58,13 +54,12 @@ class Healer:
         self._away = False  # the database, when last asked
         self._leases_count_at = 0.0
         self._locks_count_at = 0.0
-        self._bad = 0  # lost jobs, the longest lost ones, that cannot be taken back
-        self._retry_from = 0  # among these
-        self._retry_at = 0.0
         self._record_at = 0.0
         self._fleet = 1
         self._expire_at = 0.0  # not before this, whatever the sign says
-        self._flows = Loop("flows", self.tend_flows, 60.0)  # and whenever there is a sign
+        self.sweeper = Sweeper(store)
+        self.tender = FlowTender(worker, store, self.sweeper)
+        self._flows = Loop("flows", self.tender.tend, 60.0)  # and whenever there is a sign
         self._expiry = Loop("expire", self.expire, RECORD_EVERY)  # likewise
         self.auditor = Auditor(worker, store)
         self.statistician = Statistician(store)
@@ -129,7 +124,7 @@ class Healer:
             self.store.buried(dead)
             self.worker.figures.took_back("lock", swept)
         if signs.lease and not self.reunion:
-            lost = await self.sweep()
+            lost = await self.sweeper.lost()
             self.worker.figures.took_back("lease", lost)
             swept.add(lost)
         if signs.flows or signs.late:
@@ -138,42 +133,6 @@ class Healer:
             self._expiry.poke()
         self._fleet = signs.fleet
         return swept
-
-    async def tend_flows(self) -> None:
-        """Go on with what others began: apart from the reclaim, so that a flow which cannot be
-        tended keeps no dead worker's job waiting."""
-        await self.count_late()
-        await self.cancel_flows()
-
-    async def count_late(self) -> None:
-        """Tie jobs that came after standing ones, in a transaction that could not."""
-        swept = await self._sweep(count_late, LATE)
-        if swept.queues:
-            self.worker.post(self.worker.started, swept.queues)
-
-    async def cancel_flows(self) -> None:
-        """Go on with flows that were cancelled, by somebody who may have died or by a failure."""
-        failed: OutlastError | None = None
-        for flow, why in await self.store.arun(cancel_flow.unsettled):
-            try:
-                await self._cancel_flow(flow, why)
-            except OutlastError as error:
-                if not about_a_row(error):
-                    raise
-                log.error("flow %s cannot be cancelled: %s", flow, error)
-                failed = error
-        if failed is not None:
-            raise failed
-
-    async def _cancel_flow(self, flow: str, why: str) -> None:
-        left = True
-        while left and not self.worker.stopping:
-            done = await self.store.arun(cancel_flow.go_on, flow, why)
-            left = bool(done.ended or done.asked)  # what others have in hand: next time
-            if done.asked:
-                self.worker.keeper.renew_now()
-            self.worker.tell("flow_cancelled", done.ended)
-            self.worker.keeper.wake({CANCEL_SIGNAL, *done.queues} if left else set())
 
     @property
     def reunion(self) -> bool:
@@ -193,7 +152,7 @@ class Healer:
         except OutlastError as error:
             if not about_a_row(error):
                 raise
-        swept = await self._sweep(lambda limit, skip: inherit(dead, "lock", limit, skip))
+        swept = await self.sweeper.through(lambda limit, skip: inherit(dead, "lock", limit, skip))
         swept.add(await self.store.arun(bury, dead, "lock", "", 0))
         return swept
 
@@ -236,55 +195,6 @@ class Healer:
         if told:
             await self.store.arun(refusals, told, self.worker.id)
 
-    async def sweep(self, batch: int = BATCH) -> Swept:
-        """Page through all lost claims. Those that cannot be taken back come first, being the
-        longest lost: they are stepped over, so that they delay nobody, and tried again later."""
-        swept = await self._sweep(reclaim, batch, self._bad)
-        if self._bad and time.monotonic() >= self._retry_at:
-            swept.add(await self._retry(batch))
-        elif swept.failed:
-            self._bad += swept.failed
-            self._retry_at = time.monotonic() + SET_ASIDE
-        return swept
-
-    async def _retry(self, batch: int) -> Swept:
-        """Some of those that could not be taken back. If all is well where they were, somebody has
-        mended or removed them, and the next pass begins at the beginning."""
-        again = await self._sweep(reclaim, batch, self._retry_from)
-        self._retry_at = time.monotonic() + SET_ASIDE
-        self._retry_from += again.failed
-        self._bad = max(0, self._bad - again.healed)
-        if again.failed == 0:
-            self._bad = self._retry_from = 0
-        elif self._retry_from >= self._bad:
-            self._retry_from = 0
-        return again
-
-    async def _sweep(
-        self, once: Callable[[int, int], Op[Swept]], batch: int = BATCH, skip: int = 0
-    ) -> Swept:
-        """Page through what a statement finds. A batch that fails is halved until the row is found
-        that is to blame; it is counted, and stepped over."""
-        total, size = Swept(), batch
-        while total.failed < MOST_FAILURES:
-            try:
-                swept = await self.store.arun(once, size, skip + total.failed)
-            except OutlastError as error:
-                if not about_a_row(error):
-                    raise
-                if size == 1:
-                    total.found += 1
-                    total.failed += 1
-                    level = logging.ERROR if total.failed == 1 else logging.DEBUG
-                    log.log(level, "a job cannot be healed: %s", error)
-                size = max(1, size // 2)
-                continue
-            total.add(swept)
-            if swept.found < size:
-                break
-            size = min(batch, size * 2)
-        return total
-
     def duty(
         self, name: str, once: Callable[[], Awaitable[Tally]], every: float
     ) -> Callable[[], Awaitable[None]]:
@@ -321,7 +231,9 @@ class Healer:
         """Jobs that run past their own deadline although their worker lives."""
         slack = self.worker.settings.cancel_grace + OVERTIME
         decided = self.worker.carrier.decide
-        swept = await self._sweep(lambda limit, skip: reclaim_overdue(slack, decided, limit, skip))
+        swept = await self.sweeper.through(
+            lambda limit, skip: reclaim_overdue(slack, decided, limit, skip)
+        )
         self.worker.figures.took_back("deadline", swept)
         await self._report(swept)
         return tally_of(swept)
@@ -329,7 +241,7 @@ class Healer:
     async def expire(self) -> float:
         """End what nobody started in time; and from time to time say that there was nothing."""
         self._expire_at = time.monotonic() + 1.0
-        swept = await self._sweep(_expire)
+        swept = await self.sweeper.through(_expire)
         if swept.failed:
             self._expire_at += SET_ASIDE
         await self._write_down("expire", swept)

@@ -183,7 +183,7 @@ MUTANTS = [
                 "        if signs.flows or signs.late:\n",
                 "        if signs.late:\n",
             ),
-            Edit("worker/heal.py", "        await self.cancel_flows()\n", ""),
+            Edit("worker/flow_tender.py", "        await self.cancel()\n", ""),
         ],
         paths=("flow-cancel",),
         points=24,
