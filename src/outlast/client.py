@@ -137,6 +137,9 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs):
         if conn is not None:
             await self.store.aready_beside_caller()
             return await arun_on(conn, self.store, self._enqueue_and_wake(jobs))
+        return await self._aput(jobs)
+
+    async def _aput(self, jobs: list[NewJob]) -> list[Job]:
         made = await self.store.arun(enqueue, jobs)
         await self._awake(self._to_wake(made, self._wakes))
         return made

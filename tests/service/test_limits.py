@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -149,3 +153,38 @@ def test_what_is_wrong_everywhere_keeps_nobody_waiting(served: Served) -> None:
     del wrong["name0"]
     told = served.post("/api/v1/jobs", json={"task": "t", **wrong}).json()
     assert len(told["problems"]) == 100
+
+
+def test_a_large_body_of_small_things_keeps_nobody_waiting(served: Served) -> None:
+    """R141: whoever else calls has many turns while it is judged, and is not held up for
+    most of the time that it takes."""
+    body = b'{"task": "t", "args": {"x": [%s]}}' % b",".join([b"{}"] * 330_000)
+    shares = []
+    for _ in range(3):
+        with stalls(served) as longest:
+            since = time.monotonic()
+            answer = served.post("/api/v1/jobs", content=body, headers=JSON)
+            took = time.monotonic() - since
+        assert answer.status_code == 201
+        shares.append(longest[0] / took)
+    assert min(shares) < 0.5, shares
+
+
+@contextmanager
+def stalls(served: Served) -> Iterator[list[float]]:
+    """The longest time for which the server's loop came to nothing else."""
+    [task, *_] = served.app.service._tasks
+    longest = [0.0]
+
+    async def tick() -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.001)
+            longest[0] = max(longest[0], time.monotonic() - last)
+            last = time.monotonic()
+
+    ticking = asyncio.run_coroutine_threadsafe(tick(), task.get_loop())
+    try:
+        yield longest
+    finally:
+        ticking.cancel()

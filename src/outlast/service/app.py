@@ -92,12 +92,12 @@ class Dispatch:
             raise NotAllowed(f"this path takes {allowed}", {"allow": allowed})
         self._service.start()
         who = NOBODY if route.scope is PUBLIC else await self._let_in(request, route)
-        body = query = None
+        body, query, size = None, None, 0
         if route.query is not None:
             query = query_of(request, route.query)
         if route.request is not None:
-            body = await body_of(request, route.request, self._service.settings.max_body)
-        made = await route.endpoint(Call(self._service, who, request, route, body, query))
+            body, size = await body_of(request, route.request, self._service.settings.max_body)
+        made = await route.endpoint(Call(self._service, who, request, route, body, query, size))
         return _response(made, route.status)
 
     async def _let_in(self, request: Request, route: Route) -> Principal:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from ..model.strict_json import read
+from .apart import apart
 from .problems import BadRequest, Invalid, TooBig, WrongMedia
 
 M = TypeVar("M", bound=BaseModel)
@@ -34,11 +35,15 @@ async def form_of(request: Request, model: type[M], most: int) -> M:
     return _validated(model, {name: values[-1] for name, values in said.items()})
 
 
-async def body_of(request: Request, model: type[M], most: int) -> M:
-    """The body as the model wants it."""
+async def body_of(request: Request, model: type[M], most: int) -> tuple[M, int]:
+    """The body as the model wants it, and how many bytes it took."""
     if kind_of(request) != "application/json":
         raise WrongMedia("send application/json")
     data = await read_body(request, most)
+    return await apart(len(data), lambda: _judged(model, data)), len(data)
+
+
+def _judged(model: type[M], data: bytes) -> M:
     try:
         said = read(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

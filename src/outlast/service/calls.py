@@ -29,6 +29,7 @@ class Call:
     route: Route
     body: Any = None
     query: Any = None
+    size: int = 0  # bytes of the body
 
     @property
     def ol(self) -> Outlast:

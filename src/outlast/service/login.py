@@ -30,7 +30,7 @@ async def login(call: Call) -> Response:
     if form := kind_of(request) == FORM:
         body = await form_of(request, LoginBody, LONGEST_LOGIN)
     else:
-        body = await body_of(request, LoginBody, LONGEST_LOGIN)
+        body, _ = await body_of(request, LoginBody, LONGEST_LOGIN)
     who = await call.service.principals.login(request, body.token)
     assert who.token is not None
     response = _on(request, body.after) if form else Response(status_code=204)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from ...model.flow import Chain, Enqueueable, Flow, Group
-from ...model.job import Job
+from ...model.job import Job, NewJob
+from ...model.layout import new_jobs
 from ...model.options import Options
 from ...model.task import DEFAULT_QUEUE, Definition
 from ...model.task import Call as TaskCall
 from ...model.tokens import Scope
 from ...ops.reach import EVERYTHING
 from ...ops.search import all_in_reach
-from ...tracing import carry_on
+from ...tracing import carry_on, traced
+from ..apart import apart
 from ..calls import Call
 from ..problems import Forbidden, Invalid
 from ..route import Route
@@ -40,14 +43,12 @@ DEEPEST = 20  # chains in groups in chains
 
 
 async def enqueue_job(call: Call) -> dict[str, Any]:
-    made = _Made(call)
-    (job,) = await _enqueued(call, made, [made.job(call.body)])
+    (job,) = await _enqueued(call, lambda made: [made.job(call.body)])
     return job.as_json()
 
 
 async def enqueue_jobs(call: Call) -> dict[str, Any]:
-    made = _Made(call)
-    jobs = await _enqueued(call, made, [made.job(body) for body in call.body.jobs])
+    jobs = await _enqueued(call, lambda made: [made.job(body) for body in call.body.jobs])
     return {"jobs": [job.as_json() for job in jobs]}
 
 
@@ -55,20 +56,17 @@ async def enqueue_flow(call: Call) -> dict[str, Any]:
     body: FlowBody = call.body
     if (body.jobs is None) == (body.flow is None):
         raise Invalid("a flow has either `jobs`, or a `flow` of chains and groups")
-    made = _Made(call)
-    plan = made.graph(body) if body.jobs is not None else made.part(body.flow, DEEPEST)  # type: ignore[arg-type]
-    if not made.number:
-        raise Invalid("a flow without jobs is none")
-    jobs = await _enqueued(call, made, [plan])
+    jobs = await _enqueued(call, lambda made: [made.flow(body)])
     return {"flow": jobs[0].flow, "jobs": [job.as_json() for job in jobs]}
 
 
-async def _enqueued(call: Call, made: _Made, plan: Sequence[Enqueueable]) -> list[Job]:
-    at_most(made.number, call.service.settings.max_jobs, "jobs")
+async def _enqueued(call: Call, planned: Callable[[_Made], Sequence[Enqueueable]]) -> list[Job]:
+    made = _Made(call)
+    jobs = await apart(call.size, lambda: made.all_of(planned(made)))
     if made.after and call.reach != EVERYTHING:
         await call.ol.store.arun(all_in_reach, made.after, call.reach)
     carry_on(call.request.headers.get("traceparent"))  # a request is a task of its own
-    return await call.ol.aenqueue(*plan)
+    return await call.ol._aput(traced(jobs))
 
 
 class _Made:
@@ -79,6 +77,10 @@ class _Made:
         self._request_key = _request_key(call)
         self.number = 0
         self.after: set[str] = set()
+
+    def all_of(self, plan: Sequence[Enqueueable]) -> list[NewJob]:
+        at_most(self.number, self._call.service.settings.max_jobs, "jobs")
+        return new_jobs(plan)
 
     def job(self, body: NewJobBody) -> TaskCall:
         definition = self._call.ol.registry.get(body.task)
@@ -106,6 +108,12 @@ class _Made:
         if self._request_key is None:
             return None
         return f"{self._call.route.name} {self._request_key} {self.number}"
+
+    def flow(self, body: FlowBody) -> Enqueueable:
+        plan = self.graph(body) if body.flow is None else self.part(body.flow, DEEPEST)
+        if not self.number:
+            raise Invalid("a flow without jobs is none")
+        return plan
 
     def graph(self, body: FlowBody) -> Flow:
         flow = Flow(body.name, fail_fast=body.fail_fast)
@@ -138,8 +146,10 @@ def _id(name: str) -> str | None:
         return None
 
 
+@lru_cache(1000)
 def _unseen(task: str) -> Definition:
-    """A task that is defined elsewhere. It takes anything that can be stored."""
+    """A task that is defined elsewhere. It takes anything that can be stored. Kept for the next
+    job of it: to look at a function takes much longer than to look at what it is given."""
 
     def anything(**arguments: Any) -> None: ...
 
