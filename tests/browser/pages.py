@@ -28,7 +28,7 @@ PAGES: dict[str, list[str]] = {
     "schedule_page": ["/schedule"],
     "tokens_page": ["/tokens"],
     "ask_revoke_token": ["/tokens/{token}/revoke"],
-    "overview_page": ["/"],
+    "overview_page": ["/", "/?range=day", "/?range=week"],
     "workers_page": ["/workers"],
     "ask_drain_worker": ["/workers/drain?worker=worker-1"],
     "ask_undrain_worker": ["/workers/undrain?worker=worker-1"],

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 from outlast.model.spans import CLASSES
-from outlast.ops.statistics import SPAN
+from outlast.ops.statistics import LONG_SPAN, SPAN
 from tests.browser.payloads import PAYLOADS
 from tests.browser.rows import Rows, filling
 from tests.support import Database
@@ -74,17 +74,32 @@ def _recovered(rows: Rows, stage: Stage) -> None:
     rows.event(None, "write-refused", late, ago=120)
 
 
+LOADS = {"mail": 9, "documents": 4, "payments": 2, "search": 6}  # jobs in ten seconds
+
+
 def _statistics(rows: Rows) -> None:
+    """An hour of short spans, a week of long ones: busy by day, quiet by night, one bad hour."""
     chance = random.Random(11)
     last = int(rows.now) // SPAN * SPAN
     for place in range(1, 361):
-        for queue, load in (("mail", 9), ("documents", 4), ("payments", 2), ("search", 6)):
-            done = max(0, round(load * (1 + 0.5 * chance.random()) - (place % 40 == 9) * load))
-            waits, runs = _classes(done, 2, 4, 5), _classes(done, 5, 7, 9)
-            ready = round(load * (1.5 + math.sin(place / (8 + load)) + 0.3 * chance.random()))
-            rows.insert("statistic", span=SPAN, at=last - place * SPAN, tenant="default",
-                        queue=queue, succeeded=done, failed=done // 8, waits=waits, runs=runs,
-                        depths={"ready": ready, "running": 2})  # fmt: skip
+        for queue, load in LOADS.items():
+            busy = 1 + 0.5 * chance.random() - (place % 40 == 9)
+            ready = load * (1.5 + math.sin(place / (8 + load)) + 0.3 * chance.random())
+            _counted(rows, SPAN, last - place * SPAN, queue, load * busy, ready)
+    last = int(rows.now - 90) // LONG_SPAN * LONG_SPAN
+    for place in range(1, 7 * 144):
+        for queue, load in LOADS.items():
+            by_day = 0.55 + 0.45 * math.cos(place * LONG_SPAN / 86_400 * 2 * math.pi)
+            ready = load * (0.5 + 2 * by_day * chance.random() + 6 * (40 < place < 46))
+            busy = by_day * (1.15 + 0.2 * chance.random()) * (LONG_SPAN // SPAN)
+            _counted(rows, LONG_SPAN, last - place * LONG_SPAN, queue, load * busy, ready)
+
+
+def _counted(rows: Rows, span: int, at: int, queue: str, done: float, ready: float) -> None:
+    number = max(0, round(done))
+    rows.insert("statistic", span=span, at=at, tenant="default", queue=queue, succeeded=number,
+                failed=number // 8, waits=_classes(number, 2, 4, 5), runs=_classes(number, 5, 7, 9),
+                depths={"ready": round(ready), "running": 2})  # fmt: skip
 
 
 def _classes(number: int, *places: int) -> list[float]:
@@ -229,8 +244,10 @@ def _malicious(rows: Rows, stage: Stage, chunks: list[str], number: int) -> None
             "detail": evil(15), "jobs": [dead, evil(16)], "number": 2}  # fmt: skip
     rows.event(None, "worker-lost", lost)
     rows.event(None, "write-refused", {"job": evil(19), "worker": worker, "outcome": evil(20)})
-    rows.insert("statistic", span=SPAN, at=int(rows.now) // SPAN * SPAN - SPAN, tenant=evil(7),
-                queue=evil(6), succeeded=1, waits=[], runs=[], depths={"ready": 3})  # fmt: skip
+    for span in (SPAN, LONG_SPAN):
+        rows.insert("statistic", span=span, at=int(rows.now) // span * span - span, tenant=evil(7),
+                    queue=evil(6), succeeded=1, waits=[], runs=[],
+                    depths={"ready": 3})  # fmt: skip
     rows.event(None, "pause", {"by": evil(17), "queue": evil(18)})
     stage.jobs[f"dead {number}"], stage.jobs[f"running {number}"] = dead, running
     stage.jobs[f"waiting {number}"] = waiting

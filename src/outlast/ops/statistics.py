@@ -8,6 +8,7 @@ takes the place of what there was, so a count that dies midway, or is done twice
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,13 +56,23 @@ class Line:
         return self.finished + self.failed + self.crashed + sum((self.depths or {}).values())
 
     def add(self, other: Line) -> None:
+        """Somebody else's, in the same span."""
+        self._count(other)
+        if other.depths is not None:
+            self.depths = dict(Counter(self.depths or {}) + Counter(other.depths))
+
+    def follow(self, other: Line) -> None:
+        """The same one's, in another span: of what there was, the most is kept, so that what came
+        and went is seen."""
+        self._count(other)
+        if other.depths is not None:
+            self.depths = dict(Counter(self.depths or {}) | Counter(other.depths))
+
+    def _count(self, other: Line) -> None:
         for name in ("succeeded", "dead", "cancelled", "failed", "crashed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.waits.add(other.waits)
         self.runs.add(other.runs)
-        for state, number in (other.depths or {}).items():
-            self.depths = self.depths or {}
-            self.depths[state] = self.depths.get(state, 0) + number
 
     def row(self, span: int) -> dict[str, Any]:
         names = ("at", "tenant", "queue", "succeeded", "dead", "cancelled", "failed", "crashed")
@@ -165,10 +176,7 @@ def fold(at: int) -> Op[int]:
     known = yield from lines(LONG_SPAN, at, at + LONG_SPAN)
     made: dict[Whose, Line] = {}
     for line in short:
-        there = made.setdefault(line.whose, Line(at, line.tenant, line.queue))
-        if line.depths is not None:  # the last of them tells what there was at the end
-            there.depths = None
-        there.add(line)
+        made.setdefault(line.whose, Line(at, line.tenant, line.queue)).follow(line)
     if made:
         rows = [line.row(LONG_SPAN) for line in bounded(made.values(), kept_apart(known))]
         yield Statement("keep_statistics", rows=rows)

@@ -2,8 +2,8 @@
 
 Counting reads every row, so it is done at most once in `snapshot_every` seconds, and never for more
 than a tenth of the time: a count that took two seconds is good for twenty. Who asks meanwhile gets
-the last one, with its age; who asks when there is none, or a very old one, waits for the next. It
-has a connection of its own, so that nothing else waits for it.
+the last one, with its age; who asks after a pause gets the next one if it is there in a moment, and
+who asks when there is none waits for it. It has a connection of its own, so nothing else waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..model.errors import StoreError
 from ..model.lifecycle import State
 from ..ops.reach import Reach
 from ..ops.search import ALL, Kind, Sought, census
-from .once import Once
+from .once import Once, soon
 from .problems import Unavailable
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 SHARE = 10  # times as long as a count took is it good
 AFTER_FAILURE = 10.0  # seconds until it is tried again
-TOO_OLD = 3  # times its life: whoever asks then waits for the next
+TOO_OLD = 3  # times its life: whoever asks then waits a moment for the next
+PATIENCE = 0.3  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class Counted:
     @property
     def age(self) -> float:
         return time.monotonic() - self.made
+
+    @property
+    def is_old(self) -> bool:
+        """Whether nobody asked for a while."""
+        return self.age > TOO_OLD * self.life
 
     def of(self, reach: Reach, sought: Sought = ALL) -> Iterable[Kind]:
         """Those kinds that a caller may see and asks for."""
@@ -61,9 +67,9 @@ class Census:
         if last is not None and last.age < last.life:
             return last
         next_one = self._once.begin("census", self._count)
-        if last is not None and last.age < TOO_OLD * last.life:
-            return last
-        return await asyncio.shield(next_one)
+        if last is None:
+            return await asyncio.shield(next_one)
+        return last if not last.is_old else await soon(next_one, PATIENCE) or last
 
     async def _count(self) -> Counted:
         began = time.monotonic()

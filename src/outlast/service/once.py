@@ -30,3 +30,10 @@ class Once(Generic[T]):
             del self._asked[name]
         if not task.cancelled():
             task.exception()  # those who asked have it; all of them may have left
+
+
+async def soon(answer: asyncio.Task[T], seconds: float) -> T | None:
+    """What is answered, if that is soon; None: it takes longer, and goes on. What goes wrong soon
+    goes wrong here."""
+    await asyncio.wait([answer], timeout=seconds)
+    return answer.result() if answer.done() else None

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import cycle
 
 import httpx
 import pytest
@@ -21,9 +23,10 @@ from outlast.model.settings import ServiceSettings
 from outlast.ops.duties import Tally, report
 from outlast.ops.report import duties
 from outlast.ops.statement import Op, Statement
-from outlast.service import service
+from outlast.service import census, service
 from outlast.service.calls import Call
 from outlast.service.dashboard import ROUTES, live
+from outlast.service.dashboard.ranges import RANGES
 from outlast.service.dashboard.streams import Parts, PartStream
 from outlast.service.hanging_up import HANG_UP
 from outlast.service.principals import SOMEBODY_HERE
@@ -72,13 +75,14 @@ def questions(said: list[str]) -> list[str]:
 
 
 async def follow(url: str, tokens: list[str], seconds: float, most: float = math.inf) -> list[int]:
-    """How many times each of so many viewers was sent the overview; they leave after so many."""
+    """How many times each of so many viewers was sent the overview, one of an hour, the next of a
+    day, and so on; they leave after so many."""
 
-    async def one(http: httpx.AsyncClient, token: str) -> int:
-        parts = 0
+    async def one(http: httpx.AsyncClient, token: str, range: str) -> int:
+        parts, path = 0, f"/live/overview?range={range}"
         try:
             async with asyncio.timeout(seconds):
-                async with http.stream("GET", "/live/overview", headers=bearer(token)) as answer:
+                async with http.stream("GET", path, headers=bearer(token)) as answer:
                     assert answer.status_code == 200
                     async for line in answer.aiter_lines():
                         parts += line == "event: part"
@@ -90,11 +94,13 @@ async def follow(url: str, tokens: list[str], seconds: float, most: float = math
 
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, trust_env=False) as http:
-        return await asyncio.gather(*(one(http, token) for token in tokens))
+        ranges = zip(tokens, cycle(RANGES), strict=False)
+        return await asyncio.gather(*(one(http, token, range) for token, range in ranges))
 
 
 def test_fifty_viewers_cost_the_database_less_than_a_question_a_second(served: Served) -> None:
-    """R166: what is asked does not grow with those who look; each of them is sent every picture."""
+    """R166: what is asked does not grow with those who look, at whichever range; each of them is
+    sent every picture."""
     put(served.ol.store.run, 10)
     tokens = [served.token("read", name=f"viewer {n}") for n in range(VIEWERS)]
     eventually(lambda: "statistics" in [duty.name for duty in served.ol.store.run(duties)])
@@ -111,6 +117,45 @@ def test_fifty_viewers_cost_the_database_less_than_a_question_a_second(served: S
     asked = [text for text in questions(said) if text not in goes_on_anyway]
     ends = 2  # a window has two of them
     assert 0 < len(asked) <= SECONDS + ends, Counter(asked)
+
+
+def test_who_comes_first_after_a_pause_is_shown_what_is_known_and_how_old_it_is(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R166: where counting takes long, nobody waits for it; it is done meanwhile."""
+    put(served.ol.store.run, 3)
+    parts = served.app.service
+    assert "how things stood" not in served.get("/").text
+    served.get("/jobs")
+    monkeypatch.setattr(live, "PATIENCE", 0.0)  # as if it took long
+    monkeypatch.setattr(census, "PATIENCE", 0.0)
+    last, counted = parts.live._last, parts.census._last
+    assert last is not None and counted is not None
+    last.made -= 3600
+    parts.census._last = replace(counted, made=counted.made - 3600)
+    put(served.ol.store.run, 4)
+    text = served.get("/").text
+    assert "how things stood 1 h ago" in text and ">3</a>" in text
+    text = served.get("/jobs").text
+    assert "Counted 1 h ago" in text and "all <b>3</b>" in text
+    eventually(lambda: ">7</a>" in served.get("/").text)
+    assert "how things stood" not in served.get("/").text
+    eventually(lambda: "all <b>7</b>" in served.get("/jobs").text)
+    assert "Counted" not in served.get("/jobs").text
+
+
+def test_who_comes_after_a_pause_sees_what_is_new_if_that_is_there_in_a_moment(
+    served: Served,
+) -> None:
+    """R166"""
+    put(served.ol.store.run, 3)
+    served.get("/")
+    last = served.app.service.live._last
+    assert last is not None
+    last.made -= 3600
+    put(served.ol.store.run, 4)
+    text = served.get("/").text
+    assert ">7</a>" in text and "how things stood" not in text
 
 
 def test_who_leaves_is_not_waited_for(served: Served) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from .ranges import Range
 from .words import number
 
-WIDTH, HEIGHT = 600, 170
-LEFT, RIGHT, TOP, BOTTOM = 54, 8, 8, 22  # room for what is written beside
+WIDTH, HEIGHT = 600, 140  # whatever the size on a screen: what is written stands beside
 RULES = 3
 
 Points = Sequence[float | None]  # None: nobody counted then
@@ -19,6 +19,7 @@ class Series:
     name: str
     colour: int  # 1 to 6: a class of the style
     points: Points
+    filled: bool = False  # down to the ground
 
     @property
     def last(self) -> float | None:
@@ -46,14 +47,20 @@ class Chart:
     about: str
     drawn: list[Drawn]
     rules: list[Rule]
-    ticks: list[tuple[float, str]]
+    over: Range
     empty: bool
+    top: float  # what the highest rule stands for
+    unit: str  # how a script says a value
 
     @property
     def words(self) -> str:
         """The same for those who do not see it."""
         latest = ", ".join(f"{one.series.name} {one.last}" for one in self.drawn)
-        return f"{self.title}, the last half hour; latest: {latest}"
+        return f"{self.title}, the last {self.over.name}; latest: {latest}"
+
+    @property
+    def points(self) -> int:
+        return self.over.seconds // self.over.step
 
 
 def chart(
@@ -61,21 +68,26 @@ def chart(
     title: str,
     about: str,
     series: Sequence[Series],
+    over: Range,
     said: Callable[[float | None], str] = number,
-    minutes: int = 30,
 ) -> Chart:
     points = [p for one in series for p in one.points if p is not None]
     top = ceiling(max(points, default=0.0))
     drawn = [
-        Drawn(one, path(one.points, top), area(one.points, top), _words(said, one.last))
+        Drawn(
+            one,
+            path(one.points, top),
+            area(one.points, top) if one.filled else "",
+            _words(said, one.last),
+        )
         for one in series
     ]
     rules = [
         Rule(_y(top * step / RULES, top), _words(said, top * step / RULES))
         for step in range(RULES + 1)
     ]
-    ticks = [(_x(place, RULES + 1), _ago(minutes, place)) for place in range(RULES + 1)]
-    return Chart(name, title, about, drawn, rules, ticks, not any(points))
+    unit = "number" if said is number else "seconds"
+    return Chart(name, title, about, drawn, rules, over, not any(points), top, unit)
 
 
 def _words(said: Callable[[float | None], str], value: float | None) -> str:
@@ -129,16 +141,11 @@ def _stretches(points: Points) -> list[tuple[int, int]]:
 
 
 def _x(place: int, number: int) -> float:
-    return LEFT + (WIDTH - LEFT - RIGHT) * place / max(1, number - 1)
+    return WIDTH * place / max(1, number - 1)
 
 
 def _y(value: float, top: float) -> float:
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(1.0, value / top)
-
-
-def _ago(minutes: int, place: int) -> str:
-    left = minutes - minutes * place // RULES
-    return f"−{left} min" if left else "now"
+    return HEIGHT * (1 - min(1.0, value / top))
 
 
 def _magnitude(value: float) -> int:

@@ -31,7 +31,7 @@ async def jobs_page(call: Call) -> Response:
         jobs=found,
         next=further,
         states=list(State),
-        counts=await states_counted(call, wanted),
+        counted=await states_counted(call, wanted),
         names=await names_known(call),
         actions=[one for one in ABLE if states_for(one, wanted)],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -9,12 +10,14 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ...model.lifecycle import State
-from ...ops.statistics import SPAN, Line
+from ...ops.reach import Reach
+from ...ops.statistics import Line
 from ..api.queues import list_queues
 from ..api.views import Incoming
 from ..calls import Call
 from . import queue_actions
 from .pages import page, seen
+from .ranges import Steps, latest
 from .wanted import Said
 
 RECENT = 300  # seconds: what a rate is made of
@@ -36,14 +39,15 @@ class Drain(NamedTuple):
 async def queues_page(call: Call) -> Response:
     asked: QueuesQuery = call.query
     listed = await list_queues(call)
-    board, lines = (await call.service.live.latest()).of(call.reach)
+    picture = await call.service.live.latest()
     found = [queue for queue in listed["queues"] if asked.text.strip() in queue["name"]]
     found.sort(key=lambda queue: _place(queue, asked.sort))
     first = (asked.page - 1) * PAGE
     shown = found[first : first + PAGE]
+    recent = latest(picture.hour, picture.board.at, RECENT)
     return await page(
         call, "queues.html", asked=asked, queues=shown, first=first, number=len(found),
-        known=len(listed["queues"]), age=listed["age"], drains=drains(lines, board.at, shown),
+        known=len(listed["queues"]), age=listed["age"], drains=drains(recent, call.reach, shown),
         query={name: value for name, value in asked if name != "page" and value},
     )  # fmt: skip
 
@@ -54,30 +58,27 @@ def _place(queue: Mapping[str, Any], sort: str) -> tuple[float, str]:
     return -most, queue["name"]
 
 
-def drains(
-    lines: Sequence[Line], now: float, queues: Sequence[Mapping[str, Any]]
-) -> dict[str, Drain]:
+def drains(steps: Steps, reach: Reach, queues: Sequence[Mapping[str, Any]]) -> dict[str, Drain]:
     """Pure: how fast queues are worked off, from what was counted in the last minutes."""
-    recent: dict[str, list[Line]] = {}
-    spans = set()
-    for line in lines:
-        if line.at >= now - RECENT:
-            recent.setdefault(line.queue, []).append(line)
-            spans.add(line.at)
+    recent: dict[str, list[tuple[int, Line]]] = {}
+    for at, step in steps.items():
+        for line in step.of(reach) or []:
+            recent.setdefault(line.queue, []).append((at, line))
+    seconds = sum(step.seconds for step in steps.values())
     return {
-        queue["name"]: _drain(recent.get(queue["name"], []), len(spans) * SPAN, queue["counts"])
+        queue["name"]: _drain(recent.get(queue["name"], []), seconds, queue["counts"])
         for queue in queues
     }
 
 
-def _drain(recent: Sequence[Line], seconds: int, counts: Mapping[str, int]) -> Drain:
-    ended = sum(line.succeeded + line.dead for line in recent)
+def _drain(recent: list[tuple[int, Line]], seconds: int, counts: Mapping[str, int]) -> Drain:
+    ended = sum(line.succeeded + line.dead for _, line in recent)
     rate = ended / seconds if seconds else 0.0
     depth = counts[State.READY] + counts[State.RUNNING]
-    known: dict[int, int] = {}
-    for line in recent:
+    known: Counter[int] = Counter()
+    for at, line in recent:
         if line.depths is not None:
-            known[line.at] = known.get(line.at, 0) + line.depths.get(State.READY, 0)
+            known[at] += line.depths.get(State.READY, 0)
     first = known[min(known)] if known else 0
     grows = bool(known) and counts[State.READY] > max(10, 1.2 * first)
     return Drain(rate, depth / rate if rate and depth else None, grows)

@@ -63,10 +63,17 @@ class WantedPage(Wanted):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """How many jobs there are; or that there are so many at the least."""
+    """How many jobs there are, or were so long ago; or that there are so many at the least."""
 
     number: int
     exact: bool
+    age: float | None = None  # seconds, if that is long
+
+
+@dataclass(frozen=True, slots=True)
+class ByState:
+    counts: dict[str, int]
+    age: float | None  # seconds, if that is long
 
 
 def reach_of(call: Call, wanted: Wanted) -> Reach:
@@ -84,18 +91,19 @@ def states_for(action: str, wanted: Wanted) -> list[State]:
     return [state for state in ABLE[action] if wanted.state in ("", state)]
 
 
-async def states_counted(call: Call, wanted: Wanted) -> dict[str, int] | None:
+async def states_counted(call: Call, wanted: Wanted) -> ByState | None:
     """How many there are in each state of what is wanted otherwise, if that is known."""
     if not wanted.is_counted:
         return None
     counted = await call.service.census.counted()
-    return by_state(counted.of(reach_of(call, wanted), replace(wanted.sought, state=None)))
+    kinds = counted.of(reach_of(call, wanted), replace(wanted.sought, state=None))
+    return ByState(by_state(kinds), counted.age if counted.is_old else None)
 
 
 async def number_of(call: Call, wanted: Wanted, states: list[State]) -> Number:
     """How many jobs an action would be about."""
-    if (counts := await states_counted(call, wanted)) is not None:
-        return Number(sum(counts[state] for state in states), True)
+    if (known := await states_counted(call, wanted)) is not None:
+        return Number(sum(known.counts[state] for state in states), True, known.age)
     number, until = 0, time.monotonic() + COUNT_FOR
     for state in states:
         sought, cursor = replace(wanted.sought, state=str(state)), None

@@ -65,6 +65,51 @@ function times() {
   }
 }
 
+// Where the pointer is, a chart's legend says what was; else what is. The lines themselves tell.
+const PLOT = { width: 600, height: 140 };
+const SAYS = {
+  number: (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 }),
+  seconds: (value) => (value < 1 ? `${Number((value * 1000).toPrecision(2))} ms` : span(value)),
+};
+
+function read(plot, place) {
+  const x = (PLOT.width * place / Math.max(1, plot.dataset.points - 1)).toFixed(1);
+  return [...plot.querySelectorAll(".line")].map((line) => {
+    const y = new RegExp(`[ML]${x.replace(".", "\\.")} ([\\d.]+)`).exec(line.getAttribute("d"));
+    return y ? SAYS[plot.dataset.unit](plot.dataset.top * (1 - y[1] / PLOT.height)) : "–";
+  });
+}
+
+function point(event) {
+  const plot = event.target.closest ? event.target.closest(".plot svg") : null;
+  for (const other of document.querySelectorAll(".plot .cursor")) if (other.parentNode !== plot) unpoint(other);
+  if (!plot) return;
+  const box = plot.getBoundingClientRect(), last = plot.dataset.points - 1;
+  const place = Math.min(last, Math.max(0, Math.round((event.clientX - box.left) / box.width * last)));
+  const figure = plot.closest("figure"), values = read(plot, place);
+  figure.querySelectorAll("[data-value]").forEach((value, number) => {
+    value.dataset.value ||= value.textContent;
+    value.textContent = values[number];
+  });
+  const about = figure.querySelector("figcaption span");
+  about.dataset.about ||= about.textContent;
+  const ago = (last - place) * plot.dataset.step;
+  about.textContent = ago ? `${span(ago)} ago` : "now";
+  const cursor = plot.querySelector(".cursor") || plot.appendChild(document.createElementNS(plot.namespaceURI, "path"));
+  cursor.setAttribute("class", "cursor");
+  cursor.setAttribute("d", `M${PLOT.width * place / Math.max(1, last)} 0V${PLOT.height}`);
+}
+
+function unpoint(cursor) {
+  const figure = cursor.closest("figure");
+  for (const value of figure.querySelectorAll("[data-value]")) value.textContent = value.dataset.value;
+  const about = figure.querySelector("figcaption span");
+  about.textContent = about.dataset.about;
+  cursor.remove();
+}
+document.addEventListener("pointermove", point);
+document.addEventListener("pointerdown", point);
+
 // A question that has a page of its own is asked right here.
 async function ask(link) {
   const answer = await fetch(link.href, { headers: { accept: "text/html" } });

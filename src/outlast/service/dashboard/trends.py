@@ -1,0 +1,96 @@
+"""How things went over a range of time, as charts: throughput, depth, wait and run time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ...model.lifecycle import State
+from ...model.spans import Spans, summed
+from ...ops.reach import Reach
+from ...ops.statistics import Line
+from .charts import Chart, Series, chart
+from .ranges import Range, Step, Steps
+from .words import duration, plural
+
+MOST_QUEUES = 5  # with a line of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One point of every line. `lines` is None where nobody counted."""
+
+    seconds: int
+    lines: list[Line] | None
+
+    def per_second(self, name: str) -> float | None:
+        if self.lines is None:
+            return None
+        return float(sum(getattr(line, name) for line in self.lines)) / self.seconds
+
+    def spans(self, name: str) -> Spans:
+        return summed(getattr(line, name) for line in self.lines or [])
+
+    def ready(self, queues: set[str], but: bool = False) -> float | None:
+        """In these queues, or in all but these."""
+        counted = [line for line in self.lines or [] if line.depths is not None]
+        if self.lines is None or (self.lines and not counted):
+            return None
+        chosen = (line for line in counted if (line.queue in queues) != but)
+        return float(sum((line.depths or {}).get(State.READY, 0) for line in chosen))
+
+
+def trends(steps: Steps, over: Range, now: float, reach: Reach) -> list[Chart]:
+    """What nobody counted is a gap."""
+    shown = moments(steps, over, now, reach)
+    return [
+        _throughput(shown, over),
+        _depth(shown, over),
+        _spans(shown, over, "waits", "Wait", "from being due to being started"),
+        _spans(shown, over, "runs", "Run time", "of the last attempt"),
+    ]
+
+
+def moments(steps: Steps, over: Range, now: float, reach: Reach) -> list[Moment]:
+    end = int(now) // over.step * over.step
+    places = range(end - over.seconds + over.step, end + over.step, over.step)
+    there = [steps.get(at, Step()) for at in places]
+    return [Moment(step.seconds, step.of(reach)) for step in there]
+
+
+def _throughput(shown: list[Moment], over: Range) -> Chart:
+    ended = sum(line.succeeded + line.dead for one in shown for line in one.lines or [])
+    series = [
+        Series(label, colour, [one.per_second(name) for one in shown], filled=colour == 1)
+        for label, colour, name in (
+            ("succeeded", 1, "succeeded"), ("failed attempts", 3, "failed"), ("dead", 5, "dead"),
+        )
+    ]  # fmt: skip
+    return chart("throughput", "Throughput", f"per second; {plural(ended, 'job')}", series, over)
+
+
+def _spans(shown: list[Moment], over: Range, name: str, title: str, about: str) -> Chart:
+    kept = [one.spans(name) for one in shown]
+    series = [
+        Series("median", 1, [one.percentile(0.5) for one in kept]),
+        Series("p95", 2, [one.percentile(0.95) for one in kept]),
+    ]
+    return chart(name, title, about, series, over, duration)
+
+
+def _depth(shown: list[Moment], over: Range) -> Chart:
+    """Ready jobs by queue: the deepest by themselves, the rest together."""
+    weight: Counter[str] = Counter()
+    for one in shown:
+        for line in one.lines or []:
+            weight[line.queue] += (line.depths or {}).get(State.READY, 0)
+    named = [queue for queue, ready in weight.most_common(MOST_QUEUES) if ready and queue]
+    rest = any(ready for queue, ready in weight.items() if queue not in named)
+    series = [
+        Series(queue, place, [one.ready({queue}) for one in shown])
+        for place, queue in enumerate(sorted(named), 1)
+    ]
+    if rest or not named:
+        label = "all others" if named else "all queues"
+        series.append(Series(label, 6, [one.ready(set(named), but=True) for one in shown]))
+    return chart("depth", "Depth", "ready jobs by queue", series, over)
