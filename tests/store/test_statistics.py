@@ -101,12 +101,13 @@ async def test_a_pass_counts_what_was_not_counted_and_looks_back_once(
 def test_long_spans_are_made_of_short_ones(run: Run, database: Database) -> None:
     some_ended(run)
     at = now_of(run) // LONG_SPAN * LONG_SPAN - LONG_SPAN
-    for seconds in (0, 30):
+    for seconds, ready in ((0, 50), (30, 1)):
         all_ended_at(database, at + seconds + 1.0)
-        run(statistics.count, at + seconds, run(statistics.depths))
+        there = {("acme", "acme"): {"ready": ready, "scheduled": 1}}
+        run(statistics.count, at + seconds, there)
     run(statistics.fold, at)
     acme, _other = run(statistics.lines, LONG_SPAN, at, at + 1)
-    assert acme.succeeded == 6 and acme.depths == {"ready": 1, "scheduled": 1}, "the last depth"
+    assert acme.succeeded == 6 and acme.depths == {"ready": 50, "scheduled": 1}, "the most"
     run(statistics.forget, at + LONG_SPAN, at)
     assert run(statistics.lines, SPAN, 0, 2**40) == []
     assert len(run(statistics.lines, LONG_SPAN, 0, 2**40)) == 2

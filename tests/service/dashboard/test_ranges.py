@@ -12,7 +12,8 @@ from outlast.ops.reach import EVERYTHING, Reach
 from outlast.ops.statement import Op, Statement
 from outlast.ops.statistics import LONG_SPAN, OTHERS, SPAN, Line
 from outlast.service import service
-from outlast.service.dashboard.ranges import DAY, HOUR, WEEK, Range, Step, gathered, merged
+from outlast.service.dashboard.overview import pace
+from outlast.service.dashboard.ranges import DAY, HOUR, WEEK, Range, Step, gathered, latest, merged
 from outlast.service.dashboard.trends import moments
 from tests.service.dashboard.looking import Browser
 from tests.service.serving import Served
@@ -54,6 +55,17 @@ def test_what_nobody_counted_is_a_gap_and_nothing_is_nothing() -> None:
     assert Step().of(EVERYTHING) is None
     shown = moments({3600: quiet}, DAY, 3600.0, EVERYTHING)
     assert len(shown) == 144 and [one.per_second("succeeded") for one in shown[-2:]] == [None, 0.3]
+
+
+def test_what_goes_on_now_is_told_by_the_last_minute() -> None:
+    """And by nothing, where nobody has counted for a while."""
+    lines = [Line(at, "a", "mail", succeeded=at // 600) for at in range(0, 1200, SPAN)]
+    hour = gathered(lines, HOUR)
+    told = pace(latest(hour, 1215.0, 60), EVERYTHING)
+    assert told["rate"] == pytest.approx(0.1)
+    assert [*latest(hour, 630.0 + 540, 60)] == [1140, 1170]
+    assert latest(hour, 1500.0, 60) == {}
+    assert pace({}, EVERYTHING)["rate"] == 0.0
 
 
 @pytest.mark.parametrize("over", [DAY, WEEK], ids=lambda over: over.name)
