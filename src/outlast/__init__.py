@@ -9,6 +9,7 @@ In reading order, by what happens to a job:
     worker.steps, ops.steps  keep       what its steps gave, for later attempts
     ops.finish               finish     the one way out of running
     ops.consequences         go on      those who wait for it are told, and the next ones start
+    bridge.webhook           tell       somebody's server hears of its end, by a job of its own
     ops.renew, ops.reclaim   recover    held while it runs; taken back when its owner is gone
     ops.report, ops.explain  observe    what there is, and why something is not running
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         TooLate,
         UnknownTask,
         Unsupported,
+        WebhookRefused,
         WorkerNotFound,
         WrongConnection,
     )
@@ -150,6 +152,7 @@ __all__ = [
     "TooLate",
     "UnknownTask",
     "Unsupported",
+    "WebhookRefused",
     "Worker",
     "WorkerNotFound",
     "WorkerSettings",

@@ -6,7 +6,7 @@ The other verbs have files of their own: seeing, steering, flows, operators.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from .connected import job_id
@@ -34,6 +34,7 @@ from .tracing import traced
 from .waiting import Waiting, outcome_of
 
 if TYPE_CHECKING:
+    from .bridge.webhook import Webhook
     from .worker.worker import Worker
 
 P = ParamSpec("P")
@@ -60,6 +61,7 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs):
         self.store = open_store(url, schema, settings)
         self.retention = retention or RetentionSettings.of()
         self.registry = Registry()
+        self.webhooks: dict[str, Webhook] = {}
         self._wakes = Wakes()
         self._callers_wakes = Wakes()  # apart: theirs are heard when they commit, if they do
         self._waiting = Waiting(self.store)
@@ -119,6 +121,29 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs):
             return Task(self, definition)
 
         return register(function) if function is not None else register
+
+    def webhook(
+        self,
+        name: str,
+        *,
+        url: str,
+        secret: str | Iterable[str],
+        timeout: float = 10.0,
+        events: Sequence[str] = ("succeeded", "dead", "cancelled"),
+        **options: Any,
+    ) -> Webhook:
+        """Register a server that can be told, by a signed POST, when jobs end: give it to the
+        `tell` of tasks and jobs. Each delivery is a job of the task of this name. With several
+        secrets, each message is signed with each of them.
+
+        Options: retry (for about a day), queue (`webhooks`), tenant (then only its jobs may name
+        it from outside), priority, max_crashes, expires, on_dead, on_cancel.
+        """
+        from .bridge.webhook import Endpoint, define
+
+        to = Endpoint.of(name, url, secret, timeout)
+        self.webhooks[name] = made = define(self, to, events, options)
+        return made
 
     # Enqueue
 

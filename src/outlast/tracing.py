@@ -56,6 +56,12 @@ def _with(trace: str, job: NewJob) -> NewJob:
     return replace(job, trace=trace, hooks=json.dumps(hooks))
 
 
+def current(carried: str | None) -> str | None:
+    """Where we are, for a system that is told of it: this span, or else what a row carries."""
+    known = carried is not None and _TRACEPARENT.fullmatch(carried)
+    return _current() or (carried if known else None)
+
+
 def _current() -> str | None:
     """The current span as W3C writes it."""
     api = _modules.get(API)

@@ -36,7 +36,7 @@ def test_every_option_of_a_job_is_documented_with_its_default() -> None:
 
 
 _COLUMNS = {"expires": "expires_in", "when": "needs"} | dict.fromkeys(
-    ("on_success", "on_dead", "on_cancel"), "hooks"
+    ("on_success", "on_dead", "on_cancel", "tell"), "hooks"
 )
 
 

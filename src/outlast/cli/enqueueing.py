@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..model.errors import InvalidOption
 from .apps import find_app
 from .places import json_option, opened, placed
 from .show import print_json
 from .values import json_object, moment, span, span_or_moment
 
 if TYPE_CHECKING:
+    from ..bridge.webhook import Webhook
+    from ..client import Outlast
     from ..model.task import Definition
 
 
@@ -51,12 +54,16 @@ if TYPE_CHECKING:
 @click.option("--timeout", callback=span, metavar="SPAN", help="How long one attempt may run.")
 @click.option("--max-attempts", type=int, help="How often it may fail.")
 @click.option("--max-crashes", type=int, help="How many workers it may cost.")
+@click.option(
+    "--tell", multiple=True, metavar="NAME", help="A webhook of APP that is told of its end."
+)
 @json_option
 @placed
 def enqueue(
     task: str,
     app: str | None,
     arguments: dict[str, Any],
+    tell: tuple[str, ...],
     as_json: bool,
     **said: Any,
 ) -> None:
@@ -76,11 +83,21 @@ def enqueue(
         else:
             ol = stack.enter_context(opened(url, schema))
             definition = _unseen(task)
-        (job,) = ol.enqueue(Call(definition, Options(**said), (), arguments))
+        options = Options(**said, tell=_webhooks(ol, tell) or None)
+        (job,) = ol.enqueue(Call(definition, options, (), arguments))
     if as_json:
         print_json(job)
     else:
         click.echo(job.id)
+
+
+def _webhooks(ol: Outlast, names: tuple[str, ...]) -> list[Webhook]:
+    """By their names: where they are, and what they are signed with, is the program's to know."""
+    for name in names:
+        if name not in ol.webhooks:
+            reason = f"names no webhook of the program: {name!r}" if ol.webhooks else "needs --app"
+            raise InvalidOption(option="tell", reason=reason)
+    return [ol.webhooks[name] for name in names]
 
 
 def _as_annotated(definition: Definition, arguments: dict[str, Any]) -> dict[str, Any]:

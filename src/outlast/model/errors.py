@@ -23,6 +23,7 @@
     │   └── JobCancelled
     ├── ResultTimeout             the awaited job has not ended yet
     ├── ServerRefused             a server does not let this worker in
+    ├── WebhookRefused            a message is not from whom it says, or not from now
     └── StoreError                the database said no
         ├── StoreUnavailable      no connection, or it broke
         │   └── ServerUnavailable the same, of a remote worker's server
@@ -178,6 +179,10 @@ class ResultTimeout(OutlastError, TimeoutError):
 
 class ServerRefused(OutlastError):
     """The server refuses this worker: {reason}."""
+
+
+class WebhookRefused(OutlastError):
+    """This message cannot be trusted: {reason}."""
 
 
 class StoreError(OutlastError):

@@ -37,6 +37,7 @@ class Options:
     on_success: Any = None  # calls to be enqueued when it ends so, in the same transaction
     on_dead: Any = None
     on_cancel: Any = None
+    tell: Any = None  # webhooks that are told of its end, each of those that it is for
 
     def __post_init__(self) -> None:
         for name in ("queue", "tenant", "key"):

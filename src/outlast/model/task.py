@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from .arguments import Arguments, ItemArguments
 from .batch import Batch
@@ -130,28 +130,54 @@ class Call:
         return self.definition.call(id or new_job_id(), self.options, self.args, self.kwargs)
 
 
+@runtime_checkable
+class Teller(Protocol):
+    """One that is told when jobs end: a webhook."""
+
+    events: tuple[str, ...]
+
+    def at_end(self, state: str) -> Call: ...
+
+
 def _hooks(said: Options) -> str | None:
     """The jobs to be made when a job ends, by how it ends. They are checked now: when they are
     needed, nothing must be able to go wrong."""
-    if not (said.on_success or said.on_dead or said.on_cancel):
+    if not (said.on_success or said.on_dead or said.on_cancel or said.tell):
         return None
-    given = {"succeeded": said.on_success, "dead": said.on_dead, "cancelled": said.on_cancel}
     made: dict[str, list[dict[str, Any]]] = {}
-    for state, calls in given.items():
-        for call in [calls] if isinstance(calls, Call) else calls or ():
-            if not isinstance(call, Call):
-                raise InvalidOption(
-                    option=_HOOKS[state], reason=f"takes task.job(…), not {call!r:.80}"
-                )
-            if call.options.after or call.options.flow:
-                raise InvalidOption(option=_HOOKS[state], reason="cannot wait for other jobs")
-            if call.options.key:  # it might be taken, and then the job could never end
-                raise InvalidOption(option=_HOOKS[state], reason="cannot have a key")
+    for state, option in _HOOKS.items():
+        tellers = [one for one in _tellers(said.tell) if state in one.events]
+        for hook in [*_listed(getattr(said, option)), *tellers]:
+            call = hook.at_end(state) if isinstance(hook, Teller) else hook
+            _check_hook(option, call)
+            if call.options.tenant is None and call.definition.options.tenant is None:
+                call = call.using(Options(tenant=said.tenant))
             made.setdefault(state, []).append(call.new_job().row())
     return json.dumps(made)
 
 
 _HOOKS = {"succeeded": "on_success", "dead": "on_dead", "cancelled": "on_cancel"}
+
+
+def _check_hook(option: str, call: Any) -> None:
+    if not isinstance(call, Call):
+        reason = f"takes task.job(…) or a webhook, not {call!r:.80}"
+        raise InvalidOption(option=option, reason=reason)
+    if call.options.after or call.options.flow:
+        raise InvalidOption(option=option, reason="cannot wait for other jobs")
+    if call.options.key:  # it might be taken, and then the job could never end
+        raise InvalidOption(option=option, reason="cannot have a key")
+
+
+def _tellers(tell: Any) -> list[Teller]:
+    for one in _listed(tell):
+        if not isinstance(one, Teller):
+            raise InvalidOption(option="tell", reason=f"takes webhooks, not {one!r:.80}")
+    return _listed(tell)
+
+
+def _listed(given: Any) -> list[Any]:
+    return [given] if isinstance(given, Call | Teller | str) else list(given or ())
 
 
 class Registry:

@@ -62,6 +62,7 @@ def set_up(level: str | int = "info", format: str = "text", fd: int = STDERR) ->
     handler.before = root.level
     root.addHandler(handler)
     root.setLevel(level.upper() if isinstance(level, str) else level)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else it tells the url of every call
 
 
 def tear_down() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...model.flow import Chain, Enqueueable, Flow, Group
@@ -36,6 +36,9 @@ from .views import (
     NewJobBody,
     Part,
 )
+
+if TYPE_CHECKING:
+    from ...bridge.webhook import Webhook
 
 IDEMPOTENCY = "idempotency-key"
 LONGEST_KEY = 150
@@ -99,9 +102,19 @@ class _Made:
     def _options(self, body: NewJobBody) -> Options:
         said = body.model_dump(exclude={"task", "args", "name"}, exclude_none=True)
         said["after"] = body.after or None
+        said["tell"] = [self._webhook(name) for name in body.tell] or None
         said.setdefault("key", self._key())
         self.after |= {id for one in body.after if (id := _id(one)) is not None}
         return Options(tenant=self._call.who.tenant, **said)
+
+    def _webhook(self, name: str) -> Webhook:
+        """Its url is the program's to say. One of another tenant is as if it were not there."""
+        found, who = self._call.ol.webhooks.get(name), self._call.who
+        if found is None or (found.tenant and who.tenant not in (None, found.tenant)):
+            raise Invalid(f"no webhook {name!r} is defined by the program that is served here")
+        if not who.serves(found.queue):
+            raise Forbidden(f"this token does not reach the queue {found.queue!r}")
+        return found
 
     def _key(self) -> str | None:
         """A request that is sent again finds its jobs by their keys, and makes no others."""

@@ -138,6 +138,11 @@ class NewJobBody(Incoming):
         description="ids of jobs to wait for; in a flow also names of its jobs",
     )
     when: When | None = Field(None, description="how those must have ended")
+    tell: list[Name] = Field(
+        default_factory=list,
+        max_length=10,
+        description="names of webhooks of the program that is served, to be told of its end",
+    )
 
 
 class JobsBody(Incoming):

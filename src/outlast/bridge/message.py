@@ -1,0 +1,64 @@
+"""What a webhook says: its type, when that was, and the facts.
+
+A job's arguments are nobody's business, nor is the traceback of its error. A result that is too
+long is left out: it says how long, and where it can be read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from ..model.job import Job
+from ..model.lifecycle import State
+from ..tracing import current
+
+ABOUT_A_JOB = "job."  # types that begin so are ours to say
+LARGEST = 16_384  # bytes of a result
+
+_FACTS = (
+    "id", "task", "queue", "state", "attempt", "tenant", "key", "flow", "created_at", "started_at",
+    "finished_at",
+)  # fmt: skip
+
+
+def of_event(type: str, data: Any, delivery: Job) -> bytes:
+    """A message with whatever its sender likes to say."""
+    return _written(type, delivery.created_at.isoformat(), data)
+
+
+def of_job(type: str, job: Job, delivery: Job) -> bytes:
+    """A message about the end of a job. `state` is how it stands now: it may have been given a new
+    life since, and then there is neither result nor error to tell."""
+    told = job.as_json()
+    data = {name: told[name] for name in _FACTS}
+    if job.state is State.SUCCEEDED:
+        data |= _result(job)
+    elif job.state.final:
+        error = job.error or {}
+        data["error"] = {name: error.get(name) for name in ("type", "message")}
+    return _written(type, data["finished_at"] or delivery.created_at.isoformat(), data)
+
+
+def headers(delivery: Job, about: Job | None) -> dict[str, str]:
+    """Whose it is, and how often it was tried. (Not signed: what counts is in the body.)"""
+    said = {
+        "outlast-attempt": str(delivery.attempt),
+        "outlast-tenant": quote(delivery.tenant, safe=" "),
+        "traceparent": current(delivery.trace),
+        "outlast-job": about.id if about else None,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _result(job: Job) -> dict[str, Any]:
+    size = len(json.dumps(job.result))
+    if size <= LARGEST:
+        return {"result": job.result}
+    return {"result_bytes": size, "result_at": f"/api/v1/jobs/{job.id}/result"}
+
+
+def _written(type: str, timestamp: str, data: Any) -> bytes:
+    message = {"type": type, "timestamp": timestamp, "data": data}
+    return json.dumps(message, separators=(",", ":")).encode()
