@@ -188,7 +188,7 @@ class RemoteWorker(Worker):
             self.tokens[claim.hold] = job["token"]
             claims.append(claim)
         self.returns.offer(claims)
-        self._news.set()
+        self.ears.hear()
 
     def _stopped_listening(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
@@ -220,7 +220,7 @@ class RemoteWorker(Worker):
         self.carrier.put_back(after=AHEAD_FOR)
         self.returns.put_back(after=AHEAD_FOR)
         if not self.returns:
-            await self._pause(AHEAD_FOR if self.carrier.ahead or self.returns.offered else 1.0)
+            await self.ears.pause(AHEAD_FOR if self.carrier.ahead or self.returns.offered else 1.0)
             return
         try:
             await self.returns.exchange()
@@ -254,8 +254,8 @@ class RemoteWorker(Worker):
 
     def aside(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         """From a handler's thread: have the loop do something."""
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        assert self.ears.loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self.ears.loop)
 
     # What dead workers left
 

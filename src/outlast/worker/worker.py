@@ -7,7 +7,8 @@ While a round trip is under way, outcomes gather; the busier the worker, the lar
 
     lookout  where there may be something to claim    carry   starts handlers and stops them
     room     for how many there is a slot             keeper  renews and heals, in its own thread
-    returns  outcomes on their way back
+    returns  outcomes on their way back               news    what cuts a wait short
+    ending   what becomes of those that still run when it is told to stop
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from json import dumps
@@ -33,7 +34,6 @@ from ..model.errors import (
 )
 from ..model.ids import INSTANCE, new_instance_id
 from ..model.job import Claim
-from ..model.lifecycle import Outcome
 from ..model.settings import WorkerSettings
 from ..ops import duties
 from ..ops.claim import Wanted
@@ -42,11 +42,13 @@ from ..version import VERSION
 from .batches import Gathering
 from .carry import Carrier
 from .context import Context
+from .ending import let_end
 from .figures import Figures
 from .held import Hands
 from .keeper import Keeper
 from .lookout import Lookout
 from .loops import Backoff
+from .news import News
 from .returns import Returns
 from .room import Room
 from .threads import Threads
@@ -59,7 +61,6 @@ log = logging.getLogger("outlast.worker")
 PROOF = 1.0  # seconds to wait for a proof of life before the first claim
 PROMOTE_EVERY = 0.1  # seconds; a busy worker makes due jobs ready this often
 AHEAD_FOR = 0.25  # seconds that a job may be in hand before there is a slot for it
-LAST_WORDS = 0.25  # seconds from telling handlers to stop at shutdown until they are left behind
 
 
 class Worker:
@@ -88,10 +89,9 @@ class Worker:
         self.state = "working"
         self.stopping = False
         self.draining = False  # by somebody's wish: it stays, and claims nothing
-        self._hurry = False
-        self._news = asyncio.Event()
-        self._resumed = asyncio.Event()  # cuts a wait after a failure short
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.hurry = False
+        self.ears = News()
+        self.post = self.ears.post  # from any thread: do something in the worker's loop
         self._broken = False  # it stopped by itself
         self._promote_at = 0.0
         self._backoff = Backoff()
@@ -111,7 +111,7 @@ class Worker:
 
     async def arun(self) -> None:
         """Work until `stop()` is called, then drain."""
-        self._loop = asyncio.get_running_loop()
+        self.ears.open()
         self.beat()
         try:
             await self._work()
@@ -126,13 +126,13 @@ class Worker:
         try:
             await self._watched_over()
             while not self.stopping:
-                await self._step()
+                await self.step()
             await self._drain()
             if self._broken:
                 raise OutlastError("the worker has stopped itself, and must be started again")
         except asyncio.CancelledError:
             self.stop()
-            self._hurry = True
+            self.hurry = True
             await self._drain()
             raise
         finally:
@@ -157,11 +157,11 @@ class Worker:
     def stop(self) -> None:
         """Stop claiming, let running jobs end for the grace time, release the rest. Called twice,
         it does not wait. Safe from any thread and from signal handlers."""
-        self._hurry = self._hurry or self.stopping
+        self.hurry = self.hurry or self.stopping
         self.stopping = True
         self.state = "draining"
-        self.post(self._resumed.set)
-        self.post(self._news.set)
+        self.post(self.ears.resume)
+        self.post(self.ears.hear)
 
     def drain(self, wanted: bool) -> None:
         """Claim nothing more, until that is taken back; what runs goes on, and so does healing."""
@@ -169,7 +169,7 @@ class Worker:
         if not self.stopping:
             self.state = "draining" if wanted else "working"
         log.warning("told to claim %s", "no more" if wanted else "again")
-        self._news.set()
+        self.ears.hear()
 
     async def __aenter__(self) -> Self:
         self._background = asyncio.create_task(self.arun(), name="outlast-worker")
@@ -194,7 +194,7 @@ class Worker:
             except StoreError as error:
                 wait = backoff.failed()
                 log.warning("%s; next try in %.1f s", error, wait)
-                await self._hold(wait)
+                await self.ears.hold(wait, self.stopping)
 
     async def _watched_over(self) -> None:
         """What is claimed before there is a proof of life waits for a lease if we die: so there
@@ -223,7 +223,7 @@ class Worker:
 
     # The loop
 
-    async def _step(self) -> None:
+    async def step(self) -> None:
         """One turn, whatever happens in it."""
         try:
             await self.turn()
@@ -231,11 +231,11 @@ class Worker:
         except Exception as error:
             wait = self._backoff.failed()
             self._failed(f"next try in {wait:.1f} s", error)
-            await self._hold(wait)
-        if not self.keeper.alive and not self._hurry:
+            await self.ears.hold(wait, self.stopping)
+        if not self.keeper.alive and not self.hurry:
             log.critical("the keeper's thread died: leaving, so that no lease is held in vain")
             self.stop()
-            self._broken = self._hurry = True  # without renewals there is no time to drain
+            self._broken = self.hurry = True  # without renewals there is no time to drain
 
     def _failed(self, what: str, error: Exception) -> None:
         self.counts["turn_failed"] += 1
@@ -301,7 +301,7 @@ class Worker:
         wait = self.lookout.wait() if room > 0 else 1.0
         if self.carrier.ahead:
             wait = min(wait, AHEAD_FOR)
-        await self._pause(min(wait, self.settings.renew_every) if self.hands else wait)
+        await self.ears.pause(min(wait, self.settings.renew_every) if self.hands else wait)
 
     def _wanted(self, queue: str, room: int) -> Wanted:
         now = time.monotonic()
@@ -319,7 +319,7 @@ class Worker:
 
     def resume(self) -> None:
         """The database answers again: whoever waits out a failure goes on."""
-        self._resumed.set()
+        self.ears.resume()
 
     def woken(self, queue: str) -> None:
         """Something changed: in this queue, or ("") somewhere. A word that starts with ! is for
@@ -331,18 +331,18 @@ class Worker:
         else:
             self.lookout.hear(queue)
             self.carrier.batches.hear(queue)
-            self._news.set()
+            self.ears.hear()
 
     def started(self, queues: set[str]) -> None:
         """What we handed in let others start: we look there, and so should everyone."""
         for queue in queues:
             self.lookout.hear(queue)
-        self._news.set()
+        self.ears.hear()
         self.keeper.wake(queues)
 
     def news(self) -> None:
         """Something ended: go round."""
-        self._news.set()
+        self.ears.hear()
 
     def context(self, claim: Claim) -> Context:
         """What a handler is given."""
@@ -351,68 +351,15 @@ class Worker:
     def say(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
         """From a handler, in any thread: an event."""
         self.returns.say(claim, kind, data, n)
-        self.post(self._news.set)
-
-    def post(self, action: Callable[..., object], *args: Any) -> None:
-        """From any thread: do something in the worker's loop."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is gone: so is what this was about
-                self._loop.call_soon_threadsafe(action, *args)
+        self.post(self.ears.hear)
 
     def tell(self, what: str, number: int) -> None:
         if number:
             self.counts[what] += number
 
-    async def _hold(self, seconds: float) -> None:
-        """Wait out a failure: no news cuts it short but the order to stop, and the word that the
-        database is back."""
-        if self.stopping:
-            await asyncio.sleep(min(seconds, 0.1))  # there is a deadline, and still no storm
-            return
-        self._resumed.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._resumed.wait()
-
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
-        self._news.clear()
-
-    # The end
-
     async def _drain(self) -> None:
         """Let running jobs end within the grace time; release the rest at once, unspent."""
-        deadline = time.monotonic() + self.settings.grace
-        self.carrier.batches.release(self.carrier.interrupt)
-        self.carrier.put_back()
-        while self.hands.running() and time.monotonic() < deadline and not self._hurry:
-            await self._step_or_pause(deadline)
-        for held in self.hands.running():
-            self.carrier.interrupt(held, Outcome.RELEASED)
-        patience = time.monotonic() + (LAST_WORDS / 2 if self._hurry else LAST_WORDS)
-        while self.hands.running() and time.monotonic() < patience:
-            await self._step_or_pause(patience)
-        for held in self.hands.running():
-            self.carrier.abandon(held)
-        await self._hand_in()
-
-    async def _step_or_pause(self, deadline: float) -> None:
-        if self.returns:
-            await self._step()
-        else:
-            await self._pause(min(0.5, max(0.0, deadline - time.monotonic())))
-
-    async def _hand_in(self) -> None:
-        """The last outcomes; what cannot be handed in now is reclaimed by others."""
-        deadline = time.monotonic() + self.store.settings.connect_timeout
-        while self.returns and time.monotonic() < deadline:
-            try:
-                await self.returns.exchange()
-            except StoreError as error:
-                log.warning("%s; %d outcomes wait", error, len(self.returns))
-                await asyncio.sleep(0.1)
+        await let_end(self)
 
 
 def _report(background: asyncio.Task[None]) -> None:

@@ -81,7 +81,7 @@ class Desk(Worker):
     async def open(self) -> None:
         """As long as the service runs."""
         self.id = new_desk_id()  # one that starts again never answers for the one before
-        self.stopping = self._hurry = self._broken = False
+        self.stopping = self.hurry = self._broken = False
         self.state = "working"
         try:
             await self.arun()
