@@ -34,7 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # --- what a test runs on
 
 # Where tests are about jobs, not about how the tables come to be: theirs were there before.
-LENDING = [Path(__file__).parent / folder for folder in ["store"]]
+LENDING = [Path(__file__).parent / folder for folder in "metrics service store worker".split()]
 
 
 @pytest.fixture(scope="session")
