@@ -94,7 +94,7 @@ def _names(step: Any) -> set[str]:
 def _sessions() -> list[type]:
     from outlast.store.callers import AsyncPsycopgSession, PsycopgSession, Sqlite3Session
     from outlast.store.postgres_session import AsyncPostgresSession, PostgresSession
-    from outlast.store.sqlite import SqliteSession
+    from outlast.store.sqlite_session import SqliteSession
 
     ours: list[type] = [SqliteSession, PostgresSession, AsyncPostgresSession]
     return [*ours, Sqlite3Session, PsycopgSession, AsyncPsycopgSession]

@@ -15,24 +15,25 @@ import asyncio
 import os
 import sqlite3
 import threading
-from asyncio import Queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..model.errors import StoreError
 from ..model.settings import StoreSettings
 from ..ops.duties import prove_life
-from ..ops.statement import Begin, Op, Step, Together
+from ..ops.statement import Op
 from . import alive, schema
 from .address import Address
 from .base import Store
 from .filesystem import refuse_network_file_system
 from .runner import drive
-from .sqlite_files import connect, create_private, run, transaction, understood
-from .statements import SQLITE, Query
+from .sqlite_files import connect, create_private, transaction, understood
+from .sqlite_session import SqliteSession
+from .sqlite_watch import Watcher
+from .statements import SQLITE
 
 T = TypeVar("T")
 
@@ -43,13 +44,12 @@ class SqliteStore(Store):
         assert address.path is not None
         self.path: Path = address.path
         self._lock = threading.RLock()
-        self._watching = threading.Lock()
         self._pid = 0
         self._forgotten: list[sqlite3.Connection] = []
         self._commits = 0
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._watcher: sqlite3.Connection | None = None
+        self._watcher = Watcher(lambda: connect(self.path, self.settings))
         self._lent: set[sqlite3.Connection] = set()
         self._thread: ThreadPoolExecutor | None = None
         self._proofs: dict[str, alive.Proof] = {}
@@ -175,8 +175,7 @@ class SqliteStore(Store):
         return version or 0, compatible_from or 0
 
     async def watch(self, worker: str, woken: Callable[[str], None], every: float) -> None:
-        """`data_version` changes when another connection has committed; reading it is cheap. A
-        locked file is the proof of life meanwhile."""
+        """Any commit of others may be news. A locked file is the proof of life meanwhile."""
         proof = self._proofs.setdefault(worker, alive.Proof(self.path, worker))
         try:
             with understood():
@@ -190,66 +189,13 @@ class SqliteStore(Store):
             raise
 
     async def follow(self, woken: Callable[[], None], every: float) -> None:
-        loop, news, enough = (
-            asyncio.get_running_loop(),
-            Queue[Exception | None](),
-            threading.Event(),
-        )
-
-        def tell(error: Exception | None) -> None:
-            loop.call_soon_threadsafe(news.put_nowait, error)
-
-        try:
-            with understood():
-                watching = threading.Thread(
-                    target=self._look_out, args=(tell, every, enough), daemon=True
-                )
-                watching.start()
-                while True:
-                    if (error := await news.get()) is not None:
-                        raise error
-                    woken()
-        finally:
-            enough.set()
-            with self._watching:
-                self._close_watcher()
-
-    def _look_out(
-        self, tell: Callable[[Exception | None], object], every: float, enough: threading.Event
-    ) -> None:
-        """In a thread of its own: a turn of an event loop costs more, and there are a hundred in a
-        second. Nobody waits for it, neither at the end of the watch nor at that of the process."""
-        last = None
-        with suppress(RuntimeError):  # the loop is gone, and whoever wanted to know
-            try:
-                while not enough.is_set():
-                    if (version := self._data_version(enough)) != last:
-                        last = version
-                        tell(None)
-                    enough.wait(every)
-            except Exception as error:
-                tell(error)
+        await self._watcher.follow(woken, every)
 
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
         return alive.dead(self.path, workers)
 
     def buried(self, workers: Sequence[str]) -> None:
         alive.bury(self.path, workers)
-
-    def _data_version(self, enough: threading.Event) -> int | None:
-        # A lock of its own, because the other one may be held for as long as a write waits.
-        with self._watching:
-            if enough.is_set():
-                return None  # it has been closed, and is not to be opened again
-            if self._watcher is None:
-                self._watcher = connect(self.path, self.settings)
-            (version,) = self._watcher.execute("PRAGMA data_version").fetchone()
-            return int(version)
-
-    def _close_watcher(self) -> None:
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.close()
 
     def twin(self, connections: int | None = None) -> Store:
         twin = SqliteStore(self.address, self.settings)
@@ -279,14 +225,13 @@ class SqliteStore(Store):
 
     def before_fork(self) -> None:
         self._lock.acquire()
-        self._watching.acquire()
+        self._watcher.before_fork()
         with suppress(sqlite3.Error):
             self._close_connections()
-            self._close_watcher()
         self.make_way()  # once more, of what was lent since
 
     def after_fork_here(self) -> None:
-        self._watching.release()
+        self._watcher.after_fork_here()
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
@@ -294,61 +239,10 @@ class SqliteStore(Store):
         for proof in self._proofs.values():
             proof.forget()
         self._proofs = {}
-        self._lock, self._watching = threading.RLock(), threading.Lock()
+        self._lock = threading.RLock()
+        self._watcher.after_fork_in_child()
         self._thread = None
         self._lent = set()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)
-
-
-class SqliteSession:
-    """One operation: reads go to the reader until something is written or BEGIN is said."""
-
-    def __init__(self, store: SqliteStore, queries: dict[str, Query]) -> None:
-        self.store = store
-        self.queries = queries
-        self.began = False
-
-    def __enter__(self) -> SqliteSession:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self.began:
-            if kind is None:
-                self._commit()
-            else:
-                self._roll_back()
-
-    def answer(self, step: Step) -> Any:
-        if isinstance(step, Begin):
-            self._begin()
-            return None
-        statements = step if isinstance(step, Together) else (step,)
-        alone = not self.began and not all(self.queries[s.name].reads for s in statements)
-        if alone:
-            self._begin()
-        connection = self.store.writer if self.began else self.store.reader
-        answers = [run(connection, self.queries[s.name], s) for s in statements]
-        if alone:
-            self._commit()
-        return answers if isinstance(step, Together) else answers[0]
-
-    def _begin(self) -> None:
-        if not self.began:
-            self.store.writer.execute("BEGIN IMMEDIATE")
-            self.began = True
-
-    def _commit(self) -> None:
-        try:
-            self.store.writer.execute("COMMIT")
-        except sqlite3.Error:
-            self._roll_back()
-            raise
-        self.began = False
-        self.store.committed()
-
-    def _roll_back(self) -> None:
-        self.began = False
-        with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
-            self.store.writer.execute("ROLLBACK")
