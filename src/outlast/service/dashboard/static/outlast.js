@@ -135,6 +135,20 @@ document.addEventListener("click", (event) => {
   ask(link).catch(() => location.assign(link.href));
 });
 
+// What is often taken elsewhere is taken by one press. Only pages that came safely may do that.
+function copying(button) {
+  if (!navigator.clipboard) return;
+  const label = [...button.childNodes];
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.replaceChildren("Copied");
+    setTimeout(() => button.replaceChildren(...label), 1500);
+  });
+}
+
+for (const button of document.querySelectorAll("[data-copy]")) copying(button);
+document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 for (const region of document.querySelectorAll("[data-live]")) follow(region);
 times();
 setInterval(times, 1000);
