@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from outlast import FlowState, Outlast
+from outlast.bridge.webhook import new_secret
 from tests.docs.pages import ROOT
 from tests.support import Process, Processes, eventually
 from tests.support.ports import free_port
@@ -283,6 +284,36 @@ def test_a_crawl_sums_up_every_page_once_although_its_worker_was_killed(
     ]
     fetched = re.findall(r"fetched (\S+),", first.output() + last.output())
     assert len(set(fetched)) == 40
+
+
+def test_a_receiver_that_is_away_learns_of_every_order_although_the_worker_was_killed(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """R126, R127: orders are shipped while it is away; whoever is killed, each is noted once."""
+    env = {**QUICK, "STORE_SECRET": new_secret(), "PORT": str(free_port())}
+
+    def webhook(*words: str) -> Process:
+        return processes.python(EXAMPLES / "webhook.py", *words, env=env)
+
+    def noted() -> int:
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    log = tmp_path / "noted.log"
+    webhook("ship", "20").succeed(timeout=20)
+    first = webhook("work")
+    with Outlast(f"sqlite:///{tmp_path / 'webhook.db'}") as ol:
+        eventually(lambda: ol.counts()["succeeded"] == 20, timeout=30, message=first.output)
+        assert noted() == 0
+        first.kill()
+        receiver, second = webhook("receive"), webhook("work")
+        eventually(lambda: noted() > 5, timeout=30, message=second.output)
+        receiver.kill()
+        webhook("receive")
+        eventually(lambda: ol.counts()["succeeded"] == 40, timeout=30, message=second.output)
+    done = {"ship": {"succeeded": 20}, "store": {"succeeded": 20}, "noted": 20}
+    assert ast.literal_eval(webhook("show").succeed(timeout=20)) == done
+    second.terminate()
+    second.succeed(timeout=20)
 
 
 def test_examples_are_short() -> None:

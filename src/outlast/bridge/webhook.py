@@ -60,7 +60,7 @@ class Endpoint:
         """One attempt at one message: about the job that it comes after, or of `data`."""
         delivery, about = ctx.job, None
         if type.startswith(message.ABOUT_A_JOB):
-            about = await _before(ctx, data)
+            about = await _before(ctx)
             body = message.of_job(type, about, delivery)
         else:
             body = message.of_event(type, data, delivery)
@@ -131,10 +131,9 @@ def define(app: Outlast, to: Endpoint, events: Sequence[str], options: dict[str,
     return made
 
 
-async def _before(ctx: Context, data: Any) -> Job:
-    if data is None:
-        async for job in ctx.prerequisites():
-            return job  # type: ignore[no-any-return]
+async def _before(ctx: Context) -> Job:
+    async for job in ctx.prerequisites():
+        return job  # type: ignore[no-any-return]
     raise Permanent("a message whose type begins with 'job.' is about the job that it comes after")
 
 
