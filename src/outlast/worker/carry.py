@@ -5,9 +5,6 @@ claim ─▶ in hand ─▶ a slot is free: handler runs ───────�
             │              ├▶ interrupt ─ cancel_grace ─▶ abandon   its thread may still run
             │              └▶ lose: the claim is gone, and nothing of it is handed in
             └▶ none is free for long: put back, unspent
-
-Those that are started together share an asyncio task for as long as none of them waits for
-anything; the first that does keeps it, and the others go on in another.
 """
 
 from __future__ import annotations
@@ -16,13 +13,10 @@ import asyncio
 import logging
 import random
 import time
-import types
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextvars import Context as ContextVars
-from contextvars import copy_context
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..model.job import Claim
 from ..model.lifecycle import Outcome, State
@@ -32,8 +26,9 @@ from ..model.task import Definition
 from ..model.text import brief, describe
 from ..ops.renew import Renewed
 from .batches import Batches
-from .execute import Alone, Execution, begin, stopped
+from .execute import Execution, begin, stopped
 from .held import SAFETY, Held, facts
+from .shared_task import SharedTasks
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -54,7 +49,7 @@ class Carrier:
         self.ahead: deque[Held] = deque()  # in hand, and not begun: there is no slot for them yet
         self._ahead_since = 0.0
         self.stuck = 0  # abandoned handlers that still hold a thread
-        self._context: ContextVars | None = None  # what handlers begin with
+        self._tasks = SharedTasks(worker, self._done)
         self.batches = Batches(worker, self._end)
 
     def unknown(self) -> set[str]:
@@ -91,7 +86,7 @@ class Carrier:
                 free -= 1
             free -= self.batches.slots - before
         if line:
-            self._carry_out(line)
+            self._tasks.carry_out(line)
 
     def waiting(self) -> int:
         """Those ahead that are to begin still."""
@@ -165,62 +160,6 @@ class Carrier:
 
     def _registered(self, task: str) -> bool:
         return self._worker.app.registry.get(task) is not None
-
-    # Carry out
-
-    def _carry_out(self, line: deque[Held]) -> None:
-        """In a task of their own, which knows nothing of what others have set in theirs."""
-        if self._context is None:
-            self._context = copy_context()  # the worker's: handlers are first started from its loop
-        loop = asyncio.get_running_loop()
-        asyncio.Task(self._one_by_one(line), loop=loop, context=self._context.copy())
-
-    async def _one_by_one(self, line: deque[Held]) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        context = copy_context()
-        try:
-            while line:
-                held = line.popleft()
-                if not self._hands.holds(held):
-                    continue  # lost before it began
-                held.task = task
-                held.began_at = time.monotonic()
-                self._done(held, await self._ended(held, line))
-                if task.cancelling() or not _as_it_was(context):
-                    break  # what this handler has asked for, or set, is not for the next
-        finally:
-            self._leave(line)
-
-    def _leave(self, line: deque[Held]) -> None:
-        if line:
-            others = line.copy()
-            line.clear()
-            self._carry_out(others)
-
-    @types.coroutine
-    def _ended(self, held: Held, line: deque[Held]) -> Generator[Any, Any, Ended]:
-        """Carry one out. When its handler waits, the others wait no longer for it."""
-        execution = held.execution
-        assert isinstance(execution, Alone)
-        if execution.stopped is not None:
-            return execution.interrupted()  # told to stop before it began
-        body = execution.run(self._worker.threads)
-        step: Callable[..., Any] = body.send
-        given: Any = None
-        while True:
-            try:
-                waited_for = step(given)
-            except StopIteration as stop:
-                ended: Ended = stop.value
-                return ended
-            except BaseException as error:
-                return execution.raised(error)
-            self._leave(line)
-            try:
-                step, given = body.send, (yield waited_for)
-            except BaseException as error:
-                step, given = body.throw, error
 
     # End
 
@@ -338,10 +277,3 @@ class Carrier:
     def lose_unsafe(self) -> None:
         """We could not renew in time: let go before others may take over."""
         self.lose(self._hands.unsafe())
-
-
-def _as_it_was(context: ContextVars) -> bool:
-    """Whether nothing has been set since; by identity, because what is set may compare as it
-    likes."""
-    now = copy_context()
-    return len(now) == len(context) and all(now.get(var) is value for var, value in context.items())
