@@ -23,7 +23,8 @@ from ..ops.statement import Op, Statement
 from . import schema
 from .address import Address
 from .base import Store
-from .links import AsyncLink, AsyncPools, Link, Pool
+from .links import AsyncLink, Link
+from .pools import AsyncPools, Pool
 from .postgres_errors import first_line, understood
 from .postgres_session import AsyncPostgresSession, PostgresSession, Sent
 from .postgres_text import psycopg_text
