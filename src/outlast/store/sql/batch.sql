@@ -16,9 +16,7 @@ picked AS MATERIALIZED (
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED)
-UPDATE ol.job AS j SET ol.taken
-FROM picked WHERE j.id = picked.chosen
-RETURNING ol.claim_columns
+ol.take_picked
 -- sqlite: one writer at a time needs no lock clause
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (

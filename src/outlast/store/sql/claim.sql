@@ -50,6 +50,15 @@ state = 'ready' AND queue = :queue
 state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
     lease_until = ol.later(:lease), started_at = ol.now()
 
+-- fragment: take_picked
+UPDATE ol.job AS j SET ol.taken
+FROM picked WHERE j.id = picked.chosen
+RETURNING ol.claim_columns
+
+-- fragment: from_there
+priority = :priority
+        AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
+
 -- name: claim
 -- Take the next ready jobs of one queue, highest priority first, then the longest due.
 -- postgres: locked in a CTE and updated by join: a sub-select may be asked again for every row, and
@@ -60,9 +69,7 @@ WITH picked AS MATERIALIZED (
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED)
-UPDATE ol.job AS j SET ol.taken
-FROM picked WHERE j.id = picked.chosen
-RETURNING ol.claim_columns
+ol.take_picked
 -- sqlite: one writer at a time needs no lock clause
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (
@@ -74,8 +81,7 @@ RETURNING ol.claim_columns
 
 -- fragment: picked_on
 SELECT id AS chosen FROM ol.job
-    WHERE ol.claimable AND priority = :priority
-        AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
+    WHERE ol.claimable AND ol.from_there
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
 
@@ -84,9 +90,7 @@ SELECT id AS chosen FROM ol.job
 -- the index, which must not be walked again and again while somebody's old snapshot keeps them.
 -- postgres: as in claim
 WITH picked AS MATERIALIZED (ol.picked_on FOR UPDATE SKIP LOCKED)
-UPDATE ol.job AS j SET ol.taken
-FROM picked WHERE j.id = picked.chosen
-RETURNING ol.claim_columns
+ol.take_picked
 -- sqlite: as in claim
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (ol.picked_on)

@@ -20,8 +20,7 @@ SELECT id AS chosen FROM ol.job
 
 -- fragment: to_offer_on
 SELECT id AS chosen FROM ol.job
-    WHERE ol.offerable AND priority = :priority
-        AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
+    WHERE ol.offerable AND ol.from_there
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
 
@@ -29,9 +28,7 @@ SELECT id AS chosen FROM ol.job
 -- Take the next ready jobs of one queue for a remote worker: of its tenant, and of tasks it knows.
 -- postgres: locked in a CTE and updated by join, as in claim
 WITH picked AS MATERIALIZED (ol.to_offer FOR UPDATE SKIP LOCKED)
-UPDATE ol.job AS j SET ol.taken
-FROM picked WHERE j.id = picked.chosen
-RETURNING ol.claim_columns
+ol.take_picked
 -- sqlite: one writer at a time needs no lock clause
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (ol.to_offer)
@@ -41,9 +38,7 @@ RETURNING ol.claim_columns
 -- The same from where the last full batch began, as in claim_on.
 -- postgres: as in claim
 WITH picked AS MATERIALIZED (ol.to_offer_on FOR UPDATE SKIP LOCKED)
-UPDATE ol.job AS j SET ol.taken
-FROM picked WHERE j.id = picked.chosen
-RETURNING ol.claim_columns
+ol.take_picked
 -- sqlite: as in claim
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (ol.to_offer_on)
