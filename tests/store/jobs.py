@@ -101,3 +101,16 @@ def make_due(database: Database) -> None:
     """As if time had passed: everything scheduled is due."""
     now = "1" if database.is_sqlite else "now() - interval '1 second'"
     set_all(database, f"run_at = {now}", "state = 'scheduled'")
+
+
+def spoil(database: Database, where: str, *states: str) -> None:
+    """Make rows that the database refuses to bring into any state but these."""
+    set_all(database, "trace = 'bad'", where)
+    jobs, allowed = table(database, "job"), ", ".join(f"'{state}'" for state in states)
+    database.rows(
+        f"CREATE TRIGGER spoiled BEFORE UPDATE OF state ON {jobs} WHEN old.trace = 'bad'"
+        f" AND new.state NOT IN ({allowed}) BEGIN SELECT RAISE(ABORT, 'spoiled'); END"
+        if database.is_sqlite
+        else f"ALTER TABLE {jobs} ADD CONSTRAINT spoiled"
+        f" CHECK (trace IS DISTINCT FROM 'bad' OR state IN ({allowed}))"
+    )

@@ -32,6 +32,7 @@ from tests.store.jobs import (
     put,
     put_and_take,
     set_all,
+    spoil,
     states,
     table,
     take,
@@ -226,30 +227,14 @@ def test_what_the_dead_left_lying_is_cleared_away(
     assert [worker.id for worker in store.run(workers)] == ["w1"]
 
 
-def spoil(database: Database, where: str) -> None:
-    """Make rows that the database refuses to change out of their state."""
-    set_all(database, "trace = 'bad'", where)
-    jobs = table(database, "job")
-    with database.connect() as connection:
-        if database.is_sqlite:
-            connection.execute(
-                f"CREATE TRIGGER spoiled BEFORE UPDATE OF state ON {jobs}"
-                " WHEN old.trace = 'bad' BEGIN SELECT RAISE(ABORT, 'spoiled'); END"
-            )
-        else:
-            connection.execute(
-                f"ALTER TABLE {jobs} ADD CONSTRAINT spoiled"
-                " CHECK (trace IS DISTINCT FROM 'bad' OR state IN ('running', 'scheduled'))"
-            )
-
-
 def test_a_row_that_cannot_be_healed_keeps_no_other_from_it(
     app: Outlast, store: Store, database: Database
 ) -> None:
     """R082: in the audit too: 3 of 50 fail, 47 are healed."""
     made = put(store.run, 50, delay=60.0)
     set_all(database, f"run_at = {moment(database, -90)}")
-    spoil(database, f"id IN ('{made[0].id}', '{made[20].id}', '{made[49].id}')")
+    bad = f"id IN ('{made[0].id}', '{made[20].id}', '{made[49].id}')"
+    spoil(database, bad, "running", "scheduled")
     assert audited(app, store)["timer-lost"] == (50, 47, 0, 3)
     assert states(database).count("ready") == 47
 

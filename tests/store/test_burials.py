@@ -20,9 +20,8 @@ from outlast.ops.statement import Op
 from outlast.store import Store, alive
 from outlast.worker.heal import CERTAIN, Healer
 from tests.store.crowd import all_at_once
-from tests.store.jobs import Run, column, end, put, set_all, states, table, take
+from tests.store.jobs import Run, column, end, put, set_all, spoil, states, table, take
 from tests.store.test_audit import some_checks
-from tests.store.test_sweeps import spoil
 from tests.support import Database
 
 
@@ -89,7 +88,7 @@ async def test_one_bad_row_does_not_keep_the_dead_from_being_buried(
     proven(app, store.run, "w1")
     put(store.run, 10)
     held = take(store.run, 10)
-    spoil(database, f"id = '{held[3].id}'")
+    spoil(database, f"id = '{held[3].id}'", "running")
     healer = Healer(app.worker(), store)
     swept = await healer.bury(["w1"])
     assert (swept.healed, swept.failed) == (9, 1)

@@ -25,12 +25,12 @@ from tests.store.jobs import (
     put,
     put_and_take,
     set_all,
+    spoil,
     states,
     table,
     take,
 )
-from tests.store.test_audit import CARD, moment, spoil
-from tests.store.test_sweeps import spoil as spoil_running
+from tests.store.test_audit import CARD, moment
 from tests.support import Database
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
@@ -67,7 +67,7 @@ async def test_stuck_rows_are_healed_although_the_first_of_them_cannot_be(
     bad = ", ".join(f"'{one.id}'" for one in held[:hopeless])
     set_all(database, f"lease_until = {moment(database, -5)}")
     set_all(database, f"lease_until = {moment(database, -99)}", f"id IN ({bad})")
-    spoil_running(database, f"id IN ({bad})")
+    spoil(database, f"id IN ({bad})", "running")
     healer, sweeps = Healer(app.worker(), store), []
     while sum(swept.healed for swept in sweeps) < stuck - hopeless and len(sweeps) < 10:
         sweeps.append(await healer.sweeper.lost())
@@ -157,7 +157,7 @@ async def test_skips_are_no_failures_and_a_net_that_only_fails_is_told_of(
     assert caplog.records == []
 
     set_all(database, f"run_at = {moment(database, -90)}")
-    spoil(database, "true")
+    spoil(database, "true", "running", "scheduled")
     await healer.duty("audit", healer.auditor.audit, 0.0)()
     told = duty(store, "audit")
     assert (counted(told), told.error) == ((6, 0, 3, 3), "3 of 3 failed and none was healed")
@@ -186,7 +186,7 @@ async def test_the_reclaim_counts_too_and_says_when_it_only_fails(
     await healer.reclaim()
     assert counted(duty(store, "reclaim")) == (1, 1, 0, 0)
     end_leases(database)
-    spoil_running(database, "state = 'running'")
+    spoil(database, "state = 'running'", "running")
     await healer.reclaim()
     assert counted(duty(store, "reclaim")) == (3, 1, 0, 2)
     assert duty(store, "reclaim").error == "2 of 2 failed and none was healed"
@@ -203,7 +203,7 @@ async def test_a_dead_workers_bad_row_keeps_its_others_from_nothing(
     store.run(duties.prove_life, CARD["id"])
     put(store.run, 20)
     held = take(store.run, 20)
-    spoil_running(database, f"id = '{held[7].id}'")
+    spoil(database, f"id = '{held[7].id}'", "running")
     with pytest.raises(StoreError):
         store.run(bury, ["w1"], "lock")
     assert [worker.id for worker in store.run(workers)] == ["w1"]
@@ -222,12 +222,12 @@ async def test_one_bad_row_stops_neither_deadlines_nor_expiry(
     healer = Healer(app.worker(), store)
     slow = [put_and_take(store.run, timeout=1.0) for _ in range(10)]
     set_all(database, f"started_at = {moment(database, -99)}")
-    spoil_running(database, f"id = '{slow[0].id}'")
+    spoil(database, f"id = '{slow[0].id}'", "running")
     tally = await healer.overdue()
     assert (tally.found, tally.healed, tally.failed) == (10, 9, 1)
     mend(database)
     old = put(store.run, 10, expires_in=0.000001, delay=60.0)
-    spoil(database, f"id = '{old[0].id}'")
+    spoil(database, f"id = '{old[0].id}'", "running", "scheduled")
     await healer.expire()
     [done] = [duty for duty in store.run(all_duties) if duty.name == "expire"]
     assert (done.found, done.healed, done.failed) == (10, 9, 1)

@@ -34,6 +34,7 @@ from tests.store.jobs import (
     put,
     put_and_take,
     set_all,
+    spoil,
     states,
     table,
     take,
@@ -105,24 +106,6 @@ def test_the_longest_lost_come_first_and_a_limit_is_kept(run: Run, database: Dat
     assert states(database) == ["running", "ready", "ready", "running", "ready", "ready"]
 
 
-def spoil(database: Database, where: str) -> None:
-    """Make rows that the database refuses to change out of running."""
-    set_all(database, "trace = 'bad'", where)
-    jobs = table(database, "job")
-    with database.connect() as connection:
-        if database.is_sqlite:
-            connection.execute(
-                f"CREATE TRIGGER spoiled BEFORE UPDATE OF state ON {jobs}"
-                " WHEN old.trace = 'bad' AND new.state <> 'running'"
-                " BEGIN SELECT RAISE(ABORT, 'spoiled'); END"
-            )
-        else:
-            connection.execute(
-                f"ALTER TABLE {jobs} ADD CONSTRAINT spoiled"
-                " CHECK (trace IS DISTINCT FROM 'bad' OR state = 'running')"
-            )
-
-
 @pytest.mark.parametrize(("stuck", "bad"), [(100, 1), (300, 30)])
 async def test_one_bad_row_keeps_no_other_from_being_healed(
     app: Outlast, store: Store, database: Database, stuck: int, bad: int
@@ -133,7 +116,7 @@ async def test_one_bad_row_keeps_no_other_from_being_healed(
     held = take(store.run, stuck)
     end_leases(database)
     where = ", ".join(f"'{one.id}'" for one in held[:bad])
-    spoil(database, f"id IN ({where})")
+    spoil(database, f"id IN ({where})", "running")
     swept = await Healer(app.worker(), store).sweeper.lost()
     assert (swept.found, swept.healed, swept.failed) == (stuck, stuck - bad, bad)
     assert Counter(states(database)) == {"ready": stuck - bad, "running": bad}
