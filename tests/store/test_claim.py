@@ -37,9 +37,10 @@ def test_priority_comes_first_then_the_longest_due_then_the_oldest(run: Run) -> 
 
 def test_a_retry_takes_its_place_by_when_it_is_due(run: Run, database: Database) -> None:
     """R037: a job that failed does not jump ahead of those that were due before it."""
-    failed = put_and_take(run)
+    now = run(clock)
+    failed = put_and_take(run, at=now - 20)
     end(run, failed, "postponed", delay=0.05)
-    waiting = put(run, 3)
+    waiting = put(run, 3, at=now - 10)
     eventually(lambda: run(promote) or run(job, failed.id).state == "ready")
     assert [one.id for one in take(run, 9)] == [one.id for one in waiting] + [failed.id]
 
