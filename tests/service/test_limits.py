@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from outlast import Outlast
 from outlast.model.settings import ServiceSettings
 from outlast.service import problems, service
-from outlast.service.api.views import FlowBody
+from outlast.service.api.asked import FlowBody
 from outlast.service.bodies import MOST_LISTED
 from tests.service.serving import Served, running, serving
 

@@ -23,19 +23,9 @@ from ..calls import Call
 from ..problems import Forbidden, Invalid
 from ..route import Route
 from . import PREFIX
+from .asked import ChainBody, FlowBody, FlowJobBody, GroupBody, JobsBody, NewJobBody, Part
 from .naming import at_most
-from .views import (
-    ChainBody,
-    FlowBody,
-    FlowJobBody,
-    GroupBody,
-    Jobs,
-    JobsBody,
-    JobView,
-    NewFlow,
-    NewJobBody,
-    Part,
-)
+from .views import Jobs, JobView, NewFlow
 
 if TYPE_CHECKING:
     from ...bridge.webhook import Webhook

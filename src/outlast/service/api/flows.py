@@ -19,10 +19,11 @@ from ...ops.statement import Op
 from ..calls import Call
 from ..route import Route
 from . import PREFIX
+from .asked import Incoming, ReasonBody
 from .jobs import line
 from .naming import flow_in, limit_of
 from .steering import tell
-from .views import Done, FlowView, Incoming, JobPage, ReasonBody
+from .views import Done, FlowView, JobPage
 
 
 class FlowPageQuery(Incoming):

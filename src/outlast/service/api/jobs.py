@@ -17,9 +17,10 @@ from ..calls import Call
 from ..census import by_state
 from ..route import Route
 from . import PREFIX
+from .asked import HistoryQuery, PageQuery
+from .asked import SearchQuery as Search
 from .naming import id_in, limit_of, sought_in
-from .views import Counts, Explanation, History, HistoryQuery, JobPage, JobView, PageQuery
-from .views import SearchQuery as Search
+from .views import Counts, Explanation, History, JobPage, JobView
 
 SEARCH_FOR = 0.05  # seconds; then the caller is told where to go on
 

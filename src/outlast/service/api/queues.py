@@ -14,8 +14,9 @@ from ..census import by_state
 from ..problems import Forbidden
 from ..route import Route
 from . import PREFIX
+from .asked import KeepBody, QueueBody
 from .steering import tell
-from .views import KeepBody, QueueBody, QueueKeep, Queues, QueueState
+from .views import QueueKeep, Queues, QueueState
 
 
 async def list_queues(call: Call) -> dict[str, Any]:

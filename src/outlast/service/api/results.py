@@ -19,8 +19,9 @@ from ..jsontext import JsonAnswer
 from ..problems import Unauthorised, Unavailable
 from ..route import Route
 from . import PREFIX
+from .asked import ResultQuery
 from .naming import id_in
-from .views import Result, ResultQuery
+from .views import Result
 
 
 async def read_result(call: Call) -> Response:

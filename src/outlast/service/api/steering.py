@@ -20,8 +20,9 @@ from ...ops.seize import seize
 from ..calls import Call
 from ..route import Route
 from . import PREFIX
+from .asked import CancelBody, PurgeBody, ReasonBody, RedriveBody
 from .naming import id_in, limit_of, sought_in
-from .views import CancelBody, Done, JobView, PurgeBody, ReasonBody, RedriveBody
+from .views import Done, JobView
 
 FEW = 200  # jobs in one transaction
 

@@ -13,9 +13,10 @@ from ..calls import Call
 from ..problems import Forbidden
 from ..route import Route
 from . import PREFIX
+from .asked import WorkerBody
 from .jobs import plain
 from .steering import tell
-from .views import Duties, WorkerBody, Workers, WorkerState
+from .views import Duties, Workers, WorkerState
 
 
 async def list_workers(call: Call) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from ...ops.flow_report import FlowState, Outline
 from ...ops.reach import Reach
 from ...ops.search import flow_in_reach
 from ...ops.statement import Op
+from ..api.asked import Incoming, ReasonBody
 from ..api.flows import cancel_flow, redrive_flow
 from ..api.naming import flow_in
-from ..api.views import Incoming, ReasonBody
 from ..calls import Call
 from .acting import Question, ask, done, form, refused
 from .flow_graph import MOST_DRAWN, drawn

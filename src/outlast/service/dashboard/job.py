@@ -14,8 +14,8 @@ from ...ops.browse import near
 from ...ops.explain import explain
 from ...ops.statement import Op
 from ..api import PREFIX
+from ..api.asked import Incoming
 from ..api.naming import id_in
-from ..api.views import Incoming
 from ..calls import Call
 from . import job_actions
 from .pages import page, seen

@@ -11,9 +11,9 @@ from ...model.job import Job
 from ...model.lifecycle import State
 from ...model.tokens import Scope
 from ...ops import report
+from ..api.asked import Incoming, ReasonBody
 from ..api.naming import id_in
 from ..api.steering import cancel_job, forget_job, reclaim_job, redrive_job
-from ..api.views import Incoming, ReasonBody
 from ..calls import Call
 from .acting import Blank, Question, ask, done, form, refused
 from .pages import acts, seen

@@ -14,7 +14,7 @@ from ...model.tokens import Scope
 from ...ops.board import Board, Net, stuck
 from ...ops.findings import Finding
 from ...ops.reach import Reach
-from ..api.views import Incoming
+from ..api.asked import Incoming
 from ..calls import Call
 from ..route import Route
 from .live import Picture

@@ -10,8 +10,8 @@ from ...model.retry import LONGEST
 from ...model.tokens import Scope
 from ...model.words import seconds_in, typed
 from ...ops import report
+from ..api.asked import KeepBody, QueueBody, Reason
 from ..api.queues import keep_queue, need, pause_queue, resume_queue
-from ..api.views import KeepBody, QueueBody, Reason
 from ..calls import Call
 from .acting import Blank, Question, ask, done, form, refused
 from .pages import acts, seen

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from ...model.lifecycle import State
 from ...ops.reach import Reach
 from ...ops.statistics import Line
+from ..api.asked import Incoming
 from ..api.queues import list_queues
-from ..api.views import Incoming
 from ..calls import Call
 from . import queue_actions
 from .pages import page, seen

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from ...model.job import Job
 from ...ops.browse import Due, due
-from ..api.views import Incoming
+from ..api.asked import Incoming
 from ..calls import Call
 from .links import Links
 from .pages import page, seen

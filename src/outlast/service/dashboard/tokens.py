@@ -10,7 +10,7 @@ from ...connected import job_id
 from ...model.errors import InvalidOption
 from ...model.tokens import Scope, Token, new_token
 from ...ops import tokens
-from ..api.views import Incoming, Reason
+from ..api.asked import Incoming, Reason
 from ..calls import Call
 from ..problems import Forbidden
 from .acting import Question, ask, done, form

@@ -11,7 +11,7 @@ from ...model.lifecycle import State
 from ...ops.browse import count_some
 from ...ops.reach import Reach
 from ...ops.search import Sought
-from ..api.views import Incoming, Reason
+from ..api.asked import Incoming, Reason
 from ..calls import Call
 from ..census import by_state
 

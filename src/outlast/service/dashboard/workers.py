@@ -10,7 +10,7 @@ from ...model.errors import WorkerNotFound
 from ...model.offer import is_offer, is_remote
 from ...model.tokens import Scope
 from ...ops import board, report
-from ..api.views import WorkerBody
+from ..api.asked import WorkerBody
 from ..api.workers import drain_worker, need_all_queues, undrain_worker
 from ..calls import Call
 from .acting import Question, ask, done, form, refused
