@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import add
 
 # Seconds. A class holds what took less than its bound, and no less than the one before; the last
 # one holds the rest. The statement `ended_between` has the same bounds, and a test compares them.
@@ -25,7 +26,7 @@ class Spans:
         """What `kept` wrote; what somebody else wrote there counts as nothing."""
         if isinstance(kept, list) and len(kept) == CLASSES + 1:
             *numbers, total = kept
-            return cls([int(number) for number in numbers], float(total))
+            return cls(list(map(int, numbers)), float(total))
         return cls()
 
     @property
@@ -41,7 +42,7 @@ class Spans:
         self.total += seconds
 
     def add(self, other: Spans) -> None:
-        self.numbers = [a + b for a, b in zip(self.numbers, other.numbers, strict=True)]
+        self.numbers = list(map(add, self.numbers, other.numbers))
         self.total += other.total
 
     @property

@@ -8,7 +8,6 @@ takes the place of what there was, so a count that dies midway, or is done twice
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,18 +58,27 @@ class Line:
         """Somebody else's, in the same span."""
         self._count(other)
         if other.depths is not None:
-            self.depths = dict(Counter(self.depths or {}) + Counter(other.depths))
+            there = self.depths or {}
+            self.depths = there | {
+                state: there.get(state, 0) + number for state, number in other.depths.items()
+            }
 
     def follow(self, other: Line) -> None:
         """The same one's, in another span: of what there was, the most is kept, so that what came
         and went is seen."""
         self._count(other)
         if other.depths is not None:
-            self.depths = dict(Counter(self.depths or {}) | Counter(other.depths))
+            there = self.depths or {}
+            self.depths = there | {
+                state: max(there.get(state, 0), number) for state, number in other.depths.items()
+            }
 
     def _count(self, other: Line) -> None:
-        for name in ("succeeded", "dead", "cancelled", "failed", "crashed"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.succeeded += other.succeeded
+        self.dead += other.dead
+        self.cancelled += other.cancelled
+        self.failed += other.failed
+        self.crashed += other.crashed
         self.waits.add(other.waits)
         self.runs.add(other.runs)
 
