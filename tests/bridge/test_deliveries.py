@@ -3,6 +3,7 @@ again."""
 
 from __future__ import annotations
 
+import ssl
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from time import monotonic
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from outlast import Job, Outlast, Retry, State, chain
+from outlast.bridge.post import _certificates
 from outlast.bridge.webhook import Webhook, new_secret
 from tests.bridge.receiver import Got, Receiver, answers, drips, hangs, hangs_up
 from tests.support import aeventually
@@ -156,6 +158,13 @@ async def test_a_receiver_that_drips_for_ever_is_cut_at_the_timeout(
     assert (told or "None") in said(ol, now)
     assert now.started_at and now.finished_at
     assert (now.finished_at - now.started_at).total_seconds() < 0.4 + SLACK
+
+
+def test_certificates_are_checked() -> None:
+    """R198: of whoever answers to the receiver's name."""
+    how = _certificates()
+    assert how.check_hostname
+    assert how.verify_mode is ssl.CERT_REQUIRED
 
 
 @pytest.mark.kinds("sqlite")

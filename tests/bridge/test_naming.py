@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from outlast import Outlast
 from outlast.bridge.webhook import new_secret
-from tests.bridge.receiver import Receiver
+from outlast.remote import RemoteWorker
+from tests.bridge.receiver import Receiver, answers
 from tests.service.serving import Served, serving
 from tests.support import Processes, aeventually
 from tests.worker.working import ended, work
@@ -79,6 +81,26 @@ def test_a_client_reaches_no_webhook_but_those_that_are_for_it(
     answer = served.post(JOBS, token, json={"task": "add", "args": {"a": 1}, "tell": tell})
     assert answer.status_code == status, answer.text
     assert len(ol.jobs()) == (status == 201)
+
+
+async def test_a_worker_far_from_the_database_delivers_too(
+    ol: Outlast, served: Served, receiver: Receiver, tmp_path: Path
+) -> None:
+    """R128, R142: what it tells of it reads from the server; when to come back it tells it."""
+    receiver.behave = lambda got: answers(200 if got.attempt > 1 else 429, retry_after="1")
+    token = served.token("work", "enqueue")
+    body = {"task": "add", "args": {"a": 7}, "tell": ["billing"]}
+    sent = served.post(JOBS, token, json=body, headers={"traceparent": TRACE}).json()
+    async with RemoteWorker(served.url, token, ol, concurrency=2, grace=1.0, spool=tmp_path):
+        await aeventually(lambda: len(receiver.got) == 2, timeout=20)
+        (delivery,) = await ol.ajobs(task="billing")
+        await ended(ol, delivery)
+    first, second = receiver.got
+    assert second.at - first.at >= 1.0
+    assert first.id == second.id == delivery.id
+    assert first.message["data"]["result"] == 7
+    assert {first.headers["outlast-job"], second.headers["outlast-job"]} == {sent["id"]}
+    assert first.headers["traceparent"] == TRACE
 
 
 def test_the_command_line_names_them_too(

@@ -229,6 +229,8 @@ class RetryLater(Exception):
     """Raise in a handler: try again in some seconds, without spending the failure budget. `spent`:
     it is a failure like any other, and not tried again before that time."""
 
+    spent = False
+
     def __init__(self, seconds: float, reason: str = "", *, spent: bool = False) -> None:
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"RetryLater takes a number of seconds ≥ 0, not {seconds!r}")
