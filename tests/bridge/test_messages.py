@@ -232,7 +232,7 @@ def test_a_name_is_of_one_webhook_or_task(ol: Outlast, hook: Webhook) -> None:
         ol.webhook("billing", url="https://elsewhere.example.org", secret=SECRET)
     with pytest.raises(InvalidOption, match="'billing' is taken"):
         ol.task(name="billing")(lambda: None)
-    again = ol.webhook("billing", url=hook.endpoint.url, secret=new_secret())
+    again = ol.webhook("billing", url=hook.endpoint.receiver.url, secret=new_secret())
     assert ol.webhooks["billing"] is again
 
 
@@ -252,7 +252,7 @@ def test_neither_where_nor_by_what_secret_is_shown(ol: Outlast, hook: Webhook) -
         [hook, hook.endpoint, hook.using(priority=1), ol.registry["billing"], hook.job("x")]
     )
     assert "<webhook billing>" in shown
-    for word in (SECRET, hook.endpoint.url, repr(hook.endpoint.keys[0])[2:-1]):
+    for word in (SECRET, hook.endpoint.receiver.url, repr(hook.endpoint.keys[0])[2:-1]):
         assert word not in shown
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..model.errors import Permanent, RetryLater, Unsupported
 from ..model.text import clean
+from .silence import Silence, Silent
 
 if TYPE_CHECKING:
     import ssl
@@ -47,40 +49,51 @@ class Answer(NamedTuple):
         return self.status in {408, 429} or self.status >= 500
 
 
-async def post(name: str, url: str, body: bytes, headers: dict[str, str], timeout: float) -> Answer:
-    """The answer of one who took it. The url is never told: it may be a secret in itself."""
-    answer = await _asked(name, url, body, headers, timeout)
-    if answer.taken:
-        return answer
-    told = f"{name} answered {answer.status}: {answer.said}".removesuffix(": ")
-    if answer.may_change:
-        raise Undelivered(_wait(answer.retry_after), told, spent=True)
-    raise Permanent(told)
+@dataclass(frozen=True)
+class Receiver:
+    """Where messages go. The url is never told: it may be a secret in itself."""
 
+    name: str
+    url: str = field(repr=False)
+    timeout: float
+    silence: Silence = field(default_factory=Silence, repr=False, compare=False)
 
-async def _asked(
-    name: str, url: str, body: bytes, headers: dict[str, str], timeout: float
-) -> Answer:
-    httpx, answer, said = _httpx(), None, bytearray()
-    try:
-        async with (
-            asyncio.timeout(timeout),
-            httpx.AsyncClient(**_manners()) as client,
-            client.stream("POST", url, content=body, headers=headers) as came,
-        ):
-            answer = Answer(came.status_code, came.headers.get("retry-after", ""))
-            if not answer.taken:
-                await _read(came, said)
-    except TimeoutError:
-        if answer is None:
-            told = f"{name} did not answer within {timeout:g} s"
-            raise Undelivered(0.0, told, spent=True) from None
-    except (httpx.HTTPError, httpx.StreamError) as error:
-        if answer is None:
-            told = f"{name} cannot be reached: {type(error).__name__} {error}".strip()
-            raise Undelivered(0.0, told, spent=True) from None
-    assert answer is not None
-    return answer._replace(said=_shown(said))
+    async def post(self, body: bytes, headers: dict[str, str]) -> Answer:
+        """The answer of one who took it."""
+        answer = await self._asked(body, headers)
+        if answer.taken:
+            return answer
+        told = f"{self.name} answered {answer.status}: {answer.said}".removesuffix(": ")
+        if answer.may_change:
+            raise Undelivered(_wait(answer.retry_after), told, spent=True)
+        raise Permanent(told)
+
+    async def _asked(self, body: bytes, headers: dict[str, str]) -> Answer:
+        httpx, answer, said = _httpx(), None, bytearray()
+        try:
+            with self.silence.broken(self.timeout):
+                async with (
+                    asyncio.timeout(self.timeout),
+                    httpx.AsyncClient(**_manners()) as client,
+                    client.stream("POST", self.url, content=body, headers=headers) as came,
+                ):
+                    answer = Answer(came.status_code, came.headers.get("retry-after", ""))
+                    if not answer.taken:
+                        await _read(came, said)
+        except Silent:
+            raise self._failed("did not answer a moment ago, and is being asked") from None
+        except TimeoutError:
+            if answer is None:
+                raise self._failed(f"did not answer within {self.timeout:g} s") from None
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            if answer is None:
+                told = f"cannot be reached: {type(error).__name__} {error}".strip()
+                raise self._failed(told) from None
+        assert answer is not None
+        return answer._replace(said=_shown(said))
+
+    def _failed(self, how: str) -> Undelivered:
+        return Undelivered(0.0, f"{self.name} {how}", spent=True)
 
 
 async def _read(came: httpx.Response, said: bytearray) -> None:

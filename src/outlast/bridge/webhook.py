@@ -23,7 +23,7 @@ from ..tasks import Prepared
 from ..version import VERSION
 from ..worker.context import Context
 from . import message
-from .post import post
+from .post import Receiver
 from .signing import Received, Secrets, keys_of, new_secret, signed, verify
 
 if TYPE_CHECKING:
@@ -39,13 +39,11 @@ SPARE = 5.0  # seconds after its own deadline at which a delivery is ended from 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where messages go. The url and the keys are in the program alone: in no row, no log and no
-    error."""
+    """Who is told, and how they know that it is us. What is in here is in the program alone: in no
+    row, no log and no error."""
 
-    name: str
-    url: str = field(repr=False)
+    receiver: Receiver
     keys: tuple[bytes, ...] = field(repr=False)
-    timeout: float
 
     @classmethod
     def of(cls, name: str, url: str, secret: Secrets, timeout: float) -> Endpoint:
@@ -54,7 +52,7 @@ class Endpoint:
             raise InvalidOption(
                 option="timeout", reason="must be given: no receiver may take for ever"
             )
-        return cls(check_name("name", name), _checked(url), keys_of(secret), limit)
+        return cls(Receiver(check_name("name", name), _checked(url), limit), keys_of(secret))
 
     async def deliver(self, type: str, ctx: Context, data: Any = None) -> dict[str, int]:
         """One attempt at one message: about the job that it comes after, or of `data`."""
@@ -70,7 +68,7 @@ class Endpoint:
             **message.headers(delivery, about),
             **signed(self.keys, delivery.id, body, int(time.time())),
         }
-        answer = await post(self.name, self.url, body, headers, self.timeout)
+        answer = await self.receiver.post(body, headers)
         return {"status": answer.status}
 
 
@@ -115,12 +113,12 @@ class Webhook(Prepared):
 
 def define(app: Outlast, to: Endpoint, events: Sequence[str], options: dict[str, Any]) -> Webhook:
     """The task that delivers, and what callers hold of it."""
-    known = app.webhooks.get(to.name)
-    if known is not None and known.endpoint.url != to.url:
-        raise InvalidOption(option="name", reason=f"{to.name!r} is taken by another webhook")
-    said = Options(**{"queue": QUEUE, **options, "timeout": to.timeout + SPARE})
+    name, known = to.receiver.name, app.webhooks.get(to.receiver.name)
+    if known is not None and known.endpoint.receiver.url != to.receiver.url:
+        raise InvalidOption(option="name", reason=f"{name!r} is taken by another webhook")
+    said = Options(**{"queue": QUEUE, **options, "timeout": to.receiver.timeout + SPARE})
     definition = Definition(
-        name=to.name,
+        name=name,
         function=to.deliver,
         retry=said.retry or FOR_A_DAY,
         options=said,
