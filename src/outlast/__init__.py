@@ -24,11 +24,16 @@ from .version import VERSION as __version__
 
 if TYPE_CHECKING:
     from .client import Outlast
+    from .model.blob import Blob
     from .model.errors import (
         BatchFailed,
+        BlobError,
+        BlobLost,
+        BlobUnavailable,
         ClaimLost,
         Contention,
         DeadlineExceeded,
+        Erased,
         FlowClosed,
         FlowNotFound,
         InvalidArguments,
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
         JobFailed,
         JobNotFound,
         KeyConflict,
+        NoBlobStore,
         OutlastError,
         Permanent,
         PrerequisiteFailed,
@@ -71,6 +77,7 @@ if TYPE_CHECKING:
     from .model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
     from .model.task import Call
     from .ops.flow_report import FlowState
+    from .store.blobs import BlobStore
     from .tasks import Task
     from .worker.batch_context import BatchContext
     from .worker.context import Context
@@ -78,6 +85,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Outlast": "client",
+    "Blob": "model.blob",
+    "BlobStore": "store.blobs",
     "Chain": "model.flow",
     "Flow": "model.flow",
     "Group": "model.flow",
@@ -103,12 +112,18 @@ _HOMES = {
 __all__ = [
     "BatchContext",
     "BatchFailed",
+    "Blob",
+    "BlobError",
+    "BlobLost",
+    "BlobStore",
+    "BlobUnavailable",
     "Call",
     "Chain",
     "ClaimLost",
     "Contention",
     "Context",
     "DeadlineExceeded",
+    "Erased",
     "Flow",
     "FlowClosed",
     "FlowNotFound",
@@ -126,6 +141,7 @@ __all__ = [
     "JobFailed",
     "JobNotFound",
     "KeyConflict",
+    "NoBlobStore",
     "Node",
     "Outlast",
     "OutlastError",

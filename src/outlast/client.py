@@ -6,10 +6,10 @@ The other verbs have files of their own: seeing, steering, flows, operators.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
-from .connected import job_id
 from .flows import FlowVerbs
 from .model.batch import batch_of
 from .model.errors import InvalidOption
@@ -24,14 +24,16 @@ from .model.task import Definition, Registry
 from .operators import OperatorVerbs
 from .ops.enqueue import enqueue, wake
 from .ops.statement import Op
+from .results import ResultVerbs
 from .seeing import SeeingVerbs
 from .steering import SteeringVerbs
 from .store import open_store
+from .store.blobs import BlobStore
 from .store.callers import arun_on, run_on
 from .store.wakes import Wakes
 from .tasks import Task
 from .tracing import traced
-from .waiting import Waiting, outcome_of
+from .waiting import Waiting
 
 if TYPE_CHECKING:
     from .bridge.webhook import Webhook
@@ -42,12 +44,15 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs):
+class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs):
     """A job system in a database.
 
     `url` is `sqlite:///file.db` or `postgresql://…`; without one, `$OUTLAST_URL`, else
     `sqlite:///outlast.db`. `schema` holds our tables; without one, `$OUTLAST_SCHEMA`, else
     `outlast`. Nothing is opened before it is needed; missing tables are created.
+
+    `blobs` keeps arguments and results that are too large for a row: `file:///a/directory` or a
+    `BlobStore`; without one, `$OUTLAST_BLOBS`, else they are refused.
     """
 
     def __init__(
@@ -57,8 +62,10 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs):
         schema: str | None = None,
         settings: StoreSettings | None = None,
         retention: RetentionSettings | None = None,
+        blobs: str | BlobStore | None = None,
     ) -> None:
         self.store = open_store(url, schema, settings)
+        self._keep_blobs(blobs or os.environ.get("OUTLAST_BLOBS") or None)
         self.retention = retention or RetentionSettings.of()
         self.registry = Registry()
         self.webhooks: dict[str, Webhook] = {}
@@ -149,25 +156,35 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs):
 
     def enqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
         """Enqueue calls, chains, groups and flows, all or none; one job for each call, in order."""
-        jobs = traced(new_jobs(calls))
+        jobs = traced(new_jobs(calls, limit=self._largest))
         if conn is not None:
             self.store.ready_beside_caller()
-            return run_on(conn, self.store, self._enqueue_and_wake(jobs))
-        made = self.store.run(enqueue, jobs)
+            return run_on(conn, self.store, self._enqueue_and_wake(self._refer(jobs)))
+        made = self.store.run(enqueue, self._refer(jobs))
         self._wake(self._to_wake(made, self._wakes))
         return made
 
     async def aenqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
-        jobs = traced(new_jobs(calls))
-        if conn is not None:
-            await self.store.aready_beside_caller()
-            return await arun_on(conn, self.store, self._enqueue_and_wake(jobs))
-        return await self._aput(jobs)
+        jobs = traced(new_jobs(calls, limit=self._largest))
+        if conn is None:
+            return await self._aput(jobs)
+        await self.store.aready_beside_caller()
+        return await arun_on(conn, self.store, self._enqueue_and_wake(await self._arefer(jobs)))
 
     async def _aput(self, jobs: list[NewJob]) -> list[Job]:
-        made = await self.store.arun(enqueue, jobs)
+        made = await self.store.arun(enqueue, await self._arefer(jobs))
         await self._awake(self._to_wake(made, self._wakes))
         return made
+
+    def _refer(self, jobs: list[NewJob]) -> list[NewJob]:
+        """What is too large for a row is kept before there is a row that refers to it."""
+        return jobs if self.blobs is None else self.blobs.put_arguments(jobs)
+
+    async def _arefer(self, jobs: list[NewJob]) -> list[NewJob]:
+        """What is too large for a row is kept before there is a row that refers to it."""
+        return (
+            jobs if self.blobs is None else await asyncio.to_thread(self.blobs.put_arguments, jobs)
+        )
 
     def _enqueue_and_wake(self, jobs: list[NewJob]) -> Op[list[Job]]:
         made = yield from enqueue(jobs, ours=False)
@@ -179,15 +196,6 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs):
         if not self.store.wakes:
             return []
         return wakes.due({job.queue for job in jobs if job.state is State.READY})
-
-    # Wait
-
-    def result(self, id: str, timeout: float | None = None) -> Any:
-        """Wait for a job and return its result. Raises JobDead, JobCancelled or ResultTimeout."""
-        return outcome_of(id, self._waiting.wait(job_id(id), timeout), timeout)
-
-    async def aresult(self, id: str, timeout: float | None = None) -> Any:
-        return outcome_of(id, await self._waiting.await_(job_id(id), timeout), timeout)
 
     # Work
 
@@ -215,16 +223,22 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs):
 
     def migrate(self) -> list[int]:
         """Bring the tables up to this release; returns the versions that were applied."""
-        return self.store.migrate()
+        applied = self.store.migrate()
+        if self.blobs is not None:
+            _ = self.blobs.place  # which could not be made inside a caller's transaction
+        return applied
 
     async def amigrate(self) -> list[int]:
-        return await asyncio.to_thread(self.store.migrate)
+        return await asyncio.to_thread(self.migrate)
 
-    def move(self, url: str | None = None, schema: str | None = None) -> None:
+    def move(
+        self, url: str | None = None, schema: str | None = None, blobs: str | None = None
+    ) -> None:
         """Keep jobs elsewhere than the code says, as a command line or a test may ask."""
-        here = self.store.address
+        here, kept_in = self.store.address, self.blobs.kept_in if self.blobs else None
         self.close()
         self.store = open_store(url or here.url, schema or here.schema, self.store.settings)
+        self._keep_blobs(blobs or kept_in)
         self._waiting = Waiting(self.store)
 
     def close(self) -> None:

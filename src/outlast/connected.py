@@ -2,21 +2,73 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
-from .model.errors import JobNotFound, StoreError
+from .model.arguments import MAX_PAYLOAD
+from .model.blob import Blob
+from .model.errors import BlobError, JobNotFound, NoBlobStore, StoreError
+from .model.job import Job, lenient_json, read_args
 from .ops.enqueue import CANCEL_SIGNAL, wake
 from .store import Store
+from .store.blobs import Blobs, BlobStore, aclear, open_blobs
 
 ANYWHERE = ""  # no queue in particular: look
 
 
 class Connected:
     store: Store
+    blobs: Blobs | None = None  # where what is too large for a row is kept, if anywhere
+    _largest = MAX_PAYLOAD  # bytes of one job's arguments
+
+    def _keep_blobs(self, kept_in: str | BlobStore | None) -> None:
+        if kept_in is not None:
+            self.blobs = Blobs(self.store, open_blobs(kept_in))
+            self._largest = self.blobs.limit
+
+    def _whole(self, job: Job) -> Job:
+        """With what it refers to; as it is, if that cannot be had: to look must not fail."""
+        if self.blobs is None:
+            return job
+        with suppress(BlobError):
+            if isinstance(job.args, Blob):
+                job = replace(job, args=read_args(self.blobs.text(job.id, job.args)))
+            if isinstance(job.result, Blob):
+                job = replace(job, result=self._value(job.id, job.result))
+        return job
+
+    async def _awhole(self, job: Job) -> Job:
+        if self.blobs is None or not (isinstance(job.args, Blob) or isinstance(job.result, Blob)):
+            return job
+        return await asyncio.to_thread(self._whole, job)
+
+    def _value(self, id: str, value: Any) -> Any:
+        """A result, or what it refers to."""
+        if not isinstance(value, Blob):
+            return value
+        if self.blobs is None:
+            raise NoBlobStore(job=id, bytes=value.size)
+        return lenient_json(self.blobs.text(id, value))
+
+    async def _avalue(self, id: str, value: Any) -> Any:
+        if not isinstance(value, Blob):
+            return value
+        return await asyncio.to_thread(self._value, id, value)
+
+    def _clear(self, names: Sequence[str]) -> None:
+        """Remove the blobs of rows that are gone; what cannot be reached is left to the sweep."""
+        if self.blobs is not None:
+            self.blobs.remove(names)
+
+    async def _aclear(self, names: Sequence[str]) -> None:
+        await aclear(self.blobs, names)
 
     def _wake(self, words: list[str]) -> None:
         """It only makes things faster, so it may fail."""

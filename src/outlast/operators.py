@@ -55,10 +55,14 @@ class OperatorVerbs(Connected):
 
     def forget(self, id: str) -> Job:
         """Erase what an ended job was given, gave and said; how it ended stays."""
-        return self.store.run(forget, job_id(id), actor())
+        job, blobs = self.store.run(forget, job_id(id), actor())
+        self._clear(blobs)
+        return job
 
     async def aforget(self, id: str) -> Job:
-        return await self.store.arun(forget, job_id(id), actor())
+        job, blobs = await self.store.arun(forget, job_id(id), actor())
+        await self._aclear(blobs)
+        return job
 
     def purge(
         self,
@@ -74,7 +78,9 @@ class OperatorVerbs(Connected):
         which, told, age = _which(state, queue, task, tenant, older)
         cursor, done = None, 0
         while page := self.store.run(jobs, which, cursor, PAGE):
-            done += self.store.run(purge, [job.id for job in page], age, actor(), told)
+            gone = self.store.run(purge, [job.id for job in page], age, actor(), told)
+            self._clear(gone.blobs)
+            done += gone
             cursor = page[-1].id
         return done
 
@@ -90,7 +96,9 @@ class OperatorVerbs(Connected):
         which, told, age = _which(state, queue, task, tenant, older)
         cursor, done = None, 0
         while page := await self.store.arun(jobs, which, cursor, PAGE):
-            done += await self.store.arun(purge, [job.id for job in page], age, actor(), told)
+            gone = await self.store.arun(purge, [job.id for job in page], age, actor(), told)
+            await self._aclear(gone.blobs)
+            done += gone
             cursor = page[-1].id
         return done
 

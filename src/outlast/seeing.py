@@ -15,11 +15,12 @@ class SeeingVerbs(Connected):
     """Part of `Outlast`."""
 
     def job(self, id: str) -> Job:
-        """A job as it stands now."""
-        return self.store.run(report.job, job_id(id))
+        """A job as it stands now, whole. (Lists show a `Blob` for what is kept by reference, and so
+        does this, if that cannot be had.)"""
+        return self._whole(self.store.run(report.job, job_id(id)))
 
     async def ajob(self, id: str) -> Job:
-        return await self.store.arun(report.job, job_id(id))
+        return await self._awhole(await self.store.arun(report.job, job_id(id)))
 
     def jobs(
         self,

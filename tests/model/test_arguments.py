@@ -222,7 +222,7 @@ def test_a_payload_has_a_size_limit() -> None:
     assert len(arguments.encode(("x" * room,), {})) == MAX_PAYLOAD
     assert problems(untyped, "x" * (room + 1)) == {
         "": "the arguments take 1,000,001 bytes, more than 1,000,000: "
-        "store the data elsewhere and pass its key"
+        "store the data elsewhere and pass its key, or have Outlast do so (blobs=…)"
     }
     assert "far more" in problems(untyped, ["x" * 1_000_000] * 1_000)[""]
 

@@ -39,6 +39,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "cancel_jobs": {"json": {"limit": 1, "task": "nothing"}},
     "redrive_jobs": {"json": {"limit": 1, "task": "nothing"}},
     "forget_job": {},
+    "take_result": {},
     "reclaim_job": {},
     "purge_jobs": {"json": {"limit": 1, "task": "nothing", "state": "dead"}},
     "read_flow": {},
@@ -121,7 +122,7 @@ def test_a_route_serves_whom_it_says_and_nobody_else(
 
 
 # What the sample job's state does not allow: these are told so, if they get so far.
-TOO_LATE = {"redrive_job"}
+TOO_LATE = {"redrive_job", "take_result"}
 ALL_QUEUES = {
     "metrics",
     "drain_worker",

@@ -16,15 +16,14 @@ if TYPE_CHECKING:
     from ..client import Outlast
 
 
-def find_app(name: str, url: str | None, schema: str | None) -> Outlast:
+def find_app(name: str, url: str | None, schema: str | None, blobs: str | None = None) -> Outlast:
     """The app, with its jobs where the command line says, if it says anything."""
     # First of all for apps that say `Outlast()`: they read this when they are imported.
-    for variable, value in (("OUTLAST_URL", url), ("OUTLAST_SCHEMA", schema)):
-        if value:
-            os.environ[variable] = value
+    said = {"OUTLAST_URL": url, "OUTLAST_SCHEMA": schema, "OUTLAST_BLOBS": blobs}
+    os.environ.update({variable: value for variable, value in said.items() if value})
     app = load_app(name)
-    if url or schema:
-        app.move(url, schema)
+    if url or schema or blobs:
+        app.move(url, schema, blobs)
     return app
 
 

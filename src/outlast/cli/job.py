@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..model.blob import Blob
 from ..model.job import Job
 from ..model.lifecycle import State
 from ..model.outcome import reason
@@ -138,8 +139,8 @@ def _lines(file: File) -> list[tuple[str, Any]]:
         ("state", _state(file)),
         ("attempt", f"{job.attempt}; {job.failures} of {job.max_attempts} failures,"
                     f" {job.crashes} of {job.max_crashes} lost workers"),
-        ("arguments", short(_json(job.args), 2000)),
-        ("result", None if job.result is None else short(_json(job.result), 2000)),
+        ("arguments", _told(job.args)),
+        ("result", None if job.result is None else _told(job.result)),
         ("error", reason(job.error) if job.error else None),
         ("created", moment(job.created_at)),
         ("run at", moment(job.run_at)),
@@ -197,6 +198,12 @@ def _in_short(data: Any) -> str:
         return short(_json(data))
     said = {name: value for name, value in data.items() if value not in (None, "")}
     return short(", ".join(f"{name}={_json(value).strip(chr(34))}" for name, value in said.items()))
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Blob):
+        return f"{value.size:,} bytes, kept by reference (SHA-256 {value.sha256})"
+    return short(_json(value), 2000)
 
 
 def _json(value: Any) -> str:

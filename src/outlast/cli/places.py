@@ -29,6 +29,13 @@ schema_option = click.option(
     show_envvar=True,
     help="The schema of our tables (on SQLite their prefix); without one, outlast.",
 )
+blobs_option = click.option(
+    "--blobs",
+    metavar="URL",
+    envvar="OUTLAST_BLOBS",
+    show_envvar=True,
+    help="file:///a/directory for arguments and results that are too large for a row.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
@@ -36,6 +43,12 @@ def place(ctx: click.Context) -> tuple[str | None, str | None]:
     """What was said on the command, else before it, never what the environment says: that is for
     `Outlast` itself to read, and an app that names a place in its code does not."""
     return _said(ctx, "url"), _said(ctx, "schema")
+
+
+def said_here(ctx: click.Context, name: str) -> str | None:
+    """What was said on the command itself."""
+    on_it = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    return str(ctx.params[name]) if on_it else None
 
 
 def _said(ctx: click.Context, name: str) -> str | None:
@@ -68,8 +81,8 @@ def connected(command: F) -> F:
 
 
 @contextmanager
-def opened(url: str | None, schema: str | None) -> Iterator[Outlast]:
+def opened(url: str | None, schema: str | None, blobs: str | None = None) -> Iterator[Outlast]:
     from ..client import Outlast
 
-    with Outlast(url, schema=schema) as ol:
+    with Outlast(url, schema=schema, blobs=blobs) as ol:
         yield ol

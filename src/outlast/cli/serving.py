@@ -15,7 +15,7 @@ import click
 from ..model.errors import InvalidOption, Unsupported
 from ..model.settings import ServiceSettings
 from .apps import find_app
-from .places import opened, placed
+from .places import blobs_option, opened, placed, said_here
 from .running_options import Port, log_options, misread
 from .settings_options import setting_options, was_said
 
@@ -60,6 +60,7 @@ log = logging.getLogger("outlast.service")
 )
 @setting_options(ServiceSettings)
 @log_options
+@blobs_option
 @placed
 @click.pass_context
 def serve(
@@ -74,7 +75,8 @@ def serve(
     """
     from ..worker.logs import set_up, tear_down
 
-    url, schema = given.pop("url"), given.pop("schema")
+    place = given.pop("url"), given.pop("schema"), said_here(ctx, "blobs")
+    given.pop("blobs")
     level, format = given.pop("log_level"), given.pop("log_format")
     said = {name: value for name, value in given.items() if was_said(ctx, name)}
     settings = ServiceSettings.of(**said)
@@ -84,7 +86,7 @@ def serve(
         log.warning(told)
     _need_extra()
     with ExitStack() as stack:
-        found = stack.enter_context(find_app(app, url, schema) if app else opened(url, schema))
+        found = stack.enter_context(find_app(app, *place) if app else opened(*place))
         _refuse_open_doors(found, host)
         _introduce(found, settings)
         _serve(found, settings, (host, port), proxies)

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from ..model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
 from .apps import find_app
 from .far import remote_options, remote_worker
-from .places import placed
+from .places import blobs_option, placed, said_here
 from .running_options import Port, log_options, misread
 from .settings_options import setting_options, variable, was_said
 
@@ -79,6 +79,7 @@ PLATFORM = ("OUTLAST_SERVICE_", "OUTLAST_PORT_")
     help="The address that they are served on. Nobody is asked who they are there.",
 )
 @log_options
+@blobs_option
 @placed
 @click.pass_context
 def worker(
@@ -91,7 +92,8 @@ def worker(
     """
     from ..worker.logs import set_up, tear_down
 
-    url, schema = given.pop("url"), given.pop("schema")
+    url, schema, blobs = given.pop("url"), given.pop("schema"), said_here(ctx, "blobs")
+    given.pop("blobs")
     level, format = given.pop("log_level"), given.pop("log_format")
     metrics = Metrics(given.pop("metrics_host"), given.pop("metrics_port"))
     far = {name: given.pop(name) for name in ("server", "token_file", "spool")}
@@ -99,7 +101,7 @@ def worker(
     WorkerSettings.of({}, **given)  # what is wrong with them is said before anything is loaded
     set_up(level, format)
     ctx.call_on_close(tear_down)
-    found = find_app(app, url, schema)
+    found = find_app(app, url, schema, blobs)
     if far["server"]:
         made: Worker = remote_worker(found, _names(queues), far, given)
     else:
@@ -213,7 +215,7 @@ def strangers(environ: Mapping[str, str]) -> list[str]:
     known = {variable(spec.name) for kind in settings for spec in fields(kind)}
     known |= {variable(name) for name in ("url", "schema", "queues", "processes", "host", "port")}
     known |= {variable(name) for name in ("log_format", "log_level", "lifeline", "instance")}
-    known |= {variable(name) for name in ("metrics_port", "metrics_host")}
+    known |= {variable(name) for name in ("metrics_port", "metrics_host", "blobs")}
     return [
         f"{name} is no setting of Outlast and has no effect; did you mean {close[0]}?"
         for name in sorted(environ)

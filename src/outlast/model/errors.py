@@ -22,6 +22,11 @@
     │   ├── JobDead
     │   └── JobCancelled
     ├── ResultTimeout             the awaited job has not ended yet
+    ├── Erased                    the result was read and erased, or forgotten
+    ├── BlobError                 what is kept by reference cannot be had
+    │   ├── BlobUnavailable       the blob store cannot be reached
+    │   ├── BlobLost              it is gone, or not what was stored
+    │   └── NoBlobStore           this process has none
     ├── ServerRefused             a server does not let this worker in
     ├── WebhookRefused            a message is not from whom it says, or not from now
     └── StoreError                the database said no
@@ -175,6 +180,27 @@ class JobCancelled(JobFailed):
 
 class ResultTimeout(OutlastError, TimeoutError):
     """Job {job} has not ended within {timeout} s; it is {state}."""
+
+
+class Erased(OutlastError):
+    """What job {job} gave was erased by {by} at {at}."""
+
+
+class BlobError(OutlastError):
+    """What is kept by reference cannot be had."""
+
+
+class BlobUnavailable(BlobError):
+    """The blob store cannot be reached: {reason}."""
+
+
+class BlobLost(BlobError):
+    """The blob {name} {reason}."""
+
+
+class NoBlobStore(BlobError):
+    """What job {job} was given or gave is kept by reference ({bytes:,} bytes), and this process \
+has no blob store: give it one, as blobs=, --blobs or OUTLAST_BLOBS."""
 
 
 class ServerRefused(OutlastError):

@@ -13,6 +13,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from .blob import MARK, Blob, read, referred
 from .lifecycle import State
 from .secret import shown
 
@@ -159,6 +160,11 @@ class Job:
     def final(self) -> bool:
         return self.state.final
 
+    @property
+    def forgotten(self) -> bool:
+        """What it was given, gave and said was erased; no call is stored so."""
+        return self.args is None
+
     def as_json(self) -> dict[str, Any]:
         """The job as JSON values, the same on every path that prints or sends one."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__}
@@ -180,8 +186,8 @@ def read_job(row: Any) -> Job:
         facts[name] = moment(facts[name])
     facts["state"] = State(facts["state"])
     facts["cancelling"] = bool(facts["cancelling"])
-    for name in ("result", "error"):
-        facts[name] = lenient_json(facts[name])
+    facts["error"] = lenient_json(facts["error"])
+    facts["result"] = read_result(facts["result"])
     facts["args"] = read_args(facts["args"])
     return Job(**facts)
 
@@ -212,9 +218,19 @@ def _more_lenient_json(text: str) -> Any:
 
 
 def read_args(text: str) -> Any:
-    """A job's arguments as they may be shown."""
-    return shown(lenient_json(text))
+    """A job's arguments as they may be shown; a `Blob` where they are kept by reference."""
+    args = lenient_json(text)
+    return shown(args) if isinstance(args, dict) else referred(args) or args
+
+
+def read_result(text: str | None) -> Any:
+    """A job's result; a `Blob` where it is kept by reference."""
+    if isinstance(text, str) and text.startswith(MARK) and (blob := read(text)) is not None:
+        return blob
+    return lenient_json(text)
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Blob):
+        return value.as_json()
     return value.isoformat() if isinstance(value, datetime) else value

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from .arguments import MAX_PAYLOAD
 from .errors import InvalidArguments, InvalidFlow, InvalidOption, Problem
 from .flow import Chain, Flow, Group, Node, listed
 from .ids import new_job_id
@@ -23,14 +24,17 @@ MOST_EDGES = 200_000  # of one call: a group of hundreds after a group of hundre
 
 
 def new_jobs(
-    items: Iterable[Any], within: str | None = None, beside: str | None = None
+    items: Iterable[Any],
+    within: str | None = None,
+    beside: str | None = None,
+    limit: int = MAX_PAYLOAD,
 ) -> list[NewJob]:
     """Everything of one call as rows, in the order given; if anything is wrong, one error names
     every problem. `within` is a flow that stands already: what comes joins it. Whoever waits for
-    the job `beside` is to wait for what comes last here, too."""
+    the job `beside` is to wait for what comes last here, too. `limit`: bytes of one's arguments."""
     items = list(items)
     if within is None and beside is None and all(map(_stands_alone, items)):
-        return _by_themselves(items)
+        return _by_themselves(items, limit)
     nodes: list[Node] = []
     founded: list[NewFlow] = []
     for item in items:
@@ -40,7 +44,7 @@ def new_jobs(
     prerequisites = _resolved(nodes)
     _refuse_cycles(nodes, prerequisites)
     _refuse_crowds(prerequisites)
-    jobs = _rows(nodes, prerequisites, within)
+    jobs = _rows(nodes, prerequisites, within, limit)
     if jobs and founded:
         jobs[0] = replace(jobs[0], founds=tuple(founded))
     if beside is not None:
@@ -53,13 +57,13 @@ def _stands_alone(item: Any) -> bool:
     return isinstance(item, Call) and item.options.after is None and item.options.flow is None
 
 
-def _by_themselves(calls: Sequence[Call]) -> list[NewJob]:
+def _by_themselves(calls: Sequence[Call], limit: int) -> list[NewJob]:
     """Jobs that are tied to nothing, as most are: there is nothing to lay out."""
     jobs: list[NewJob] = []
     refused: list[tuple[int, InvalidArguments]] = []
     for number, call in enumerate(calls):
         try:
-            jobs.append(call.new_job())
+            jobs.append(call.new_job(None, limit))
         except InvalidArguments as error:
             refused.append((number, error))
     _refuse(refused, len(calls))
@@ -243,14 +247,14 @@ def _refuse_crowds(prerequisites: Sequence[Sequence[str]]) -> None:
 
 
 def _rows(
-    nodes: Sequence[Node], prerequisites: Sequence[list[str]], within: str | None
+    nodes: Sequence[Node], prerequisites: Sequence[list[str]], within: str | None, limit: int
 ) -> list[NewJob]:
     followed = {id for ids in prerequisites for id in ids}
     jobs: list[NewJob] = []
     refused: list[tuple[int, InvalidArguments]] = []
     for number, (node, after) in enumerate(zip(nodes, prerequisites, strict=True)):
         try:
-            job = node.call.new_job(node.id)
+            job = node.call.new_job(node.id, limit)
         except InvalidArguments as error:
             refused.append((number, error))
             continue

@@ -70,6 +70,15 @@ class StoreSettings(Settings):
     checkpoint_pages: int = setting(
         2000, "pages in SQLite's write-ahead log before a checkpoint", 10, 1_000_000
     )
+    blob_over: int = setting(
+        100_000,
+        "characters of arguments or a result, as JSON, that go to the blob store, if there is one",
+        1_000,
+        1_000_000,
+    )
+    blob_limit: int = setting(
+        250_000_000, "bytes of arguments or a result, as JSON, with a blob store", 1_000_000
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,12 @@ class RetentionSettings(Settings):
     )
     prune_every: float = setting(30.0, "seconds between prunings", 0.05)
     prune_batch: int = setting(1000, "jobs pruned in one transaction", 1, 100_000)
+    blob_grace: float = setting(
+        86400.0,
+        "seconds a blob is kept that no job refers to: more than any caller's transaction takes",
+        0.0,
+    )
+    blob_sweep_every: float = setting(3600.0, "seconds between looks for such blobs", 0.05)
 
 
 @dataclass(frozen=True, slots=True)

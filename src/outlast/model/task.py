@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from .arguments import Arguments, ItemArguments
+from .arguments import MAX_PAYLOAD, Arguments, ItemArguments
 from .batch import Batch
 from .errors import InvalidOption, UnknownTask
 from .ids import new_job_id
@@ -66,10 +66,15 @@ class Definition:
         return inspect.iscoroutinefunction(self.function)
 
     def call(
-        self, id: str, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        id: str,
+        options: Options,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        limit: int = MAX_PAYLOAD,
     ) -> NewJob:
         """One call of this task as a job to be inserted; bad arguments are refused here."""
-        text = self.arguments.encode(args, kwargs)
+        text = self.arguments.encode(args, kwargs, limit)
         return NewJob(id=id, task=self.name, args=text, **self._facts(options))
 
     def _facts(self, options: Options) -> dict[str, Any]:
@@ -126,8 +131,9 @@ class Call:
     def using(self, options: Options) -> Call:
         return replace(self, options=options.over(self.options))
 
-    def new_job(self, id: str | None = None) -> NewJob:
-        return self.definition.call(id or new_job_id(), self.options, self.args, self.kwargs)
+    def new_job(self, id: str | None = None, limit: int = MAX_PAYLOAD) -> NewJob:
+        id = id or new_job_id()
+        return self.definition.call(id, self.options, self.args, self.kwargs, limit)
 
 
 @runtime_checkable

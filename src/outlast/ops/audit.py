@@ -156,8 +156,7 @@ def _removal(keep: float) -> Repair:
         held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
         given = {"ids": json.dumps([id for (id,) in held]), "late": keep}
         rows: Rows = yield Statement("remove_ended", given)
-        yield from clear_up(rows)
-        return len(rows)
+        return (yield from clear_up(rows))
 
     return repair
 

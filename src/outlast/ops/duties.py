@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..model.lifecycle import State
+from .blobs import Removed
 from .consequences import consequences
 from .statement import BEGIN, Op, Rows, Statement, Together
 
@@ -67,27 +68,29 @@ def expire(limit: int = 500, skip: int = 0) -> Op[list[str]]:
     return [id for id, _ in rows]
 
 
-def prune(state: str, keep: float, limit: int) -> Op[int]:
+def prune(state: str, keep: float, limit: int) -> Op[Removed]:
     """Remove one small batch of jobs that ended long ago, with all that belongs to them."""
     yield BEGIN
     rows: Rows = yield Statement("prune_jobs", {"state": state, "keep": keep, "limit": limit})
-    yield from clear_up(rows)
-    return len(rows)
+    return (yield from clear_up(rows))
 
 
-def clear_up(rows: Rows) -> Op[None]:
-    """Remove what belonged to jobs that were removed, by their ids and flows."""
+def clear_up(rows: Rows) -> Op[Removed]:
+    """Remove what belonged to jobs that were removed, by their ids and flows. What they referred to
+    outside of the database is whoever's who asked for it: it goes when this has committed."""
+    removed = Removed.of(rows)
     if not rows:
-        return
-    ids = json.dumps([id for id, _ in rows])
+        return removed
+    ids = json.dumps([id for id, *_ in rows])
     yield Statement("prune_attempts", {"ids": ids})
     yield Statement("prune_events", {"ids": ids})
     yield Statement("prune_steps", {"ids": ids})
     yield Statement("prune_edges", {"ids": ids})
     yield Statement("prune_ties", {"ids": ids})
-    if flows := {flow for _, flow in rows if flow}:
+    if flows := {flow for _, flow, *_ in rows if flow}:
         yield Statement("prune_parts", {"ids": json.dumps(sorted(flows))})
         yield Statement("prune_flows", {"ids": json.dumps(sorted(flows))})
+    return removed
 
 
 def prune_workers(keep: float) -> Op[int]:
@@ -95,10 +98,10 @@ def prune_workers(keep: float) -> Op[int]:
     return len(rows)
 
 
-def prune_incidents(keep: float, limit: int) -> Op[int]:
+def prune_incidents(keep: float, limit: int) -> Op[Removed]:
     """Remove a small batch of what nobody did and that is no job's; what people did stays."""
     rows: Rows = yield Statement("prune_incidents", {"keep": keep, "limit": limit})
-    return len(rows)
+    return Removed(len(rows))
 
 
 def arrive(worker: dict[str, Any]) -> Op[None]:

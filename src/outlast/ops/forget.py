@@ -3,25 +3,70 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from ..model.errors import TooEarly
-from ..model.job import Job
+from ..model.errors import Erased, TooEarly
+from ..model.job import Job, lenient_json, moment
+from .blobs import names
 from .operate import note
 from .reach import EVERYTHING, Reach
 from .report import job as one_job
 from .statement import BEGIN, Op, Rows, Statement
 
+Blobs = tuple[str, ...]  # the names of those that nobody refers to any more
 
-def forget(id: str, by: str, reach: Reach = EVERYTHING) -> Op[Job]:
+
+def forget(id: str, by: str, reach: Reach = EVERYTHING) -> Op[tuple[Job, Blobs]]:
     """Forgetting twice is forgetting once; what has not ended cannot be forgotten. Its key stays,
     and with it the promise that the key stands for one job."""
     yield BEGIN
-    forgotten: Rows = yield Statement("forget_job", {"id": id, **reach.params})
+    blobs = yield from _erase(id, {"by": by}, reach)
     job = yield from one_job(id, reach)
-    if not forgotten:
+    if blobs is None:
         raise TooEarly(job=id, state=job.state)
+    return job, blobs
+
+
+def take_result(id: str, by: str, action: str, reach: Reach = EVERYTHING) -> Op[Blobs]:
+    """Forget a job whose result was read, for the one who did: of two only the first may say that
+    he has it. Under the name of an action it is done once, also if the answer to it got lost."""
+    yield BEGIN
+    held: Rows = yield Statement("hold_result", {"id": id, **reach.params})
+    if not held:
+        job = yield from one_job(id, reach)
+        raise TooEarly(job=id, state=job.state)
+    [(forgotten, needed)] = held
+    if forgotten:
+        error = yield from erased(id)
+        if error.facts["action"] == action:
+            return ()
+        raise error
+    if needed:
+        raise TooEarly(
+            f"job {id} cannot be erased yet: jobs of its flow have not ended, or are dead and may"
+            " get a new life, and could ask for its result",
+            job=id,
+            state="succeeded",
+        )
+    return (yield from _erase(id, {"by": by, "read": True, "action": action}, reach)) or ()
+
+
+def erased(id: str) -> Op[Erased]:
+    """Who had a job forgotten, and when: as the error for whoever asks for its result."""
+    rows: Rows = yield Statement("forgotten", {"id": id})
+    told, at = (lenient_json(rows[0][0]), moment(rows[0][1])) if rows else ({}, None)
+    by = told.get("by", "somebody")
+    return Erased(job=id, by=by, at=at and at.isoformat(), action=told.get("action"))
+
+
+def _erase(id: str, told: dict[str, Any], reach: Reach) -> Op[Blobs | None]:
+    """All of it, on record; None if it has not ended."""
+    referred: Rows = yield Statement("referred", {"ids": json.dumps([id])})
+    forgotten: Rows = yield Statement("forget_job", {"id": id, **reach.params})
+    if not forgotten:
+        return None
     yield Statement("forget_attempts", {"id": id})
     yield Statement("forget_events", {"id": id})
     yield Statement("prune_steps", {"ids": json.dumps([id])})
-    yield from note("forget", [id], {"by": by})
-    return job
+    yield from note("forget", [id], told)
+    return names(referred)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from .blobs import Removed
 from .duties import clear_up
 from .operate import note
 from .reach import EVERYTHING
@@ -27,7 +28,9 @@ def kept_apart() -> Op[list[tuple[str, float]]]:
     return [(queue, float(keep)) for queue, keep in rows]
 
 
-def prune_queue(queue: str, keep: float, since: float, limit: int) -> Op[tuple[int, float, bool]]:
+def prune_queue(
+    queue: str, keep: float, since: float, limit: int
+) -> Op[tuple[Removed, float, bool]]:
     """Remove a small batch of a queue's jobs that ended between a moment and as long ago as it
     keeps them: how many went, where to go on, and whether there is more now."""
     until = (yield from clock()) - keep
@@ -35,8 +38,8 @@ def prune_queue(queue: str, keep: float, since: float, limit: int) -> Op[tuple[i
     found: Rows = yield Statement("over_in_queue", given)
     yield BEGIN
     ids = json.dumps(sorted(id for id, _ in found))
-    gone: Rows = yield Statement("purge_jobs", {"ids": ids, "older": keep, **EVERYTHING.params})
-    yield from clear_up(gone)
+    rows: Rows = yield Statement("purge_jobs", {"ids": ids, "older": keep, **EVERYTHING.params})
+    gone = yield from clear_up(rows)
     if len(found) < limit:
-        return len(gone), max(since, until - LATE), False
-    return len(gone), max(float(found[-1][1]), since + 1e-6), True
+        return gone, max(since, until - LATE), False
+    return gone, max(float(found[-1][1]), since + 1e-6), True

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ..model.errors import JobNotFound
-from ..model.job import Job, lenient_json, moment, read_job
+from ..model.job import Job, lenient_json, moment, read_job, read_result
 from ..model.lifecycle import State
 from ..model.offer import is_offer
 from .reach import EVERYTHING, Reach
@@ -145,12 +145,15 @@ def count(chosen: Filter) -> Op[int]:
     return int(rows[0][0])
 
 
+FORGOTTEN = object()  # instead of a result that was erased
+
+
 def ended(ids: Sequence[str]) -> Op[dict[str, tuple[State, Any, Any]]]:
     """State, result and error of the jobs that exist."""
     rows: Rows = yield Statement("ended", {"ids": json.dumps(list(ids))})
     return {
-        id: (State(state), lenient_json(result), lenient_json(error))
-        for id, state, result, error in rows
+        id: (State(state), FORGOTTEN if gone else read_result(result), lenient_json(error))
+        for id, state, result, error, gone in rows
     }
 
 

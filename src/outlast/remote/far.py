@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..model.errors import Unsupported
-from ..model.job import _MOMENTS, Claim, Job
+from ..model.job import _MOMENTS, Claim, Job, read_result
 from ..model.lifecycle import State
 from ..ops.flow_report import prerequisites
 from ..ops.steps import keep, look_up
@@ -24,7 +24,7 @@ class FarContext(Context):
 
     def __init__(self, claim: Claim, worker: RemoteWorker) -> None:
         store = cast(Store, worker.far)  # as far as a context needs one
-        super().__init__(claim, worker.say, store)
+        super().__init__(claim, worker.say, store, blobs=worker.app.blobs)
 
     def completing(self, result: Any = None) -> NoReturn:
         raise Unsupported(
@@ -78,6 +78,8 @@ class FarStore:
 def _job(told: dict[str, Any]) -> Job:
     """As `Job.as_json` told it."""
     known = {name: value for name, value in told.items() if name in Job.__slots__}
+    if isinstance(reference := told.get("reference"), str):
+        known["result"] = read_result(reference)
     for name in _MOMENTS:
         if known.get(name) is not None:
             known[name] = datetime.fromisoformat(known[name])

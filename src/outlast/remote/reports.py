@@ -227,7 +227,8 @@ class Reports(Returns):
                 jobs = [asdict(job) for job in transition.jobs]
                 return {"do": "complete", "result": transition.result, "jobs": jobs}
             case Outcome.RELEASED:
-                return {"do": "release", "delay": transition.delay}
+                why = {"error": transition.error} if transition.error else {}
+                return {"do": "release", "delay": transition.delay, **why}
             case outcome:
                 told: dict[str, Any] = {"do": "fail", "how": HOW[outcome]}
                 told["error"] = transition.error

@@ -120,6 +120,9 @@ STATUSES: dict[type[Exception], int] = {
     errors.FlowClosed: 409,
     errors.PrerequisiteFailed: 409,
     errors.ClaimLost: 409,
+    errors.Erased: 410,
+    errors.BlobLost: 410,
+    errors.BlobError: 503,
     errors.StoreError: 503,
 }
 

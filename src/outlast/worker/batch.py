@@ -44,6 +44,7 @@ class Item(Execution):
         super().__init__(definition, held.claim, context)
         self.held = held
         self.attempt: BatchAttempt | None = None  # None: it is still being gathered
+        self.over = False  # it ended before it was called
         self._told = told
 
     def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
@@ -93,6 +94,8 @@ class BatchAttempt:
     # One call
 
     async def _attempt(self, search: Search[Item], part: list[Item]) -> None:
+        for item in [item for item in part if item.claim.args[:1] == "["]:
+            await self._fetch(item)
         values = {item: value for item in part for value in self._decoded(item)}
         called = list(values)
         if not called:
@@ -105,16 +108,27 @@ class BatchAttempt:
             with nullcontext() if recorder is None else running(recorder, claims):
                 result = await self._call(call)
         except BaseException as error:
-            self._raised(search, called, error)
+            await self._raised(search, called, error)
         else:
             search.answered()
-            self._returned(called, result)
+            await self._returned(called, result)
 
     def _call(self, call: Callable[[], Any]) -> Awaitable[Any]:
         return call() if self._definition.is_async else in_thread(self._threads, call)
 
+    async def _fetch(self, item: Item) -> None:
+        """Whoever's arguments cannot be had has no part in the call."""
+        try:
+            if item.stopped is None:
+                await item.afetch()
+        except BaseException as error:
+            self.end(item, item.unreadable(error))
+            item.over = True
+
     def _decoded(self, item: Item) -> list[Any]:
         """What it brings to the call, anew for each one; nothing if it has no part in it."""
+        if item.over:
+            return []
         if item.stopped is not None:
             self.end(item, item.interrupted())
             return []
@@ -126,7 +140,7 @@ class BatchAttempt:
         item.context.jobs.clear()  # what it enqueued in a call that failed
         return [value]
 
-    def _returned(self, items: list[Item], result: Any) -> None:
+    async def _returned(self, items: list[Item], result: Any) -> None:
         results = results_of(result, len(items))
         if results is None:
             # The work is done, but nobody can tell which result is whose: as with one that cannot
@@ -136,12 +150,13 @@ class BatchAttempt:
                 self.end(item, Ended(Outcome.PERMANENT, error=told))
             return
         for item, value in zip(items, results, strict=True):
-            self.end(item, item.returned(value))
+            ended = item.returned(value)
+            self.end(item, ended if item.context.outlet is None else await item.aput_away(ended))
 
-    def _raised(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
+    async def _raised(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
         if isinstance(error, BatchFailed):
             search.answered()
-            self._named(items, error)
+            await self._named(items, error)
         elif isinstance(error, RetryLater):
             search.answered()
             for item in items:
@@ -149,7 +164,7 @@ class BatchAttempt:
         else:
             self._unnamed(search, items, error)
 
-    def _named(self, items: list[Item], failed: BatchFailed) -> None:
+    async def _named(self, items: list[Item], failed: BatchFailed) -> None:
         if wrong := misnamed(failed, len(items)):
             told = describe(InvalidInput(wrong))
             for item in items:
@@ -157,7 +172,8 @@ class BatchAttempt:
             return
         results = results_of(failed.results, len(items)) or []
         for index, item in enumerate(items):
-            self.end(item, _told(item, failed.errors.get(index), results[index]))
+            ended = _told(item, failed.errors.get(index), results[index])
+            self.end(item, ended if item.context.outlet is None else await item.aput_away(ended))
 
     def _unnamed(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
         search.failed(items)

@@ -10,6 +10,7 @@ same fence.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -20,6 +21,7 @@ from contextlib import (
 from typing import TYPE_CHECKING, Any
 
 from ..model.errors import StoreError, WrongConnection
+from ..model.job import NewJob
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Transition, decide
 from ..model.retry import Retry
@@ -61,19 +63,34 @@ class Completing:
 
     @contextmanager
     def _lending(self) -> Iterator[Any]:
+        self._put_away()
         with self._context._alone(), lend(self._context._store) as lent:
             yield lent.connection
             self._finish(lent)
 
     @asynccontextmanager
     async def _alending(self) -> AsyncIterator[Any]:
+        if self._context.outlet is not None:
+            await asyncio.to_thread(self._put_away)
         with self._context._alone():
             async with alend(self._context._store) as lent:
                 yield lent.connection
                 await settled(self._afinish(lent))
 
+    def _put_away(self) -> None:
+        """What is large of the result is kept before the transaction, which then is short."""
+        if self._context.outlet is not None and self._result is not None:
+            hold = self._context._claim.hold
+            self._result = self._context.outlet.put_result(hold, self._result)
+
+    def _jobs(self) -> tuple[NewJob, ...]:
+        jobs = tuple(self._context.jobs)
+        if self._context.outlet is None or not jobs:
+            return jobs
+        return tuple(self._context.outlet.put_arguments(jobs))
+
     def _finish(self, lent: Lent) -> None:
-        transition = self._transition()
+        transition = self._transition(self._jobs())
         lent.run(complete(transition, self._context._unstored()))
         try:
             lent.commit()
@@ -83,7 +100,8 @@ class Completing:
         self._context._complete(self._result)
 
     async def _afinish(self, lent: AsyncLent) -> None:
-        transition = self._transition()
+        jobs = await asyncio.to_thread(self._jobs) if self._context.jobs else ()
+        transition = self._transition(jobs)
         await lent.run(complete(transition, self._context._unstored()))
         try:
             await lent.commit()
@@ -92,9 +110,9 @@ class Completing:
                 raise
         self._context._complete(self._result)
 
-    def _transition(self) -> Transition:
+    def _transition(self, jobs: tuple[NewJob, ...]) -> Transition:
         """What the worker would hand in, had the handler returned."""
         context = self._context
         context._check()
-        ended = Ended(Outcome.SUCCEEDED, result=self._result, jobs=tuple(context.jobs))
+        ended = Ended(Outcome.SUCCEEDED, result=self._result, jobs=jobs)
         return decide(context._claim, ended, Retry(), 0.0)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..model.arguments import encode_result
+from ..model.arguments import MAX_PAYLOAD, encode_result
 from ..model.errors import ClaimLost, InvalidOption, TooLate
 from ..model.flow import Enqueueable
 from ..model.job import Claim, Job, NewJob, moment, read_args
@@ -20,6 +20,7 @@ from ..model.lazy import lazy
 from ..model.lifecycle import State
 from ..model.text import clean, type_name
 from ..store import Store
+from ..store.blobs import Blobs
 from ..tracing import traced
 from .completing import Completing
 from .results import Results
@@ -44,8 +45,12 @@ class Context:
         say: Callable[[Claim, str, str], None],
         store: Store,
         said: Callable[[Claim], list[dict[str, Any]]] = lambda _: [],
+        blobs: Blobs | None = None,
     ) -> None:
         self._claim = claim
+        self.blobs = blobs  # for what is referred to
+        self.outlet = blobs if self.near else None  # for what it gives: a server takes no blobs
+        self.largest = MAX_PAYLOAD if self.outlet is None else self.outlet.limit
         self._say = say
         self._said = said  # what was said and may not be stored yet
         self._store = store
@@ -105,17 +110,19 @@ class Context:
         for them too.
         """
         self._check()
-        made = new_jobs(calls, self._claim.flow, self._claim.id if join else None)
+        beside = self._claim.id if join else None
+        made = new_jobs(calls, self._claim.flow, beside, self.largest)
         self.jobs += traced(made, self._claim.trace)
 
     def results(self) -> Results:
         """The results of the jobs that this one comes after, in the order given; None for one that
         did not succeed. `for … in` or `async for … in`: they are read a page at a time."""
-        return Results(self._store, self._claim.id, lambda job: job.result)
+        return Results(self._store, self._claim.id, values=True, blobs=self.blobs)
 
     def prerequisites(self) -> Results:
-        """The same jobs whole, with their states and errors."""
-        return Results(self._store, self._claim.id, lambda job: job)
+        """The same jobs, with their states and errors. What is kept by reference is a `Blob` here,
+        as in every list of jobs."""
+        return Results(self._store, self._claim.id)
 
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call `fn` and keep what it gives: later attempts of this job get that, and do not call.
@@ -141,7 +148,7 @@ class Context:
 
         `with` (in an async handler `async with`) gives the connection: of sqlite3, or of psycopg.
         """
-        return Completing(self, encode_result(result))
+        return Completing(self, encode_result(result, limit=self.largest))
 
     def lose(self) -> None:
         """From now on this attempt owns nothing."""

@@ -16,7 +16,14 @@ from functools import partial
 from typing import Any
 
 from ..model.arguments import encode_result
-from ..model.errors import InvalidArguments, InvalidResult, Permanent, RetryLater
+from ..model.errors import (
+    BlobUnavailable,
+    InvalidArguments,
+    InvalidResult,
+    NoBlobStore,
+    Permanent,
+    RetryLater,
+)
 from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Error
@@ -25,6 +32,7 @@ from ..model.task import Definition
 from ..model.text import describe
 from ..tracing import carry_on, running, tracer
 from .context import Context
+from .referring import Referring, wait_for_store
 from .threads import in_thread
 
 
@@ -38,14 +46,8 @@ def begin(definition: Definition, claim: Claim, context: Context) -> Alone:
     return kind(definition, claim, context)
 
 
-class Execution:
+class Execution(Referring):
     """One attempt in progress."""
-
-    def __init__(self, definition: Definition, claim: Claim, context: Context) -> None:
-        self.definition = definition
-        self.claim = claim
-        self.context = context
-        self.stopped: Outcome | None = None  # why it was told to stop, if it was
 
     def arguments(self) -> dict[str, Any]:
         arguments = self.definition.arguments.decode(self.claim.args)
@@ -61,7 +63,7 @@ class Execution:
         if self.context.completed:
             return self.completed()
         try:
-            text = encode_result(result, self.definition.arguments.returns)
+            text = encode_result(result, self.definition.arguments.returns, self.context.largest)
         except BaseException as error:  # a user's serialiser may raise anything
             # The work is done, but its result cannot be kept: running it again would not help.
             return Ended(Outcome.PERMANENT, error=self.described(error))
@@ -79,8 +81,25 @@ class Execution:
                 told = self.described(error)
                 outcome = Outcome.FAILED if error.spent else Outcome.POSTPONED
                 return Ended(outcome, delay=error.seconds, error=told)
+            case BlobUnavailable():  # an outage, which is not the job's fault
+                told = self.described(error)
+                return Ended(
+                    Outcome.POSTPONED, delay=wait_for_store(self.claim.attempt), error=told
+                )
             case _:
                 return Ended(Outcome.FAILED, error=self.described(error))
+
+    def unreadable(self, error: BaseException) -> Ended:
+        """What it means that its arguments cannot be had, or read."""
+        match error:
+            case _ if self.stopped is not None:
+                return self.interrupted()
+            case BlobUnavailable():
+                return self.raised(error)
+            case NoBlobStore():
+                return self.left_for_others(error)
+            case _:
+                return undecodable(error)
 
     def described(self, error: BaseException) -> Error:
         """What is kept of an error: without the secrets that it may quote."""
@@ -113,9 +132,11 @@ class Called(Alone):
 
     async def run(self, threads: Executor) -> Ended:
         try:
+            if self.claim.args[:1] == "[":
+                await self.afetch()
             arguments = self.arguments()
         except BaseException as error:  # a user's validator may raise anything
-            return undecodable(error)
+            return self.unreadable(error)
         if self.claim.trace is not None:
             carry_on(self.claim.trace)
         if (recorder := tracer()) is not None:
@@ -124,7 +145,8 @@ class Called(Alone):
             result = await self.call(arguments, threads)
         except BaseException as error:
             return self.raised(error)
-        return self.returned(result)
+        ended = self.returned(result)
+        return ended if self.context.outlet is None else await self.aput_away(ended)
 
     async def _recorded(self, recorder: Any, arguments: dict[str, Any], threads: Executor) -> Ended:
         """The same, in a span."""
@@ -133,7 +155,8 @@ class Called(Alone):
                 given = await self.call(arguments, threads)
         except BaseException as error:
             return self.raised(error)
-        return self.returned(given)
+        ended = self.returned(given)
+        return ended if self.context.outlet is None else await self.aput_away(ended)
 
     @abstractmethod
     def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:

@@ -25,7 +25,9 @@ from ..ops.reclaim import (
 from ..ops.statement import Op
 from ..ops.statistics import SPAN
 from ..store import Store
+from ..store.blobs import aclear
 from .audit import Auditor
+from .blob_sweeper import BlobSweeper
 from .flow_tender import FlowTender
 from .loops import Loop
 from .pruner import Pruner
@@ -63,7 +65,7 @@ class Healer:
         self._expiry = Loop("expire", self.expire, RECORD_EVERY)  # likewise
         self.auditor = Auditor(worker, store)
         self.statistician = Statistician(store)
-        self._pruner = Pruner(store)
+        self._pruner = Pruner(store, worker.app.blobs)
 
     def loops(self) -> list[Loop]:
         prune_every = self.worker.app.retention.prune_every
@@ -84,7 +86,16 @@ class Healer:
                 audit_every,
             ),
             Loop("statistics", self.duty("statistics", self.statistician.once, SPAN), SPAN),
+            *self._blob_loops(),
         ]
+
+    def _blob_loops(self) -> list[Loop]:
+        """Only who has the store can sweep it."""
+        blobs, every = self.worker.app.blobs, self.worker.app.retention.blob_sweep_every
+        if blobs is None:
+            return []
+        sweeper = BlobSweeper(self.worker, self.store, blobs)
+        return [Loop("blobs", self.duty("blobs", sweeper.once, every), every)]
 
     async def reclaim(self) -> float | None:
         """Take back what dead workers held, however their death is noticed. When the database has
@@ -256,6 +267,7 @@ class Healer:
             partial(duties.prune_incidents, keep.keep_incidents),
         ):
             while batch := await self.store.arun(once, keep.prune_batch):
+                await aclear(self.worker.app.blobs, batch.blobs)
                 removed += batch
                 if batch < keep.prune_batch or self.worker.stopping:
                     break

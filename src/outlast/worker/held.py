@@ -7,11 +7,13 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model.job import Claim
 from ..model.outcome import Transition
-from .execute import Execution
+
+if TYPE_CHECKING:
+    from .execute import Execution
 
 SAFETY = 0.9  # the share of a lease after which an unrenewed job is let go
 

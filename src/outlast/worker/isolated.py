@@ -29,10 +29,11 @@ from ..model.outcome import Ended
 from ..model.task import Definition
 from ..model.text import describe
 from ..store import Store
+from ..store.blobs import Blobs
 from ..tasks import Task
 from ..tracing import carry_on, running, tracer
 from .context import Context
-from .execute import Alone, Execution, undecodable
+from .execute import Alone, Execution
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -197,10 +198,13 @@ class ChildContext(Context):
     """The same in the child, which connects to the database only for what needs it. Events are
     numbered here, so that what it said and what its worker has stored are known to be the same."""
 
-    def __init__(self, claim: Claim, store: Store, send: Send) -> None:
+    def __init__(
+        self, claim: Claim, store: Store, send: Send, *, near: bool, blobs: Blobs | None
+    ) -> None:
         self._send = send
         self._told: list[dict[str, Any]] = []
-        super().__init__(claim, self._tell, store, lambda _: list(self._told))
+        self.near = near
+        super().__init__(claim, self._tell, store, lambda _: list(self._told), blobs)
 
     def _tell(self, claim: Claim, kind: str, data: str) -> None:
         n = len(self._told)
@@ -234,18 +238,21 @@ def _carry_out(where: tuple[str, str, str], claim: Claim, send: Send, *, near: b
     except BaseException as error:  # the code is at fault, not the job: another try may do
         return Ended(Outcome.FAILED, error=describe(error))
     store = task._app.store if near else cast(Store, Nowhere())
-    definition, context = task._definition, ChildContext(claim, store, send)
+    definition = task._definition
+    context = ChildContext(claim, store, send, near=near, blobs=task._app.blobs)
     execution = Execution(definition, claim, context)
     try:
+        if execution.by_reference:
+            execution.fetch()
         arguments = execution.arguments()
     except BaseException as error:
-        return undecodable(error)
+        return execution.unreadable(error)
     carry_on(claim.trace)
     recorder = tracer()
     try:
         with nullcontext() if recorder is None else running(recorder, [claim]):
             result = definition.function(**arguments)
-        return execution.returned(result)
+        return execution.put_away(execution.returned(result))
     except BaseException as error:
         return execution.raised(error)
 

@@ -11,14 +11,16 @@ import time
 
 from ..ops.keep import kept_apart, prune_queue
 from ..store import Store
+from ..store.blobs import Blobs, aclear
 
 BATCHES = 20  # for one queue in one pass
 ANEW_EVERY = 600.0  # seconds
 
 
 class Pruner:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, blobs: Blobs | None = None) -> None:
         self._store = store
+        self._blobs = blobs
         self._since: dict[tuple[str, float], float] = {}
         self._anew_at = 0.0
 
@@ -38,6 +40,7 @@ class Pruner:
         since, removed = self._since.get((queue, keep), 0.0), 0
         for _ in range(BATCHES):
             gone, since, more = await self._store.arun(prune_queue, queue, keep, since, batch)
+            await aclear(self._blobs, gone.blobs)
             self._since[queue, keep] = since
             removed += gone
             if not more:

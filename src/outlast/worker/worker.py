@@ -346,7 +346,7 @@ class Worker:
 
     def context(self, claim: Claim) -> Context:
         """What a handler is given."""
-        return Context(claim, self.say, self.app.store, self.returns.said_by)
+        return Context(claim, self.say, self.app.store, self.returns.said_by, self.app.blobs)
 
     def say(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
         """From a handler, in any thread: an event."""

@@ -49,12 +49,14 @@ class Arguments:
         """The annotated type of the result, for `encode_result`."""
         return self._signature.returns
 
-    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The JSON object that stores this call."""
+    def encode(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int = MAX_PAYLOAD
+    ) -> str:
+        """The JSON object that stores this call, of so many bytes at the most."""
         given, problems = self._bind(args, kwargs)
-        if not problems and (text := self._codec.proven(given)) is not None:
+        if not problems and (text := self._codec.proven(given, limit)) is not None:
             return marked(text, self.secrets) if self.secrets else text
-        text, found = self._codec.careful(given)
+        text, found = self._codec.careful(given, limit)
         if problems or found:
             raise self._refusal(problems + found)
         return marked(text, self.secrets) if self.secrets else text
@@ -171,10 +173,10 @@ class ItemArguments(Arguments):
         return given | ({self.batch_context: context} if self.batch_context else {})
 
 
-def encode_result(value: Any, annotation: Any = Any) -> str | None:
+def encode_result(value: Any, annotation: Any = Any, limit: int = MAX_PAYLOAD) -> str | None:
     """A handler's result as JSON text; None stays None. It may come back as a simpler type."""
     if value is None:
         return None
     from .jsontext import write_result
 
-    return write_result(value, annotation)
+    return write_result(value, annotation, limit)

@@ -43,26 +43,26 @@ class Codec:
         self._validator = adapter.validator
         self._writer = Writer(adapter.serializer)
 
-    def proven(self, given: Arguments) -> str | None:
+    def proven(self, given: Arguments, limit: int = MAX_PAYLOAD) -> str | None:
         """The text of these arguments, or None if anything at all is doubtful."""
         try:
-            if not plain(given) and unstorable(given):
+            if not plain(given, limit) and unstorable(given, (), limit):
                 return None
             self._check(given)
             text = self._writer.write(given)
-            sound = len(text) <= MAX_PAYLOAD and not suspicious(text) and self._read(text) == given
+            sound = len(text) <= limit and not suspicious(text) and self._read(text) == given
             return text.decode() if sound else None
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # `careful` will meet it again and name it
             return None
 
-    def careful(self, given: Arguments) -> tuple[str, list[Problem]]:
+    def careful(self, given: Arguments, limit: int = MAX_PAYLOAD) -> tuple[str, list[Problem]]:
         """The text, or everything that is wrong with these arguments."""
-        if problems := [problem for item in given.items() for problem in self._examine(*item)]:
+        if problems := [one for item in given.items() for one in self._examine(*item, limit)]:
             return "", _at_most(MAX_PROBLEMS, problems)
-        text, problems = self._writer.careful(given, "")
-        return text.decode(), problems or oversized(text, "the arguments take")
+        text, problems = self._writer.careful(given, "", limit)
+        return text.decode(), problems or oversized(text, "the arguments take", limit)
 
     def read(self, text: str) -> Arguments:
         """The arguments as the annotated types."""
@@ -86,22 +86,22 @@ class Codec:
         values: Arguments = self._validator.validate_json(text, by_alias=False, by_name=True)
         return values
 
-    def _examine(self, name: str, value: object) -> list[Problem]:
+    def _examine(self, name: str, value: object, limit: int) -> list[Problem]:
         one = {name: value}
-        walk = look(one)
+        walk = look(one, (), limit)
         found = list(walk.problems)
         if walk.endless:
             return found
         checked: Arguments = {}
         found += _news(found, _complaints(lambda: checked.update(self._check(one)), one))
-        if changed := self._not_equal(one, render([name])):
+        if changed := self._not_equal(one, render([name]), limit):
             # Where validation alone changes it, as it makes a model of a dictionary, say just that.
             found += _news(found, _different(one, checked) if checked else [])
             found += _news(found, changed)
         return found
 
-    def _not_equal(self, one: Arguments, path: str) -> list[Problem]:
-        text, problems = self._writer.careful(one, path)
+    def _not_equal(self, one: Arguments, path: str, limit: int) -> list[Problem]:
+        text, problems = self._writer.careful(one, path, limit)
         if not text:
             return problems
         back: Arguments = {}

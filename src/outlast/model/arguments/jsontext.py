@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import SchemaSerializer
 
+from ..blob import own
 from ..errors import InvalidResult, Problem
 from ..text import brief, type_name
-from .storable import MAX_PAYLOAD, TOO_BIG, unstorable
+from .storable import MAX_PAYLOAD, too_big, unstorable
 
 
 class Writer:
@@ -28,14 +29,17 @@ class Writer:
         """The text; raises whatever pydantic or a user's serialiser raises."""
         return self._serialize(value)
 
-    def careful(self, value: object, path: str) -> tuple[bytes, list[Problem]]:
+    def careful(
+        self, value: object, path: str, limit: int = MAX_PAYLOAD
+    ) -> tuple[bytes, list[Problem]]:
         """The text, or why a value that looked storable cannot be written after all."""
         unknown: list[object] = []
         try:
             text = self._serialize(value, fallback=unknown.append)
             if unknown:
                 return b"", _name_unknown(value, unknown, path)
-            return text, unstorable(json.loads(text)) if suspicious(text) else []
+            again = suspicious(text)
+            return text, unstorable(json.loads(text), limit=limit) if again else []
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
@@ -57,21 +61,21 @@ def suspicious(text: bytes) -> bool:
     return b"\\u0000" in text or b"NaN" in text or b"Infinity" in text
 
 
-def oversized(text: bytes, what: str) -> list[Problem]:
-    if len(text) <= MAX_PAYLOAD:
+def oversized(text: bytes, what: str, limit: int) -> list[Problem]:
+    if len(text) <= limit:
         return []
-    return [Problem("", f"{what} {len(text):,} bytes, {TOO_BIG}")]
+    return [Problem("", f"{what} {len(text):,} bytes, {too_big(limit)}")]
 
 
-def write_result(value: object, annotation: Any) -> str:
+def write_result(value: object, annotation: Any, limit: int = MAX_PAYLOAD) -> str:
     """A handler's result. It need not come back equal, so a tuple may become a list."""
-    text, problems = b"", unstorable(value)
+    text, problems = b"", unstorable(value, limit=limit)
     if not problems:
-        text, problems = _writer(annotation).careful(value, "")
-    problems = problems or oversized(text, "the result takes")
+        text, problems = _writer(annotation).careful(value, "", limit)
+    problems = problems or oversized(text, "the result takes", limit)
     if problems:
         raise InvalidResult(problems)
-    return text.decode()
+    return own(text.decode())
 
 
 def _writer(annotation: Any) -> Writer:

@@ -10,7 +10,7 @@ from .storable import HARMLESS, MAX_DEPTH, MAX_PAYLOAD
 _PLAIN = HARMLESS | {str, int, float, Decimal}
 
 
-def plain(values: Mapping[str, object]) -> bool:
+def plain(values: Mapping[str, object], limit: int = MAX_PAYLOAD) -> bool:
     """Level by level: nothing but plain values, in not too many lists and dictionaries?
 
     It does not look inside text and numbers: what is wrong there shows when they are written and
@@ -25,7 +25,7 @@ def plain(values: Mapping[str, object]) -> bool:
             return False
         # One list, or one text, in many places is written many times.
         weight += sum([len(value) if type(value) is str else 1 for value in inner])
-        if weight > MAX_PAYLOAD:
+        if weight > limit:
             return False
         if _PLAIN.issuperset(map(type, inner)):
             return True

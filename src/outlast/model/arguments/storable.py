@@ -24,37 +24,46 @@ MAX_DIGITS = 4_300  # Python itself refuses to read longer ones
 MAX_PAYLOAD = 1_000_000
 MAX_PROBLEMS = 100
 
-# A list of lists of the same list can be without end in practice. Half a million values take more
-# than MAX_PAYLOAD however small they are: stop looking there.
+# A list of lists of the same list can be without end in practice. Half as many values as bytes are
+# allowed take more than those however small they are: stop looking there.
 _NODE = 32
-_GIVE_UP = 16 * MAX_PAYLOAD
+_FAR = 16
 
 _MAX_INT = 10**MAX_DIGITS
 HARMLESS = frozenset({bool, type(None), datetime, date, time, timedelta, UUID})
 
-TOO_BIG = f"more than {MAX_PAYLOAD:,}: store the data elsewhere and pass its key"
+
+def too_big(limit: int) -> str:
+    """More than in a row, in which case a blob store would do, or more than that takes."""
+    elsewhere = "store the data elsewhere and pass its key"
+    if limit > MAX_PAYLOAD:
+        return f"more than {limit:,} (blob_limit): {elsewhere}"
+    return f"more than {limit:,}: {elsewhere}, or have Outlast do so (blobs=…)"
 
 
-def unstorable(value: object, unknown: Collection[int] = ()) -> list[Problem]:
+def unstorable(
+    value: object, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD
+) -> list[Problem]:
     """Every reason why this value cannot be stored. `unknown` are ids of objects to refuse."""
-    return look(value, unknown).problems
+    return look(value, unknown, limit).problems
 
 
-def look(value: object, unknown: Collection[int] = ()) -> Walk:
+def look(value: object, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD) -> Walk:
     """Look through a value for everything that is wrong with it."""
-    walk = Walk(unknown)
+    walk = Walk(unknown, limit)
     walk.visit(value)
-    if walk.weight > _GIVE_UP:
-        walk.problems.append(Problem("", f"the number of bytes is far {TOO_BIG}"))
+    if walk.weight > walk.most:
+        walk.problems.append(Problem("", f"the number of bytes is far {too_big(limit)}"))
     return walk
 
 
 class Walk:
     """One look through one value."""
 
-    def __init__(self, unknown: Collection[int] = ()) -> None:
+    def __init__(self, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD) -> None:
         self.problems: list[Problem] = []
         self.weight = 0
+        self.most = _FAR * limit
         self._iterators = False
         self._unknown = unknown
         self._trail: list[object] = []
@@ -63,7 +72,7 @@ class Walk:
     @property
     def endless(self) -> bool:
         """Whoever else looks through this value may never come back."""
-        return self.weight > _GIVE_UP or self._iterators
+        return self.weight > self.most or self._iterators
 
     def visit(self, value: object) -> None:
         self.weight += _NODE
@@ -131,7 +140,7 @@ class Walk:
                 if keyed:
                     self._key(key)
                 self.visit(child)
-                if self.weight > _GIVE_UP:
+                if self.weight > self.most:
                     break
         finally:
             self._trail.pop()

@@ -73,7 +73,7 @@ class _Made:
 
     def all_of(self, plan: Sequence[Enqueueable]) -> list[NewJob]:
         at_most(self.number, self._call.service.settings.max_jobs, "jobs")
-        return new_jobs(plan)
+        return new_jobs(plan, limit=self._call.ol._largest)
 
     def job(self, body: NewJobBody) -> TaskCall:
         definition = self._call.ol.registry.get(body.task)

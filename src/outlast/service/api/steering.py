@@ -17,6 +17,7 @@ from ...ops.forget import forget
 from ...ops.purge import purge
 from ...ops.search import Sought, search
 from ...ops.seize import seize
+from ...store.blobs import aclear
 from ..calls import Call
 from ..route import Route
 from . import PREFIX
@@ -42,7 +43,8 @@ async def redrive_job(call: Call) -> dict[str, Any]:
 
 
 async def forget_job(call: Call) -> dict[str, Any]:
-    job = await call.ol.store.arun(forget, id_in(call), call.by, call.reach)
+    job, blobs = await call.ol.store.arun(forget, id_in(call), call.by, call.reach)
+    await aclear(call.ol.blobs, blobs)
     return job.as_json()
 
 
@@ -90,7 +92,9 @@ async def purge_jobs(call: Call) -> dict[str, Any]:
     done = 0
     for start in range(0, len(page), FEW):
         ids = [job.id for job in page[start : start + FEW]]
-        done += await call.ol.store.arun(purge, ids, asked.older, call.by, told, call.reach)
+        gone = await call.ol.store.arun(purge, ids, asked.older, call.by, told, call.reach)
+        await aclear(call.ol.blobs, gone.blobs)
+        done += gone
     return {"done": done, "next": cursor}
 
 

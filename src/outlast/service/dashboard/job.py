@@ -70,7 +70,9 @@ def _live(job: Job, more: bool) -> bool:
 
 
 def _texts(job: Job, whole: str) -> dict[str, Any]:
-    said = {"args": job.args, "result": job.result, "error": (job.error or {}).get("traceback")
+    shown = job.as_json()
+    said = {"args": shown["args"], "result": shown["result"],
+            "error": (job.error or {}).get("traceback")
             if isinstance(job.error, dict) else job.error}  # fmt: skip
     return {name: shortened(value, whole == name) for name, value in said.items()}
 

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from ...model.arguments import MAX_PAYLOAD
-from ...model.job import Claim
+from ...model.blob import Blob
+from ...model.job import Claim, Job
 from ...model.options import LONGEST_NAME
 from ...ops.flow_report import prerequisites
 from ...ops.steps import keep, look_up
@@ -56,7 +57,13 @@ async def keep_step(call: Call) -> Kept:
 async def read_prerequisites(call: Call) -> Page:
     claim = await claim_of(call, call.body.token)
     found = await call.ol.store.arun(prerequisites, claim.id, call.body.after, call.body.limit)
-    return Page(jobs=[(place, job.as_json()) for place, job in found])
+    return Page(jobs=[(place, _told(job)) for place, job in found])
+
+
+def _told(job: Job) -> dict[str, Any]:
+    """As everywhere; and what its result refers to, for those who can read it."""
+    told = job.as_json()
+    return {**told, "reference": job.result.as_text()} if isinstance(job.result, Blob) else told
 
 
 async def claim_of(call: Call, token: str) -> Claim:

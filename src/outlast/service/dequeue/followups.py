@@ -65,6 +65,8 @@ def _check(job: NewJob, claim: Claim, reach: Reach) -> None:
         raise _refusal("a job may join its maker, and no other")
     for text in (job.args, job.retry):
         _json(text)
+    if not isinstance(_json(job.args), dict):  # a reference to a blob, say
+        raise _refusal("its arguments must be an object")
     for hook in _hooks(job, claim):
         _check(hook, claim, reach)
         if hook.flow or hook.team or hook.founds or hook.joins or hook.after or hook.key:

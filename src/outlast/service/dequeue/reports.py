@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...model.arguments import MAX_PAYLOAD
+from ...model.blob import own
 from ...model.errors import InvalidInput, OutlastError
 from ...model.job import Claim, Hold
 from ...model.lifecycle import Outcome
@@ -88,7 +89,7 @@ class Report(Closed):
     jobs: list[dict[str, Any]] | None = Field(
         None, max_length=1000, description="complete: follow-up jobs"
     )
-    error: Failure | None = Field(None, description="fail: what went wrong")
+    error: Failure | None = Field(None, description="fail, release: what went wrong")
     how: Literal[*HOW] = Field("failed", description="fail: in which way")  # type: ignore[valid-type]
     delay: Seconds | None = Field(
         None, description="release, fail later: seconds until it is due; failed: at least so many"
@@ -299,12 +300,15 @@ def ended_by(report: Report, claim: Claim, reach: Reach) -> Ended:
     """How an attempt ended, by its worker's words."""
     match report.do:
         case "complete":
-            if report.result is not None:
-                check_json("result", report.result)
+            result = report.result
+            if result is not None:
+                check_json("result", result)
+                result = own(result)  # a worker far away refers to nothing
             jobs = followups.read(report.jobs, claim, reach) if report.jobs else ()
-            return Ended(Outcome.SUCCEEDED, result=report.result, jobs=jobs)
+            return Ended(Outcome.SUCCEEDED, result=result, jobs=jobs)
         case "release":
-            return Ended(Outcome.RELEASED, delay=report.delay)
+            why = None if report.error is None else report.error.stored()
+            return Ended(Outcome.RELEASED, delay=report.delay, error=why)
         case _:
             error = (report.error or Failure()).stored()
             return Ended(HOW[report.how], error=error, delay=report.delay)

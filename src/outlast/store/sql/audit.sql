@@ -222,7 +222,7 @@ RETURNING CAST(id AS text)
 DELETE FROM ol.job AS j
 WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('succeeded', 'cancelled')
     AND finished_at < ol.ago(:late) AND ol.not_needed
-RETURNING CAST(id AS text), CAST(flow AS text)
+RETURNING CAST(id AS text), CAST(flow AS text), ol.references
 
 -- name: remove_lost_attempts
 -- Remove attempts whose job is gone.

@@ -88,7 +88,7 @@ WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state || '' IN ('succeeded', 'dead
             OR (f.id NOT IN (SELECT ol.each_id(:ids))
                 AND (f.state = 'dead' OR (f.state = 'cancelled' AND j.state = 'succeeded'))))
         LIMIT 1 OFFSET 0))
-RETURNING CAST(id AS text), CAST(flow AS text)
+RETURNING CAST(id AS text), CAST(flow AS text), ol.references
 
 -- name: forget_job
 -- Erase what an ended job was given, gave and said when it failed; that it was, and how it ended,
@@ -98,6 +98,20 @@ SET args = 'null', result = NULL, hooks = NULL, error = CASE WHEN error IS NULL 
         ELSE ol.json('{"type": "Forgotten", "message": "forgotten", "traceback": ""}') END
 WHERE id = ol.id(:id) AND state IN ('succeeded', 'dead', 'cancelled') AND ol.in_reach
 RETURNING CAST(id AS text)
+
+-- name: hold_result
+-- A job that has succeeded, held: whether it was forgotten, and whether a flow still needs it.
+-- postgres: of two who want to be the only one to read it, the second waits for the first
+SELECT CAST(j.args AS text) = 'null', NOT (ol.not_needed) FROM ol.job AS j
+WHERE j.id = ol.id(:id) AND j.state || '' = 'succeeded' AND ol.in_reach FOR UPDATE
+-- sqlite: one writer at a time
+SELECT j.args = 'null', NOT (ol.not_needed) FROM ol.job AS j
+WHERE j.id = :id AND j.state || '' = 'succeeded' AND ol.in_reach
+
+-- name: forgotten
+-- Who had a job forgotten first, and when.
+SELECT CAST(data AS text), ol.epoch(at) FROM ol.event
+WHERE job = ol.id(:id) AND kind = 'forget' ORDER BY seq LIMIT 1
 
 -- name: forget_attempts
 -- Erase what a job's attempts said when they failed.

@@ -40,8 +40,10 @@ WHERE (CAST(:state AS text) IS NULL OR j.state = :state)
     AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
 
 -- name: ended
--- How awaited jobs stand.
-SELECT CAST(j.id AS text), j.state, CAST(j.result AS text), CAST(j.error AS text)
+-- How awaited jobs stand; and whether one that gave nothing was forgotten, which then has no arguments.
+SELECT CAST(j.id AS text), j.state, CAST(j.result AS text), CAST(j.error AS text),
+    CASE WHEN j.state = 'succeeded' AND j.result IS NULL THEN CAST(j.args AS text) = 'null'
+        ELSE false END
 FROM ol.job AS j WHERE j.id IN (SELECT ol.each_id(:ids))
 
 -- name: counts

@@ -1,0 +1,115 @@
+"""Arguments and results that are too large for a row: the row refers to a blob that holds them.
+
+    row      ["outlast:blob","9f0c…","args-5d2e41c7",104857612,"a3f1…"]   place, part, size, SHA-256
+    blob     9f0c…/0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f.args-5d2e41c7     place/job.part
+
+What a blob is called follows from its job's id, so that no text in a row can name another job's.
+Each is written once, under a part that is never used again: one that no row refers to, and that is
+older than any transaction, will not be referred to later.
+
+A call's text is always an object, so that it cannot be taken for a reference. A result can be
+anything: one whose text begins like a reference is stored with a space more, and means the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from .ids import entropy
+
+WORD = "outlast:blob"
+MARK = f'["{WORD}",'
+
+_PLACE = r"[0-9a-f]{16}"
+_PART = r"(?:args|result-[0-9]{1,19})-[0-9a-f]{8}"
+_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_NAME = re.compile(rf"({_PLACE})/({_ID})\.({_PART})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """What stands where arguments or a result would, when they are kept by reference. Two are equal
+    if they hold the same text."""
+
+    size: int  # in bytes
+    sha256: str
+    place: str = field(compare=False, repr=False)  # which database it belongs to
+    part: str = field(compare=False, repr=False)  # what of its job it holds
+
+    def name(self, job: str) -> str:
+        """What it is called where it is kept."""
+        return f"{self.place}/{job}.{self.part}"
+
+    def holds(self, data: bytes) -> bool:
+        """Whether this is what was stored."""
+        return len(data) == self.size and hashlib.sha256(data).hexdigest() == self.sha256
+
+    def as_text(self) -> str:
+        """What its row says."""
+        said = [WORD, self.place, self.part, self.size, self.sha256]
+        return json.dumps(said, separators=(",", ":"))
+
+    def as_json(self) -> dict[str, Any]:
+        """What is shown of it."""
+        return {WORD: {"bytes": self.size, "sha256": self.sha256}}
+
+
+def new_place() -> str:
+    """A database's own folder: two that share a store do not meet in it."""
+    return entropy(8).hex()
+
+
+def of_args(place: str, data: bytes) -> Blob:
+    return _new(place, "args", data)
+
+
+def of_result(place: str, fence: int, data: bytes) -> Blob:
+    return _new(place, f"result-{fence}", data)
+
+
+def _new(place: str, what: str, data: bytes) -> Blob:
+    digest = hashlib.sha256(data).hexdigest()
+    return Blob(len(data), digest, place, f"{what}-{entropy(4).hex()}")
+
+
+def referred(value: Any) -> Blob | None:
+    """The blob that a row's value refers to, if it does."""
+    match value:
+        case [str(word), str(place), str(part), int(size), str(digest)] if word == WORD:
+            if re.fullmatch(_PLACE, place, re.ASCII) and re.fullmatch(_PART, part, re.ASCII):
+                return Blob(size, digest, place, part)
+    return None
+
+
+def read(text: str | None) -> Blob | None:
+    """The same, from its text."""
+    if text is None or not text.startswith(MARK):
+        return None
+    try:
+        return referred(json.loads(text))
+    except ValueError:
+        return None
+
+
+def own(text: str) -> str:
+    """A result's text, which must not be taken for a reference."""
+    return f"[ {text[1:]}" if text.startswith(MARK) else text
+
+
+def parted(name: str) -> tuple[str, str, str] | None:
+    """Place, job and part of a blob's name; None if it is no name of ours."""
+    found = _NAME.fullmatch(name)
+    return (found[1], found[2], found[3]) if found else None
+
+
+def same_text(asked: str, standing: str) -> bool:
+    """Whether two texts are one, of which either may be kept by reference."""
+    one, other = read(asked), read(standing)
+    if one is None or other is None:
+        one = one or of_args("", asked.encode())
+        other = other or of_args("", standing.encode())
+    return one == other

@@ -1,0 +1,100 @@
+"""A directory as a blob store.
+
+    put      write DIR/PLACE/.NAME.tmp ── fsync ── rename to DIR/PLACE/NAME ── fsync DIR/PLACE
+
+So a name stands for all of its bytes or does not stand. Files are readable by their owner alone.
+Names are refused that are not of our own making: none leads out of the directory.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ..model.blob import parted
+
+UNFINISHED = ".put-"  # how the names of files begin that were not renamed yet
+ABANDONED = 86_400.0  # seconds after which nobody is writing such a file any more
+
+
+class FileBlobs:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+
+    def put(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        self._make(path.parent)
+        handle, unfinished = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)  # mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(unfinished).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(unfinished).unlink()
+            raise
+        _sync(path.parent)
+
+    def get(self, name: str) -> bytes | None:
+        path = self._path(name)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            path.parent.stat()  # a directory that is not mounted is an outage, and no loss
+            return None
+
+    def delete(self, name: str) -> None:
+        self._path(name).unlink(missing_ok=True)
+
+    def names(self, after: str) -> Iterator[tuple[str, float]]:
+        """Ages are by the clock of the file system, which need not be ours. What was begun long ago
+        and never got its name, because whoever wrote it died, is removed on the way."""
+        place, _, last = after.partition("/")
+        folder = self.folder / place
+        if not folder.is_dir():
+            return
+        now = self._now(folder)
+        for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names, of which there may be many
+            with suppress(FileNotFoundError):
+                path = folder / name
+                age = now - path.stat().st_mtime
+                if name.startswith(UNFINISHED):
+                    if age > ABANDONED:
+                        path.unlink()
+                elif name > last:
+                    yield f"{place}/{name}", age
+
+    def _now(self, folder: Path) -> float:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            return os.fstat(probe.fileno()).st_mtime
+
+    def _path(self, name: str) -> Path:
+        if parted(name) is None:
+            raise ValueError(f"{name!r:.200} is no name of a blob")
+        return self.folder / name
+
+    def _make(self, folder: Path) -> None:
+        """And all above it that is missing, so that each survives a crash of the machine."""
+        if folder.is_dir():
+            return
+        if folder != folder.parent:
+            self._make(folder.parent)
+        with suppress(FileExistsError):
+            folder.mkdir(0o700)
+        _sync(folder.parent)
+
+    def __repr__(self) -> str:
+        return f"file://{self.folder}"
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
