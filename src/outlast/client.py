@@ -159,32 +159,27 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
         jobs = traced(new_jobs(calls, limit=self._largest))
         if conn is not None:
             self.store.ready_beside_caller()
-            return run_on(conn, self.store, self._enqueue_and_wake(self._refer(jobs)))
-        made = self.store.run(enqueue, self._refer(jobs))
+        if self.blobs is not None:
+            jobs = self.blobs.put_arguments(jobs)
+        if conn is not None:
+            return run_on(conn, self.store, self._enqueue_and_wake(jobs))
+        made = self.store.run(enqueue, jobs)
         self._wake(self._to_wake(made, self._wakes))
         return made
 
     async def aenqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
-        jobs = traced(new_jobs(calls, limit=self._largest))
-        if conn is None:
-            return await self._aput(jobs)
-        await self.store.aready_beside_caller()
-        return await arun_on(conn, self.store, self._enqueue_and_wake(await self._arefer(jobs)))
+        return await self._aput(traced(new_jobs(calls, limit=self._largest)), conn)
 
-    async def _aput(self, jobs: list[NewJob]) -> list[Job]:
-        made = await self.store.arun(enqueue, await self._arefer(jobs))
+    async def _aput(self, jobs: list[NewJob], conn: Any = None) -> list[Job]:
+        if conn is not None:
+            await self.store.aready_beside_caller()
+        if self.blobs is not None:
+            jobs = await asyncio.to_thread(self.blobs.put_arguments, jobs)
+        if conn is not None:
+            return await arun_on(conn, self.store, self._enqueue_and_wake(jobs))
+        made = await self.store.arun(enqueue, jobs)
         await self._awake(self._to_wake(made, self._wakes))
         return made
-
-    def _refer(self, jobs: list[NewJob]) -> list[NewJob]:
-        """What is too large for a row is kept before there is a row that refers to it."""
-        return jobs if self.blobs is None else self.blobs.put_arguments(jobs)
-
-    async def _arefer(self, jobs: list[NewJob]) -> list[NewJob]:
-        """What is too large for a row is kept before there is a row that refers to it."""
-        return (
-            jobs if self.blobs is None else await asyncio.to_thread(self.blobs.put_arguments, jobs)
-        )
 
     def _enqueue_and_wake(self, jobs: list[NewJob]) -> Op[list[Job]]:
         made = yield from enqueue(jobs, ours=False)
