@@ -13,8 +13,8 @@ import pytest
 
 from outlast import Job, Outlast, State
 from outlast.model.offer import is_offer
+from outlast.service.dequeue import credit, frames
 from outlast.service.dequeue import desk as desks
-from outlast.service.dequeue import frames
 from outlast.service.dequeue import stream as streams
 from outlast.service.dequeue.desk import Desk
 from tests.service.serving import Served, serving
@@ -109,7 +109,7 @@ def test_a_worker_in_a_hurry_is_offered_more_than_it_can_hold(
     patient: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R142: as many as it said beside its last report."""
-    monkeypatch.setattr(streams, "AHEAD_FOR", 60.0)
+    monkeypatch.setattr(credit, "AHEAD_FOR", 60.0)
     token = patient.token("work")
     enqueued(ol, 8)
     with opened(patient, token, credit=2) as stream:
@@ -128,7 +128,7 @@ def test_that_a_worker_is_in_a_hurry_is_soon_forgotten(
     patient: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R142: its later words may go to another server."""
-    monkeypatch.setattr(streams, "AHEAD_FOR", 0.0)
+    monkeypatch.setattr(credit, "AHEAD_FOR", 0.0)
     token = patient.token("work")
     enqueued(ol, 5)
     with opened(patient, token, credit=2) as stream:

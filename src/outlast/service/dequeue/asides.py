@@ -15,7 +15,7 @@ from ...ops.steps import keep, look_up
 from ..calls import Call
 from ..problems import Forbidden
 from . import tokens
-from .reports import Closed, Token, check_json
+from .said import Closed, Token, check_json
 
 PAGE = 200
 

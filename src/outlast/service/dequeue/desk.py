@@ -148,7 +148,7 @@ class Desk(Worker):
         ours = [claim._replace(worker=stream.worker) for claim in kept]
         for claim in ours:
             self._by_hold[claim.hold] = stream
-        stream.take(ours)
+        stream.credit.take(ours)
         return ours
 
     def stream_of(self, claim: Claim) -> Stream | None:
@@ -191,7 +191,7 @@ class Desk(Worker):
         for hold in holds:
             self.offered.offers.pop(hold, None)
             if stream := self._by_hold.get(hold):
-                stream.accepted(hold)
+                stream.credit.accepted(hold)
 
     def forget(self, holds: Iterable[Hold]) -> None:
         """These are in nobody's hands any more: there is room for others."""

@@ -12,111 +12,23 @@ the same door as a local worker's, and each is answered for itself.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from ...model.arguments import MAX_PAYLOAD
-from ...model.blob import own
 from ...model.errors import InvalidInput, OutlastError
 from ...model.job import Claim, Hold
-from ...model.lifecycle import Outcome
 from ...model.outcome import Ended, Transition, decide
-from ...model.retry import LONGEST, Retry
-from ...model.text import MESSAGE_LIMIT, TRACEBACK_LIMIT, clean
+from ...model.retry import Retry
 from ...ops import offer as ops
 from ...ops.claim import Wanted
 from ...ops.finish import Finished
 from ...ops.reach import Reach
 from ...worker.held import Hands, Held
 from ...worker.returns import Returns, about_a_row
-from . import followups, tokens
 from .desk import Desk
+from .said import Answer, Policy, Report, Status, check_json, ended_by
 from .stream import Stream
-
-MOST_REPORTS = 1000
-LONGEST_EVENT = 200_000  # characters of one event's data
-
-HOW = {
-    "failed": Outcome.FAILED,
-    "timed-out": Outcome.TIMED_OUT,
-    "permanent": Outcome.PERMANENT,
-    "undecodable": Outcome.UNDECODABLE,
-    "later": Outcome.POSTPONED,
-    "cancelled": Outcome.CANCELLED,
-}
-Token = Annotated[str, Field(max_length=tokens.LONGEST)]
-Seconds = Annotated[float, Field(ge=0, le=LONGEST)]
-
-
-Answer = dict[str, Any]
-Status = Literal["ok", "duplicate", "lost", "busy", "refused"]
-
-
-class Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Failure(Closed):
-    type: str = ""
-    message: str = ""
-    traceback: str = ""
-
-    def stored(self) -> dict[str, str]:
-        return {
-            "type": clean(self.type, MESSAGE_LIMIT),
-            "message": clean(self.message, MESSAGE_LIMIT),
-            "traceback": clean(self.traceback, TRACEBACK_LIMIT),
-        }
-
-
-class Policy(Closed):
-    max_attempts: int = Field(5, ge=1, le=1_000_000)
-    base: Seconds = 1.0
-    cap: Seconds = 300.0
-    jitter: float = Field(0.2, ge=0, le=1)
-
-
-class Report(Closed):
-    """One thing said of one job."""
-
-    do: Literal["renew", "complete", "fail", "release", "event"]
-    token: Token = Field(description="the job's task token, as it was offered")
-    result: str | None = Field(None, max_length=MAX_PAYLOAD, description="complete: as JSON text")
-    jobs: list[dict[str, Any]] | None = Field(
-        None, max_length=1000, description="complete: follow-up jobs"
-    )
-    error: Failure | None = Field(None, description="fail, release: what went wrong")
-    how: Literal[*HOW] = Field("failed", description="fail: in which way")  # type: ignore[valid-type]
-    delay: Seconds | None = Field(
-        None, description="release, fail later: seconds until it is due; failed: at least so many"
-    )
-    retry: Policy | None = Field(None, description="fail: by which policy, if the job has no own")
-    n: int = Field(0, ge=0, lt=2**63, description="event: its number under this claim")
-    kind: Literal["progress", "log"] = Field("log", description="event: of which kind")
-    data: str = Field("{}", max_length=LONGEST_EVENT, description="event: as JSON text")
-    late: bool = Field(False, description="event: its worker died before it could send it")
-
-
-class Reports(Closed):
-    reports: list[Report] = Field(max_length=MOST_REPORTS)
-    ahead: int = Field(0, ge=0, le=10_000, description="how many more than `credit` to offer now")
-
-
-class Answered(BaseModel):
-    """`ok`; `duplicate`: it was said before, and stands; `lost`: this claim is no longer yours, and
-    nothing was changed; `busy`: say it again soon; `refused`: never, and why."""
-
-    status: Status
-    cancel: bool = False  # somebody asked for this job to stop
-    reason: str | None = None
-
-
-class AllAnswered(BaseModel):
-    reports: list[Answered]
 
 
 class Handing(Returns):
@@ -245,7 +157,7 @@ class Taking:
         claims = (*self._ending, *self._handing.held)
         stream = next((s for claim in claims if (s := self._desk.stream_of(claim))), None)
         if stream:
-            stream.take_ahead(ahead)
+            stream.credit.take_ahead(ahead)
         return stream
 
     async def _hand_in(self, stream: Stream | None) -> None:
@@ -294,38 +206,3 @@ def _status(kept: ops.Kept, hold: Hold) -> Status:
     if hold in kept.cancelling:
         return "ok"
     return "busy" if hold in kept.busy else "lost"
-
-
-def ended_by(report: Report, claim: Claim, reach: Reach) -> Ended:
-    """How an attempt ended, by its worker's words."""
-    match report.do:
-        case "complete":
-            result = report.result
-            if result is not None:
-                check_json("result", result)
-                result = own(result)  # a worker far away refers to nothing
-            jobs = followups.read(report.jobs, claim, reach) if report.jobs else ()
-            return Ended(Outcome.SUCCEEDED, result=result, jobs=jobs)
-        case "release":
-            why = None if report.error is None else report.error.stored()
-            return Ended(Outcome.RELEASED, delay=report.delay, error=why)
-        case _:
-            error = (report.error or Failure()).stored()
-            return Ended(HOW[report.how], error=error, delay=report.delay)
-
-
-def check_json(what: str, text: str) -> None:
-    """The database reads it as JSON, and whoever asks for it later does: so it must be some."""
-    try:
-        _decode(text)
-    except (ValueError, RecursionError):
-        raise InvalidInput(f"{what} is no JSON text") from None
-    if "\\u0000" in text:
-        raise InvalidInput(f"{what} contains NUL, which the database cannot hold")
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
-
-
-_decode = json.JSONDecoder(parse_constant=_refuse).decode

@@ -21,9 +21,11 @@ from ..calls import Call
 from ..problems import Forbidden, Invalid, Unavailable
 from ..route import Route
 from . import asides, frames, tokens
+from .asker import Asker
 from .desk import Desk
-from .reports import AllAnswered, Closed, Reports, Taking
-from .stream import Asker, Stream
+from .reports import Taking
+from .said import AllAnswered, Closed, Reports
+from .stream import Stream
 
 log = logging.getLogger("outlast.service")
 
