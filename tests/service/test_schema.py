@@ -102,12 +102,13 @@ class Walker:
         if case.path_parameters and data.draw(st.booleans()):
             case.path_parameters["id"] = data.draw(st.sampled_from(self.ids[owner]))
         self.number += 1
-        response = case.call(base_url=self.served.url, headers=bearer(self.tokens[who]))
+        patient = {"base_url": self.served.url, "timeout": 60}
+        response = case.call(**patient, headers=bearer(self.tokens[who]))
         case.validate_response(response, checks=CHECKS)
         told = response.text
         for name, mark in self.marks.items():
             assert name == who or mark not in told or mark in str(case.body), (who, response.url)
-        bare = case.call(base_url=self.served.url)
+        bare = case.call(**patient)
         assert bare.status_code >= 400, f"{case.method} {bare.url} without a token"
         self.outcomes["good" if response.status_code < 400 else "refused"] += 1
         self.outcomes[str(response.status_code)] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -20,12 +21,18 @@ REF = "#/components/schemas/{model}"
 
 
 async def describe(call: Call) -> dict[str, Any]:
+    told = _described_once()
+    if prefix := call.request.scope.get("root_path"):  # where somebody mounted us
+        return {**told, "servers": [{"url": prefix}]}
+    return told
+
+
+@cache
+def _described_once() -> dict[str, Any]:
+    """It is the same for everybody, and takes some 50 ms to make, in which nobody else is served."""
     from .routes import ROUTES as EVERY
 
-    told = description(EVERY)
-    if prefix := call.request.scope.get("root_path"):  # where somebody mounted us
-        told["servers"] = [{"url": prefix}]
-    return told
+    return description(EVERY)
 
 
 def description(routes: Iterable[Route]) -> dict[str, Any]:
