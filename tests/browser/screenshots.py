@@ -16,6 +16,7 @@ from tests.support.databases import sqlite_database
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 WIDE = {"viewport": {"width": 1180, "height": 760}}
+TALL = {"viewport": {"width": 1180, "height": 830}}
 NARROW = {"viewport": {"width": 360, "height": 640}, "is_mobile": True, "has_touch": True}
 COLOURS = 128  # enough for flat pages, and a third of the size
 
@@ -24,8 +25,9 @@ def shots(stage: Stage) -> dict[str, tuple[str, str, dict[str, Any]]]:
     """By name: the page, the theme, the window."""
     job, flow = f"/jobs/{stage.jobs['running']}", f"/flows/{stage.flows[0]}"
     return {
-        "overview": ("/", "light", WIDE),
-        "overview-dark": ("/", "dark", WIDE),
+        "overview": ("/", "light", TALL),
+        "overview-dark": ("/?range=day", "dark", TALL),
+        "week": ("/?range=week", "light", TALL),
         "jobs": ("/jobs", "light", WIDE),
         "jobs-phone": ("/jobs", "light", NARROW),
         "job": (job, "light", WIDE),
@@ -48,7 +50,7 @@ def main() -> None:
         database = sqlite_database(Path(folder))
         stage = a_day(database)
         with visiting(browser, database, stage) as visitor:
-            pages = {str(window): visitor.open(**window) for window in (WIDE, NARROW)}
+            pages = {str(window): visitor.open(**window) for window in (WIDE, TALL, NARROW)}
             for name, (path, theme, window) in shots(stage).items():
                 page = visitor.visit(path, pages[str(window)])
                 page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)

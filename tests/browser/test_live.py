@@ -53,11 +53,40 @@ def test_without_a_script_all_of_it_is_there(visitor: Visitor) -> None:
     visitor.visit(f"/jobs/{visitor.stage.jobs['running']}", page)
     assert page.locator("#events li").count() == 7
     assert "***" in page.inner_text("main") and "4111" not in page.content()
+    assert page.locator("[data-copy]").is_hidden(), "it would do nothing"
     page.click("text=Cancel…")
     page.fill("#reason", "no longer needed")
     page.click("text=Cancel it")
     assert "asked to stop" in page.inner_text(".flash-done")
     assert "no longer needed" in page.inner_text("#events")
+
+
+def test_an_id_is_copied_by_a_press(visitor: Visitor) -> None:
+    page = visitor.open(permissions=["clipboard-read", "clipboard-write"])
+    job = visitor.stage.jobs["dead"]
+    visitor.visit(f"/jobs/{job}", page)
+    page.click("[data-copy]")
+    page.wait_for_selector("text=Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == job
+
+
+def test_a_chart_says_what_was_where_the_pointer_is(visitor: Visitor) -> None:
+    """R167: as near as its line is drawn; and what is, when the pointer has gone."""
+    page = visitor.visit("/?range=day")
+    chart = page.locator("#chart-throughput")
+    box = chart.locator(".plot svg").bounding_box()
+    half = box["x"] + box["width"] / 2
+
+    def said() -> Any:
+        """As often as it takes: the page may be sent anew between the two."""
+        page.mouse.move(half, box["y"] + 40)
+        return re.search(r"11 h 50 min ago[^$]*succeeded ([\d.]+)", chart.inner_text())
+
+    rate = eventually(said)[1]
+    assert 0.1 < float(rate) < 0.5, "the night is quiet"
+    page.mouse.move(5, 5)
+    assert " ago" not in chart.inner_text()
+    assert visitor.executed(page) == []
 
 
 def test_all_that_fit_are_counted_asked_about_and_done_with(visitor: Visitor) -> None:

@@ -57,6 +57,20 @@ def test_pages_show_what_there_is(served: Served, browser: Browser) -> None:
     assert "not yet" in recovery and "Zombie writes refused" in recovery
 
 
+def test_what_is_paused_is_named_where_one_looks_first(served: Served, browser: Browser) -> None:
+    """R166: and nothing is said of a queue that is not, or was resumed."""
+    put(served.ol.store.run, 1, queue="mail")
+    for queue in ("mail", *(f"queue-{n}" for n in range(7))):
+        served.ol.pause(queue)
+    page = browser.go("/")
+    assert page.links["mail"] == "/queues?text=mail" and "and 3 more" in page.text
+    assert "1 thing is stuck" not in page.text, "it is meant to wait"
+    for queue in served.ol.queues():
+        served.ol.resume(queue.name)
+    served.app.service.live._last = None
+    assert "paused" not in browser.go("/").text
+
+
 def test_many_refused_writes_hide_no_death(served: Served, browser: Browser) -> None:
     """R200: each kind by itself; the figures are those of a day, the lists go further back."""
     run = served.ol.store.run

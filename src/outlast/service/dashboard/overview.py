@@ -81,6 +81,7 @@ def facts(call: Call, picture: Picture, over: Range, steps: Steps) -> dict[str, 
         "counts": board.by_state,
         "verdict": verdict(board),
         "most": MOST_FINDINGS,
+        "paused": sorted(board.paused),
         **pace(latest(picture.hour, board.at, MINUTE), call.reach),
         "charts": trends(steps, over, board.at, call.reach),
         "nothing": not board.depths
