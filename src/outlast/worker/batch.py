@@ -120,7 +120,7 @@ class BatchAttempt:
         """Whoever's arguments cannot be had has no part in the call."""
         try:
             if item.stopped is None:
-                await item.afetch()
+                await item.afetch(self._threads)
         except BaseException as error:
             self.end(item, item.unreadable(error))
             item.over = True
@@ -151,7 +151,9 @@ class BatchAttempt:
             return
         for item, value in zip(items, results, strict=True):
             ended = item.returned(value)
-            self.end(item, ended if item.context.outlet is None else await item.aput_away(ended))
+            if item.context.outlet is not None:
+                ended = await item.aput_away(ended, self._threads)
+            self.end(item, ended)
 
     async def _raised(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
         if isinstance(error, BatchFailed):
@@ -173,7 +175,9 @@ class BatchAttempt:
         results = results_of(failed.results, len(items)) or []
         for index, item in enumerate(items):
             ended = _told(item, failed.errors.get(index), results[index])
-            self.end(item, ended if item.context.outlet is None else await item.aput_away(ended))
+            if item.context.outlet is not None:
+                ended = await item.aput_away(ended, self._threads)
+            self.end(item, ended)
 
     def _unnamed(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
         search.failed(items)

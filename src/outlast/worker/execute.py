@@ -133,7 +133,7 @@ class Called(Alone):
     async def run(self, threads: Executor) -> Ended:
         try:
             if self.claim.args[:1] == "[":
-                await self.afetch()
+                await self.afetch(threads)
             arguments = self.arguments()
         except BaseException as error:  # a user's validator may raise anything
             return self.unreadable(error)
@@ -146,7 +146,7 @@ class Called(Alone):
         except BaseException as error:
             return self.raised(error)
         ended = self.returned(result)
-        return ended if self.context.outlet is None else await self.aput_away(ended)
+        return ended if self.context.outlet is None else await self.aput_away(ended, threads)
 
     async def _recorded(self, recorder: Any, arguments: dict[str, Any], threads: Executor) -> Ended:
         """The same, in a span."""
@@ -156,7 +156,7 @@ class Called(Alone):
         except BaseException as error:
             return self.raised(error)
         ended = self.returned(given)
-        return ended if self.context.outlet is None else await self.aput_away(ended)
+        return ended if self.context.outlet is None else await self.aput_away(ended, threads)
 
     @abstractmethod
     def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import time
 from abc import abstractmethod
+from concurrent.futures import Executor
+from functools import partial
 
 from ..model.blob import read
 from ..model.errors import BlobUnavailable, NoBlobStore
@@ -18,11 +19,12 @@ from ..model.text import describe
 from .context import Context
 from .held import facts
 from .loops import Backoff
+from .threads import in_thread
 
 log = logging.getLogger("outlast.worker")
 
 PATIENCE = 30.0  # seconds for which a result that is there waits for a blob store that is not
-LONGEST_WAIT = 300.0  # seconds until a job is tried again whose arguments cannot be had here
+LONGEST_WAIT = 60.0  # seconds until a job is tried again whose arguments cannot be had here
 
 
 class Referring:
@@ -62,16 +64,18 @@ class Referring:
                 self.context.cancelled.wait(backoff.failed())
         return ended
 
-    async def afetch(self) -> None:
+    async def afetch(self, threads: Executor) -> None:
         if self.by_reference:
-            await asyncio.to_thread(self.fetch)
+            await in_thread(threads, self.fetch)
 
-    async def aput_away(self, ended: Ended) -> Ended:
+    async def aput_away(self, ended: Ended, threads: Executor) -> Ended:
+        """In a thread of the worker's, of which there is one for each job in flight: others that
+        want a thread do not wait for a store."""
         outlet = self.context.outlet
         if outlet is None or not outlet.takes(ended):
             return ended
         try:
-            return await asyncio.to_thread(self.put_away, ended)
+            return await in_thread(threads, partial(self.put_away, ended))
         except BaseException as error:  # told to stop
             return self.raised(error)
 

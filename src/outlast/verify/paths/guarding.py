@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...model.errors import Erased
 from ...model.lifecycle import Outcome
 from ...model.tokens import new_token
 from ...ops import sessions, tokens
-from ...ops.forget import forget
+from ...ops.forget import forget, take_result
 from ..stage import Stage
 from .path import path
 
@@ -76,3 +77,26 @@ def forget_again(stage: Stage) -> Iterator[str]:
         stage.run(forget, job.id, "verify")
         if stage.ol.job(job.id).args is not None:
             yield f"job {job.id} was forgotten, and its arguments are there"
+
+
+@path("erase")
+def erase_read(stage: Stage) -> Iterator[None]:
+    """A result is read, and then erased for whoever comes later."""
+    (claim,) = stage.claimed(1, "succeeded")
+    stage.finish([(claim, stage.ended(Outcome.SUCCEEDED, claim))])
+    yield
+    stage.run(take_result, claim.id, "verify", stage.queue)
+
+
+@erase_read.again
+def erase_again(stage: Stage) -> Iterator[str]:
+    """All of it, or nothing: said again, it is done once, and another reader is told."""
+    for job in stage.ol.jobs(queue=stage.queue, state="succeeded"):
+        stage.run(take_result, job.id, "verify", stage.queue)
+        if not stage.ol.job(job.id).forgotten:
+            yield f"job {job.id} was read and erased, and its arguments are there"
+        try:
+            stage.run(take_result, job.id, "verify", "another")
+            yield f"job {job.id} was erased for two readers"
+        except Erased:
+            pass
