@@ -29,7 +29,7 @@ async def describe(call: Call) -> dict[str, Any]:
 
 @cache
 def _described_once() -> dict[str, Any]:
-    """It is the same for everybody, and takes some 50 ms to make, in which nobody else is served."""
+    """It is the same for everybody, and takes 50 ms to make, in which nobody else is served."""
     from .routes import ROUTES as EVERY
 
     return description(EVERY)
