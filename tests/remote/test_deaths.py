@@ -97,6 +97,7 @@ def test_what_a_worker_had_said_when_it_was_killed_arrives_once(fleet: Fleet) ->
     assert not list((fleet.folder / "spool").glob("*/*.refused"))
 
 
+@pytest.mark.timeout(300)  # longer than what it waits for
 @pytest.mark.kinds("postgres")
 def test_servers_are_killed_and_no_job_is_lost(fleet: Fleet) -> None:
     """R142"""

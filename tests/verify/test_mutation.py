@@ -56,6 +56,7 @@ def hunt(mutant: Mutant, request: pytest.FixtureRequest) -> Hunts:
     return hunts
 
 
+@pytest.mark.timeout(300)  # a walk and a hunt, each with a budget of a minute, and their starts
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_a_broken_protocol_is_noticed(name: str, request: pytest.FixtureRequest) -> None:
     """R207: with the net removed, the campaign is red; with it, the same points are green."""
