@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import asyncpg
@@ -80,6 +81,15 @@ class TestServers:
         assert one_client("SELECT 1") == "7s"
         pgbouncer.renew_backends()
         assert one_client("SELECT 1") == "0"
+
+    def test_clients_of_pgbouncer_that_a_test_left_are_ended(self, pgbouncer: PgBouncer) -> None:
+        with closing(psycopg.connect(pgbouncer.url(), autocommit=True)) as left:
+            left.execute("SELECT 1")
+            pgbouncer.end_sessions()
+            with pytest.raises(psycopg.OperationalError):
+                left.execute("SELECT 1")
+        with psycopg.connect(pgbouncer.url()) as next_one:
+            assert next_one.execute("SELECT 1").fetchone() == (1,)
 
     def test_pgbouncer_refuses_startup_options(self, pgbouncer: PgBouncer) -> None:
         with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter"):

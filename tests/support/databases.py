@@ -89,4 +89,4 @@ def _reached(server: Postgres, schema: str, pooler: PgBouncer | None) -> Iterato
         yield Database(direct, schema, "postgres", direct)
     else:
         yield Database(pooler.url(), schema, "pgbouncer", direct)
-        pooler.renew_backends()
+        pooler.end_sessions()

@@ -74,8 +74,8 @@ class PgBouncer:
         shutil.rmtree(self.folder, ignore_errors=True)
         janitor.forget_folder(self.folder)
 
-    def admin(self, command: str) -> list[dict[str, Any]]:
-        """Run an admin command, such as "SHOW POOLS" or "KILL postgres"."""
+    def admin(self, *commands: str) -> list[dict[str, Any]]:
+        """Run admin commands, such as "SHOW POOLS" or "KILL postgres"; the last one's rows."""
         import psycopg
         from psycopg.rows import dict_row
 
@@ -84,12 +84,17 @@ class PgBouncer:
             self.url("pgbouncer"), autocommit=True, cursor_factory=psycopg.ClientCursor
         ) as console:
             cursor = console.cursor(row_factory=dict_row)
-            cursor.execute(command.encode())
+            for command in commands:
+                cursor.execute(command.encode())
             return cursor.fetchall() if cursor.description else []
 
     def renew_backends(self) -> None:
         """Use fresh backends from now on: what one test left in a session stays in that test."""
         self.admin("RECONNECT")
+
+    def end_sessions(self, database: str = "postgres") -> None:
+        """End every client of a database, and the backends that served them, at once."""
+        self.admin(f"KILL {database}", f"RESUME {database}")
 
     def _try_start(self) -> bool:
         configuration = self.folder / "pgbouncer.ini"
