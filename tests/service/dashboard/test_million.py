@@ -16,7 +16,10 @@ pytestmark = [pytest.mark.campaign, pytest.mark.timeout(1800)]
 
 PAGES = (
     "/",
+    "/?range=day",
+    "/?range=week",
     "/queues",
+    "/queues?sort=ready",
     "/queues/pause?queue=common",
     "/workers",
     "/recovery",
