@@ -13,7 +13,7 @@ from outlast.ops.forget import take_result
 from tests.support import Database
 from tests.worker.working import ended, sql, work
 
-from .keeping import LARGE, files
+from .keeping import LARGE, Shelf, files
 
 ONCE = Retry(max_attempts=1)
 
@@ -162,3 +162,38 @@ async def test_an_erasure_whose_answer_got_lost_is_one(ol: Outlast) -> None:
     assert ol.store.run(take_result, job.id, "me", "first") == ()
     with pytest.raises(Erased):
         ol.store.run(take_result, job.id, "me", "second")
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_who_comes_second_is_told_so_even_between_the_row_and_the_blob(
+    shelved: Outlast, without: Outlast, database: Database, kind: str
+) -> None:
+    """R165: the blob is gone because somebody else has read it, and is not lost."""
+
+    @shelved.task
+    async def gives() -> str:
+        return LARGE
+
+    class Snatched(Shelf):
+        """Somebody is always faster."""
+
+        faster: Shelf
+
+        def get(self, name: str) -> bytes | None:
+            with Outlast(database.url, blobs=self.faster) as other:
+                assert other.result(job.id, erase=True) == LARGE
+            return super().get(name)
+
+    assert shelved.blobs is not None
+    snatched = shelved.blobs.kept_in = Snatched()
+    snatched.faster = Shelf()
+    snatched.faster.things = snatched.things
+    job = await gives.aenqueue()
+    async with work(shelved):
+        await ended(without, job)  # which looks at no blob
+    with pytest.raises(Erased):
+        if kind == "sync":
+            shelved.result(job.id, erase=True)
+        else:
+            await shelved.aresult(job.id, erase=True)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from outlast import Blob, Context, Outlast, ServiceSettings, chain
-from outlast.model.blob import of_args
+from outlast import Blob, Context, InvalidOption, Outlast, ServiceSettings, chain
+from outlast.model.blob import of_args, read
+from outlast.model.ids import new_job_id
+from outlast.model.job import NewJob
 from outlast.ops.claim import Wanted, claim
+from outlast.ops.reach import EVERYTHING
 from outlast.remote import RemoteWorker
+from outlast.service.dequeue import followups
+from outlast.service.dequeue.reports import Report, ended_by
 from outlast.worker import referring
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK
@@ -163,15 +169,8 @@ async def test_a_remote_worker_without_the_store_gives_the_job_back(
         assert await shelved.aresult(job.id, timeout=20) == len(LARGE)
 
 
-def test_follow_ups_of_a_remote_worker_refer_to_nothing(served: Served, shelved: Outlast) -> None:
-    """R168, R145: nobody far away names a blob."""
-    from dataclasses import asdict
-
-    from outlast.model.errors import InvalidOption
-    from outlast.model.ids import new_job_id
-    from outlast.model.job import NewJob
-    from outlast.ops.reach import EVERYTHING
-    from outlast.service.dequeue import followups
+def test_what_a_worker_far_away_says_refers_to_nothing(shelved: Outlast) -> None:
+    """R168, R145: nobody far away names a blob, in a result or in the arguments of a follow-up."""
 
     @shelved.task
     def parent() -> None: ...
@@ -179,6 +178,9 @@ def test_follow_ups_of_a_remote_worker_refer_to_nothing(served: Served, shelved:
     parent.enqueue()
     [held] = shelved.store.run(claim, Wanted("w", "default", 1, 60.0))
     text = of_args("0" * 16, b"data").as_text()
+    said = ended_by(Report(do="complete", token="", result=text), held, EVERYTHING)
+    assert said.result is not None and read(said.result) is None
+    assert json.loads(said.result) == json.loads(text)
     child = NewJob(new_job_id(), "default", "default", "t", text, 0, 1, 1)
     with pytest.raises(InvalidOption, match="must be an object"):
         followups.read([asdict(child)], held, EVERYTHING)
