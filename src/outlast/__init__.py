@@ -4,6 +4,7 @@ In reading order, by what happens to a job:
 
     model.task, tasks        define     a function becomes a task
     ops.enqueue, client      enqueue    a call becomes a row, in your transaction if you like
+    store.blobs              put aside  what is too large for a row, before there is one
     ops.claim                claim      a worker takes it, under a lease and a fence
     worker.execute           run        the function is called (worker.batches: with many items)
     worker.steps, ops.steps  keep       what its steps gave, for later attempts

@@ -1,6 +1,6 @@
 """A directory as a blob store.
 
-    put      write DIR/PLACE/.NAME.tmp ── fsync ── rename to DIR/PLACE/NAME ── fsync DIR/PLACE
+    put      write DIR/PLACE/.put-… ── fsync ── rename to DIR/PLACE/NAME ── fsync DIR/PLACE
 
 So a name stands for all of its bytes or does not stand. Files are readable by their owner alone.
 Names are refused that are not of our own making: none leads out of the directory.
@@ -23,6 +23,7 @@ ABANDONED = 86_400.0  # seconds after which nobody is writing such a file any mo
 class FileBlobs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
+        self._there: set[Path] = set()  # directories that survive a crash of the machine
 
     def put(self, name: str, data: bytes) -> None:
         path = self._path(name)
@@ -79,14 +80,18 @@ class FileBlobs:
         return self.folder / name
 
     def _make(self, folder: Path) -> None:
-        """And all above it that is missing, so that each survives a crash of the machine."""
-        if folder.is_dir():
+        """And all above it that is missing, so that each survives a crash of the machine; also one
+        that another process has just made, which may not have come so far."""
+        if folder in self._there and folder.is_dir():
             return
-        if folder != folder.parent:
+        missing = not folder.is_dir()
+        if missing:
             self._make(folder.parent)
-        with suppress(FileExistsError):
-            folder.mkdir(0o700)
-        _sync(folder.parent)
+            with suppress(FileExistsError):
+                folder.mkdir(0o700)
+        if missing or self.folder in folder.parents:
+            _sync(folder.parent)
+        self._there.add(folder)
 
     def __repr__(self) -> str:
         return f"file://{self.folder}"

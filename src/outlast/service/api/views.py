@@ -44,7 +44,8 @@ class JobLine(BaseModel):
 
 
 class JobView(JobLine):
-    """One call of a task, as it stood when it was read: the same on every path."""
+    """One call of a task, as it stood when it was read: the same on every path. What is kept by
+    reference is shown as `{"outlast:blob": {"bytes": …, "sha256": …}}`."""
 
     args: Any
     result: Any
