@@ -219,8 +219,8 @@ def _more_lenient_json(text: str) -> Any:
 
 def read_args(text: str) -> Any:
     """A job's arguments as they may be shown; a `Blob` where they are kept by reference."""
-    args = lenient_json(text)
-    return shown(args) if isinstance(args, dict) else referred(args) or args
+    args = shown(lenient_json(text))
+    return args if args.__class__ is dict else referred(args) or args  # no call, for the many
 
 
 def read_result(text: str | None) -> Any:
