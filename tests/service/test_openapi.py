@@ -34,3 +34,17 @@ def test_every_reference_leads_somewhere() -> None:
 def test_no_two_routes_share_a_name() -> None:
     names = [route.name for route in ROUTES]
     assert len(names) == len(set(names))
+
+
+def test_what_a_path_asks_for_is_an_id(served: Served) -> None:
+    """R202: what is none may be a word of another path, which takes another method."""
+    asked = [
+        parameter["schema"]
+        for operations in description(ROUTES)["paths"].values()
+        for operation in operations.values()
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "path"
+    ]
+    assert asked and all(schema == {"type": "string", "format": "uuid"} for schema in asked)
+    assert served.get("/api/v1/jobs/batch").status_code == 405
+    assert served.get("/api/v1/jobs/nothing").status_code == 404

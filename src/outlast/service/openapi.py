@@ -109,8 +109,11 @@ def _failures(route: Route) -> set[int]:
 
 
 def _path(route: Route) -> list[dict[str, Any]]:
+    """Ids, all of them. (What is no id may be another path's word, `/jobs/batch`, and is answered
+    as that.)"""
+    schema = {"type": "string", "format": "uuid"}
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": name, "in": "path", "required": True, "schema": schema}
         for name in re.findall(r"{(\w+)}", route.path)
     ]
 
