@@ -26,6 +26,7 @@ BY_ADDRESS = [
     "/queues/pause?queue=EVIL",
     "/queues/keep?queue=EVIL",
     "/queues?text=EVIL",
+    "/?range=EVIL",
     "/workers/drain?worker=EVIL",
     "/jobs/EVIL",
     "/flows/EVIL",

@@ -138,8 +138,11 @@ def test_what_a_flow_needs_is_not_removed_and_a_state_is_named(
     assert "Removed 0 jobs. 1 had changed meanwhile, or are needed by a flow" in told
     assert "Purge all that fit…" not in browser.go("/jobs").links
     assert "choose one of these states" in browser.go("/jobs/purge").text
+    dead = put_and_take(run, queue="other")
+    end(run, dead, "permanent")
     forged = {"to": "/jobs/purge", "fields": {}}
     assert "Removed 0 jobs." in browser.send(forged).text
+    assert served.ol.job(dead.id).state == "dead", "nobody named its state"
 
 
 def test_how_long_a_queue_keeps_what_has_ended_is_set_by_people(

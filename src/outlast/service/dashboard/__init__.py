@@ -13,7 +13,8 @@ In reading order:
     themes       light, dark, or as the system has it
     live         what pages show of this moment, looked up once for all who look
     streams      and sent to them whenever it is new
-    charts       lines over time, as SVG
+    ranges       an hour, a day, a week in the steps that charts show;  histories  reads them
+    trends       how it went, as charts;  charts  lines over time, as SVG
     wanted       which jobs a page is about: a filter that is its address
     bulk         what is done to all of them, counted first, in small steps
     job_actions, queue_actions   what is done to one of them
