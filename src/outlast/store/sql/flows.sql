@@ -16,7 +16,7 @@ CASE WHEN EXISTS (SELECT 1 FROM ol.flow AS w
 
 -- fragment: prerequisite_failed
 CASE WHEN ol.among_others THEN ol.json(
-        '{"type": "PrerequisiteFailed", "message": "a prerequisite did not succeed (explain says which)", "traceback": ""}')
+        '{"type": "PrerequisiteFailed", "message": "a prerequisite did not succeed: explain says which", "traceback": ""}')
     ELSE ol.json('{"type": "PrerequisiteFailed", "message": "' || c.why || '", "traceback": ""}') END
 
 -- fragment: among_others
