@@ -8,7 +8,7 @@ import pytest
 
 from outlast import InvalidOption
 from outlast.remote import spool as module
-from outlast.remote.reports import MOST, MOST_BYTES, parts
+from outlast.remote.spelling import MOST, MOST_BYTES, parts
 from outlast.remote.spool import HEAD, Spool, folder_of, orphans
 
 

@@ -10,6 +10,7 @@ In reading order:
     worker    the worker: as a local one, but for where jobs come from and outcomes go
     room      how many jobs it can take
     reports   outcomes, acceptances and events on their way to the server
+    spelling  how each of them looks on the line
     spool     what handlers said, on disk until the server has it
     keeper    renews, in a thread of its own
     far       what a handler may ask for: steps, results

@@ -15,7 +15,7 @@ from ..worker.execute import timed_out
 from ..worker.held import SAFETY, facts
 from ..worker.keeper import Keeper, Urgent
 from ..worker.loops import Loop
-from .reports import PATH, call, parts, renewal
+from .spelling import PATH, call, parts, renewal
 
 if TYPE_CHECKING:
     from .worker import RemoteWorker

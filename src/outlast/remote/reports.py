@@ -7,13 +7,11 @@ is found that is to blame; it becomes a failure that says so.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..model.errors import InvalidOption, ServerUnavailable
@@ -27,25 +25,14 @@ from ..worker.held import Held, facts
 from ..worker.returns import BRISK, Events, Returns
 from .line import TooMuch
 from .room import FarRoom
-from .spool import Record
+from .spelling import MOST, MOST_BYTES, PATH, call, outcome, parts, renewal, spelled
 
 if TYPE_CHECKING:
     from .worker import RemoteWorker
 
 log = logging.getLogger("outlast.worker")
 
-PATH = "/api/v1/tasks/reports"
-MOST = 1000  # reports in one call
-MOST_BYTES = 1_000_000  # of one call, unless a single report is larger
 LONGEST_EVENT = 200_000  # characters of what is said at once
-HOW = {
-    Outcome.FAILED: "failed",
-    Outcome.TIMED_OUT: "timed-out",
-    Outcome.PERMANENT: "permanent",
-    Outcome.UNDECODABLE: "undecodable",
-    Outcome.POSTPONED: "later",
-    Outcome.CANCELLED: "cancelled",
-}
 
 
 class Said(NamedTuple):
@@ -127,7 +114,7 @@ class Reports(Returns):
                 n = self._spoken.get(claim.hold, 0)
             self._spoken[claim.hold] = n + 1
             event = {"do": "event", "token": self._token(claim), "n": n, "kind": kind, "data": data}
-            text = _text(event)
+            text = spelled(event)
             end = self._worker.spool.append(text.encode())
             if end is None:
                 self._counts["events_dropped"] += 1
@@ -215,30 +202,9 @@ class Reports(Returns):
         return self._worker.tokens.get(claim.hold, "")
 
     def outcome(self, transition: Transition) -> str:
-        token = self._token(transition.claim)
-        if transition.outcome is Outcome.SUCCEEDED and not transition.jobs:
-            result = "null" if transition.result is None else _quoted(transition.result)
-            return f'{{"do":"complete","token":{_quoted(token)},"result":{result}}}'
-        return _text({"token": token, **self._outcome(transition)})
-
-    def _outcome(self, transition: Transition) -> dict[str, Any]:
-        match transition.outcome:
-            case Outcome.SUCCEEDED:
-                jobs = [asdict(job) for job in transition.jobs]
-                return {"do": "complete", "result": transition.result, "jobs": jobs}
-            case Outcome.RELEASED:
-                why = {"error": transition.error} if transition.error else {}
-                return {"do": "release", "delay": transition.delay, **why}
-            case outcome:
-                told: dict[str, Any] = {"do": "fail", "how": HOW[outcome]}
-                told["error"] = transition.error
-                if outcome is Outcome.POSTPONED:
-                    told["delay"] = transition.delay
-                elif transition.wish is not None:  # the server knows the policy, and not this
-                    told["delay"] = transition.wish
-                if definition := self._worker.app.registry.get(transition.claim.task):
-                    told["retry"] = asdict(definition.retry)
-                return told
+        definition = self._worker.app.registry.get(transition.claim.task)
+        policy = definition.retry if definition else None
+        return outcome(self._token(transition.claim), transition, policy)
 
     # What comes back
 
@@ -297,47 +263,3 @@ class Reports(Returns):
     def forget(self, hold: Hold) -> None:
         self._worker.tokens.pop(hold, None)
         self._spoken.pop(hold, None)
-
-
-def parts(items: Sequence[str]) -> list[list[str]]:
-    """In pieces that one call may carry."""
-    found: list[list[str]] = []
-    size = 0
-    for item in items:
-        size += len(item) + 1
-        if not found or size > MOST_BYTES or len(found[-1]) >= MOST:
-            found.append([])
-            size = len(item)
-        found[-1].append(item)
-    return found
-
-
-def late(records: Iterable[Record]) -> Iterator[tuple[list[str], int]]:
-    """What dead workers left, in bites, and where each ends; never all of it in memory."""
-    said: list[str] = []
-    size = end = 0
-    for record in records:
-        if said and (len(said) == MOST or size + len(record.data) > MOST_BYTES):
-            yield said, end
-            said, size = [], 0
-        said.append(_text({**json.loads(record.data), "late": True}))
-        size, end = size + len(record.data), record.end
-    if said:
-        yield said, end
-
-
-def call(reports: Sequence[str], ahead: int = 0) -> str:
-    more = f',"ahead":{ahead}' if ahead else ""
-    return f'{{"reports":[{",".join(reports)}]{more}}}'
-
-
-def renewal(token: str) -> str:
-    return f'{{"do":"renew","token":{_quoted(token)}}}'
-
-
-def _text(report: dict[str, Any]) -> str:
-    return _encode(report)
-
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-_quoted = json.encoder.encode_basestring_ascii

@@ -32,8 +32,9 @@ from . import frames
 from .far import FarContext, FarStore
 from .keeper import RemoteKeeper
 from .line import Line
-from .reports import Reports, late
+from .reports import Reports
 from .room import FarRoom
+from .spelling import late
 from .spool import Spool, folder_of, orphans
 
 if TYPE_CHECKING:
