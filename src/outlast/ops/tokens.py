@@ -55,12 +55,6 @@ def by_hash(hash: str) -> Op[Token | None]:
     return read_token(rows[0]) if rows else None
 
 
-def by_id(id: str) -> Op[Token | None]:
-    """The token of this id, if it is good."""
-    rows: Rows = yield Statement("token_by_id", {"id": id})
-    return read_token(rows[0]) if rows else None
-
-
 def good_ones(ids: Collection[str]) -> Op[set[str]]:
     """Those of the tokens that are good still."""
     rows: Rows = yield Statement("good_tokens", {"ids": json.dumps(sorted(ids))})

@@ -45,10 +45,6 @@ class Call:
         """Who acts, for the record."""
         return self.who.name
 
-    async def still_allowed(self) -> bool:
-        """Whether the caller's token is good still; at most two seconds old."""
-        return await self.service.principals.still_good(self.who)
-
     @asynccontextmanager
     async def while_allowed(self) -> AsyncIterator[asyncio.Event]:
         """For streams: an event that is set within a few seconds of the token being revoked or

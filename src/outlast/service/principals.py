@@ -103,13 +103,6 @@ class Principals:
         """Who shows a token to begin a session."""
         return await self._by_token(request, secret)
 
-    async def still_good(self, who: Principal) -> bool:
-        if who.token is None:
-            return who is SOMEBODY_HERE and not await self.guarded()
-        if who.session is not None:
-            return await self._look_up(who.session, sessions.token_of) is not None
-        return await self._look_up(who.token, tokens.by_id) is not None
-
     def forget(self, name: str) -> None:
         """What was known by this name is looked up anew."""
         self._seen.pop(name, None)

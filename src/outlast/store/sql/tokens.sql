@@ -26,10 +26,6 @@ SELECT ol.token_columns FROM ol.token AS k WHERE k.id = ol.id(:id)
 -- The token of this hash, if it is good.
 SELECT ol.token_columns FROM ol.token AS k WHERE k.hash = :hash AND ol.good
 
--- name: token_by_id
--- The token of this id, if it is good.
-SELECT ol.token_columns FROM ol.token AS k WHERE k.id = ol.id(:id) AND ol.good
-
 -- name: good_tokens
 -- Those of the tokens that are good still.
 SELECT CAST(k.id AS text) FROM ol.token AS k
