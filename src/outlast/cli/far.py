@@ -58,6 +58,7 @@ def remote_worker(
     """A worker of this app for a server."""
     from ..remote import RemoteWorker
 
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # which tells of every call
     token = _token(far["token_file"])
     return RemoteWorker(far["server"], token, app, queues, spool=far["spool"], **settings)
 

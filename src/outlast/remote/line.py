@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from ..model.errors import (
     ClaimLost,
@@ -21,7 +20,7 @@ from ..model.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import aiohttp
+    import httpx
 
 CONNECT = 10.0  # seconds
 ANSWER = 20.0  # seconds that one call may take
@@ -38,9 +37,7 @@ class Line:
     def __init__(self, server: str, token: str | None) -> None:
         self.server = _checked(server)
         self._token = token
-        self._client: aiohttp.ClientSession | None = None
-        # A redirect would carry our token to whoever it names.
-        self._always: dict[str, Any] = {"allow_redirects": False, "proxy": _proxy(self.server)}
+        self._client: httpx.AsyncClient | None = None
 
     def __repr__(self) -> str:
         return f"<Line {self.server}>"  # and no token
@@ -50,67 +47,64 @@ class Line:
 
     async def post(self, path: str, body: Any) -> Any:
         text = body if isinstance(body, str) else json.dumps(body)
-        return await self._call("POST", path, data=text.encode())
+        return await self._call("POST", path, content=text)
 
     async def delete(self, path: str, params: Mapping[str, Any]) -> Any:
         return await self._call("DELETE", path, params=params)
 
     async def _call(self, method: str, path: str, **said: Any) -> Any:
         with _understood():
-            asked = self.client.request(method, self.server + path, **self._always, **said)
-            async with asked as answer:
-                data = await answer.read()
-        _judge(answer.status, data)
-        return _read(data) if data else None
+            answer = await self.client.request(method, path, **said)
+        _judge(answer.status_code, answer.text)
+        return _read(answer.content) if answer.content else None
 
     @asynccontextmanager
     async def stream(
         self, path: str, params: Mapping[str, Any], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """What the server sends, as it comes; at most so many seconds of silence."""
-        import aiohttp
+        import httpx
 
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT, sock_read=silence)
-        said: dict[str, Any] = {"headers": {"accept": FORMAT}, "timeout": timeout}
+        timeout = httpx.Timeout(ANSWER, connect=CONNECT, read=silence)
+        asked: dict[str, Any] = {"headers": {"accept": FORMAT}, "timeout": timeout}
         with _understood():
-            asked = self.client.get(self.server + path, params=params, **self._always, **said)
-            async with asked as answer:
-                if answer.status != 200:
-                    _judge(answer.status, await answer.read())
-                yield answer.content.iter_any()
+            async with self.client.stream("GET", path, params=dict(params), **asked) as answer:
+                if answer.status_code != 200:
+                    await answer.aread()
+                    _judge(answer.status_code, answer.text)
+                yield answer.aiter_bytes()
 
     @property
-    def client(self) -> aiohttp.ClientSession:
+    def client(self) -> httpx.AsyncClient:
         if self._client is None:
             self._client = self._connected()
         return self._client
 
-    def _connected(self) -> aiohttp.ClientSession:
+    def _connected(self) -> httpx.AsyncClient:
         try:
-            import aiohttp
+            import httpx
         except ImportError as error:
             told = "a remote worker needs the extra: pip install 'outlast[remote]'"
             raise Unsupported(reason=told) from error
         headers = {"content-type": "application/json"}
         if self._token:
             headers["authorization"] = f"Bearer {self._token}"
-        timeout = aiohttp.ClientTimeout(total=ANSWER, sock_connect=CONNECT)
-        jar = aiohttp.DummyCookieJar()
-        return aiohttp.ClientSession(headers=headers, timeout=timeout, cookie_jar=jar)
+        timeout = httpx.Timeout(ANSWER, connect=CONNECT)
+        return httpx.AsyncClient(base_url=self.server, headers=headers, timeout=timeout)
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
+            await client.aclose()
 
 
 @contextmanager
 def _understood() -> Iterator[None]:
-    import aiohttp
+    import httpx
 
     try:
         yield
-    except (aiohttp.ClientError, TimeoutError) as error:
+    except (httpx.HTTPError, httpx.StreamError) as error:
         raise ServerUnavailable(reason=f"{type(error).__name__} {error}".strip()) from error
 
 
@@ -121,10 +115,10 @@ def _read(data: bytes) -> Any:
         raise ServerUnavailable(reason="it answers what is no JSON") from error
 
 
-def _judge(status: int, data: bytes) -> None:
+def _judge(status: int, text: str) -> None:
     if status < 300:
         return
-    detail = _detail(data) or f"it answered {status}"
+    detail = _detail(text) or f"it answered {status}"
     if status in {401, 403}:
         raise ServerRefused(reason=detail)
     if status == 409:
@@ -136,9 +130,9 @@ def _judge(status: int, data: bytes) -> None:
     raise ServerRefused(reason=f"{detail} (is this the address of an Outlast service?)")
 
 
-def _detail(data: bytes) -> str:
+def _detail(text: str) -> str:
     try:
-        return str(json.loads(data)["detail"])[:500]
+        return str(json.loads(text)["detail"])[:500]
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -149,12 +143,3 @@ def _checked(server: str) -> str:
         told = "must be like https://jobs.example.org, without a name or password in it"
         raise InvalidSetting(field="server", reason=told)
     return server.rstrip("/")
-
-
-def _proxy(server: str) -> str | None:
-    """By HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. (Left to the client, a .netrc would be
-    read as well, and contradict our token.)"""
-    parts, known = urlsplit(server), getproxies()
-    if proxy_bypass(parts.hostname or ""):
-        return None
-    return known.get(parts.scheme) or known.get("all")
