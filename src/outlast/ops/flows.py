@@ -29,6 +29,7 @@ from .statement import Op, Rows, Statement
 
 BROKEN = (State.DEAD, State.CANCELLED)
 MANY = 50_000  # edges in one statement
+COUNTED = 2_500  # jobs that are counted anew by one statement, which may compare each with each
 
 
 def found_flows(
@@ -159,8 +160,13 @@ def _refuse_joins(held: Rows, states: dict[str, State], standing: dict[str, NewJ
 def recount(ids: Iterable[str]) -> Op[Rows]:
     """Count anew what these jobs wait for; they must be held by this transaction. Returns id,
     state, queue and whether its end concerns others, of each for which that changed anything."""
-    rows: Rows = yield Statement("recount", {"ids": json.dumps(sorted(ids))})
-    return rows
+    found: Rows = []
+    wanted = sorted(ids)
+    for start in range(0, len(wanted), COUNTED):
+        some = wanted[start : start + COUNTED]
+        rows: Rows = yield Statement("recount", {"ids": json.dumps(some)})
+        found = [*found, *rows]
+    return found
 
 
 def recount_followers(ids: Sequence[str]) -> Op[Rows]:

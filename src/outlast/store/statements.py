@@ -17,7 +17,10 @@ a `-- postgres only:`. A few words are translated:
     ol.place(e)       where an event stands for those who read them
     ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
 
-Parameters are `:name` here, and become whatever the driver wants.
+Parameters are `:name` here, and become whatever the driver wants. Jobs that are IN (SELECT
+ol.each_id(:x)) are looked up one by one on PostgreSQL, by their keys, as an array is: after a purge
+its statistics may say for a minute that there are hardly any jobs, and then it would read them all
+for each id.
 """
 
 from __future__ import annotations
@@ -69,6 +72,8 @@ _WORDS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r"ol\.boolean\(([^()]*)\)", r"CAST(\1 AS boolean)"),
         (r"ol\.each\(([^()]*)\)", r"json_array_elements_text(CAST(\1 AS json))"),
         (r"ol\.place\((\w+)\)", r"\1.place"),
+        (r"\bNOT IN \(SELECT (ol\.each_id\([^()]*\))\)", r"<> ALL (ARRAY(SELECT \1))"),
+        (r"\bIN \(SELECT (ol\.each_id\([^()]*\))\)", r"= ANY (ARRAY(SELECT \1))"),
         (r"ol\.each_id\(([^()]*)\)", r"CAST(json_array_elements_text(CAST(\1 AS json)) AS uuid)"),
     ],
     SQLITE: [

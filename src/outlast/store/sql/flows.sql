@@ -14,12 +14,20 @@ CASE WHEN EXISTS (SELECT 1 FROM ol.flow AS w
         WHERE w.id IN (f.flow, f.team) AND w.cancelled_at IS NOT NULL)
         THEN 'cancelled' ELSE 'dead' END
 
+-- fragment: prerequisite_unnamed
+ol.json('{"type": "PrerequisiteFailed", "message": "a prerequisite did not succeed: explain says which", "traceback": ""}')
+
 -- fragment: prerequisite_failed
-CASE WHEN ol.among_others THEN ol.json(
-        '{"type": "PrerequisiteFailed", "message": "a prerequisite did not succeed: explain says which", "traceback": ""}')
+CASE WHEN ol.among_others THEN ol.prerequisite_unnamed
     ELSE ol.json('{"type": "PrerequisiteFailed", "message": "' || c.why || '", "traceback": ""}') END
 
 -- fragment: among_others
+-- postgres: each of them by its key, whatever the statistics say of tables that were empty just now
+EXISTS (SELECT 1 FROM ol.edge AS m
+            WHERE m.follower = f.id AND (SELECT o.tenant <> f.tenant OR o.queue <> f.queue
+                FROM ol.job AS o WHERE o.id = m.job)
+            LIMIT 1 OFFSET 0)
+-- sqlite: which looks up by keys anyway
 EXISTS (SELECT 1 FROM ol.edge AS m JOIN ol.job AS o ON o.id = m.job
             WHERE m.follower = f.id AND (o.tenant <> f.tenant OR o.queue <> f.queue)
             LIMIT 1 OFFSET 0)
@@ -203,7 +211,8 @@ RETURNING CAST(id AS text), state, queue, tied
 -- name: doom
 -- End all who needed the success of these jobs, which ended without one, however far down: one
 -- statement, because a chain may be thousands long.
--- postgres: locked in the order of their ids, and looked up by their keys, as above
+-- postgres: locked in the order of their ids, and looked up by their keys, as above; and so is why,
+-- in a map of all, because a join of thousands might be made by comparing each with each
 WITH RECURSIVE lost (id) AS (
     SELECT i.id FROM (SELECT ol.each_id(:ids) AS id) AS i
     UNION
@@ -214,17 +223,20 @@ WITH RECURSIVE lost (id) AS (
             AND j.state || '' = 'waiting' OFFSET 0) AS f),
 c AS MATERIALIZED (
     SELECT e.follower, 'its prerequisite ' || min(CAST(e.job AS text)) || ' did not succeed' AS why
-    FROM lost AS d JOIN ol.edge AS e ON e.job = d.id GROUP BY e.follower),
+    FROM lost AS d,
+        LATERAL (SELECT e.follower, e.job FROM ol.edge AS e WHERE e.job = d.id OFFSET 0) AS e
+    GROUP BY e.follower),
 held AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
     WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND needs = 'succeeded'
         AND state || '' = 'waiting'
-    ORDER BY id FOR UPDATE)
+    ORDER BY id FOR UPDATE),
+told AS MATERIALIZED (SELECT jsonb_object_agg(follower, why) AS whys FROM c)
 UPDATE ol.job AS f
-SET state = ol.doomed, finished_at = ol.now(), error = ol.prerequisite_failed
-FROM c
-WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.id = c.follower
-    AND f.state || '' = 'waiting'
+SET state = ol.doomed, finished_at = ol.now(), error = CASE WHEN ol.among_others
+    THEN ol.prerequisite_unnamed ELSE json_build_object('type', 'PrerequisiteFailed', 'message',
+        (SELECT whys ->> CAST(f.id AS text) FROM told), 'traceback', '') END
+WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.state || '' = 'waiting'
 RETURNING CAST(id AS text), state, tied
 -- sqlite: one writer at a time
 WITH RECURSIVE lost (id) AS (
@@ -240,12 +252,8 @@ FROM (SELECT e.follower, 'its prerequisite ' || min(e.job) || ' did not succeed'
 WHERE f.id = c.follower AND f.needs = 'succeeded' AND f.state = 'waiting'
 RETURNING CAST(id AS text), state, tied
 
--- name: recount
--- Count from the truth what jobs wait for that are held in this transaction, and start, or end,
--- whoever waits no longer. A prerequisite that is not there any more did not succeed. Returns those
--- for which that changed anything.
-UPDATE ol.job AS f
-SET waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
+-- fragment: recounted
+waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
     state = CASE
         WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.doomed
         WHEN c.needed > c.ended THEN 'waiting'
@@ -254,6 +262,33 @@ SET waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
     finished_at = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.now() END,
     error = CASE WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.prerequisite_failed
         ELSE f.error END
+
+-- name: recount
+-- Count from the truth what jobs wait for that are held in this transaction, and start, or end,
+-- whoever waits no longer. A prerequisite that is not there any more did not succeed. Returns those
+-- for which that changed anything.
+-- postgres: each row by its key, in this order. After a purge the statistics may say that there are
+-- hardly any rows, for as long as nobody has looked again: then all would be joined with all.
+WITH c AS MATERIALIZED (SELECT w.id AS follower,
+        CASE WHEN w.quorum < n.number THEN w.quorum ELSE n.number END AS needed, n.ended, n.failed,
+        COALESCE(n.why, 'a prerequisite of its own is gone') AS why
+    FROM (SELECT ol.each_id(:ids) AS id) AS i,
+        LATERAL (SELECT j.id, j.quorum FROM ol.job AS j WHERE j.id = i.id OFFSET 0) AS w,
+        LATERAL (SELECT count(*) AS number,
+                count(CASE WHEN p.id IS NULL OR p.state IN ('succeeded', 'dead', 'cancelled')
+                    THEN 1 END) AS ended,
+                count(CASE WHEN p.id IS NULL OR p.state IN ('dead', 'cancelled') THEN 1 END) AS failed,
+                ol.why AS why
+            FROM (SELECT 1) AS one LEFT JOIN ol.edge AS e ON e.follower = w.id
+                LEFT JOIN LATERAL (SELECT j.id, j.state FROM ol.job AS j WHERE j.id = e.job
+                    OFFSET 0) AS p ON true) AS n)
+UPDATE ol.job AS f SET ol.recounted
+FROM c
+WHERE f.id IN (SELECT ol.each_id(:ids)) AND f.id = c.follower AND f.state || '' = 'waiting'
+    AND (f.waits_for <> c.needed - c.ended OR (f.needs = 'succeeded' AND c.failed > 0))
+RETURNING CAST(id AS text), state, queue, tied
+-- sqlite: one row each, by their keys
+UPDATE ol.job AS f SET ol.recounted
 FROM (SELECT w.id AS follower,
         CASE WHEN w.quorum < count(*) THEN w.quorum ELSE count(*) END AS needed,
         count(CASE WHEN p.id IS NULL OR p.state IN ('succeeded', 'dead', 'cancelled')
