@@ -98,6 +98,7 @@ _ALL = (
     _counter("overdue", _W, "Jobs given up because their handler blocked the event loop."),
     _counter("wakeups", _W, "Times that a worker was told of news."),
     _counter("turn_failures", _W, "Turns of a worker's loop that failed."),
+    _counter("strays", _W, "Jobs in hand that were in nobody's care, since the worker failed."),
     _counter("events_dropped", _W, "Events of handlers that could not be kept."),
     _counter("audited", _W, "What the audit found that should be impossible.", "class"),
     _counter("loop_passes", _W, "Passes of the loops that renew, heal and keep house.", "loop"),

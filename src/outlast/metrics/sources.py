@@ -39,6 +39,7 @@ COUNTED = {
     "overdue": "outlast_overdue_total",
     "woken": "outlast_wakeups_total",
     "turn_failed": "outlast_turn_failures_total",
+    "strays": "outlast_strays_total",
     "events_dropped": "outlast_events_dropped_total",
 }
 AUDITED = "audited "  # what comes before the name of a class that the audit found

@@ -31,6 +31,8 @@ from .held import Held
 if TYPE_CHECKING:
     from .worker import Worker
 
+LATE = 1.0  # seconds after which a timer that should have gone off is not waited for
+
 
 @dataclass(slots=True, eq=False)
 class Gathering:
@@ -150,6 +152,19 @@ class Batches:
             gathering.timer.cancel()
         if gathering.items:
             self._begin(gathering.definition, list(gathering.items))
+
+    def in_care(self) -> set[Held]:
+        """Those that wait for others, and those that are being called."""
+        called = [item.held for attempt in self._attempts for item in attempt.items]
+        return {*self.waiting(), *called}
+
+    def tidy(self) -> None:
+        """Whatever we failed at, no batch waits for ever, and none that is over takes a slot."""
+        late = time.monotonic() - LATE
+        for gathering in tuple(self._gatherings.values()):
+            if (gathering.timer is None or gathering.due_at < late) and not gathering.more:
+                self._close(gathering)
+        self._attempts = {one for one in self._attempts if one.task and not one.task.done()}
 
     # Carry out
 

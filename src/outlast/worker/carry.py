@@ -50,7 +50,7 @@ class Carrier:
         self._ahead_since = 0.0
         self.stuck = 0  # abandoned handlers that still hold a thread
         self._tasks = SharedTasks(worker, self._done)
-        self.batches = Batches(worker, self._end)
+        self.batches = Batches(worker, self.end)
 
     def unknown(self) -> set[str]:
         """Tasks not to ask for. One that was registered since is no longer among them."""
@@ -73,20 +73,28 @@ class Carrier:
         line: deque[Held] = deque()
         there, self.ahead = self.ahead, deque()
         now = time.monotonic()
-        for held in there:
-            if held.ended or not self._hands.holds(held):
-                continue  # told to stop, or lost, before it began
-            if free <= 0 and not self._needs_no_slot(held):
-                self.ahead.append(held)
-                continue
-            before = self.batches.slots
-            if self._start(held):
-                held.began_at = now  # soon: others may be called first
-                line.append(held)
-                free -= 1
-            free -= self.batches.slots - before
-        if line:
-            self._tasks.carry_out(line)
+        try:
+            while there:
+                held = there.popleft()
+                if held.ended or not self._hands.holds(held):
+                    continue  # told to stop, or lost, before it began
+                if free <= 0 and not self._needs_no_slot(held):
+                    self.ahead.append(held)
+                    continue
+                before = self.batches.slots
+                if self._start(held):
+                    held.began_at = now  # soon: others may be called first
+                    line.append(held)
+                    free -= 1
+                free -= self.batches.slots - before
+        finally:  # whatever we fail at, the others are not to be missed
+            self.ahead.extend(there)
+            if line:
+                self._tasks.carry_out(line)
+
+    def in_care(self) -> set[Held]:
+        """Those in hand that somebody will begin with, apart from what runs."""
+        return {*self.ahead, *self._tasks.in_line(), *self.batches.in_care()}
 
     def waiting(self) -> int:
         """Those ahead that are to begin still."""
@@ -126,7 +134,7 @@ class Carrier:
             self._begin(held, definition)
             return definition.batch is None
         except Exception as error:
-            self._end(held, Ended(Outcome.UNDECODABLE, error=describe(error)))
+            self.end(held, Ended(Outcome.UNDECODABLE, error=describe(error)))
             return False
 
     def _begin(self, held: Held, definition: Definition) -> None:
@@ -168,9 +176,9 @@ class Carrier:
             self.stuck -= 1  # the thread that it held is free at last
             self._worker.news()
         elif not held.ended:
-            self._end(held, ended)
+            self.end(held, ended)
 
-    def _end(self, held: Held, ended: Ended) -> None:
+    def end(self, held: Held, ended: Ended) -> None:
         held.transition = self.decide(held.claim, ended)
         if held.began_at:
             self._ran[held.claim.task].append(time.monotonic() - held.began_at)
@@ -223,7 +231,7 @@ class Carrier:
         if held.ended:
             return
         if execution is None:  # it has not begun
-            self._end(held, stopped(why, held.claim))
+            self.end(held, stopped(why, held.claim))
             return
         if execution.stopped is not None:
             return
@@ -239,7 +247,7 @@ class Carrier:
                   extra=facts(held.claim))  # fmt: skip
         self._counts["abandoned"] += 1
         self._leave_alone(held, held.execution)
-        self._end(held, held.execution.interrupted())
+        self.end(held, held.execution.interrupted())
 
     def lose(self, held: Sequence[Held]) -> None:
         """Somebody else may have these: stop them, and keep nothing of what they did."""

@@ -94,6 +94,10 @@ class Hands:
         held.shares = True
         self._sharing += 1
 
+    def recount(self) -> None:
+        """How many share a slot: for when we failed between a job and its count."""
+        self._sharing = sum(held.shares for held in self._all())
+
     @property
     def slots(self) -> int:
         """How many slots are taken by those that share none."""
@@ -123,6 +127,9 @@ class Hands:
 
     def running(self) -> list[Held]:
         return [held for held in self._all() if not held.ended]
+
+    def ended(self) -> list[Held]:
+        return [held for held in self._all() if held.ended]
 
     def unsafe(self) -> list[Held]:
         """Those whose lease may run out unrenewed."""

@@ -72,6 +72,10 @@ class Returns:
         keyed = held.transition is not None and has_keys(held.transition)
         (self._keyed if keyed else self._ended).append(held)
 
+    def waiting(self) -> set[Held]:
+        """Those that are handed in with the next round trip, or a later one."""
+        return {*self._ended, *self._keyed}
+
     @property
     def slots(self) -> int:
         """How many slots the next round trip empties, before it claims."""

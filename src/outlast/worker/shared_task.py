@@ -26,13 +26,20 @@ class SharedTasks:
         self._hands = worker.hands
         self._done = done
         self._context: ContextVars | None = None  # what handlers begin with
+        self._lines: dict[asyncio.Task[None], deque[Held]] = {}
 
     def carry_out(self, line: deque[Held]) -> None:
         """In a task of their own, which knows nothing of what others have set in theirs."""
         if self._context is None:
             self._context = copy_context()  # the worker's: handlers are first started from its loop
         loop = asyncio.get_running_loop()
-        asyncio.Task(self._one_by_one(line), loop=loop, context=self._context.copy())
+        task = asyncio.Task(self._one_by_one(line), loop=loop, context=self._context.copy())
+        self._lines[task] = line
+        task.add_done_callback(self._lines.pop)
+
+    def in_line(self) -> set[Held]:
+        """Those that are to be carried out."""
+        return {held for line in self._lines.values() for held in line}
 
     async def _one_by_one(self, line: deque[Held]) -> None:
         task = asyncio.current_task()
@@ -41,8 +48,8 @@ class SharedTasks:
         try:
             while line:
                 held = line.popleft()
-                if not self._hands.holds(held):
-                    continue  # lost before it began
+                if held.transition is not None or not self._hands.holds(held):
+                    continue  # lost, or ended, before it began
                 held.task = task
                 held.began_at = time.monotonic()
                 self._done(held, await self._ended(held, line))

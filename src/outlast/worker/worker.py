@@ -8,6 +8,7 @@ While a round trip is under way, outcomes gather; the busier the worker, the lar
     lookout  where there may be something to claim    carry   starts handlers and stops them
     room     for how many there is a slot             keeper  renews and heals, in its own thread
     returns  outcomes on their way back               news    what cuts a wait short
+    strays   what is in hand and in nobody's care
     ending   what becomes of those that still run when it is told to stop
 """
 
@@ -51,6 +52,7 @@ from .loops import Backoff
 from .news import News
 from .returns import Returns
 from .room import Room
+from .strays import Strays
 from .threads import Threads
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ class Worker:
             self.store, self.steady, self.hands, self.figures, self.carrier.decide, self.started
         )
         self.room = Room(self)
+        self.strays = Strays(self)
         # One thread for each job that may be in flight; they are only started when needed.
         self.threads = Threads(settings.concurrency)
         self.state = "working"
@@ -226,6 +229,8 @@ class Worker:
     async def step(self) -> None:
         """One turn, whatever happens in it."""
         try:
+            if self.strays.due():
+                self.strays.look()
             await self.turn()
             self._backoff.succeeded()
         except Exception as error:
