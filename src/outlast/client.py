@@ -172,7 +172,7 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
     async def _aput(self, jobs: list[NewJob], conn: Any = None) -> list[Job]:
         if conn is not None:
             await self.store.aready_beside_caller()
-        if self.blobs is not None:
+        if self.blobs is not None and self.blobs.any_large(jobs):
             jobs = await asyncio.to_thread(self.blobs.put_arguments, jobs)
         if conn is not None:
             return await arun_on(conn, self.store, self._enqueue_and_wake(jobs))

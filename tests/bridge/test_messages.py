@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -12,7 +13,7 @@ from outlast import InvalidOption, Outlast, Permanent, Retry, Secret, tracing
 from outlast.bridge.webhook import Webhook, new_secret, verify
 from outlast.ops.enqueue import enqueue
 from tests.bridge.receiver import Got, Receiver, answers
-from tests.support import aeventually
+from tests.support import Database, aeventually
 from tests.worker.working import ended, work
 
 pytestmark = pytest.mark.kinds("sqlite")
@@ -153,6 +154,25 @@ async def test_a_result_that_is_too_long_is_told_of(
     assert data["result_bytes"] == 17_002
     assert data["result_at"] == f"/api/v1/jobs/{long.id}/result"
     assert len(got[long.id].body) < 1_000
+
+
+async def test_a_result_that_is_kept_by_reference_is_told_of(
+    database: Database, receiver: Receiver, tmp_path: Path
+) -> None:
+    """R128, R168: the delivery needs no more of it than its size."""
+    with Outlast(database.url, schema=database.schema, blobs=f"file://{tmp_path}/blobs") as ol:
+        hook = ol.webhook("billing", url=receiver.url(), secret=SECRET)
+
+        @ol.task(tell=hook)
+        async def much() -> str:
+            return "x" * 200_000
+
+        job = await much.aenqueue()
+        async with work(ol):
+            (got,) = await told(receiver, 1)
+    data = got.message["data"]
+    assert (data["id"], data["state"]) == (job.id, "succeeded")
+    assert "result" not in data and data["result_bytes"] == 200_002
 
 
 async def test_a_job_that_was_given_a_new_life_meanwhile_is_told_of_as_it_stands(

@@ -599,7 +599,9 @@ def _loop(served: Served) -> asyncio.AbstractEventLoop:
 def _threads() -> set[str]:
     """But for those of pools, which are made when they are needed and kept."""
     names = {thread.name for thread in threading.enumerate()}
-    return {name for name in names if not name.startswith(("asyncio_", "outlast-sqlite"))}
+    return {
+        name for name in names if not name.startswith(("asyncio_", "uvloop_", "outlast-sqlite"))
+    }
 
 
 def _tasks(loop: asyncio.AbstractEventLoop) -> int:

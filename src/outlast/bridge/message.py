@@ -10,6 +10,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+from ..model.blob import Blob
 from ..model.job import Job
 from ..model.lifecycle import State
 from ..tracing import current
@@ -53,8 +54,9 @@ def headers(delivery: Job, about: Job | None) -> dict[str, str]:
 
 
 def _result(job: Job) -> dict[str, Any]:
-    size = len(json.dumps(job.result))
-    if size <= LARGEST:
+    by_reference = isinstance(job.result, Blob)
+    size = job.result.size if by_reference else len(json.dumps(job.result))
+    if size <= LARGEST and not by_reference:
         return {"result": job.result}
     return {"result_bytes": size, "result_at": f"/api/v1/jobs/{job.id}/result"}
 

@@ -159,7 +159,9 @@ def _refuse_joins(held: Rows, states: dict[str, State], standing: dict[str, NewJ
 
 def recount(ids: Iterable[str]) -> Op[Rows]:
     """Count anew what these jobs wait for; they must be held by this transaction. Returns id,
-    state, queue and whether its end concerns others, of each for which that changed anything."""
+    state, queue and whether its end concerns others, of each for which that changed anything. Of
+    very many, the later ones are counted after the earlier ones have changed: whoever tells others
+    of these ends, too, must not ask for more than COUNTED."""
     found: Rows = []
     wanted = sorted(ids)
     for start in range(0, len(wanted), COUNTED):

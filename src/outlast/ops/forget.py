@@ -61,12 +61,14 @@ def erased(id: str) -> Op[Erased]:
 
 def _erase(id: str, told: dict[str, Any], reach: Reach) -> Op[Blobs | None]:
     """All of it, on record; None if it has not ended."""
-    referred: Rows = yield Statement("referred", {"ids": json.dumps([id])})
+    ids = json.dumps([id])
+    yield Statement("hold_prerequisites", {"ids": ids})  # held: what it refers to stays the same
+    referred: Rows = yield Statement("referred", {"ids": ids})
     forgotten: Rows = yield Statement("forget_job", {"id": id, **reach.params})
     if not forgotten:
         return None
     yield Statement("forget_attempts", {"id": id})
     yield Statement("forget_events", {"id": id})
-    yield Statement("prune_steps", {"ids": json.dumps([id])})
+    yield Statement("prune_steps", {"ids": ids})
     yield from note("forget", [id], told)
     return names(referred)

@@ -217,14 +217,13 @@ class Reports(Returns):
                     finished.accepted.append((held.transition, held.transition.to))
                 case "busy":
                     self._ended.append(held)
-                    continue
                 case "refused" if held.transition.outcome is Outcome.SUCCEEDED:
                     self._fail(held, answer["reason"])
-                    continue
                 case _:
                     finished.lost.append(held.transition)
-            self.forget(held.claim.hold)
         self._settle(finished)
+        for transition in (*(done for done, _ in finished.accepted), *finished.lost):
+            self.forget(transition.claim.hold)
 
     def _fail(self, held: Held, reason: str | None) -> None:
         """A success that the server will not take becomes a failure that says so."""

@@ -93,6 +93,9 @@ class Blobs:
         """The jobs, of which those with large arguments refer to them."""
         return [self._put_arguments(job) if len(job.args) > self.over else job for job in jobs]
 
+    def any_large(self, jobs: Sequence[NewJob]) -> bool:
+        return any(len(job.args) > self.over for job in jobs)
+
     def _put_arguments(self, job: NewJob) -> NewJob:
         data = job.args.encode()
         return replace(job, args=self._put(job.id, of_args(self.place, data), data))
@@ -148,7 +151,9 @@ class Blobs:
     def old(self, grace: float) -> Iterator[str]:
         """The blobs of this database that are older than this."""
         first = f"{self.place}/"
-        for name, age in self._reach(lambda: self.kept_in.names(first)):
+        found = self._reach(lambda: iter(self.kept_in.names(first)))
+        while (one := self._reach(lambda: next(found, None))) is not None:
+            name, age = one
             if not name.startswith(first):
                 break
             if age >= grace:

@@ -74,6 +74,10 @@ class Strays:
         error = OutlastError("the worker itself failed at this job; its log says how")
         if held.execution is None:
             return Ended(Outcome.FAILED, error=describe(error))
-        ended = held.execution.raised(error)
-        held.execution.context.lose()  # a thread may still be at it
-        return ended
+        try:
+            return held.execution.raised(error)
+        except Exception:
+            log.exception("job %s: how it ended cannot be told", held.claim.id)
+            return Ended(Outcome.FAILED, error=describe(error))
+        finally:
+            held.execution.context.lose()  # a thread may still be at it

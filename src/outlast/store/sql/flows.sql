@@ -212,7 +212,8 @@ RETURNING CAST(id AS text), state, queue, tied
 -- End all who needed the success of these jobs, which ended without one, however far down: one
 -- statement, because a chain may be thousands long.
 -- postgres: locked in the order of their ids, and looked up by their keys, as above; and so is why,
--- in a map of all, because a join of thousands might be made by comparing each with each
+-- in a map of all, because a join of thousands might be made by comparing each with each. (A map
+-- that does not fit in work_mem would be read from disk for each: of so many, explain says why.)
 WITH RECURSIVE lost (id) AS (
     SELECT i.id FROM (SELECT ol.each_id(:ids) AS id) AS i
     UNION
@@ -231,10 +232,12 @@ held AS MATERIALIZED (
     WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND needs = 'succeeded'
         AND state || '' = 'waiting'
     ORDER BY id FOR UPDATE),
-told AS MATERIALIZED (SELECT jsonb_object_agg(follower, why) AS whys FROM c)
+told AS MATERIALIZED (
+    SELECT CASE WHEN count(*) <= 20000 THEN jsonb_object_agg(follower, why) END AS whys FROM c)
 UPDATE ol.job AS f
 SET state = ol.doomed, finished_at = ol.now(), error = CASE WHEN ol.among_others
-    THEN ol.prerequisite_unnamed ELSE json_build_object('type', 'PrerequisiteFailed', 'message',
+        OR (SELECT whys IS NULL FROM told) THEN ol.prerequisite_unnamed
+    ELSE json_build_object('type', 'PrerequisiteFailed', 'message',
         (SELECT whys ->> CAST(f.id AS text) FROM told), 'traceback', '') END
 WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.state || '' = 'waiting'
 RETURNING CAST(id AS text), state, tied

@@ -85,8 +85,8 @@ WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state || '' IN ('succeeded', 'dead
         LIMIT 1 OFFSET 0))
     AND (NOT j.tied OR NOT EXISTS (SELECT 1 FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower
         WHERE e.job = j.id AND (f.state IN ('waiting', 'scheduled', 'ready', 'running')
-            OR (f.id NOT IN (SELECT ol.each_id(:ids))
-                AND (f.state = 'dead' OR (f.state = 'cancelled' AND j.state = 'succeeded'))))
+            OR ((f.state = 'dead' OR (f.state = 'cancelled' AND j.state = 'succeeded'))
+                AND f.id NOT IN (SELECT ol.each_id(:ids))))
         LIMIT 1 OFFSET 0))
 RETURNING CAST(id AS text), CAST(flow AS text), ol.references
 
