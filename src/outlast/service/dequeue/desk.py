@@ -73,7 +73,7 @@ class Desk(Worker):
         self._tasks: set[asyncio.Task[Any]] = set()  # the desk's own: no request's end ends them
         self._seen: asyncio.Task[Seen] | None = None
         self._seen_at = 0.0
-        self.here = asyncio.Event()  # our card is up
+        self.here = asyncio.Event()  # registered, and the liveness lock is held
 
     def card(self) -> dict[str, Any]:
         return {**super().card(), "tasks": "[]", "concurrency": 0}
@@ -81,6 +81,7 @@ class Desk(Worker):
     async def open(self) -> None:
         """As long as the service runs."""
         self.id = new_desk_id()  # one that starts again never answers for the one before
+        self._watched.clear()
         self.stopping = self.hurry = self._broken = False
         self.state = "working"
         try:
@@ -88,8 +89,10 @@ class Desk(Worker):
         finally:
             self.here.clear()
 
-    async def _arrive(self) -> None:
-        await super()._arrive()
+    async def _watched_over(self) -> None:
+        """Offer only with a liveness lock: without one, the jobs of a server that dies at once
+        wait for their offer lease."""
+        await super()._watched_over()
         self.here.set()
 
     def end_streams(self) -> None:
