@@ -9,7 +9,7 @@ import pytest
 from outlast import JobCancelled, Outlast
 from outlast.model.ids import new_job_id
 from outlast.ops import duties, operate
-from outlast.ops.claim import look, promote, turns
+from outlast.ops.claim import Seen, look, look_among, promote
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
 from outlast.ops.report import clock, history, job
@@ -211,11 +211,16 @@ def test_looking_sees_every_queue_once_and_what_is_due(run: Run, database: Datab
     assert (sorted(seen.queues), seen.due) == (["a", "b", "c", "z"], False)
 
 
-def test_queues_take_turns() -> None:
-    """R020"""
-    assert turns(["b", "a", "c"], None) == ["a", "b", "c"]
-    assert turns(["b", "a", "c"], "a") == ["b", "c", "a"]
-    assert turns(["b", "a", "c"], "c") == ["a", "b", "c"]
+def test_named_queues_are_looked_up_alone(run: Run, database: Database) -> None:
+    """R216: what others keep in their queues is not even read."""
+    for queue in ("a", "b"):
+        put(run, 2, queue=queue)
+    put(run, delay=60.0, queue="z")
+    assert run(look_among, ["b", "x", "z"]) == Seen(["b"], due=False)
+    make_due(database)
+    assert run(look_among, ["x"]) == Seen([], due=True)
+    run(operate.set_paused, "b", True, "ann")
+    assert run(look_among, ["b"]).queues == []
 
 
 def test_many_are_released_in_one_go(run: Run, database: Database) -> None:

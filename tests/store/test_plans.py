@@ -138,6 +138,7 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
         (Statement("prune_jobs", {"state": "succeeded", "keep": 9e9, "limit": 100}), "job_ended"),
         (Statement("prune_incidents", {"keep": 9e9, "limit": 100}), "event_job"),
         (Statement("look"), "job_ready"),
+        (Statement("look_among", rows=[{"queue": "default"}]), "job_ready"),
         *[
             (found(name), "job_lease")
             for name in ("find_owner_dead", "find_forgotten", "find_uncancelled", "find_owner_hung")

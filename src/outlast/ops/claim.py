@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -78,17 +78,18 @@ class Seen:
 
 def look() -> Op[Seen]:
     """Is there anything to claim? Reads a few index entries and locks nothing."""
-    rows: Rows = yield Statement("look")
+    return _seen((yield Statement("look")))
+
+
+def look_among(queues: Sequence[str]) -> Op[Seen]:
+    """The same for named queues: the number of other queues does not matter."""
+    return _seen((yield Statement("look_among", rows=[{"queue": queue} for queue in queues])))
+
+
+def _seen(rows: Rows) -> Seen:
     return Seen([queue for (queue,) in rows if isinstance(queue, str)], (None,) in rows)
 
 
 def promote(limit: int = 1000) -> Op[None]:
     """Make due jobs ready. A claim does this too; this is for workers that see only due ones."""
     yield Statement("promote_due", {"limit": limit})
-
-
-def turns(queues: Iterable[str], last: str | None) -> list[str]:
-    """Queues in the order in which they take their turns: who comes after the last one is first."""
-    ordered = sorted(queues)
-    later = [queue for queue in ordered if last is not None and queue > last]
-    return later + [queue for queue in ordered if queue not in later]

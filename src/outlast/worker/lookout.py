@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from ..model.job import Claim
 from ..model.settings import WorkerSettings
-from ..ops.claim import Place, Seen, Wanted, look, promote, turns
+from ..ops.claim import Place, Seen, Wanted, look, look_among, promote
 from ..store import Store
 from .loops import Backoff
+from .queue_turns import QueueTurns
 
 SAME_PLACE = 0.5  # seconds before a queue is asked from its head again
 BUSY_LOOK = 0.1  # seconds between looks while some queue keeps us busy: the others must not starve
@@ -22,18 +24,19 @@ BUSY_LOOK = 0.1  # seconds between looks while some queue keeps us busy: the oth
 # it, ever longer. Then they are made less often, so that they never take a large part of our time.
 SHARE = 20  # times as long as it took is the pause until the next
 LONGEST = 2.0  # seconds
+MOST_NAMED = 1000  # queues of a worker that are asked for by name
 
 
 class Lookout:
     def __init__(self, queues: Collection[str] | None, settings: WorkerSettings) -> None:
-        self._queues = queues
+        self._queues = None if queues is None else frozenset(queues)
         self._settings = settings
-        self._busy: set[str] = set()  # queues that are believed to hold something for us
-        self._troubled: dict[str, tuple[Backoff, float]] = {}  # those that fail, and until when
-        self._last: str | None = None  # the queue that had its turn
+        self._turns = QueueTurns(settings.poll_min, settings.poll_max)
+        self._troubled: dict[str, Backoff] = {}  # queues whose claims fail
         self._places: dict[str, tuple[Place, float]] = {}  # where to go on, and until when
         self._idle = settings.poll_min
         self._look_at = 0.0
+        self._rest_look_at = 0.0  # not before: looks are at most half of an idle worker's time
         self._busy_look_at = 0.0  # not before, while some queue keeps us busy
 
     def serves(self, queue: str) -> bool:
@@ -44,13 +47,17 @@ class Lookout:
         if queue == "":
             self._look_at = 0.0
         elif self.serves(queue):
-            self._busy.add(queue)
+            self._turns.heard(queue)
             self._idle = self._settings.poll_min
 
     def wait(self) -> float:
         """Seconds until it is time to look."""
-        at = max(self._look_at, self._busy_look_at) if self._open() else self._look_at
+        at = max(self._look_at, self._busy_look_at if self._turns else self._rest_look_at)
         return max(0.0, at - time.monotonic())
+
+    def pause(self) -> float:
+        """Seconds until there is something to do: a look, or a queue that has rested."""
+        return min(self.wait(), self._turns.until_rested())
 
     async def look(self, store: Store) -> None:
         """Ask which queues have something; make due jobs ready first, if nobody else has."""
@@ -60,24 +67,18 @@ class Lookout:
         try:
             seen = await self._see(store)
         finally:  # one that failed took its time too
-            self._busy_look_at = _again(BUSY_LOOK, time.monotonic() - now)
+            took = time.monotonic() - now
+            self._rest_look_at = time.monotonic() + min(took, self._settings.poll_max)
+            self._busy_look_at = _again(BUSY_LOOK, took)
         self._note(seen.queues)
 
     async def _see(self, store: Store) -> Seen:
-        seen = await store.arun(look)
-        if seen.due:
-            await store.arun(promote)
-            seen = await store.arun(look)
-        return seen
+        return await see(store, self._queues)
 
     def next(self) -> str | None:
         """Whose turn it is. It is forgotten until there is word of it again, so that news which
         come while we ask are not lost."""
-        if not (queues := self._open()):
-            return None
-        self._last = turns(queues, self._last)[0]
-        self._busy.discard(self._last)
-        return self._last
+        return self._turns.next()
 
     def place(self, queue: str) -> Place | None:
         """Where to go on in a queue that keeps us busy. What comes to stand before it since (a
@@ -90,8 +91,12 @@ class Lookout:
         more."""
         self._troubled.pop(wanted.queue, None)
         self._note_place(wanted, claims, took)
+        if claims:
+            self._turns.gave(wanted.queue)
+        elif wanted.place is None:
+            self._turns.gave_nothing(wanted.queue)
         if len(claims) >= wanted.limit or wanted.place is not None:
-            self._busy.add(wanted.queue)
+            self._turns.found(wanted.queue)
         if claims:
             self._idle = self._settings.poll_min
             self._look_at = min(self._look_at, time.monotonic() + self._idle)
@@ -106,19 +111,30 @@ class Lookout:
 
     def failed(self, queue: str) -> None:
         """It could not be asked. It rests for a while: its trouble is not the other queues'."""
-        self._busy.add(queue)
-        backoff, _ = self._troubled.get(queue, (Backoff(), 0.0))
-        self._troubled[queue] = (backoff, time.monotonic() + backoff.failed())
+        backoff = self._troubled.setdefault(queue, Backoff())
+        self.rest(queue, backoff.failed())
 
-    def _open(self) -> set[str]:
-        """Queues that may be asked now."""
-        if not self._troubled:
-            return self._busy
-        now = time.monotonic()
-        return self._busy - {queue for queue, (_, until) in self._troubled.items() if until > now}
+    def rest(self, queue: str, seconds: float) -> None:
+        """Leave a queue alone for so long, whatever the news."""
+        self._turns.rest(queue, seconds)
 
-    def _note(self, queues: Iterable[str]) -> None:
-        self._busy |= {queue for queue in queues if self.serves(queue)}
+    def _note(self, queues: Collection[str]) -> None:
+        ours = queues if self._queues is None else self._queues.intersection(queues)
+        for queue in ours:
+            self._turns.found(queue)
+        self._turns.forget_all_but(set(ours))
+
+
+async def see(store: Store, queues: Collection[str] | None = None) -> Seen:
+    """Which queues have something, of all or of these; due jobs are made ready first. Few queues
+    are looked up by name: other queues, however many, cost nothing."""
+    few = queues is not None and len(queues) <= MOST_NAMED
+    ask = partial(look_among, sorted(queues)) if few and queues is not None else look
+    seen: Seen = await store.arun(ask)
+    if seen.due:
+        await store.arun(promote)
+        seen = await store.arun(ask)
+    return seen
 
 
 def _again(pause: float, took: float) -> float:

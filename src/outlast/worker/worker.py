@@ -303,7 +303,7 @@ class Worker:
         if self.returns:
             await self.returns.exchange()
             return
-        wait = self.lookout.wait() if room > 0 else 1.0
+        wait = self.lookout.pause() if room > 0 else 1.0
         if self.carrier.ahead:
             wait = min(wait, AHEAD_FOR)
         await self.ears.pause(min(wait, self.settings.renew_every) if self.hands else wait)

@@ -25,6 +25,7 @@ from ...model.settings import WorkerSettings
 from ...ops import offer as ops
 from ...ops.claim import Seen
 from ...worker.held import Hands
+from ...worker.lookout import see
 from ...worker.loops import Backoff
 from ...worker.worker import PROMOTE_EVERY, Worker
 from . import tokens
@@ -124,11 +125,8 @@ class Desk(Worker):
         seen = self._seen
         if seen is None or (seen.done() and time.monotonic() - self._seen_at > FRESH):
             self._seen_at = time.monotonic()
-            seen = self._seen = self.spawn(self._look())
+            seen = self._seen = self.spawn(see(self.store))
         return await asyncio.shield(seen)
-
-    async def _look(self) -> Seen:
-        return await self.lookout._see(self.store)
 
     # Offer
 

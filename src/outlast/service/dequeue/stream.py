@@ -129,7 +129,7 @@ class Stream:
         now = time.monotonic()
         until = [self._ends_at, self._count_at, self._silent_since + self.desk.terms.keep_alive]
         if self.credit.room > 0:
-            until.append(now + self._lookout.wait())
+            until.append(now + self._lookout.pause())
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, min(most, *(at - now for at in until)))):
                 await self._news.wait()

@@ -34,6 +34,15 @@ WHERE hop.queue IS NOT NULL
 UNION ALL
 SELECT NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
 
+-- name: look_among
+-- The same for named queues alone, each looked up by itself: a sub-select is never made into a join
+-- that reads all ready jobs.
+SELECT t.queue FROM ol.rows(queue text)
+WHERE (SELECT 1 FROM ol.job AS j WHERE j.state = 'ready' AND j.queue = t.queue LIMIT 1) IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND q.paused)
+UNION ALL
+SELECT NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
+
 -- fragment: claimable
 state = 'ready' AND queue = :queue
         AND (expires_at IS NULL OR expires_at > ol.now())
