@@ -63,7 +63,9 @@ class StoreSettings(Settings):
     deadline: float = setting(
         15.0, "seconds any call may take, measured here; then its connection is given up", 0.1
     )
-    pool_size: int = setting(10, "connections one process opens at the most for callers", 1, 1000)
+    pool_size: int = setting(
+        10, "connections one process opens at most for callers, in all threads and loops", 1, 1000
+    )
     prepare: bool = setting(
         True, "use named prepared statements (PostgreSQL; never through a pooler)", 0
     )

@@ -183,12 +183,12 @@ def _lend_postgres(store: Any) -> Iterator[Lent]:
 def _begun(store: Any, stack: ExitStack) -> PostgresLent:
     """One that had been idle may be found broken: then so may the others be."""
     with ExitStack() as own:
-        lent = PostgresLent(store, _as_new(own.enter_context(store.guests.lend())))
+        lent = PostgresLent(store, _as_new(own.enter_context(store.guests.threads.lend())))
         own.callback(lent.roll_back)
         try:
             lent.begin()
         except StoreUnavailable:
-            store.guests.clear()
+            store.guests.threads.clear()
             raise
         stack.push(own.pop_all())
         return lent
@@ -233,7 +233,7 @@ async def _alend_postgres(store: Any) -> AsyncIterator[AsyncLent]:
 
 
 async def _abegun(store: Any, stack: AsyncExitStack) -> AsyncPostgresLent:
-    pool = store.aguests.mine()
+    pool = store.guests.mine()
     async with AsyncExitStack() as own:
         lent = AsyncPostgresLent(store, _as_new(await own.enter_async_context(pool.lend())))
         own.push_async_callback(lent.roll_back)

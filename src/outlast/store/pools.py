@@ -4,8 +4,8 @@ its user gave up is closed, never handed to the next one."""
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,6 +15,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from ..model.errors import StoreBusy
+from .connection_budget import SERVE_EVERY_S, Budget, Grant, Lender, Waiter
 from .links import AsyncLink, Link
 
 
@@ -22,143 +23,210 @@ def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -
     return not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE
 
 
-# After a fork, what the parent had open: neither used nor closed here. To close it would be to end
-# the parent's own conversation.
-_OF_THE_PARENT: list[Any] = []
+class Pools:
+    """The pools of one process that share a budget: one of its threads, one of each event loop."""
 
-
-class Pool:
-    """Blocking connections, lent to one thread at a time, last returned first lent."""
-
-    def __init__(self, connect: Callable[[], Link], size: int, patience: float) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Link],
+        aconnect: Callable[[], Any],
+        size: int,
+        patience: float,
+    ) -> None:
         self._connect = connect
+        self._aconnect = aconnect
         self._size = size
         self._patience = patience
+        self._lock = threading.Lock()
         self._reset()
 
-    def _mind_fork(self) -> None:
-        if self._pid != os.getpid():
-            _OF_THE_PARENT.extend(self._idle)
-            self._reset()
-
     def _reset(self) -> None:
-        self._pid = os.getpid()
-        self._idle: list[Link] = []
-        self._places = threading.BoundedSemaphore(self._size)
-
-    @contextmanager
-    def lend(self) -> Iterator[Link]:
-        self._mind_fork()
-        places = self._places
-        if not places.acquire(timeout=self._patience):
-            raise StoreBusy(reason=f"all {self._size} connections of this process are in use")
-        try:
-            link = self._pop() or self._connect()
-            link.until = None
-            try:
-                yield link
-            finally:
-                if usable(link):
-                    self._idle.append(link)
-                else:
-                    link.close()
-        finally:
-            places.release()
-
-    def _pop(self) -> Link | None:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return None
-
-    def clear(self) -> None:
-        """Close what is idle: after one connection broke, the others are suspect."""
-        self._mind_fork()
-        while (link := self._pop()) is not None:
-            link.close()
-
-
-class AsyncPool:
-    """Asyncio connections of one event loop."""
-
-    def __init__(self, connect: Callable[[], Any], size: int, patience: float) -> None:
-        self._connect = connect
-        self._size = size
-        self._patience = patience
-        self._pid = os.getpid()
-        self._idle: list[AsyncLink] = []
-        self._places = asyncio.Semaphore(size)
-
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[AsyncLink]:
-        await self._have_place()
-        try:
-            link = self._idle.pop() if self._idle else await self._connect()
-            link.until = None
-            try:
-                yield link
-            finally:
-                if usable(link):
-                    self._idle.append(link)
-                else:
-                    await link.close()
-        finally:
-            self._places.release()
-
-    async def _have_place(self) -> None:
-        if not self._places.locked():
-            await self._places.acquire()
-            return
-        try:
-            async with asyncio.timeout(self._patience):
-                await self._places.acquire()
-        except TimeoutError:
-            told = f"all {self._size} connections of this event loop are in use"
-            raise StoreBusy(reason=told) from None
-
-    async def clear(self) -> None:
-        while self._idle:
-            await self._idle.pop().close()
-
-    def abandon(self) -> None:
-        """Close the sockets of a loop that no longer runs, unless they are our parent's."""
-        if self._pid != os.getpid():
-            _OF_THE_PARENT.extend(self._idle)
-            self._idle = []
-        while self._idle:
-            link = self._idle.pop()  # by name: it must not be collected before it is closed
-            link.pgconn.finish()
-
-    def __del__(self) -> None:
-        self.abandon()  # its loop is gone, and nobody closed us while it ran
-
-
-class AsyncPools:
-    """A pool for each event loop: a connection never crosses from one loop into another."""
-
-    def __init__(self, connect: Callable[[], Any], size: int, patience: float) -> None:
-        self._connect = connect
-        self._size = size
-        self._patience = patience
-        self._pid = os.getpid()
+        self.budget = Budget(self._size)
+        self._threads = Pool(self._connect, self, self._patience)
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = (
             weakref.WeakKeyDictionary()
         )
 
+    @property
+    def threads(self) -> Pool:
+        if self.budget.inherited:
+            self._start_over()
+        return self._threads
+
     def mine(self) -> AsyncPool:
+        """The pool of the running event loop."""
         loop = asyncio.get_running_loop()
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._by_loop = weakref.WeakKeyDictionary()
+        if self.budget.inherited:
+            self._start_over()
         pool = self._by_loop.get(loop)
         if pool is None:
-            for other, stale in list(self._by_loop.items()):
-                if other.is_closed():
-                    stale.abandon()
-                    del self._by_loop[other]
-            pool = self._by_loop[loop] = AsyncPool(self._connect, self._size, self._patience)
+            with self._lock:
+                self.budget.serve()  # which closes what loops that ended left open
+                pool = AsyncPool(self._aconnect, self, self._patience, loop)
+                self._by_loop[loop] = pool
         return pool
 
+    def of_running_loop(self) -> AsyncPool | None:
+        """The pool of the event loop that this very thread runs, if that has one."""
+        loop = asyncio._get_running_loop()
+        return None if loop is None else self._by_loop.get(loop)
+
+    def _start_over(self) -> None:
+        """In a forked child, where only the forking thread is left."""
+        self.budget.disown()
+        self._lock = threading.Lock()
+        self._reset()
+
     def abandon(self) -> None:
-        for pool in self._by_loop.values():
+        """Close the idle connections of all event loops, from outside of them."""
+        for pool in list(self._by_loop.values()):
             pool.abandon()
+
+
+class Pool(Lender):
+    """Blocking connections, lent to one thread at a time."""
+
+    def __init__(self, connect: Callable[[], Link], pools: Pools, patience: float) -> None:
+        super().__init__()
+        self._connect = connect
+        self._pools = weakref.ref(pools)
+        self._budget = pools.budget
+        self._patience = patience
+        self._budget.join(self)
+
+    @contextmanager
+    def lend(self) -> Iterator[Link]:
+        grant, kept = self._place(), None
+        try:
+            grant.vacate()
+            link = grant.link or self._connect()
+            link.until = None
+            self.lent.add(link)
+            try:
+                yield link
+            finally:
+                self.lent.discard(link)
+                if self._budget.inherited or (usable(link) and not grant.spare):
+                    kept = link
+                else:
+                    link.close()
+        finally:
+            self._budget.release(grant, kept)
+
+    def _place(self) -> Grant:
+        grant = self._budget.claim(self)
+        if grant is not None:
+            return grant
+        if self._in_the_way():
+            return self._budget.spare(self)
+        woken = threading.Event()
+        waiter = Waiter(self, woken.set)
+        self._budget.wait_in_line(waiter)
+        until = time.monotonic() + self._patience
+        try:
+            while waiter.grant is None and (left := until - time.monotonic()) > 0:
+                if not woken.wait(min(left, SERVE_EVERY_S)):
+                    self._budget.serve()
+        except BaseException:
+            self._budget.leave_line(waiter)
+            raise
+        if waiter.grant is None:
+            self._budget.leave_line(waiter)
+            raise _all_in_use(self._budget)
+        return waiter.grant
+
+    def _in_the_way(self) -> bool:
+        """Whether to wait here would be to wait for ourselves: this thread runs an event loop, and
+        while it waits, nothing that the loop borrowed can be returned."""
+        pools = self._pools()
+        loop = pools.of_running_loop() if pools else None
+        return loop is not None and self._budget.uses(loop)
+
+    def clear(self) -> None:
+        """Close what is idle: after one connection broke, the others are suspect."""
+        for link in self._budget.empty(self):
+            link.close()
+
+
+class AsyncPool(Lender):
+    """Asyncio connections of one event loop: a connection never crosses into another."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        pools: Pools,
+        patience: float,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__()
+        self._connect = connect
+        self._budget = pools.budget
+        self._patience = patience
+        self._loop = weakref.ref(loop)
+        self._budget.join(self)
+
+    @property
+    def ended(self) -> bool:
+        loop = self._loop()
+        return loop is None or loop.is_closed()
+
+    @property
+    def serving(self) -> bool:
+        loop = self._loop()
+        return loop is not None and loop.is_running()
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[AsyncLink]:
+        grant, kept = self._budget.claim(self) or await self._wait(), None
+        try:
+            grant.vacate()
+            link = grant.link or await self._connect()
+            link.until = None
+            self.lent.add(link)
+            try:
+                yield link
+            finally:
+                self.lent.discard(link)
+                if self._budget.inherited or usable(link):
+                    kept = link
+                else:
+                    await link.close()
+        finally:
+            self._budget.release(grant, kept)
+
+    async def _wait(self) -> Grant:
+        loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
+        waiter = Waiter(self, lambda: loop.call_soon_threadsafe(woken.set))
+        self._budget.wait_in_line(waiter)
+        until = loop.time() + self._patience
+        try:
+            while waiter.grant is None and (left := until - loop.time()) > 0:
+                try:
+                    async with asyncio.timeout(min(left, SERVE_EVERY_S)):
+                        await woken.wait()
+                except TimeoutError:
+                    self._budget.serve()
+        except BaseException:
+            self._budget.leave_line(waiter)
+            raise
+        if waiter.grant is None:
+            self._budget.leave_line(waiter)
+            raise _all_in_use(self._budget)
+        return waiter.grant
+
+    async def clear(self) -> None:
+        for link in self._budget.empty(self):
+            await link.close()
+
+    def abandon(self) -> None:
+        """Close the idle sockets from outside of the loop, unless they are our parent's."""
+        for link in self._budget.empty(self):
+            link.pgconn.finish()
+
+    def __del__(self) -> None:
+        self._budget.collected(self)  # its loop is gone, and nobody closed us
+
+
+def _all_in_use(budget: Budget) -> StoreBusy:
+    return StoreBusy(reason=f"all {budget.size} connections of this process are in use")

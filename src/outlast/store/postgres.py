@@ -24,7 +24,7 @@ from . import schema
 from .address import Address
 from .base import Store
 from .links import AsyncLink, Link
-from .pools import AsyncPools, Pool
+from .pools import Pool, Pools
 from .postgres_errors import first_line, understood
 from .postgres_session import AsyncPostgresSession, PostgresSession, Sent
 from .postgres_text import psycopg_text
@@ -62,11 +62,14 @@ class PostgresStore(Store):
         super().__init__(address, settings)
         self.pooled = False  # found out when we connect
         self._steady = False
-        self._pool = Pool(self._connect, settings.pool_size, settings.deadline)
-        self._apools = AsyncPools(self._aconnect, settings.pool_size, settings.deadline)
+        limits = settings.pool_size, settings.deadline
+        self._pools = Pools(self._connect, self._aconnect, *limits)
         # What handlers borrow is apart from what we need ourselves.
-        self.guests = Pool(self._connect, settings.pool_size, settings.deadline)
-        self.aguests = AsyncPools(self._aconnect, settings.pool_size, settings.deadline)
+        self.guests = Pools(self._connect, self._aconnect, *limits)
+
+    @property
+    def _pool(self) -> Pool:
+        return self._pools.threads
 
     def once(self, op: Op[T]) -> T:
         until = time.monotonic() + self.settings.deadline
@@ -80,7 +83,7 @@ class PostgresStore(Store):
 
     async def aonce(self, op: Op[T]) -> T:
         until = time.monotonic() + self.settings.deadline
-        pool = self._apools.mine()
+        pool = self._pools.mine()
         try:
             with understood():
                 async with pool.lend() as link:
@@ -297,16 +300,14 @@ class PostgresStore(Store):
             link.execute(f'DROP SCHEMA IF EXISTS "{self.address.schema}" CASCADE')
 
     def close(self) -> None:
-        for pool in (self._pool, self.guests):
-            pool.clear()
-        for pools in (self._apools, self.aguests):
+        for pools in (self._pools, self.guests):
+            pools.threads.clear()
             pools.abandon()
 
     async def aclose(self) -> None:
-        for pools in (self._apools, self.aguests):
+        for pools in (self._pools, self.guests):
             await pools.mine().clear()
-        for pool in (self._pool, self.guests):
-            pool.clear()
+            pools.threads.clear()
 
 
 def _refuses_options(error: psycopg.Error) -> bool:

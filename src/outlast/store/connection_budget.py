@@ -1,0 +1,235 @@
+"""The connection budget of a process: one limit for all of its threads and event loops.
+
+A connection belongs to one pool: that of the threads, or that of an event loop. The budget counts
+the connections that the pools have open, idle ones too. A pool that needs one gets, in this order,
+an idle connection of its own, a new one while the budget lasts, or the place of another pool's idle
+connection, which is closed. Then it waits: first come, first served, threads and loops alike.
+
+    claim ──▶ Grant(link)            an idle connection of this pool
+          ──▶ Grant(None)            a place: connect
+          ──▶ Grant(None, evicted)   a place: close what another pool had there, then connect
+          ──▶ None                   all are in use: wait in line
+
+Places of event loops that ended without closing their connections are taken back.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+SERVE_EVERY_S = 0.25  # how often a waiter looks for places of event loops that ended
+
+# After a fork, what the parent had open: neither used nor closed here. To close it would be to end
+# the parent's own conversation.
+_OF_THE_PARENT: list[Any] = []
+
+
+class Lender:
+    """A pool as the budget sees it. The budget's lock guards `idle` and `places`."""
+
+    def __init__(self) -> None:
+        self.idle: list[Any] = []  # last returned, first lent
+        self.places = 0  # idle, lent, and being connected
+        self.lent: set[Any] = set()
+
+    def finish(self) -> None:
+        """Close the sockets of an event loop that ended, also of those in use when it did."""
+        for link in (*self.idle, *self.lent):
+            link.pgconn.finish()
+        self.idle, self.lent, self.places = [], set(), 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether its event loop is closed: nobody will return its connections."""
+        return False
+
+    @property
+    def serving(self) -> bool:
+        """Whether a place given to it now would be used."""
+        return True
+
+
+@dataclass(slots=True)
+class Grant:
+    """A place, and what is in it."""
+
+    lender: Lender
+    link: Any = None  # an idle connection, to be used
+    evicted: Any = None  # another pool's idle connection, to be closed first
+    spare: bool = False  # beyond the budget: closed after use
+
+    def vacate(self) -> None:
+        link, self.evicted = self.evicted, None
+        if link is not None:
+            link.pgconn.finish()  # nobody talks on it: its own event loop is not needed
+
+
+class Waiter:
+    """A thread or an asyncio task in line. `wake` may be called from any thread."""
+
+    def __init__(self, lender: Lender, wake: Callable[[], object]) -> None:
+        self.lender = lender
+        self.wake = wake
+        self.grant: Grant | None = None
+
+
+class Budget:
+    """Open connections of one process: at most `size`."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._open = 0
+        self._line: deque[Waiter] = deque()
+        self._lenders: WeakSet[Lender] = WeakSet()
+        self._collected: deque[int] = deque()  # places of collected pools; appended without a lock
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a copy in a forked child: then it counts the parent's connections."""
+        return self._pid != os.getpid()
+
+    def join(self, lender: Lender) -> None:
+        with self._lock:
+            self._lenders.add(lender)
+
+    def claim(self, lender: Lender) -> Grant | None:
+        """A place at once, unless others wait for one."""
+        with self._lock:
+            if self._line or self._collected:
+                self._serve()
+            if any(waiter.lender.serving for waiter in self._line):
+                return None
+            return self._grant(lender)
+
+    def spare(self, lender: Lender) -> Grant:
+        """A place beyond the budget, for one call."""
+        return Grant(lender, spare=True)
+
+    def uses(self, lender: Lender) -> bool:
+        """Whether a pool has connections in use, or waits for some."""
+        with self._lock:
+            return lender.places > len(lender.idle) or any(
+                waiter.lender is lender for waiter in self._line
+            )
+
+    def wait_in_line(self, waiter: Waiter) -> None:
+        with self._lock:
+            self._line.append(waiter)
+            self._serve()
+
+    def serve(self) -> None:
+        """Take back the places of event loops that ended, and hand out what is free."""
+        with self._lock:
+            self._serve()
+
+    def leave_line(self, waiter: Waiter) -> None:
+        """A waiter gave up: whatever it was granted goes to the next."""
+        with self._lock:
+            if waiter in self._line:
+                self._line.remove(waiter)
+            grant, waiter.grant = waiter.grant, None
+        if grant is not None:
+            grant.vacate()
+            self.release(grant, grant.link)
+
+    def release(self, grant: Grant, link: Any) -> None:
+        """Return a place, with its connection if that may be used again."""
+        if self.inherited:
+            _OF_THE_PARENT.append(link)
+            return
+        with self._lock:
+            lender = grant.lender
+            if not grant.spare and lender.places:
+                if link is not None:
+                    lender.idle.append(link)
+                    link = None
+                else:
+                    lender.places -= 1
+                    self._open -= 1
+                if self._line:
+                    self._serve()
+        if link is not None:
+            link.pgconn.finish()  # of a loop whose places were taken back
+
+    def empty(self, lender: Lender) -> list[Any]:
+        """Take a pool's idle connections out, to be closed by the caller."""
+        if self.inherited:
+            _OF_THE_PARENT.extend(lender.idle)
+            lender.idle, lender.places = [], 0
+            return []
+        with self._lock:
+            links, lender.idle = lender.idle, []
+            lender.places -= len(links)
+            self._open -= len(links)
+            self._serve()
+        return links
+
+    def collected(self, lender: Lender) -> None:
+        """Close a pool that is being collected: perhaps while this thread has the lock."""
+        if self.inherited:
+            _OF_THE_PARENT.extend((*lender.idle, *lender.lent))
+        else:
+            self._collected.append(lender.places)
+            lender.finish()
+
+    def disown(self) -> None:
+        """In a forked child: keep the parent's connections from being closed here."""
+        for lender in list(self._lenders):
+            _OF_THE_PARENT.extend((*lender.idle, *lender.lent))
+            lender.idle, lender.places = [], 0
+
+    # With the lock held
+
+    def _serve(self) -> None:
+        self._take_back()
+        for waiter in tuple(self._line):
+            if waiter.lender.ended:
+                self._line.remove(waiter)
+            elif waiter.lender.serving:
+                grant = self._grant(waiter.lender)
+                if grant is None:
+                    return
+                self._line.remove(waiter)
+                waiter.grant = grant
+                self._wake(waiter)
+
+    def _wake(self, waiter: Waiter) -> None:
+        try:
+            waiter.wake()
+        except RuntimeError:  # its loop was closed just now: its places are taken back next time
+            waiter.grant = None
+
+    def _take_back(self) -> None:
+        while self._collected:
+            self._open -= self._collected.popleft()
+        for lender in self._ended():
+            self._open -= lender.places
+            lender.finish()
+
+    def _ended(self) -> Iterator[Lender]:
+        return (lender for lender in list(self._lenders) if lender.places and lender.ended)
+
+    def _grant(self, lender: Lender) -> Grant | None:
+        if lender.idle:
+            return Grant(lender, lender.idle.pop())
+        if self._open < self.size:
+            self._open += 1
+            lender.places += 1
+            return Grant(lender)
+        self._take_back()
+        if self._open < self.size:
+            return self._grant(lender)
+        other = max(self._lenders, key=lambda other: len(other.idle))
+        if not other.idle:
+            return None
+        other.places -= 1
+        lender.places += 1
+        return Grant(lender, evicted=other.idle.pop(0))

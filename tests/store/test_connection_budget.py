@@ -1,0 +1,240 @@
+"""`pool_size` bounds a process: its threads and event loops share one budget of connections."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from outlast import Outlast, StoreBusy, StoreSettings
+from outlast.ops.report import clock
+from outlast.store.postgres import PostgresStore
+from tests.support import Database, Processes, aeventually, eventually
+
+pytestmark = pytest.mark.kinds("postgres")
+
+LOOPS = 16
+
+
+class Counted:
+    """A client, and the server's own count of its connections."""
+
+    def __init__(self, database: Database, size: int, **settings: float) -> None:
+        self.name = f"budget {database.schema}"
+        url = f"{database.url}{'&' if '?' in database.url else '?'}application_name={self.name}"
+        chosen = StoreSettings(pool_size=size, **settings)
+        self.ol = Outlast(url.replace(" ", "%20"), schema=database.schema, settings=chosen)
+        self.ol.migrate()
+        self.ol.store.ready()
+        self.ol.close()
+        self._watch = psycopg.connect(database.url, autocommit=True)
+
+    @property
+    def store(self) -> PostgresStore:
+        assert isinstance(self.ol.store, PostgresStore)
+        return self.ol.store
+
+    def open(self) -> int:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+        found = self._watch.execute(query, (self.name,)).fetchone()
+        assert found
+        return int(found[0])
+
+    def close(self) -> None:
+        self.ol.close()
+        self._watch.close()
+
+
+@pytest.fixture
+def counted(database: Database) -> Iterator[Counted]:
+    client = Counted(database, 4, deadline=20)
+    yield client
+    client.close()
+
+
+def test_sixteen_event_loops_and_threads_share_one_budget(counted: Counted) -> None:
+    """R230: 16 loops and 8 threads with a pool of 4 → never more than 4 connections, all served."""
+    most, done, over = 0, threading.Event(), []
+
+    def watch() -> None:
+        nonlocal most
+        while not done.is_set():
+            most = max(most, counted.open())
+
+    async def many() -> None:
+        await asyncio.gather(*(counted.store.arun(clock) for _ in range(6)))
+
+    def in_loop(_: int) -> None:
+        asyncio.run(many())
+        over.append(1)
+
+    def in_thread(_: int) -> None:
+        for _ in range(6):
+            counted.store.run(clock)
+        over.append(1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with ThreadPoolExecutor(LOOPS + 8) as pool:
+        list(pool.map(lambda n: in_loop(n) if n < LOOPS else in_thread(n), range(LOOPS + 8)))
+    done.set()
+    watcher.join()
+    assert len(over) == LOOPS + 8
+    # A connection that is closed in one loop's favour ends on the server a moment later.
+    assert 0 < most <= 4 + 2
+    eventually(lambda: counted.open() <= 4)
+
+
+def test_idle_connections_of_one_loop_make_way_for_another(counted: Counted) -> None:
+    """R230: a loop that keeps four idle connections does not keep others from theirs."""
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+
+        async def four() -> None:
+            await asyncio.gather(*(counted.store.arun(clock) for _ in range(4)))
+
+        first.run(four())
+        counted.store.run(clock)
+        second.run(four())
+        eventually(lambda: counted.open() <= 4)
+        first.run(four())
+        eventually(lambda: counted.open() <= 4)
+        first.run(counted.ol.aclose())
+        second.run(counted.ol.aclose())
+
+
+def test_a_loop_that_is_closed_gives_its_places_back(counted: Counted) -> None:
+    """R230: idle connections, connections in use and places granted, of a loop that was just
+    closed, are had again by others, also by one that waits already."""
+    loop = asyncio.new_event_loop()
+    lent: list[object] = []
+
+    async def hold() -> None:
+        lent.append(lending := counted.store._pools.mine().lend())
+        await lending.__aenter__()
+        await asyncio.Event().wait()
+
+    tasks = [loop.create_task(hold()) for _ in range(4)]
+    loop.run_until_complete(asyncio.sleep(0))
+    while len(lent) < 4 or counted.store._pools.budget._open < 4 or counted.open() < 4:
+        loop.run_until_complete(asyncio.sleep(0.01))
+    loop.run_until_complete(asyncio.sleep(0.05))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(counted.store.run, clock)
+        eventually(lambda: len(counted.store._pools.budget._line) == 1)
+        loop.close()
+        assert waiting.result(timeout=5) > 0
+    for task in tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    tasks.clear()
+    lent.clear()
+    gc.collect()
+    assert counted.store._pools.budget._open == 1
+
+
+def test_a_waiter_that_is_cancelled_passes_its_turn_on(counted: Counted) -> None:
+    """R230: and one that loses its patience is told so."""
+
+    async def play() -> None:
+        pool = counted.store._pools.mine()
+        held = [pool.lend() for _ in range(4)]
+        for each in held:
+            await each.__aenter__()
+        first = asyncio.create_task(counted.store.arun(clock))
+        second = asyncio.create_task(counted.store.arun(clock))
+        await aeventually(lambda: len(counted.store._pools.budget._line) == 2)
+        await held[0].__aexit__(None, None, None)  # granted to the first ...
+        first.cancel()  # ... which is cancelled before it can take it
+        assert await asyncio.wait_for(second, 5) > 0
+        for each in held[1:]:
+            await each.__aexit__(None, None, None)
+        await counted.ol.aclose()
+
+    asyncio.run(play())
+    assert counted.store._pools.budget._open == 0
+
+
+def test_no_place_in_time_is_told(database: Database) -> None:
+    """R230: the limit of the process is named."""
+    client = Counted(database, 1, deadline=0.3)
+    try:
+        with (
+            client.store._pool.lend(),
+            ThreadPoolExecutor(1) as pool,
+            pytest.raises(StoreBusy, match="all 1 connections of this process are in use"),
+        ):
+            pool.submit(client.store.run, clock).result()
+    finally:
+        client.close()
+
+
+def test_a_blocking_call_in_an_event_loop_does_not_wait_for_itself(database: Database) -> None:
+    """R230: a loop that has borrowed all of the budget, or waits for it, may block itself: it gets
+    one connection beyond the budget, for that call."""
+    client = Counted(database, 1, deadline=10)
+
+    async def play() -> None:
+        async with client.store._pools.mine().lend():
+            begun = time.monotonic()
+            client.store.run(clock)
+            assert time.monotonic() - begun < 5
+        await client.ol.aclose()
+
+    try:
+        asyncio.run(play())
+        eventually(lambda: client.open() == 0)
+    finally:
+        client.close()
+
+
+def test_a_forked_child_has_a_budget_of_its_own(database: Database, processes: Processes) -> None:
+    """R230: what the parent has borrowed is neither used, nor closed, nor counted in the child."""
+    script = f"""
+import asyncio, os
+from outlast import Outlast, StoreSettings
+from outlast.store.pools import Pools
+ol = Outlast({database.url!r}, schema={database.schema!r},
+             settings=StoreSettings(pool_size=1, deadline=3))
+ol.migrate()
+with ol.store._pool.lend() as link:
+    child = os.fork()
+    if child == 0:
+        try:
+            ol.counts()
+            asyncio.run(ol.acounts())
+        finally:
+            import sys; code = 1 if sys.exc_info()[0] else 0
+            if code:
+                import traceback; traceback.print_exc()
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert link.execute("SELECT 1").fetchone() == (1,)
+ol.counts()
+print("fine")
+"""
+    assert "fine" in processes.python(script).succeed(20)
+
+
+async def test_a_worker_opens_no_more_connections_than_its_page_says(counted: Counted) -> None:
+    """R230: pool_size for its handlers' calls, in threads and in its loop, and four more."""
+    ol, most = counted.ol, 0
+
+    @ol.task
+    async def in_loop(n: int) -> int:
+        return sum((await ol.acounts()).values()) + n
+
+    @ol.task
+    def in_thread(n: int) -> int:
+        return sum(ol.counts().values()) + n
+
+    await ol.aenqueue(*(task.job(n=n) for n in range(60) for task in (in_loop, in_thread)))
+    async with ol.worker(concurrency=40):
+        while (await ol.acounts())["succeeded"] < 120:
+            most = max(most, await asyncio.to_thread(counted.open))
+    assert 4 < most <= 4 + 4 + 2  # as above
+    await ol.aclose()
