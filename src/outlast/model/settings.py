@@ -167,6 +167,13 @@ class ServiceSettings(Settings):
     max_page: int = setting(500, "items on one page of a list", 1, 10_000)
     max_wait: float = setting(60.0, "seconds a request may wait for a result", 0.0, 3600)
     max_waiters: int = setting(1000, "requests that may wait for results at once", 1, 100_000)
+    waiters_per_token: int = setting(500, "requests of one token that may wait for results", 1)
+    tenant_share: float = setting(
+        0.5,
+        "share of each limit on streams and waiters that the tokens of one tenant may use",
+        0.001,
+        1,
+    )
     guesses: int = setting(
         20, "wrong tokens from one address before it has to wait; it may try as many per minute", 1
     )
@@ -209,6 +216,7 @@ class ServiceSettings(Settings):
     )
     max_credit: int = setting(1000, "jobs that one remote worker may hold", 1, 10_000)
     max_streams: int = setting(1000, "streams of remote workers open at once", 1, 100_000)
+    streams_per_token: int = setting(500, "streams of remote workers that one token may have", 1)
     keep_alive: float = setting(10.0, "seconds of silence on a stream before a sign of life", 0.1)
     stream_life: float = setting(
         600.0, "seconds after which a stream ends, so that the next one is opened", 0.05

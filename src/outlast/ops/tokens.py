@@ -61,6 +61,12 @@ def good_ones(ids: Collection[str]) -> Op[set[str]]:
     return {id for (id,) in rows}
 
 
+def live_hashes(limit: int) -> Op[frozenset[str]]:
+    """The hashes of good tokens, of those that were used or made last."""
+    rows: Rows = yield Statement("live_token_hashes", {"limit": limit})
+    return frozenset(hash for (hash,) in rows)
+
+
 def any_exists() -> Op[bool]:
     rows: Rows = yield Statement("any_token")
     return bool(rows[0][0])

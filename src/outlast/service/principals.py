@@ -23,6 +23,7 @@ from ..ops.reach import Reach
 from ..ops.report import clock
 from ..ops.statement import Op
 from .guards import is_local
+from .live_tokens import LiveTokens
 from .once import Once
 from .problems import Throttled, Unauthorised
 from .throttle import Throttle
@@ -88,6 +89,7 @@ class Principals:
         self._guarded_until = 0.0
         self._clock = (0.0, 0.0)  # the database's and ours, at one moment
         self.throttle = Throttle(service.settings.guesses)
+        self._live = LiveTokens(service)
 
     async def identify(self, request: Request) -> Principal:
         """The caller, or an error that says what is missing."""
@@ -133,17 +135,24 @@ class Principals:
         hash = hashed(secret) if secret and len(secret) <= LONGEST_TOKEN else None
         if hash is not None and (token := self._remembered(hash)) is not None:
             return _principal(token)
-        if wait := self.throttle.wait(address):
-            raise Throttled(wait)  # unseen: whoever guesses learns nothing meanwhile
-        with self.throttle.looking(address) as room:
-            if not room:
-                raise Throttled(1.0, "too many tokens at once from here")
-            token = None if hash is None else await self._look_up(hash, tokens.by_hash)
+        if hash is not None and hash in self._seen:  # it was good before: nothing holds it up
+            token = await self._look_up(hash, tokens.by_hash)
+        else:
+            token = await self._look_up_throttled(address, hash)
         if token is None:
             self.throttle.wrong(address)
             self._service.audit.wrong_token(address)
             raise Unauthorised("this token is not good: it is unknown, expired or revoked")
         return _principal(token)
+
+    async def _look_up_throttled(self, address: str, hash: str | None) -> Token | None:
+        """Look up a token that was not seen here before. After wrong tokens from its address,
+        further wrong ones are refused without a look-up; a good one passes."""
+        with self.throttle.looking(address) as room:
+            wait = self.throttle.wait(address)
+            if (wait or not room) and not (hash and await self._live.has(hash)):
+                raise Throttled(wait) if wait else Throttled(1.0, "too many tokens at once")
+            return None if hash is None else await self._look_up(hash, tokens.by_hash)
 
     async def _by_session(self, request: Request) -> Principal:
         session = await self._service.sessions.of(request)

@@ -28,6 +28,7 @@ test compares them. The same as OpenAPI 3.1 is served at `/api/v1/openapi.json`.
   more. A page may be short or empty and have a `next` all the same, where a filter fits little.
 - What goes wrong is `application/problem+json`: `type` (a name for the kind of problem), `title`,
   `status`, `detail`, and where it helps `problems` (each with `path` and `message`) and `job`.
+- 429 and 503 say when to try again (`Retry-After`).
 - `Idempotency-Key` on what enqueues: a request that is sent again with the same key makes no more
   jobs, for as long as the first ones are kept. Another request under the same key is refused (409).
 
@@ -38,8 +39,8 @@ test compares them. The same as OpenAPI 3.1 is served at `/api/v1/openapi.json`.
 | 403 | the token lacks the scope, or does not reach that queue or all tenants |
 | 404 | there is no such thing, or none for this token |
 | 409 | it stands in a state that does not allow it, or the key belongs to something else |
-| 429 | too many wrong tokens from this address (`Retry-After`) |
-| 503 | the database cannot answer, or too many wait (`Retry-After`) |
+| 429 | wrong tokens from here, or too many streams or waiting calls of this token or tenant |
+| 503 | the database cannot answer, or too many streams or waiting calls are open |
 """
 
 

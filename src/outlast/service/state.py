@@ -21,7 +21,7 @@ from .dequeue.desk import Desk, Office
 from .events.feeder import Feeder
 from .principals import Principals
 from .revocations import Revocations
-from .room import Room
+from .room import LIVE_PAGES, RESULT_WAITERS, WORKER_STREAMS, Room
 from .sessions import Sessions
 
 log = logging.getLogger("outlast.service")
@@ -47,14 +47,15 @@ class Service:
         self.revocations = Revocations(self)
         self.audit = Audit(self)
         self.census = Census(self)
-        self.waiters = Room(settings.max_waiters)
+        self.waiters = Room(RESULT_WAITERS, settings)
+        self.worker_streams = Room(WORKER_STREAMS, settings)
         self.slow_store = ol.store.twin(1)  # for what takes long: nothing else waits for it
         self.gauges = Gauges()  # figures of parts of the service: see metrics.catalogue
         self.answers = Answers(OneService(self.gauges), ol.store, self.slow_store)
         self.events = Feeder(ol.store, settings)
         self.desk = Desk(ol, settings)
         self.live = Live(self)
-        self.viewers = Room(settings.events_subscribers)  # of pages that are live
+        self.viewers = Room(LIVE_PAGES, settings)
         self.parts: list[Part] = [
             self.revocations,
             self.audit,

@@ -22,7 +22,7 @@ from ...ops.forget import erased
 from ...store.blobs import aclear
 from ..calls import Call
 from ..jsontext import JsonAnswer
-from ..problems import Conflict, Unauthorised, Unavailable
+from ..problems import Conflict, Unauthorised
 from ..route import Route
 from . import PREFIX
 from .asked import ResultQuery
@@ -74,9 +74,7 @@ async def _job(call: Call, id: str) -> Job:
 
 async def _wait(call: Call, id: str, seconds: float) -> None:
     """Until the job has ended, the time is up, the caller hangs up, or may wait no longer."""
-    with call.service.waiters.one_more() as room:
-        if not room:
-            raise Unavailable("too many callers wait for results: ask again")
+    with call.service.waiters.slot(call.who):
         async with call.while_allowed() as over:
             ended = await _first(_ended(call, id, seconds), over.wait(), _hung_up(call.request))
             if over.is_set() and not ended:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -17,7 +17,7 @@ from ...model.errors import OutlastError
 from .. import problems
 from ..calls import Call
 from ..lasting import HEADERS, Stalled, body, first_to_end, gone, patiently, say_last
-from ..problems import Unavailable
+from ..problems import Refused
 
 SSE = "text/event-stream"
 RETRY = b"retry: 2000\n\n"
@@ -39,14 +39,15 @@ class PartStream(Response):
             await super().__call__(scope, receive, send)
             return
         service = self._call.service
-        with service.viewers.one_more() as room:
-            if not room:
-                refused = Unavailable("too many look on already: this page is not live", 10.0)
-                await problems.answer(refused)(scope, receive, send)
+        with ExitStack() as held:
+            try:
+                held.enter_context(service.viewers.slot(self._call.who))
+            except Refused as full:
+                await problems.answer(full)(scope, receive, send)
                 return
-            with service.live.viewer():
-                async with self._call.while_allowed() as over:
-                    reason = await self._until_it_ends(over, receive, send)
+            held.enter_context(service.live.viewer())
+            async with self._call.while_allowed() as over:
+                reason = await self._until_it_ends(over, receive, send)
         if reason != "gone":
             said = b"event: over\ndata: token\n\n" if reason == "token" else b""
             await say_last(said, scope, receive, send)

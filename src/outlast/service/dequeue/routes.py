@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -17,8 +17,9 @@ from ...model.offer import remote_id
 from ...model.options import LONGEST_NAME
 from ...model.tokens import Scope as May
 from ...ops.leave import leave as leave_op
+from .. import problems
 from ..calls import Call
-from ..problems import Forbidden, Invalid, Unavailable
+from ..problems import Forbidden, Invalid, Refused, Unavailable
 from ..route import Route
 from . import asides, frames, tokens
 from .asker import Asker
@@ -57,8 +58,6 @@ class Left(BaseModel):
 
 async def dequeue(call: Call) -> Response:
     desk = await _desk(call)
-    if len(desk.streams) >= call.service.settings.max_streams:
-        raise Unavailable("as many streams are open as may be", wait=5.0)
     format = frames.chosen(call.request.headers.get("accept", ""))
     key = await call.service.key(tokens.PURPOSE)
     stream = Stream(desk, _asker(call), format, key)
@@ -95,10 +94,15 @@ class Streaming(Response):
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = {"status": 200, "headers": self.raw_headers}
-        await send({"type": "http.response.start", **head})
-        if scope["method"] != "HEAD":
-            await self._stream_out(receive, send)
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._call.service.worker_streams.slot(self._call.who))
+            except Refused as full:
+                await problems.answer(full)(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                await self._stream_out(receive, send)
         with suppress(TimeoutError):  # of one who reads nothing
             async with asyncio.timeout(LAST_WORDS):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})

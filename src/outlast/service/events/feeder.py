@@ -19,6 +19,8 @@ from ...ops import events
 from ...ops.events import Page, Standing, Told
 from ...store import Store
 from ...worker.loops import Backoff
+from ..principals import Principal
+from ..room import EVENT_STREAMS, counted
 from . import frames
 from .subscriber import Subscriber
 from .wanted import Wanted
@@ -53,6 +55,7 @@ class Feeder:
         self.closing = asyncio.Event()
         self._reading = asyncio.Semaphore(READERS)
         self._seats: Counter[str | None] = Counter()  # by token
+        self._tenants: Counter[str | None] = Counter()
         self._of_job: dict[str, set[Subscriber]] = {}
         self._of_all: set[Subscriber] = set()
         self._needed, self._woken, self._ready = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -69,8 +72,10 @@ class Feeder:
     def subscribers(self) -> int:
         return self._seats.total()
 
-    def of_token(self, token: str | None) -> int:
-        return self._seats[token]
+    def refuse_beyond_limits(self, who: Principal) -> None:
+        """Raise if this caller may open no further stream."""
+        of_token, of_tenant = self._seats[who.token], self._tenants[who.tenant]
+        EVENT_STREAMS.check(self.settings, who, self.subscribers, of_token, of_tenant)
 
     @property
     def lag(self) -> float:
@@ -83,15 +88,12 @@ class Feeder:
         self._here()
         given = self.settings
         subscriber = Subscriber(wanted, media, given.events_buffer, given.events_buffer_bytes)
-        self._seats[token] += 1
         self.counts["came"] += 1
         self._needed.set()
         try:
-            yield subscriber
+            with counted(self._seats, token), counted(self._tenants, wanted.tenant):
+                yield subscriber
         finally:
-            self._seats[token] -= 1
-            if not self._seats[token]:
-                del self._seats[token]
             self._leave(subscriber)
 
     async def join(self, subscriber: Subscriber) -> int:

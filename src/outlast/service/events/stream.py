@@ -18,7 +18,7 @@ from ...ops.events import Standing
 from .. import problems
 from ..calls import Call
 from ..lasting import HEADERS, Stalled, body, first_to_end, gone, patiently, say_last
-from ..problems import Refused, Throttled, Unavailable
+from ..problems import Refused, Unavailable
 from . import frames
 from .feeder import Feeder
 from .frames import SSE
@@ -29,11 +29,10 @@ from .wanted import Wanted
 
 def room(call: Call) -> Feeder:
     """Who may seat one more; else the caller is told to come again."""
-    feeder, settings = call.service.events, call.service.settings
-    if feeder.closing.is_set() or feeder.subscribers >= settings.events_subscribers:
-        raise Unavailable("as many streams of events are open here as may be", wait=5.0)
-    if feeder.of_token(call.who.token) >= settings.events_per_token:
-        raise Throttled(5.0, "as many streams of events are open as one token may have")
+    feeder = call.service.events
+    if feeder.closing.is_set():
+        raise Unavailable("the server is going away", wait=5.0)
+    feeder.refuse_beyond_limits(call.who)
     return feeder
 
 

@@ -31,6 +31,11 @@ SELECT ol.token_columns FROM ol.token AS k WHERE k.hash = :hash AND ol.good
 SELECT CAST(k.id AS text) FROM ol.token AS k
 WHERE k.id IN (SELECT ol.each_id(:ids)) AND ol.good
 
+-- name: live_token_hashes
+-- The hashes of good tokens, those used or made last first.
+SELECT k.hash FROM ol.token AS k WHERE ol.good
+ORDER BY COALESCE(k.used_at, k.created_at) DESC LIMIT :limit
+
 -- name: any_token
 -- Whether there was ever a token: from the first one on, every call needs one.
 SELECT EXISTS (SELECT 1 FROM ol.token)

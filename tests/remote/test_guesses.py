@@ -1,0 +1,63 @@
+"""Remote workers beside somebody who guesses tokens at the same address."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from outlast import Outlast
+from outlast.model.settings import ServiceSettings
+from outlast.remote import RemoteWorker
+from tests.service.serving import bearer, serving
+from tests.support import aeventually
+
+RATE = 25  # wrong tokens a second
+SECONDS = 4.0  # longer than a verified token is trusted
+MAX_DELAY_S = 1.0
+
+
+@pytest.mark.kinds("sqlite")
+async def test_wrong_tokens_from_its_address_do_not_delay_a_remote_worker(
+    ol: Outlast, tmp_path: Path
+) -> None:
+    """R225: 25 wrong tokens a second from the same address; a worker that was there before and one
+    that comes after the lock-out run each job within a second."""
+
+    @ol.task(queue="before")
+    def early(n: int) -> int:
+        return n
+
+    @ol.task(queue="after")
+    def late(n: int) -> int:
+        return n
+
+    statuses: list[int] = []
+
+    async def guess(url: str) -> None:
+        async with httpx.AsyncClient(trust_env=False, verify=False) as http:
+            while True:
+                wrong = bearer(f"olt_{len(statuses):043}")
+                statuses.append((await http.get(f"{url}/api/v1/whoami", headers=wrong)).status_code)
+                await asyncio.sleep(1 / RATE)
+
+    with serving(ol, ServiceSettings(remote_lease=2.0)) as served:
+        token, new = served.token("work"), served.token("work")
+        async with RemoteWorker(served.url, token, ol, ["before"], spool=tmp_path / "a") as first:
+            await aeventually(lambda: first.connected)
+            guessing = asyncio.create_task(guess(served.url))
+            await aeventually(lambda: 429 in statuses, timeout=20)
+            async with RemoteWorker(served.url, new, ol, ["after"], spool=tmp_path / "b"):
+                until, delays = time.monotonic() + SECONDS, list[float]()
+                while time.monotonic() < until:
+                    since = time.monotonic()
+                    jobs = [await task.aenqueue(n=1) for task in (early, late)]
+                    await asyncio.gather(*(ol.aresult(job.id, timeout=10) for job in jobs))
+                    delays.append(time.monotonic() - since)
+            guessing.cancel()
+    print(f"{len(delays)} rounds, slowest {max(delays):.2f} s; {len(statuses)} guesses")
+    assert max(delays) < MAX_DELAY_S
+    assert set(statuses) == {401, 429} and len(statuses) > RATE
