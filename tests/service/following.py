@@ -108,7 +108,7 @@ def say(ol: Outlast, held: Claim, numbers: Sequence[int], **extra: Any) -> None:
 
 def _said(held: Claim, n: int, extra: dict[str, Any]) -> dict[str, Any]:
     data = json.dumps({"done": n, **extra})
-    return {"job": held.id, "fence": held.fence, "kind": "progress", "data": data, "n": n}
+    return {"job": held.id, **held.guard, "kind": "progress", "data": data, "n": n}
 
 
 class Raw:

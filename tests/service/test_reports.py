@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -17,6 +18,7 @@ from outlast.ops.claim import Wanted, claim
 from outlast.service.dequeue import tokens
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
+from tests.store.jobs import go_back
 from tests.support import Database, eventually
 
 KEY = b"k" * 32
@@ -73,7 +75,7 @@ def test_a_token_with_any_letter_changed_is_none(ol: Outlast, work: Any) -> None
     for place, letter in enumerate(token):
         for other in {"A", "B", "_", chr(ord(letter) ^ 1), "é"} - {letter}:
             assert tokens.read(token[:place] + other + token[place + 1 :], KEY) is None
-    for strange in ("", ".", "..", "1.e30.", token + "=", token[:-1], f"2{token[1:]}"):
+    for strange in ("", ".", "..", "1.e30.", token + "=", token[:-1], f"1{token[1:]}"):
         assert tokens.read(strange, KEY) is None
     assert tokens.read(token, b"j" * 32) is None
 
@@ -117,6 +119,44 @@ def test_what_was_finished_before_is_acknowledged_as_a_duplicate(
     assert ol.job(job.id).result == 1
     assert statuses(report(served, token, said(offer, "renew"))) == ["lost"]
     assert statuses(report(served, token, said(offer, "fail"))) == ["lost"]
+
+
+def test_of_two_remote_workers_with_one_fence_one_is_accepted(
+    served: Served, ol: Outlast, database: Database, work: Any, token: str
+) -> None:
+    """R215: after a failover that lost the first claim, the job is offered again under its fence.
+    The first worker is told that it lost whatever it reports, also in a call with the second."""
+    job = work.enqueue()
+    with opened(served, token, worker="old") as stream:
+        first = taken(served, token, stream)
+    eventually(lambda: not served.app.service.desk.streams)
+    go_back(database)
+    with opened(served, token, worker="new") as stream:
+        second = taken(served, token, stream)
+    assert (second["id"], second["fence"]) == (first["id"], first["fence"])
+    log = {"kind": "log", "data": '{"message": "from the past"}'}
+    for verb, more in (("renew", {}), ("event", log), ("event", {**log, "late": True}),
+                       ("fail", {}), ("release", {}), ("complete", {"result": "1"})):  # fmt: skip
+        assert statuses(report(served, token, said(first, verb, **more))) == ["lost"], verb
+    assert (ol.job(job.id).state, ol.history(job.id)) == (State.RUNNING, ([], []))
+    steps = {"token": first["token"], "name": "s", "result": "1"}
+    assert served.post("/api/v1/tasks/steps", token, json=steps).status_code == 409
+    both = said(first, "complete", result="1"), said(second, "complete", result="2")
+    assert statuses(report(served, token, *both)) == ["lost", "ok"]
+    assert statuses(report(served, token, *both)) == ["lost", "duplicate"]
+    now = ol.job(job.id)
+    assert (now.result, str(now.worker).rpartition("-")[2]) == (2, "new")
+
+
+def test_a_token_of_the_kind_before_names_its_worker_alone(ol: Outlast, work: Any) -> None:
+    """R215: it does not say which server offered its job, and is read all the same."""
+    work.enqueue()
+    held = a_claim(ol)
+    facts = json.dumps([getattr(held, name) for name in tokens._FACTS[:-1]])
+    text = f"1.{urlsafe_b64encode(facts.encode()).decode()}"
+    read = tokens.read(f"{text}.{tokens._mac(text, KEY)}", KEY)
+    assert read is not None
+    assert (read.hold, read.offered_by) == (held.hold, None)
 
 
 def test_a_claim_that_is_lost_changes_nothing(

@@ -97,6 +97,12 @@ def end_leases(database: Database, where: str = "state = 'running'") -> None:
     set_all(database, f"lease_until = {past}", where)
 
 
+def go_back(database: Database) -> None:
+    """As a standby that had not heard of them: running jobs as they were before their claims."""
+    lost = "attempt = attempt - 1, fence = fence - 1, worker = NULL, lease_until = NULL"
+    set_all(database, f"state = 'ready', {lost}, started_at = NULL", "state = 'running'")
+
+
 def make_due(database: Database) -> None:
     """As if time had passed: everything scheduled is due."""
     now = "1" if database.is_sqlite else "now() - interval '1 second'"

@@ -36,7 +36,7 @@ def in_a_batch(store: Store) -> list[Statement]:
     return [
         Statement("insert_jobs", rows=[new(args='{"n": 1}').row() for _ in range(BATCH)]),
         wanted().statements()[-1],
-        Statement("succeed", rows=_ends(store)),
+        Statement("succeed", {"owner": "w1"}, _ends(store)),
     ]
 
 
@@ -88,7 +88,7 @@ def test_a_plan_that_is_kept_does_not_depend_on_when_it_was_made(database: Datab
     steady.ready()
     ids = {"id": new().id, "state": "succeeded", "fence": 1}
     place = Place(0, 0.0, ids["id"])
-    succeed = Statement("succeed", rows=[{**ids, "result": "null"}])
+    succeed = Statement("succeed", {"owner": "w1"}, [{**ids, "result": "null"}])
     asked = Asked("d", "default", BATCH, 60.0, promote=False, tasks=("t",))
     with steady._pool.lend() as link:
         for statement in (

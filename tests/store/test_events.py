@@ -30,7 +30,7 @@ def say(run: Run, claim: Claim, *numbers: int) -> None:
 
 def said(claim: Claim, n: int) -> dict[str, Any]:
     data = json.dumps({"done": n})
-    return {"job": claim.id, "fence": claim.fence, "kind": "progress", "data": data, "n": n}
+    return {"job": claim.id, **claim.guard, "kind": "progress", "data": data, "n": n}
 
 
 def place_all(run: Run) -> None:

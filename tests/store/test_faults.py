@@ -43,7 +43,7 @@ def every_operation(run: Run, database: Database) -> dict[str, tuple[Callable[..
     lost = put_and_take(run, queue="lost")
     end_leases(database, f"id = '{lost.id}'")
     stale = held[3]._replace(fence=99)
-    event = {"n": 0, "job": held[0].id, "fence": held[0].fence, "kind": "log", "data": "1"}
+    event = {"n": 0, "job": held[0].id, **held[0].guard, "kind": "log", "data": "1"}
     ends = [ending(held[0], "failed"), ending(held[1], jobs=(new(key="j"),)), ending(stale)]
     every: list[tuple[Callable[..., Any], Any]] = [
         (enqueue, ([new(), new(key="k")],)),

@@ -95,9 +95,9 @@ def test_a_zombie_cannot_renew_or_speak(run: Run, database: Database, by: str) -
     assert renewed.strangers == ([owner] if by == "w1" else [])
     assert run(job, owner.id).lease_until == lease
     said = {"n": 0, "job": owner.id, "kind": "log", "data": '"boo"'}
-    run(finish, [], [said | {"fence": zombie.fence}])
+    run(finish, [], [said | zombie.guard])
     assert run(history, owner.id)[1] == []
-    run(finish, [], [said | {"fence": owner.fence}])
+    run(finish, [], [said | owner.guard])
     (event,) = run(history, owner.id)[1]
     assert (event.kind, event.data, event.attempt) == ("log", "boo", owner.attempt)
 

@@ -126,7 +126,7 @@ def test_a_finish_is_accepted_once_and_not_called_lost(
 def test_what_a_running_attempt_said_is_kept_once(distant: Run, cut: Cut, fault: str) -> None:
     """R170: known by its number under its claim; and the same words, said again, are kept too."""
     claimed = put_and_take(distant)
-    said = {"job": claimed.id, "fence": claimed.fence, "kind": "log", "data": '"halfway"'}
+    said = {"job": claimed.id, **claimed.guard, "kind": "log", "data": '"halfway"'}
     trap = cut(at_commit)
     distant(finish, [], [{**said, "n": 0}])
     trap.wait()

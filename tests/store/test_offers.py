@@ -33,7 +33,7 @@ def ol(database: Database) -> Any:
 def offered(ol: Outlast, number: int, lease: float = 60.0, **asked: Any) -> list[Claim]:
     said = {"tasks": ("work",), **asked}
     claims = ol.store.run(ops.offer, ops.Asked(DESK, "default", number, lease, **said))
-    return [claim._replace(worker=FAR) for claim in claims]
+    return [claim._replace(worker=FAR, offered_by=DESK) for claim in claims]
 
 
 def enqueue(ol: Outlast, task: str = "work", **options: Any) -> str:

@@ -114,11 +114,11 @@ def test_a_claim_reads_only_what_can_be_claimed(crowded: Crowded) -> None:
 def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: int) -> None:
     """R036: never along the partial index of running rows, dead entries and all."""
     held = take(crowded.store.run, number)
-    rows = [{"id": one.id, "fence": one.fence} for one in held]
+    rows = [{"id": one.id, **one.guard} for one in held]
     ended = [row | {"state": str(ending(one).to)} for row, one in zip(rows, held, strict=True)]
     for statement in (
         Statement("finish", rows=ended),
-        Statement("succeed", rows=rows),
+        Statement("succeed", {"owner": "w1"}, rows),
         Statement("renew", {"worker": "w1", "lease": 9.0}, rows),
         Statement("settled", rows=rows),
     ):

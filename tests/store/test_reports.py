@@ -151,7 +151,7 @@ def test_events_keep_the_order_in_which_they_were_said(run: Run) -> None:
     """R135, R138: per job, with the attempt that said them."""
     first, second = put_and_take(run, queue="a"), put_and_take(run, queue="b")
     said = [
-        {"n": n, "job": one.id, "fence": one.fence, "kind": "progress", "data": str(n)}
+        {"n": n, "job": one.id, **one.guard, "kind": "progress", "data": str(n)}
         for n, one in enumerate(random.Random(1).choices([first, second], k=200))
     ]
     run(finish, [ending(first, "failed")], said[:100])

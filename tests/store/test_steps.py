@@ -29,9 +29,9 @@ def test_a_step_is_kept_once_however_often_it_is_sent(run: Run, database: Databa
     """R105, R170: under one claim it is the same step, and the first answer stands."""
     claim = put_and_take(run)
     assert run(look_up, claim.id, "a") is None
-    assert run(keep, claim.hold, "a", '{"n": 1}') == '{"n": 1}'
-    assert run(keep, claim.hold, "a", '{"n": 2}') == '{"n": 1}'
-    assert run(keep, claim.hold, "b", "null") == "null"
+    assert run(keep, claim, "a", '{"n": 1}') == '{"n": 1}'
+    assert run(keep, claim, "a", '{"n": 2}') == '{"n": 1}'
+    assert run(keep, claim, "b", "null") == "null"
     assert run(look_up, claim.id, "a") == '{"n": 1}'
     assert kept(database) == [("a", '{"n": 1}', 1, 1), ("b", "null", 1, 1)]
     assert [(step.name, step.attempt) for step in run(steps, claim.id)] == [("a", 1), ("b", 1)]
@@ -44,23 +44,23 @@ def test_a_claim_that_does_not_hold_keeps_nothing(run: Run, database: Database, 
     end(run, claim, "succeeded" if how == "finished" else "released")
     if how == "claimed again":
         (other,) = take(run)
-        run(keep, other.hold, "a", "2")
+        run(keep, other, "a", "2")
     before = kept(database)
     for name in ("a", "new"):
         with pytest.raises(ClaimLost):
-            run(keep, claim.hold, name, "1")
+            run(keep, claim, name, "1")
     assert kept(database) == before
 
 
 def test_steps_stay_through_retries_and_redrives(run: Run, database: Database) -> None:
     """R105: what they did was done, whatever becomes of the attempt."""
     claim = put_and_take(run)
-    run(keep, claim.hold, "a", "1")
+    run(keep, claim, "a", "1")
     end(run, claim, "permanent")
     run(operate.redrive, [claim.id], "me")
     (again,) = take(run)
     assert run(look_up, again.id, "a") == "1"
-    run(keep, again.hold, "b", "2")
+    run(keep, again, "b", "2")
     assert kept(database) == [("a", "1", 1, 1), ("b", "2", 2, 1)]
 
 
@@ -68,7 +68,7 @@ def test_steps_are_pruned_with_their_job(run: Run, database: Database) -> None:
     """R063: by the duty, and by the audit if that did not."""
     gone, repaired, stays = (put_and_take(run) for _ in range(3))
     for claim in (gone, repaired, stays):
-        run(keep, claim.hold, "a", "1")
+        run(keep, claim, "a", "1")
     end(run, gone, "cancelled")
     assert run(duties.prune, "cancelled", -1.0, 10) == 1
     end(run, repaired, "cancelled")
@@ -85,7 +85,7 @@ def test_steps_whose_job_is_gone_are_cleared_away(run: Run, database: Database) 
     """I5 `left-behind`: somebody removed a job by hand; a living job's steps stay."""
     gone, stays = put_and_take(run), put_and_take(run)
     for claim in (gone, stays):
-        run(keep, claim.hold, "a", "1")
+        run(keep, claim, "a", "1")
     mark = "?" if database.is_sqlite else "%s"
     database.rows(f"DELETE FROM {table(database, 'job')} WHERE id = {mark}", (gone.id,))
     assert run(audit.left_behind, "steps", audit.FIRST)[0] == [gone.id]
@@ -122,7 +122,7 @@ def test_a_completion_that_is_still_under_way_is_waited_for(
 
 async def _asked(store: Store, claim: Any, lent: Any) -> str:
     try:
-        return str(await _waits(lent, store.run, keep, claim.hold, "a", "1"))
+        return str(await _waits(lent, store.run, keep, claim, "a", "1"))
     except ClaimLost:
         return "lost"
 
@@ -194,7 +194,7 @@ def test_a_step_whose_answer_is_lost_is_kept_once(
     store = open_store(proxy.url(database.url), database.schema)
     claim = put_and_take(store.run)
     trap = getattr(proxy, fault)(b"INSERT INTO")
-    assert store.run(keep, claim.hold, "a", "1") == "1"
+    assert store.run(keep, claim, "a", "1") == "1"
     trap.wait()
     assert kept(database) == [("a", "1", 1, 1)]
     store.close()

@@ -228,7 +228,7 @@ def test_incidents_are_kept_for_a_while_and_what_people_did_for_ever(
 ) -> None:
     """R200, R203: lost workers, refused writes and wrong tokens; in small batches, oldest first."""
     held = put_and_take(run)
-    run(refusals, [Refusal(held.id, n, "succeeded") for n in range(3)], "w1")
+    run(refusals, [Refusal(held.id, n, "w1", "succeeded") for n in range(3)])
     for kind in ("worker-lost", "wrong-tokens", "pause", "token-revoked"):
         run(note, kind, [None], {})
     run(operate.cancel, held.id, "ann", "")
@@ -248,7 +248,7 @@ async def test_whoever_prunes_prunes_incidents(store: Store, database: Database)
     """R203: all that are old enough, a batch at a time."""
     kept = RetentionSettings(keep_incidents=0.0, prune_batch=2)
     app = Outlast(database.url, schema=database.schema, retention=kept)
-    store.run(refusals, [Refusal("job", n, "succeeded") for n in range(5)], "w1")
+    store.run(refusals, [Refusal("job", n, "w1", "succeeded") for n in range(5)])
     eventually(lambda: store.run(duties.prune_incidents, 0.0, 1) == 1)
     await Healer(app.worker(), store).prune()
     assert store.run(losses, "write-refused") == []

@@ -331,7 +331,7 @@ async def test_what_was_said_is_found_waiting_and_on_its_way(ol: Outlast) -> Non
     returns = Returns(ol.store, ol.store, None, Figures(), None, None)  # type: ignore[arg-type]
 
     class Claim:
-        id, fence, hold = "a", 1, ("a", 1)
+        id, hold, guard = "a", ("a", 1, "w"), {"fence": 1, "worker": "w"}
 
     for n in range(3):
         returns.say(Claim, "log", str(n))  # type: ignore[arg-type]

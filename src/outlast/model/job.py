@@ -78,7 +78,9 @@ _AS_EVER = [None if spec.default is MISSING else spec.default for spec in _COLUM
 _values = attrgetter(*_NAMES)
 
 
-Hold = tuple[str, int]  # a claim by its job's id and its fence: no two claims are equal in both
+# A claim by its job's id, its fence and its owner. In one history of a database a fence has one
+# owner; after a failover that lost commits, or in a restored backup, another may get the same one.
+Hold = tuple[str, int, str]
 
 
 class Claim(NamedTuple):
@@ -110,10 +112,21 @@ class Claim(NamedTuple):
     flow: str | None = None
     tied: bool = False  # its end concerns others
     hooked: bool = False  # jobs are to be made when it ends
+    offered_by: str | None = None  # the server that owns it until its remote worker accepts it
 
     @property
     def hold(self) -> Hold:
-        return self.id, self.fence
+        return self.id, self.fence, self.worker
+
+    @property
+    def guard(self) -> dict[str, Any]:
+        """The columns that a write under this claim is compared by, beside the job's id."""
+        guard = {"fence": self.fence, "worker": self.worker}
+        return guard if self.offered_by is None else {**guard, "offered_by": self.offered_by}
+
+    def owned_by(self, worker: str | None) -> bool:
+        """Whether that owner of its row is this claim's."""
+        return worker is not None and worker in (self.worker, self.offered_by)
 
     @property
     def last_life(self) -> bool:

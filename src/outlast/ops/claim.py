@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from ..model.job import Claim
@@ -65,7 +66,7 @@ def claim(wanted: Wanted) -> Op[list[Claim]]:
 
 def in_order(rows: Rows) -> list[Claim]:
     """RETURNING promises no order; the claim does."""
-    return sorted(map(Claim._make, rows), key=lambda c: (-c.priority, c.run_at, c.id))
+    return sorted(starmap(Claim, rows), key=lambda c: (-c.priority, c.run_at, c.id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The one way out of `running`, for every outcome and for everyone who may end an attempt.
 
-The claim's fence guards the write. What comes with the outcome (the attempt's record, what the
-handler enqueued) commits in the same transaction, and only for claims that still held.
+The claim's fence and its owner guard the write. What comes with the outcome (the attempt's record,
+what the handler enqueued) commits in the same transaction, and only for claims that still held.
 """
 
 from __future__ import annotations
@@ -46,11 +46,29 @@ def finish(
     yield BEGIN
     if events:
         yield Together(record(events, channel))
+    transitions, rivals = _apart(transitions)
     rows: Rows = (yield _finish(transitions)) if transitions else []
     queues = yield from _follow_up(transitions, rows)
     finished = yield from _settle(transitions, rows)
     finished.queues |= queues
+    if rivals:
+        finished.add((yield from finish(rivals)))
     return finished
+
+
+def _apart(transitions: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
+    """One for each job and fence, and the rest. The database's answer does not name the owner, and
+    at most one of several that report the same fence can be it."""
+    first: dict[tuple[str, int], Transition] = {}
+    rivals = []
+    for transition in transitions:
+        if first.setdefault(_claimed(transition), transition) is not transition:
+            rivals.append(transition)
+    return list(first.values()), rivals
+
+
+def _claimed(transition: Transition) -> tuple[str, int]:
+    return transition.claim.id, transition.claim.fence
 
 
 def record(events: Sequence[dict[str, Any]], channel: str) -> list[Statement]:
@@ -62,13 +80,13 @@ def record(events: Sequence[dict[str, Any]], channel: str) -> list[Statement]:
 
 def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
     """What comes with outcomes that were accepted."""
-    held = _by_hold(rows)
-    accepted = [t for t in transitions if t.claim.hold in held]
+    held = _states(rows)
+    accepted = [t for t in transitions if _claimed(t) in held]
     if noted := [t for t in accepted if not _at_once(t)]:
         yield Together(
             [
                 Statement("record_attempts", rows=[_record(t) for t in noted]),
-                Statement("record_ends", rows=[_end(t, held[t.claim.hold]) for t in noted]),
+                Statement("record_ends", rows=[_end(t, held[_claimed(t)]) for t in noted]),
             ]
         )
     queues = yield from add([job for t in accepted for job in t.jobs])
@@ -126,9 +144,9 @@ def turn_with(
     """The same with whatever else is to be said; the answers to that."""
     if any(transition.claim.tied for transition in transitions):
         return (yield from _turn_and_tell(transitions, others))
-    given = [_succeed(transitions)] if transitions else []
+    given = _succeed(transitions)
     answers: list[Rows] = yield Together([*given, *others])
-    number = sum(accepted for (accepted,) in answers[0]) if given else 0
+    number = sum(accepted for rows in answers[: len(given)] for (accepted,) in rows)
     if number == len(transitions):
         finished = Finished([(transition, State.SUCCEEDED) for transition in transitions])
     else:
@@ -144,8 +162,11 @@ def _turn_and_tell(
     """The same in one transaction, for those whose end concerns others. Where no jobs are to be
     made of it, nothing can follow from the answers: successes doom nobody, and break no team."""
     yield BEGIN
+    transitions, rivals = _apart(transitions)
     rows: Rows = yield _finish(transitions)
     finished = yield from _settle(transitions, rows)
+    if rivals:
+        finished.add((yield from finish(rivals)))
     hooked = any(transition.claim.hooked for transition in transitions)
     ties, tell = telling([(id, state) for id, _, state, tied in rows if tied])
     if hooked:
@@ -166,12 +187,14 @@ def _finish(transitions: Sequence[Transition]) -> Statement:
     return Statement("finish", rows=[_row(t) for t in _in_order(transitions)])
 
 
-def _succeed(transitions: Sequence[Transition]) -> Statement:
-    rows = [
-        {"id": t.claim.id, "fence": t.claim.fence, "result": t.result}
-        for t in _in_order(transitions)
-    ]
-    return Statement("succeed", rows=rows)
+def _succeed(transitions: Sequence[Transition]) -> list[Statement]:
+    """One statement for each owner: a worker hands in its own jobs, so there is one of them. A
+    remote worker's job that it has not accepted yet is finished by `_settle`."""
+    by_owner: dict[str, list[dict[str, Any]]] = {}
+    for t in _in_order(transitions):
+        row = {"id": t.claim.id, "fence": t.claim.fence, "result": t.result}
+        by_owner.setdefault(t.claim.worker, []).append(row)
+    return [Statement("succeed", {"owner": owner}, rows) for owner, rows in by_owner.items()]
 
 
 def _in_order(transitions: Sequence[Transition]) -> list[Transition]:
@@ -180,7 +203,7 @@ def _in_order(transitions: Sequence[Transition]) -> list[Transition]:
     return sorted(transitions, key=lambda t: t.claim.id)
 
 
-def _by_hold(rows: Rows) -> dict[Hold, State]:
+def _states(rows: Rows) -> dict[tuple[str, int], State]:
     return {(id, fence): STATES[state] for id, fence, state, _ in rows}
 
 
@@ -193,14 +216,15 @@ def _settle(transitions: Sequence[Transition], rows: Rows, told: bool = True) ->
     """Tell who lost. A finish that is sent again because its answer got lost did not lose: the
     claim's own record says how it ended. Nor did one that somebody has come to wait for since it
     was claimed: it is finished once more, and they are told."""
-    states = _by_hold(rows)
-    finished = Finished([(t, states[t.claim.hold]) for t in transitions if t.claim.hold in states])
-    missing = [t for t in transitions if t.claim.hold not in states]
+    states = _states(rows)
+    finished = Finished([(t, states[_claimed(t)]) for t in transitions if _claimed(t) in states])
+    missing = [t for t in transitions if _claimed(t) not in states]
     if not missing:
         return finished
-    asked = [{"id": t.claim.id, "fence": t.claim.fence} for t in missing]
-    rows = yield Statement("settled", rows=asked)
-    ended = {(id, fence): (State(state), outcome) for id, fence, state, outcome in rows}
+    rows = yield Statement("settled", rows=[{"id": t.claim.id, **t.claim.guard} for t in missing])
+    ended: dict[Hold, tuple[State, str | None]] = {
+        (id, fence, owner): (State(state), outcome) for id, fence, owner, state, outcome in rows
+    }
     again: list[Transition] = []
     for transition in missing:
         state, outcome = ended.get(transition.claim.hold, (None, None))
@@ -229,7 +253,7 @@ def _at_once(transition: Transition) -> bool:
 def _row(transition: Transition) -> dict[str, Any]:
     row = {
         "id": transition.claim.id,
-        "fence": transition.claim.fence,
+        **transition.claim.guard,
         "state": transition.to,
         "result": transition.result,
     }

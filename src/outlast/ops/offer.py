@@ -19,7 +19,7 @@ from .claim import Wanted, in_order
 from .finish import Finished, finish, turn_with
 from .statement import BEGIN, Op, Rows, Statement, Together
 
-Said = tuple[str, int, int]  # an event: its job and fence, and its number under that claim
+Said = tuple[Claim, int]  # an event: the claim under which it was said, and its number there
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def hold(claims: Sequence[Claim], lease: float) -> Op[Kept]:
     """Renew claims for remote workers, which accepts what was only offered."""
     rows: Rows = yield _hold(claims, lease)
     kept = _kept(rows)
-    if missing := [claim.hold for claim in claims if claim.hold not in kept.cancelling]:
+    if missing := [claim for claim in claims if claim.hold not in kept.cancelling]:
         found = yield from standing(missing)
         busy = frozenset(hold for hold, owner in found.items() if owner is not None)
         return Kept(kept.cancelling, busy)
@@ -81,21 +81,25 @@ def trade(
     return finished, kept, in_order(answers[-1]) if asked else []
 
 
-def standing(holds: Sequence[Hold]) -> Op[dict[Hold, str | None]]:
-    """Who has the jobs of these claims; None where the claim no longer holds."""
-    rows: Rows = yield Statement("offers_stand", rows=[_by_id(hold) for hold in holds])
+def standing(claims: Sequence[Claim]) -> Op[dict[Hold, str | None]]:
+    """Who has the jobs of these claims: the remote worker, or the server that offered them; None
+    where the claim no longer holds."""
+    rows: Rows = yield Statement("offers_stand", rows=[_by_id(claim) for claim in claims])
     now = {(id, fence): worker for id, fence, state, worker in rows if state == State.RUNNING}
-    return {hold: now.get(hold) for hold in holds}
+    found = {claim.hold: (claim, now.get((claim.id, claim.fence))) for claim in claims}
+    return {
+        hold: owner if claim.owned_by(owner) else None for hold, (claim, owner) in found.items()
+    }
 
 
 def withdraw(desk: str, claims: Sequence[Claim]) -> Op[set[str]]:
     """Put back what a server offered and nobody has accepted, unspent; the queues that it went to.
     What was accepted meanwhile is the worker's."""
     yield BEGIN
-    asked = [_by_id(claim.hold) for claim in sorted(claims, key=lambda claim: claim.hold)]
+    asked = [_by_id(claim) for claim in sorted(claims, key=lambda claim: claim.hold)]
     rows: Rows = yield Statement("still_offered", {"worker": desk}, asked)
     ours = {(id, fence) for id, fence in rows}
-    back = [release(claim) for claim in claims if claim.hold in ours]
+    back = [release(claim) for claim in claims if (claim.id, claim.fence) in ours]
     if not back:
         return set()
     finished = yield from finish(back)
@@ -108,11 +112,11 @@ def record_late(events: Sequence[dict[str, Any]]) -> Op[int]:
     return len(rows)
 
 
-def kept(events: Sequence[Said]) -> Op[set[Said]]:
+def kept(events: Sequence[Said]) -> Op[set[tuple[Hold, int]]]:
     """Which of these are kept. What was said under a claim that was lost is not."""
-    asked = [{"job": job, "fence": fence, "n": n} for job, fence, n in events]
+    asked = [{"job": claim.id, **claim.guard, "n": n} for claim, n in events]
     rows: Rows = yield Statement("events_kept", rows=asked)
-    return {(job, fence, n) for job, fence, n in rows}
+    return {((job, fence, worker), n) for job, fence, worker, n in rows}
 
 
 def owned(worker: str) -> Op[list[Claim]]:
@@ -123,17 +127,12 @@ def owned(worker: str) -> Op[list[Claim]]:
 
 def _hold(claims: Sequence[Claim], lease: float) -> Statement:
     ordered = sorted(claims, key=lambda claim: claim.hold)
-    return Statement("hold_claims", {"lease": lease}, [_holder(claim) for claim in ordered])
+    return Statement("hold_claims", {"lease": lease}, [{"id": c.id, **c.guard} for c in ordered])
 
 
 def _kept(rows: Rows) -> Kept:
-    return Kept({(id, fence): bool(cancelling) for id, fence, cancelling in rows})
+    return Kept({(id, fence, owner): bool(cancelling) for id, fence, owner, cancelling in rows})
 
 
-def _holder(claim: Claim) -> dict[str, Any]:
-    return {"id": claim.id, "fence": claim.fence, "worker": claim.worker}
-
-
-def _by_id(hold: Hold) -> dict[str, Any]:
-    id, fence = hold
-    return {"id": id, "fence": fence}
+def _by_id(claim: Claim) -> dict[str, Any]:
+    return {"id": claim.id, "fence": claim.fence}

@@ -73,12 +73,13 @@ class Refusal(NamedTuple):
 
     job: str
     fence: int
+    worker: str
     outcome: str
 
 
-def refusals(told: Sequence[Refusal], worker: str) -> Op[None]:
+def refusals(told: Sequence[Refusal]) -> Op[None]:
     """Put on record what a zombie was refused. It is no event of a job: nothing happened to it."""
-    yield from note_each("write-refused", [{**one._asdict(), "worker": worker} for one in told])
+    yield from note_each("write-refused", [one._asdict() for one in told])
 
 
 def signs_of_loss() -> Op[Signs]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model.errors import ClaimLost
-from ..model.job import Hold
+from ..model.job import Claim
 from .statement import Op, Rows, Statement
 
 
@@ -13,11 +13,10 @@ def look_up(job: str, name: str) -> Op[str | None]:
     return rows[0][0] if rows else None
 
 
-def keep(hold: Hold, name: str, result: str) -> Op[str]:
+def keep(claim: Claim, name: str, result: str) -> Op[str]:
     """Keep what a step gave, and say what is kept; one whose first answer got lost is kept once."""
-    job, fence = hold
-    given = {"job": job, "fence": fence, "name": name, "result": result}
+    given = {"job": claim.id, "offered_by": None, **claim.guard, "name": name, "result": result}
     rows: Rows = yield Statement("keep_step", given)
     if not rows:
-        raise ClaimLost(job=job)
+        raise ClaimLost(job=claim.id)
     return str(rows[0][0])

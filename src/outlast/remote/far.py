@@ -51,7 +51,7 @@ class FarStore:
         if operation is look_up:
             return await self._step(self._token_of(args[0]), args[1], None)
         if operation is keep:
-            return await self._step(self._worker.tokens.get(args[0], ""), args[1], args[2])
+            return await self._step(self._worker.tokens.get(args[0].hold, ""), args[1], args[2])
         if operation is prerequisites:
             return await self._before(self._token_of(args[0]), args[1], args[2])
         raise Unsupported(reason=f"{operation.__name__} is not to be had on a remote worker")
@@ -71,8 +71,7 @@ class FarStore:
 
     def _token_of(self, job: str) -> str:
         """To read, whichever claim of ours on it will do."""
-        held = self._worker.hands.get(job)
-        return self._worker.tokens.get(held.claim.hold, "") if held else ""
+        return self._worker.token_of(job)
 
 
 def _job(told: dict[str, Any]) -> Job:

@@ -38,4 +38,4 @@ def _frame(line: bytes) -> dict[str, Any]:
 
 def claim_of(job: dict[str, Any], worker: str) -> Claim:
     """An offered job as a claim of ours. What a newer server says beside is left out."""
-    return Claim._make([*[job[name] for name in _FACTS], worker, job.get("flow"), False, False])
+    return Claim(**{name: job[name] for name in _FACTS}, worker=worker, flow=job.get("flow"))

@@ -57,7 +57,7 @@ class RemoteKeeper(Keeper):
     async def renew(self) -> float | None:
         asked_at = time.monotonic()
         worker, fences = self.worker, self.worker.hands.fences()
-        said = [(id, worker.tokens.get((id, fence), "")) for id, fence in fences.items()]
+        said = [(id, worker.token_of(id, fence)) for id, fence in fences.items()]
         answers = await self._renew([token for _, token in said])
         told = {id: answer for (id, _), answer in zip(said, answers, strict=True)}
         renewed = Renewed(

@@ -191,6 +191,11 @@ class RemoteWorker(Worker):
         self.returns.offer(claims)
         self.ears.hear()
 
+    def token_of(self, job: str, fence: int | None = None) -> str:
+        """The token of a job in hand; under that fence, if one is named."""
+        held = self.hands.get(job, fence)
+        return self.tokens.get(held.claim.hold, "") if held else ""
+
     def _stopped_listening(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return

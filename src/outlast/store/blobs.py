@@ -105,7 +105,8 @@ class Blobs:
         if text is None or len(text) <= self.over:
             return text
         data = text.encode()
-        return self._put(hold[0], of_result(self.place, hold[1], data), data)
+        job, fence, _ = hold
+        return self._put(job, of_result(self.place, fence, data), data)
 
     def put_outcome(self, hold: Hold, ended: Ended) -> Ended:
         """How an attempt ended, with what is large in it kept here."""

@@ -13,7 +13,7 @@ from ..model.errors import ClaimLost, StoreError
 from ..model.job import Claim, Job, NewJob
 from ..model.layout import new_jobs
 from ..model.lifecycle import Outcome
-from ..model.outcome import Ended, decide
+from ..model.outcome import Ended, Transition, decide
 from ..model.task import Call
 from ..ops.claim import Place, Wanted
 from ..ops.claim import claim as claim_op
@@ -144,7 +144,7 @@ class Stage:
         except self._broken():
             return
         if not late:
-            self.ledger.write("told", *claim.hold, [str(Outcome.SUCCEEDED), accepted])
+            self.ledger.write("told", claim.id, claim.fence, [str(Outcome.SUCCEEDED), accepted])
 
     def _broken(self) -> tuple[type[Exception], ...]:
         if self.place.is_sqlite:
@@ -158,15 +158,17 @@ class Stage:
         finished = self.finish(ends)
         if time.monotonic() - since < 0.9 * self.lease:
             for transition in finished.lost:
-                self.ledger.write("robbed", *transition.claim.hold)
+                self.ledger.write("robbed", transition.claim.id, transition.claim.fence)
 
     def told(self, finished: Finished) -> None:
         for transition, _ in finished.accepted:
-            hold = transition.claim.hold
-            self.ledger.write("told", *hold, [str(transition.outcome), True])
+            self._told(transition, True)
         for transition in finished.lost:
-            hold = transition.claim.hold
-            self.ledger.write("told", *hold, [str(transition.outcome), False])
+            self._told(transition, False)
+
+    def _told(self, transition: Transition, accepted: bool) -> None:
+        claim = transition.claim
+        self.ledger.write("told", claim.id, claim.fence, [str(transition.outcome), accepted])
 
     # Jobs that wait for each other
 

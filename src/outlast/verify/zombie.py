@@ -230,7 +230,7 @@ def too_late(stage: Stage) -> None:
     for claim in stage.claims:
         renewed = stage.run(renew, stage.owner, {claim.id: claim.fence}, FOREVER)
         stage.ledger.write("kept", claim.id, claim.fence, claim.id in renewed.kept)
-        stage.finish([], [event(claim.id, claim.fence, 99)])
+        stage.finish([], [event(claim, 99)])
         stage.step(stage.context(claim), "late")
         stage.complete(claim, late=True)
         for outcome in (Outcome.RELEASED, Outcome.FAILED, Outcome.SUCCEEDED):

@@ -69,7 +69,7 @@ class Context:
 
     @lazy
     def _steps(self) -> Steps:
-        return Steps(self._claim.hold, self._store, self._check_alone)
+        return Steps(self._claim, self._store, self._check_alone)
 
     @property
     def job(self) -> Job:

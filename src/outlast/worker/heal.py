@@ -204,7 +204,7 @@ class Healer:
         refused = self.worker.returns.refused
         told = [refused.popleft() for _ in range(min(len(refused), BATCH))]
         if told:
-            await self.store.arun(refusals, told, self.worker.id)
+            await self.store.arun(refusals, told)
 
     def duty(
         self, name: str, once: Callable[[], Awaitable[Tally]], every: float

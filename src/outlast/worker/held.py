@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..model.job import Claim
+from ..model.job import Claim, Hold
 from ..model.outcome import Transition
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Hands:
     def __init__(self) -> None:
         self._held: dict[str, Held] = {}
         self._sharing = 0
-        self._given_up: set[tuple[str, int]] = set()
+        self._given_up: set[Hold] = set()
 
     def take(self, held: Held) -> bool:
         """False: the keeper has put it back already, because it was so long on its way to us."""

@@ -208,7 +208,7 @@ class ChildContext(Context):
 
     def _tell(self, claim: Claim, kind: str, data: str) -> None:
         n = len(self._told)
-        event = {"job": claim.id, "fence": claim.fence, "kind": kind, "data": data}
+        event = {"job": claim.id, **claim.guard, "kind": kind, "data": data}
         self._told.append({**event, "n": n})
         self._send({"event": [kind, data, n]})
 

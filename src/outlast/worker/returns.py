@@ -87,14 +87,14 @@ class Returns:
         if len(self._events) >= MOST_EVENTS:
             self._counts["events_dropped"] += 1
             return
-        event = {"job": claim.id, "fence": claim.fence, "kind": kind, "data": data}
+        event = {"job": claim.id, **claim.guard, "kind": kind, "data": data}
         self._events.append({**event, "n": next(self._numbers) if n is None else n})
 
     def said_by(self, claim: Claim) -> Events:
         """From any thread: what a claim said and may not be stored yet. An event is on its way
         before it no longer waits, so none is missed; one that is sent twice is kept once."""
         waiting = (*tuple(self._events), *self._sending)
-        ours = {e["n"]: e for e in waiting if (e["job"], e["fence"]) == claim.hold}
+        ours = {e["n"]: e for e in waiting if (e["job"], e["fence"], e["worker"]) == claim.hold}
         return [ours[n] for n in sorted(ours)]
 
     async def exchange(self, wanted: Wanted | None = None) -> tuple[list[Claim], float]:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ..model.arguments.kept import promised, read, write
 from ..model.errors import DeadlineExceeded, InvalidOption, StoreBusy, StoreUnavailable
-from ..model.job import Hold
+from ..model.job import Claim
 from ..model.options import check_name
 from ..ops.statement import Op
 from ..ops.steps import keep, look_up
@@ -61,8 +61,8 @@ Parts = Generator[Ask | Do, Any, Any]
 class Steps:
     """The steps of one attempt."""
 
-    def __init__(self, hold: Hold, store: Store, check: Callable[[], None]) -> None:
-        self._hold = hold
+    def __init__(self, claim: Claim, store: Store, check: Callable[[], None]) -> None:
+        self._claim = claim
         self._store = store
         self._check = check  # raises when the claim is known to be lost
         self._names: set[str] = set()
@@ -72,7 +72,7 @@ class Steps:
     def _step(self, name: str, call: Call) -> Parts:
         self._check()
         with self._named(name):
-            job, fence = self._hold
+            job, fence = self._claim.id, self._claim.fence
             annotation = promised(call)
             # Under its first claim, nobody can have kept anything.
             kept = (yield Ask(partial(look_up, job, name))) if fence > 1 else None
@@ -80,7 +80,7 @@ class Steps:
                 given = yield Do(call)
                 text = write(name, given, annotation)
                 self._check()
-                kept = yield Ask(partial(keep, self._hold, name, text))
+                kept = yield Ask(partial(keep, self._claim, name, text))
             return read(name, kept, annotation)
 
     def run(self, name: str, call: Call) -> Any:

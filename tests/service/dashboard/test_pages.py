@@ -41,7 +41,7 @@ def busy(ol: Outlast, name: str = "default") -> None:
     end(run, first)
     run(bury, [f"w1 {name}"[:60]], "exit", name)
     take(run, 1, queue=name, worker="w2")
-    run(refusals, [Refusal(first.id, first.fence, name)], name)
+    run(refusals, [Refusal(*first.hold[:2], name, name)])
 
 
 def test_pages_show_what_there_is(served: Served, browser: Browser) -> None:
@@ -78,7 +78,7 @@ def test_many_refused_writes_hide_no_death(served: Served, browser: Browser) -> 
     text = browser.go("/recovery").text
     assert re.search(r"Workers lost 1 in 24 hours", text), text
     (first, *_) = put(run, 1)
-    run(refusals, [Refusal(first.id, n, "succeeded") for n in range(1200)], "zombie")
+    run(refusals, [Refusal(first.id, n, "zombie", "succeeded") for n in range(1200)])
     text = browser.go("/recovery").text
     assert "Workers lost 1 in 24 hours" in text and "w1 mail" in text
     assert "Zombie writes refused 1,000+ in 24 hours" in text

@@ -50,7 +50,7 @@ async def keep_step(call: Call) -> Kept:
     if call.body.result is None:
         return Kept(result=await store.arun(look_up, claim.id, call.body.name))
     check_json("result", call.body.result)
-    kept = await store.arun(keep, claim.hold, call.body.name, call.body.result)
+    kept = await store.arun(keep, claim, call.body.name, call.body.result)
     return Kept(result=kept)
 
 

@@ -146,7 +146,7 @@ class Desk(Worker):
         if stream.closed:
             self.withdraw(kept)
             return []
-        ours = [claim._replace(worker=stream.worker) for claim in kept]
+        ours = [claim._replace(worker=stream.worker, offered_by=self.id) for claim in kept]
         for claim in ours:
             self._by_hold[claim.hold] = stream
         stream.credit.take(ours)
@@ -190,14 +190,19 @@ class Desk(Worker):
 
     def accepted(self, holds: Iterable[Hold]) -> None:
         for hold in holds:
-            self.offered.offers.pop(hold, None)
+            self._no_offer(hold)
             if stream := self._by_hold.get(hold):
                 stream.credit.accepted(hold)
+
+    def _no_offer(self, hold: Hold) -> None:
+        """What a worker holds, or has held, is no longer an offer of this server."""
+        job, fence, _ = hold
+        self.offered.offers.pop((job, fence, self.id), None)
 
     def forget(self, holds: Iterable[Hold]) -> None:
         """These are in nobody's hands any more: there is room for others."""
         for hold in holds:
-            self.offered.offers.pop(hold, None)
+            self._no_offer(hold)
             self._given.pop(self._tokens.pop(hold, ""), None)
             if stream := self._by_hold.pop(hold, None):
                 stream.put_down(hold)

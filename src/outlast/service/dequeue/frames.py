@@ -17,7 +17,8 @@ NDJSON = "application/x-ndjson"
 
 MOST_BYTES = 256 * 1024  # of one frame, unless a single job is larger
 # What is told of a claim. The rest is no business of the worker's.
-TOLD = tuple(name for name in Claim._fields if name not in {"tied", "hooked", "worker"})
+_OURS = {"tied", "hooked", "worker", "offered_by"}
+TOLD = tuple(name for name in Claim._fields if name not in _OURS)
 
 _told = attrgetter(*TOLD)
 

@@ -43,7 +43,7 @@ class Handing(Returns):
         self._desk = desk
         self.held: list[Claim] = []  # to be held on to in the same round trip
         self.kept = ops.Kept({})
-        self.dropped: dict[ops.Said, str] = {}  # events that cannot be stored, and why
+        self.dropped: dict[tuple[Hold, int], str] = {}  # events that cannot be stored, and why
 
     def put(self, transition: Transition) -> None:
         held = Held(transition.claim, safe_until=0.0, transition=transition)
@@ -67,7 +67,8 @@ class Handing(Returns):
 
     def _drop(self, event: dict[str, Any], error: OutlastError) -> None:
         super()._drop(event, error)
-        self.dropped[event["job"], event["fence"], event["n"]] = str(error)
+        hold = event["job"], event["fence"], event["worker"]
+        self.dropped[hold, event["n"]] = str(error)
 
     def _settle(self, finished: Finished) -> None:
         super()._settle(finished)
@@ -91,7 +92,7 @@ class Taking:
         self._ending: list[Claim] = []
         self._late: list[dict[str, Any]] = []
         self._said: list[ops.Said] = []
-        self._stored: set[ops.Said] = set()
+        self._stored: set[tuple[Hold, int]] = set()
 
     async def take(self, reports: Sequence[Report], ahead: int = 0) -> list[Answer]:
         sorted_in = [self._sort_in(report) for report in reports]
@@ -129,9 +130,9 @@ class Taking:
 
     def _say(self, report: Report, claim: Claim) -> None:
         check_json("data", report.data)
-        self._said.append((*claim.hold, report.n))
+        self._said.append((claim, report.n))
         if report.late:
-            said = {"job": claim.id, "fence": claim.fence, "attempt": claim.attempt}
+            said = {"job": claim.id, **claim.guard, "attempt": claim.attempt}
             said |= {"n": report.n, "kind": report.kind, "data": report.data}
             self._late.append(said)
         else:
@@ -188,10 +189,10 @@ class Taking:
             kept = self._handing.kept
             return _answer(_status(kept, claim.hold), kept.cancelling.get(claim.hold, False))
         if report.do == "event":
-            return self._answer_event((*claim.hold, report.n))
+            return self._answer_event((claim.hold, report.n))
         return _answer(self._handing.taken.get(claim.hold, "busy"))
 
-    def _answer_event(self, event: ops.Said) -> Answer:
+    def _answer_event(self, event: tuple[Hold, int]) -> Answer:
         if reason := self._handing.dropped.get(event):
             return _answer("refused", reason=reason[:1000])
         return _answer("ok" if event in self._stored else "lost")

@@ -237,7 +237,7 @@ class Stream:
         await self._live()
         if not self.credit.held:
             return
-        found = await self.desk.store.arun(ops.standing, list(self.credit.held))
+        found = await self.desk.store.arun(ops.standing, list(self.credit.held.values()))
         for hold, owner in found.items():
             if owner == self.worker:
                 self.desk.accepted([hold])

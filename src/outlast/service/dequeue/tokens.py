@@ -2,8 +2,8 @@
 
 A token is the claim itself, signed: `1.<facts>.<mac>`. So a server needs to remember nothing of
 what it handed out, and any instance can judge any token. The facts of a claim do not change while
-it holds, and the fence in it says in the database whether it still does. To those who carry it, it
-is opaque.
+it holds, and the fence and the owners in it say in the database whether it still does. To those who
+carry it, it is opaque.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from ...model.job import Claim
 PURPOSE = "task tokens"
 LONGEST = 4_000  # characters
 
-_KIND = "1"
+_KIND = "2"
 # What a finish needs to know of a claim. Whoever changes this list changes the kind as well.
 _FACTS = (
     "id", "fence", "queue", "tenant", "worker", "task", "attempt", "failures", "crashes",
-    "max_attempts", "max_crashes", "started_at", "retry", "flow", "tied", "hooked",
+    "max_attempts", "max_crashes", "started_at", "retry", "flow", "tied", "hooked", "offered_by",
 )  # fmt: skip
+# A token of the first kind does not say which server offered the job: it is good once accepted.
+_FACTS_OF = {"1": _FACTS[:-1], _KIND: _FACTS}
 _THE_REST: dict[str, Any] = {
     "args": "null", "priority": 0, "run_at": 0.0, "created_at": 0.0, "timeout": None,
     "trace": None, "key": None,
@@ -49,10 +51,10 @@ def read(token: str, key: bytes) -> Claim | None:
     if not token.isascii() or not hmac.compare_digest(mac, _mac(text, key)):
         return None
     kind, _, facts = text.partition(".")
-    if kind != _KIND:
+    if (names := _FACTS_OF.get(kind)) is None:
         return None
     given = json.loads(urlsafe_b64decode(facts))
-    return Claim(**dict(zip(_FACTS, given, strict=True)), **_THE_REST)
+    return Claim(**dict(zip(names, given, strict=True)), **_THE_REST)
 
 
 def _mac(text: str, key: bytes) -> str:

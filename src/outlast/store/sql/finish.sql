@@ -1,5 +1,12 @@
+-- fragment: same_owner
+COALESCE(j.worker, '') IN (COALESCE(t.worker, ''), t.offered_by)
+
 -- name: finish
--- The one way out of running: apply transitions whose claims still hold, and say which did.
+-- The one way out of running: apply transitions whose claims still hold, and say which did. A claim
+-- is its job, its fence and its owner: after a failover that lost commits, or from a restored backup,
+-- two owners may have been given one fence. An offer's owner is the server that made it until the
+-- remote worker accepts it; that worker's reports are good for both. (No owner at all: a damaged row,
+-- which the audit ends.)
 -- A requested cancel turns every way back to work into cancelled. What a row does not say stays as
 -- it is. The state is compared as an expression: a plain comparison lets the planner walk the partial
 -- index of running rows, dead entries and all, instead of the primary key.
@@ -11,24 +18,26 @@ SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled') THEN 'c
     crashes = j.crashes + COALESCE(t.crashes, 0), result = ol.json(t.result),
     error = COALESCE(ol.json(t.error), j.error),
     worker = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
-        ELSE j.worker END,
+        ELSE t.worker END,
     lease_until = NULL,
     finished_at = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
         ELSE ol.now() END
-FROM ol.rows(id uuid, fence bigint, state text, delay double precision, refund integer,
-    failures integer, crashes integer, result text, error text)
-WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'
+FROM ol.rows(id uuid, fence bigint, worker text, offered_by text, state text,
+    delay double precision, refund integer, failures integer, crashes integer, result text,
+    error text)
+WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'
 RETURNING CAST(j.id AS text), j.fence, j.state, j.tied
 
 -- fragment: succeeding
 UPDATE ol.job AS j
 SET state = 'succeeded', result = ol.json(t.result), lease_until = NULL, finished_at = ol.now()
 FROM ol.rows(id uuid, fence bigint, result text)
-WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running' AND NOT j.tied
+WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :owner
+    AND j.state || '' = 'running' AND NOT j.tied
 
 -- name: succeed
 -- The same door, for the many: first-try successes whose end concerns nobody, of whom it is enough
--- to know how many were accepted.
+-- to know how many were accepted. All are of one owner, which is said once.
 -- postgres: counted where they are; a range that holds every fence makes the planner expect few, so
 -- that it looks them up one by one whatever the table held when this was planned
 WITH done AS (ol.succeeding AND t.fence BETWEEN 1 AND 9223372036854775807 RETURNING 1)
@@ -43,14 +52,17 @@ SELECT set_config('lock_timeout', '200ms', true)
 -- sqlite: one writer at a time: who has begun waits for nobody
 SELECT 1
 
+-- fragment: owned_then
+COALESCE(a.worker, j.worker) IN (t.worker, t.offered_by)
+
 -- name: settled
 -- How claims that were not finished stand: ended before, if the first answer got lost; or still
--- running, if there is somebody to be told.
-SELECT CAST(j.id AS text), t.fence, j.state, a.outcome
-FROM ol.rows(id uuid, fence bigint)
+-- running, if there is somebody to be told. What another owner of the same fence did is not told.
+SELECT CAST(j.id AS text), t.fence, t.worker, j.state, a.outcome
+FROM ol.rows(id uuid, fence bigint, worker text, offered_by text)
 JOIN ol.job AS j ON j.id = t.id
 LEFT JOIN ol.attempt AS a ON a.job = t.id AND a.fence = t.fence
-WHERE a.outcome IS NOT NULL OR j.fence = t.fence
+WHERE ol.owned_then AND (a.outcome IS NOT NULL OR j.fence = t.fence)
 
 -- name: await_job
 -- One job, once nobody who may be changing it is still at it.

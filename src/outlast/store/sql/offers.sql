@@ -51,20 +51,21 @@ RETURNING ol.claim_columns
 -- jobs would be read along their key. A range that holds every fence, as in succeed
 WITH held AS MATERIALIZED (
     SELECT j.id AS held, t.worker AS holder
-    FROM ol.rows(id uuid, fence bigint, worker text) JOIN ol.job AS j ON j.id = t.id
-    WHERE j.fence = t.fence AND j.state || '' = 'running'
+    FROM ol.rows(id uuid, fence bigint, worker text, offered_by text)
+    JOIN ol.job AS j ON j.id = t.id
+    WHERE j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'
         AND t.fence BETWEEN 1 AND 9223372036854775807
     FOR UPDATE OF j SKIP LOCKED)
 UPDATE ol.job AS j SET lease_until = ol.later(:lease), worker = held.holder,
     started_at = CASE WHEN j.worker = held.holder THEN j.started_at ELSE ol.now() END
 FROM held WHERE j.id = held.held
-RETURNING CAST(j.id AS text), j.fence, j.cancelling
+RETURNING CAST(j.id AS text), j.fence, j.worker, j.cancelling
 -- sqlite: one writer at a time
 UPDATE ol.job AS j SET lease_until = ol.later(:lease), worker = t.worker,
     started_at = CASE WHEN j.worker = t.worker THEN j.started_at ELSE ol.now() END
-FROM ol.rows(id uuid, fence bigint, worker text)
-WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'
-RETURNING CAST(j.id AS text), j.fence, j.cancelling
+FROM ol.rows(id uuid, fence bigint, worker text, offered_by text)
+WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'
+RETURNING CAST(j.id AS text), j.fence, j.worker, j.cancelling
 
 -- name: offers_stand
 -- How jobs stand that were offered: under which claim, in which state, in whose hands.
@@ -85,20 +86,26 @@ ol.offered_still FOR UPDATE
 ol.offered_still
 
 -- name: events_kept
--- Which of some events are kept, by the numbers that they had under their claims.
-SELECT CAST(e.job AS text), e.fence, e.n
-FROM ol.rows(job uuid, fence bigint, n bigint)
+-- Which of some events are kept, by the numbers that they had under their claims; those of another
+-- owner of the same fence are not theirs.
+SELECT CAST(e.job AS text), e.fence, t.worker, e.n
+FROM ol.rows(job uuid, fence bigint, worker text, offered_by text, n bigint)
 JOIN ol.event AS e ON e.job = t.job AND e.fence = t.fence AND e.n = t.n
-WHERE e.n IS NOT NULL
+JOIN ol.job AS j ON j.id = t.job
+LEFT JOIN ol.attempt AS a ON a.job = t.job AND a.fence = t.fence
+WHERE e.n IS NOT NULL AND ol.owned_then
 
 -- name: record_late_events
 -- Keep what an attempt had said and its worker could not send any more, under the claim that it held
--- then. What is sent again is kept once.
+-- then. What is sent again is kept once. Whose claim that was is in the record of how it ended, or in
+-- the job's row.
 INSERT INTO ol.event (job, attempt, fence, n, kind, data, at)
 SELECT t.job, t.attempt, t.fence, t.n, t.kind, ol.json(t.data), ol.now()
-FROM ol.rows(n bigint, job uuid, attempt integer, fence bigint, kind text, data text)
+FROM ol.rows(n bigint, job uuid, attempt integer, fence bigint, worker text, offered_by text,
+    kind text, data text)
 JOIN ol.job AS j ON j.id = t.job
-WHERE j.fence >= t.fence
+LEFT JOIN ol.attempt AS a ON a.job = t.job AND a.fence = t.fence
+WHERE ol.owned_then AND (a.outcome IS NOT NULL OR j.fence = t.fence)
 ORDER BY t.n
 ON CONFLICT (job, fence, n) WHERE n IS NOT NULL DO NOTHING
 RETURNING CAST(job AS text)

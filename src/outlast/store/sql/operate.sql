@@ -43,9 +43,9 @@ FROM ol.rows(job uuid, kind text, data text)
 -- sent again, once.
 INSERT INTO ol.event (job, attempt, fence, n, kind, data, at)
 SELECT t.job, j.attempt, t.fence, t.n, t.kind, ol.json(t.data), ol.now()
-FROM ol.rows(n bigint, job uuid, fence bigint, kind text, data text)
+FROM ol.rows(n bigint, job uuid, fence bigint, worker text, offered_by text, kind text, data text)
 JOIN ol.job AS j ON j.id = t.job
-WHERE j.fence = t.fence AND j.state || '' = 'running'
+WHERE j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'
 ORDER BY t.n
 ON CONFLICT (job, fence, n) WHERE n IS NOT NULL DO NOTHING
 RETURNING CAST(job AS text)

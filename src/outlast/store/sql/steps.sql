@@ -11,14 +11,16 @@ SELECT name, attempt, ol.epoch(at) FROM ol.step WHERE job = ol.id(:id) ORDER BY 
 -- postgres: the job's row is locked, so that no claim ends between the look and the keeping
 INSERT INTO ol.step AS s (job, name, result, fence, attempt, at)
 SELECT j.id, :name, ol.json(:result), j.fence, j.attempt, ol.now()
-FROM ol.job AS j WHERE j.id = ol.id(:job) AND j.fence = :fence AND j.state || '' = 'running'
+FROM ol.job AS j WHERE j.id = ol.id(:job) AND j.fence = :fence
+    AND j.worker IN (:worker, :offered_by) AND j.state || '' = 'running'
 FOR NO KEY UPDATE
 ON CONFLICT (job, name) DO UPDATE SET fence = excluded.fence WHERE s.fence = excluded.fence
 RETURNING CAST(result AS text)
 -- sqlite: one writer at a time
 INSERT INTO ol.step AS s (job, name, result, fence, attempt, at)
 SELECT j.id, :name, :result, j.fence, j.attempt, ol.now()
-FROM ol.job AS j WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'
+FROM ol.job AS j WHERE j.id = :job AND j.fence = :fence
+    AND j.worker IN (:worker, :offered_by) AND j.state = 'running'
 ON CONFLICT (job, name) DO UPDATE SET fence = excluded.fence WHERE s.fence = excluded.fence
 RETURNING CAST(result AS text)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
 SQL, STEPS, LENT = "store/sql/steps.sql", "worker/steps.py", "store/lent.py"
-SQLITE_KEEP = "WHERE j.id = :job AND j.fence = :fence AND j.state = 'running'"
-POSTGRES_KEEP = "WHERE j.id = ol.id(:job) AND j.fence = :fence AND j.state || '' = 'running'"
+SQLITE_KEEP = "WHERE j.id = :job AND j.fence = :fence\n    AND j.worker IN (:worker, :offered_by)"
+POSTGRES_KEEP = SQLITE_KEEP.replace(":job", "ol.id(:job)")
 
 MUTANTS = [
     Mutant(
@@ -35,7 +35,7 @@ MUTANTS = [
                 STEPS,
                 "                given = yield Do(call)\n"
                 "                text = write(name, given, annotation)\n",
-                '                kept = yield Ask(partial(keep, self._hold, name, "null"))\n'
+                '                kept = yield Ask(partial(keep, self._claim, name, "null"))\n'
                 "                given = yield Do(call)\n"
                 "                text = write(name, given, annotation)\n",
             )

@@ -8,8 +8,11 @@ FINISH, RENEW, OPERATE = "store/sql/finish.sql", "store/sql/renew.sql", "store/s
 ENDS = ("finish-succeeded", "finish-failed")
 HOLDS = ("renew", "report")
 
-GUARD = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running'\nRETURNING CAST"
-SUCCEEDS = "WHERE j.id = t.id AND j.fence = t.fence AND j.state || '' = 'running' AND NOT j.tied"
+GUARD = (
+    "WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'\n"
+    "RETURNING CAST"
+)
+SUCCEEDS = "WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :owner\n"
 SUCCEED_WITHOUT_FENCE = Edit(FINISH, SUCCEEDS, SUCCEEDS.replace(" AND j.fence = t.fence", ""))
 WITHOUT_FENCE = Edit(FINISH, GUARD, GUARD.replace(" AND j.fence = t.fence", ""))
 WITHOUT_STATE = Edit(FINISH, GUARD, GUARD.replace(" AND j.state || '' = 'running'", ""))
@@ -18,7 +21,7 @@ RENEW_WITHOUT_OWNER = Edit(
     RENEW, f"WHERE j.id = t.id AND {OWNER}", "WHERE j.id = t.id AND :worker <> '' AND"
 )
 RENEW_WITHOUT_OWNER_POSTGRES = Edit(RENEW, f"    WHERE {OWNER}", "    WHERE :worker <> '' AND")
-EVENTS = "WHERE j.fence = t.fence AND j.state || '' = 'running'\nORDER BY t.n"
+EVENTS = "WHERE j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'\nORDER BY t.n"
 EVENTS_WITHOUT_FENCE = Edit(OPERATE, EVENTS, EVENTS.replace("j.fence = t.fence AND ", ""))
 WORKERS_CLOCK = [
     Edit("ops/claim.py", "import json\n", "import json\nimport time\n"),

@@ -68,4 +68,4 @@ def many(stage: Stage) -> Iterator[None]:
         (claim, stage.ended(outcome, claim, jobs=1))
         for claim, outcome in zip(claims, outcomes, strict=True)
     ]
-    stage.finish(ends, [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)])
+    stage.finish(ends, [event(claim, n) for n, claim in enumerate(claims)])

@@ -59,11 +59,11 @@ def prune(stage: Stage) -> Iterator[None]:
     task = stage.work.mark.using(queue=stage.queue)
     stage.ol.enqueue(*[task.job() for _ in range(3)])
     claims = stage.began(stage.claim())
-    events = [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)]
+    events = [event(claim, n) for n, claim in enumerate(claims)]
     stage.finish([(claim, stage.ended(Outcome.CANCELLED, claim)) for claim in claims], events)
     stage.run(duties.arrive, stage.ol.worker().card() | {"lease": 0.001})
     _not_to_be_pruned(stage)
-    stage.run(refusals, [Refusal(claims[0].id, claims[0].fence, "succeeded")], stage.owner)
+    stage.run(refusals, [Refusal(*claims[0].hold, "succeeded")])
     time.sleep(A_MOMENT)
     yield
     stage.run(duties.prune, "cancelled", 0.0, 2)
@@ -140,4 +140,4 @@ def count_what_happened(stage: Stage) -> Iterator[None]:
     stage.run(statistics.fold, at)
     stage.run(statistics.lines, statistics.LONG_SPAN, at, at + 1)
     stage.run(statistics.forget, at, at)
-    stage.run(refusals, [Refusal(done.id, done.fence, "succeeded")], stage.owner)
+    stage.run(refusals, [Refusal(*done.hold, "succeeded")])

@@ -43,15 +43,15 @@ def report(stage: Stage) -> Iterator[None]:
     """Progress and logs, kept only while the claim holds."""
     claims = stage.claimed(2)
     yield
-    stage.finish([], [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)])
-    stage.finish([], [event(claims[0].id, claims[0].fence, 2)])
+    stage.finish([], [event(claim, n) for n, claim in enumerate(claims)])
+    stage.finish([], [event(claims[0], 2)])
     stage.run(events.place)
     stage.run(events.place)
 
 
-def event(id: str, fence: int, n: int) -> dict[str, object]:
-    data = json.dumps({"done": n, "fence": fence})
-    return {"job": id, "fence": fence, "kind": "progress", "data": data, "n": n}
+def event(claim: Claim, n: int) -> dict[str, object]:
+    data = json.dumps({"done": n, "fence": claim.fence})
+    return {"job": claim.id, **claim.guard, "kind": "progress", "data": data, "n": n}
 
 
 @path("release", owner=True)

@@ -44,7 +44,7 @@ def withdrawn(stage: Stage) -> Iterator[None]:
 def late(stage: Stage) -> Iterator[None]:
     """What a worker that died had said is kept once, however often it is sent."""
     claims = taken(stage, 2)
-    said = [event(claim.id, claim.fence, n) for n, claim in enumerate(claims)]
+    said = [event(claim, n) for n, claim in enumerate(claims)]
     yield
     stage.run(record_late, [{**one, "attempt": 1} for one in said])
     stage.run(record_late, [{**one, "attempt": 1} for one in said])
@@ -63,4 +63,4 @@ def taken(stage: Stage, number: int) -> list[Claim]:
     """Jobs that were offered to the stage's own worker."""
     stage.enqueued(number)
     claims = stage.run(offer, asked(stage, number))
-    return [claim._replace(worker=stage.owner) for claim in claims]
+    return [claim._replace(worker=stage.owner, offered_by=desk(stage)) for claim in claims]
