@@ -63,7 +63,7 @@ async def ended(ol: Outlast, job: Job, timeout: float = 20.0) -> Job:
 
 
 async def test_what_handlers_say_and_do(served: Served, ol: Outlast, tmp_path: Path) -> None:
-    """R142: progress, logs, steps, follow-ups, the results before it."""
+    """R142, R224: progress, logs, steps, follow-ups, the results before it."""
     ran: list[str] = []
 
     @ol.task(retry=Retry(max_attempts=3, base=0.0, jitter=0.0))
@@ -79,6 +79,7 @@ async def test_what_handlers_say_and_do(served: Served, ol: Outlast, tmp_path: P
         ctx.progress(1, 2, "half")
         ctx.log("done", n=n)
         ctx.enqueue(chain(leaf.job(n), leaf.job(n)))
+        ctx.enqueue(chain(leaf.job(0), leaf.job(0)).using(key="shared"))
         return n
 
     @ol.task
@@ -105,7 +106,7 @@ async def test_what_handlers_say_and_do(served: Served, ol: Outlast, tmp_path: P
         for job in leaves:
             assert (await ended(ol, job)).state is State.SUCCEEDED
     assert ran == ["once"]
-    assert len(leaves) == 4
+    assert len(leaves) == 6, "each its own chain, and both one under a key"
     events = [event.data for event in ol.history(first.id)[1]]
     assert events == [{"done": 1, "total": 2, "note": "half"}, {"message": "done", "n": 1}]
     assert second.id != first.id

@@ -67,6 +67,27 @@ def test_a_request_that_is_sent_again_makes_no_second_job(served: Served, ol: Ou
     assert other.status_code == 409 and other.json()["type"] == "urn:outlast:key-conflict"
 
 
+def test_a_flow_has_one_key(served: Served, ol: Outlast) -> None:
+    """R224: the header or `key` names the whole flow; keys of its jobs that would split it do not
+    pass, and neither does another flow under the same key."""
+    parts = [{"task": "a", "args": {"n": n}} for n in range(3)]
+    body = {"flow": {"chain": [{"group": parts}, {"task": "b"}]}}
+    again = {"idempotency-key": "month 7"}
+    made = [served.post("/api/v1/flows", json=body, headers=again).json() for _ in range(2)]
+    made += [served.post("/api/v1/flows", json={**body, "key": "own"}).json() for _ in range(2)]
+    assert made[0] == made[1] and made[2] == made[3]
+    assert {job["key"] for job in made[0]["jobs"]} == {None}
+    assert served.get(f"/api/v1/flows/{made[2]['flow']}").json()["key"] == "own"
+    other = served.post("/api/v1/flows", json={**body, "jobs": None, "flow": {"group": parts}},
+                        headers=again)  # fmt: skip
+    assert other.status_code == 409 and made[0]["flow"] in other.json()["detail"]
+    split = {"flow": {"chain": [{"group": parts}, {"task": "b", "key": "callback"}]}}
+    assert served.post("/api/v1/flows", json=split).status_code == 201
+    refused = served.post("/api/v1/flows", json=split)
+    assert refused.status_code == 422 and "'callback'" in refused.text
+    assert sum(ol.counts().values()) == 12
+
+
 def _ids(answer: Any) -> list[str]:
     return [job["id"] for job in answer.get("jobs", [answer])]
 

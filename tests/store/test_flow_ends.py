@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast import Flow, Outlast, chain, group
+from outlast import Flow, InvalidFlow, Outlast, chain, group
 from outlast.model.job import Claim
 from outlast.model.layout import new_jobs
 from outlast.model.lifecycle import Outcome
@@ -96,9 +96,10 @@ def test_a_flow_with_keys_that_is_sent_again_leaves_nothing_behind(verb: Run, ap
     assert len(evidence.flows) == 2  # it, and the part that fails together
 
 
-def test_a_flow_of_which_only_some_jobs_stood_is_there(verb: Run, app: Outlast) -> None:
+def test_a_flow_of_which_only_some_jobs_exist_is_refused(verb: Run, app: Outlast) -> None:
+    """R224: the error names the key, the job that has it, and what to do; nothing is stored."""
     work = app.work  # type: ignore[attr-defined]
     (standing,) = verb("enqueue", work.using(key="a").job())
-    first, second = verb("enqueue", chain(work.using(key="a").job(), work.job()))
-    assert first.id == standing.id
-    assert app.flow(second.flow).total == 1
+    with pytest.raises(InvalidFlow, match=f"'a' .*{standing.id}.*using\\(key="):
+        verb("enqueue", chain(work.using(key="a").job(), work.job()))
+    assert sum(app.counts().values()) == 1 and app.flows() == []

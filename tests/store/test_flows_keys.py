@@ -23,12 +23,13 @@ from tests.support import Database
 
 @pytest.mark.parametrize("before", ["ready", "running", "succeeded"])
 def test_a_job_that_stands_becomes_the_prerequisite(run: Run, before: str) -> None:
-    """R003, R096: whoever asked for the flow waits for the one that is there."""
+    """R003, R096: a job that comes after a keyed one of its call waits for the one that exists."""
     (standing,) = lay(run, call(1, key="k"))
     held = take(run)[0] if before != "ready" else None
     if held is not None and before == "succeeded":
         end(run, held, result="5")
-    same, last = lay(run, chain(call(1, key="k"), call(2)))
+    first = call(1, key="k")
+    same, last = lay(run, first, call(2, after=first))
     assert same.id == standing.id
     if before != "succeeded":
         assert state(run, last) == ["waiting"]
@@ -42,9 +43,9 @@ def test_one_that_stands_dead_cannot_be_waited_for(run: Run, database: Database)
     lay(run, call(1, key="k"))
     end_one(run, "permanent")
     with pytest.raises(PrerequisiteFailed):
-        lay(run, group(call(0), call(1, key="k")).then(call(2)))
+        lay(run, *(before := [call(0), call(1, key="k")]), call(2, after=before))
     assert states(database) == ["dead"]
-    *_, last = lay(run, group(call(0), call(1, key="k")).then(call(2), when="finished"))
+    *_, last = lay(run, *before, call(2, after=before, when="finished"))
     end_one(run)
     assert state(run, last) == ["ready"]
 

@@ -124,6 +124,17 @@ class KeyConflict(OutlastError):
     """The key {key!r} in queue {queue!r} already belongs to job {job}, which is another call: use \
 another key, or the same arguments."""
 
+    @classmethod
+    def of_flow(cls, key: str, flow: str) -> KeyConflict:
+        return cls(
+            f"The key {key!r} already belongs to flow {flow}, which has other jobs: use another"
+            " key, or the same tasks, arguments, queues and order.",
+            key=key,
+            queue=None,
+            job=None,
+            flow=flow,
+        )
+
 
 class UnknownTask(OutlastError):
     """No task named {task!r} is registered here: import the module that defines it."""

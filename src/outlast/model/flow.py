@@ -10,16 +10,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from .errors import InvalidOption
 from .job import Job
-from .options import WHEN
+from .options import WHEN, check_name
 from .task import Call
 
 
-class Group:
+class Keyed:
+    """A flow may have one key: while its jobs are kept, there is one flow per (tenant, key)."""
+
+    key: str | None = None
+
+    def using(self, *, key: str) -> Self:
+        """The same flow under an idempotency key. Enqueued again under that key, nothing is made:
+        the caller gets the jobs of the flow that exists."""
+        keyed = copy(self)
+        keyed.key = check_name("key", key)
+        return keyed
+
+
+class Group(Keyed):
     """Jobs that may run side by side, and whose ends can be waited for together. Made by
     `group(…)`; its parts are calls, chains and groups."""
 
@@ -33,10 +47,14 @@ class Group:
         Each part comes after the one before it. They need all of the group to have succeeded, and
         end dead if something in it did not; with `when="finished"` it only has to have ended.
         """
-        return Chain(self).then(*parts, when=when)
+        first = copy(self)
+        first.key = None  # the key belongs to the whole flow
+        whole = Chain(first)
+        whole.key = self.key
+        return whole.then(*parts, when=when)
 
 
-class Chain:
+class Chain(Keyed):
     """Parts that come one after the other: each after all that comes last in the one before. Made
     by `chain(…)`; its parts are calls, groups and chains."""
 
@@ -49,6 +67,7 @@ class Chain:
         what comes before them did not succeed."""
         longer = Chain(*self.parts, *parts)
         longer._when = dict(self._when)
+        longer.key = self.key
         if when is not None:
             start = len(self.parts)
             longer._when |= {start + n: _when(when) for n in range(len(parts))}
@@ -70,9 +89,10 @@ class Node:
     quorum: float | None = None  # a milestone: the share of those before it that must have ended
     id: str = ""
     flow: Any = None
+    whole: str | None = None  # the group, chain or flow that it was given in
 
 
-class Flow:
+class Flow(Keyed):
     """A graph of jobs: `add` each with those it comes after, then enqueue the flow.
 
         flow = Flow("month end")
@@ -81,13 +101,16 @@ class Flow:
         jobs = ol.enqueue(flow)
         ol.flow(jobs[0].flow).state
 
-    It is a plan, and may be enqueued more than once: each time it is a new flow. With `fail_fast`,
-    the first of its jobs that goes dead or is cancelled has the others cancelled; a number says how
-    many it takes.
+    It is a plan, and may be enqueued more than once: each time it is a new flow, unless it has a
+    `key`: then it is one flow. With `fail_fast`, the first of its jobs that goes dead or is
+    cancelled has the others cancelled; a number says how many it takes.
     """
 
-    def __init__(self, name: str | None = None, *, fail_fast: bool | int = False) -> None:
+    def __init__(
+        self, name: str | None = None, *, key: str | None = None, fail_fast: bool | int = False
+    ) -> None:
         self.name = name
+        self.key = None if key is None else check_name("key", key)
         self.fail_after = _fail_after(fail_fast)
         self.nodes: list[Node] = []
 

@@ -26,6 +26,9 @@ class NewFlow:
     name: str | None = None
     part_of: str | None = None
     fail_after: int | None = None  # so many failures have the rest of it cancelled
+    tenant: str | None = None  # of a flow with a key: one flow per (tenant, key)
+    key: str | None = None
+    shape: str | None = None  # digest of its jobs, to tell another flow under the same key
 
     def row(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -61,6 +64,7 @@ class NewJob:
     after: tuple[str, ...] = ()  # those that it waits for, in the order given
     joins: str | None = None  # whoever waits for that job waits for this one too
     founds: tuple[NewFlow, ...] = ()  # flows that come to be with it
+    whole: str | None = None  # group, chain or flow of this call that it is a member of
 
     def row(self) -> dict[str, Any]:
         """What is said of it; what is not is as ever."""
@@ -72,7 +76,9 @@ class NewJob:
             raise ValueError("a job has a delay or a moment, not both")
 
 
-_COLUMNS = [spec for spec in fields(NewJob) if spec.name not in {"after", "joins", "founds"}]
+_COLUMNS = [
+    spec for spec in fields(NewJob) if spec.name not in {"after", "joins", "founds", "whole"}
+]
 _NAMES = [spec.name for spec in _COLUMNS]
 _AS_EVER = [None if spec.default is MISSING else spec.default for spec in _COLUMNS]
 _values = attrgetter(*_NAMES)

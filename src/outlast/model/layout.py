@@ -15,6 +15,7 @@ from uuid import UUID
 from .arguments import MAX_PAYLOAD
 from .errors import InvalidArguments, InvalidFlow, InvalidOption, Problem
 from .flow import Chain, Flow, Group, Node, listed
+from .flow_key import with_identity
 from .ids import new_job_id
 from .job import Job, NewFlow, NewJob
 from .task import Call
@@ -46,7 +47,7 @@ def new_jobs(
     _refuse_crowds(prerequisites)
     jobs = _rows(nodes, prerequisites, within, limit)
     if jobs and founded:
-        jobs[0] = replace(jobs[0], founds=tuple(founded))
+        jobs[0] = replace(jobs[0], founds=tuple(with_identity(flow, jobs) for flow in founded))
     if beside is not None:
         followed = {id for ids in prerequisites for id in ids}
         jobs = [job if job.id in followed else replace(job, joins=beside) for job in jobs]
@@ -80,29 +81,34 @@ def _lay_item(item: Any, nodes: list[Node], founded: list[NewFlow], within: str 
             reason="must be made with task.job(…), group(…), chain(…) or Flow(); number"
             f" {len(nodes)} is {item!r:.80}",
         )
-    laid = _Laid(within or new_job_id())
+    laid = _Laid(within or new_job_id(), new_job_id() if within else None)
     if isinstance(item, Flow):
         laid.graph(item)
     else:
         laid.put(item, [])
-    if within is None and laid.nodes:
-        founded.append(NewFlow(laid.flow, getattr(item, "name", None)))
+    if (within is None or item.key is not None) and laid.nodes:
+        name = getattr(item, "name", None)
+        founded.append(NewFlow(laid.whole, name, part_of=within, key=item.key))
     founded += laid.teams
     nodes += laid.nodes
 
 
 class _Laid:
-    """The jobs of one flow, as they are put one after the other."""
+    """The jobs of one flow, as they are put one after the other. What joins a flow that exists is
+    a part of that flow; `whole` identifies the part."""
 
-    def __init__(self, flow: str) -> None:
+    def __init__(self, flow: str, part: str | None = None) -> None:
         self.flow = flow
+        self.whole = part or flow
         self.nodes: list[Node] = []
         self.teams: list[NewFlow] = []
 
     def graph(self, flow: Flow) -> None:
         """A flow may be enqueued twice: its nodes are copied, and their links go to the copies."""
         team = self._team(flow.fail_after)
-        self.nodes = [replace(node, team=team, flow=self.flow) for node in flow.nodes]
+        self.nodes = [
+            replace(node, team=team, flow=self.flow, whole=self.whole) for node in flow.nodes
+        ]
         copies = {id(node): copy for node, copy in zip(flow.nodes, self.nodes, strict=True)}
         for copy in self.nodes:
             own = listed(copy.call.options.after)
@@ -114,6 +120,7 @@ class _Laid:
     ) -> list[Any]:
         """Put a part after others; return what comes last in it. An empty group passes on what it
         should have come after."""
+        _refuse_inner_keys(part)
         match part:
             case Group():
                 team = team or self._team(part.fail_after)
@@ -126,7 +133,7 @@ class _Laid:
             case _:
                 node = _node(part)
                 node.after, node.when = [*after, *node.after], when or node.when
-                node.team, node.flow = team, self.flow
+                node.team, node.flow, node.whole = team, self.flow, self.whole
                 self.nodes.append(node)
                 return [node]
 
@@ -135,6 +142,16 @@ class _Laid:
             return None
         self.teams.append(NewFlow(new_job_id(), None, self.flow, fail_after))
         return self.teams[-1].id
+
+
+def _refuse_inner_keys(part: Any) -> None:
+    for one in getattr(part, "parts", ()):
+        if getattr(one, "key", None) is not None:
+            raise InvalidOption(
+                option="key",
+                reason=f"belongs to the whole flow: the inner {type(one).__name__.lower()} with the"
+                f" key {one.key!r} cannot have one of its own",
+            )
 
 
 def _node(call: Call) -> Node:
@@ -271,6 +288,7 @@ def _rows(
                 quorum=quorum if after else None,
                 waits_for=min(quorum or len(after), len(after)),
                 tied=bool(job.hooks or node.team or node.id in followed),
+                whole=node.whole,
             )
         )
     _refuse(refused, len(nodes))

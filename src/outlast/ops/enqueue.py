@@ -1,7 +1,8 @@
 """A job comes to be: all of a call's jobs, or none.
 
 A job whose key already stands is not inserted: the caller gets the job that stands. A job whose id
-already stands was sent before, and its answer got lost: the caller gets it too.
+already stands was sent before, and its answer got lost: the caller gets it too. Flows with keys are
+whole: see `flow_keys`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 
 from ..model.blob import same_text
 from ..model.errors import Contention, KeyConflict
-from ..model.job import JOB_COLUMNS, Job, NewJob, moment, read_args, read_job
+from ..model.flow_key import empty_or_split
+from ..model.job import JOB_COLUMNS, Job, NewFlow, NewJob, moment, read_args, read_job
 from ..model.layout import merged
 from ..model.lifecycle import State
+from .flow_keys import ExistingFlows, take_keys
 from .flows import forget_empty_flows, found_flows, join_followers, tie
 from .statement import BEGIN, Op, Row, Rows, Statement
 
@@ -22,14 +25,30 @@ CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for 
 
 
 def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = True) -> Op[list[Job]]:
-    """Insert jobs; return one `Job` for each, in the order given. `held` are flows that the caller
+    """Insert jobs; return one `Job` for each, in the order given (but none for those of an existing
+    flow that were pruned since). `held` are flows that the caller
     knows to be open; a transaction that is not `ours` may stay open for long."""
     if not jobs:
         return []
     tied = any(job.after or job.flow or job.joins for job in jobs)
     if tied or any(job.key is not None for job in jobs):
         yield BEGIN  # a conflict must undo what was inserted beside it
-    closed = (yield from found_flows(jobs, held)) if tied else {}
+    flows = [flow for job in jobs for flow in job.founds] if tied else []
+    known = yield from take_keys(jobs, flows)
+    answers = yield from _insert(known.new_jobs(jobs), flows, known, held, tied=tied, ours=ours)
+    if not known.instead:
+        return list(answers.values())
+    yield from _join_known(jobs, known, answers)
+    given = (known.answer(job.id, answers) for job in jobs)
+    return [job for job in given if job is not None]
+
+
+def _insert(
+    jobs: Sequence[NewJob], flows: Sequence[NewFlow], known: ExistingFlows, held: Collection[str],
+    *, tied: bool, ours: bool,
+) -> Op[dict[str, Job]]:  # fmt: skip
+    """Insert jobs, with the flows that they found; returns the job that stands for each."""
+    closed = (yield from found_flows(jobs, known.new_flows(flows), held)) if tied else {}
     unique, twins = _without_twins(jobs)
     if tied and twins:
         unique = merged(unique, {id: twin.id for id, twin in twins.items()})
@@ -37,21 +56,21 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
     made = {row[0]: row for row in inserted}
     refused = [job for job in unique if job.id not in made]
     standing, texts = (yield from _standing(refused)) if refused else ({}, {})
+    if refused or twins:
+        known_as = [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
+        _refuse_conflicts(jobs, known_as, texts)
+    if tied and (refused or twins):
+        yield from forget_empty_flows(flows, empty_or_split(jobs, _elsewhere(standing, twins)))
     if tied:
         fresh = [job for job in unique if job.id in made]
         if refusal := next((closed[job.flow] for job in fresh if job.flow in closed), None):
             raise refusal
         instead = {id: job.id for id, job in standing.items() if id != job.id}
-        counted = yield from tie(fresh, instead, ours)
+        counted = yield from tie(fresh, instead | known.instead, ours)
         if any(job.joins for job in jobs):
             yield from _join(jobs, twins, made, instead)
         made |= {id: (id, state, *made[id][2:]) for id, state in counted.items()}
-    if refused and tied:
-        yield from forget_empty_flows(jobs)
-    answers = [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
-    if refused or twins:
-        _refuse_conflicts(jobs, answers, texts)
-    return answers
+    return {job.id: _answer(job, twins.get(job.id, job), made, standing) for job in jobs}
 
 
 def wake(channel: str, queues: Iterable[str]) -> Op[None]:
@@ -94,6 +113,23 @@ def _join(
     standing = {instead[job.id]: job for job, _ in there if job.id in instead}
     if joins:
         yield from join_followers(list(joins), standing)
+
+
+def _elsewhere(standing: Mapping[str, Job], twins: Mapping[str, NewJob]) -> dict[str, Job | NewJob]:
+    """The jobs that are not inserted under their own ids, and what they are instead."""
+    others: dict[str, Job | NewJob] = {id: job for id, job in standing.items() if id != job.id}
+    return others | {id: others.get(twin.id, twin) for id, twin in twins.items()}
+
+
+def _join_known(
+    jobs: Sequence[NewJob], known: ExistingFlows, answers: Mapping[str, Job]
+) -> Op[None]:
+    """The same for jobs of a flow whose key stood. One that has been pruned since has ended."""
+    there = [job for job in jobs if job.joins and known.answer(job.id, answers) is not None]
+    joins = {(known.instead[job.id], job.joins): job for job in there if job.id in known.instead}
+    if joins:
+        standing = {id: job for (id, _), job in joins.items()}
+        yield from join_followers([(id, str(beside)) for id, beside in joins], standing)
 
 
 def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], standing: dict[str, Job]) -> Job:

@@ -41,6 +41,7 @@ class FlowState:
     created_at: datetime
     cancelled_at: datetime | None
     reason: str | None
+    key: str | None = None  # its idempotency key
 
     @property
     def total(self) -> int:
@@ -81,6 +82,7 @@ class FlowState:
             "created_at": self.created_at.isoformat(),
             "cancelled_at": self.cancelled_at and self.cancelled_at.isoformat(),
             "reason": self.reason,
+            "key": self.key,
         }
 
 
@@ -115,8 +117,8 @@ def flow(id: str) -> Op[FlowState]:
     )
     if not rows:
         raise FlowNotFound(flow=id)
-    _, name, _, reason, created_at, cancelled_at = rows[0]
-    return _state((id, name, reason, created_at, cancelled_at), dict(counted))
+    _, name, _, reason, created_at, cancelled_at, key = rows[0]
+    return _state((id, name, reason, created_at, cancelled_at, key), dict(counted))
 
 
 def flows(state: str | None, before: str | None, limit: int) -> Op[list[FlowState]]:
@@ -150,9 +152,9 @@ def _counts(ids: Sequence[str]) -> Op[dict[str, dict[str, int]]]:
 
 
 def _state(row: Sequence[Any], counted: Mapping[str, int]) -> FlowState:
-    id, name, reason, created_at, cancelled_at = row
+    id, name, reason, created_at, cancelled_at, key = row
     counts = {str(state): int(counted.get(state, 0)) for state in State}
-    return FlowState(id, name, counts, moment(created_at), moment(cancelled_at), reason)  # type: ignore[arg-type]
+    return FlowState(id, name, counts, moment(created_at), moment(cancelled_at), reason, key)  # type: ignore[arg-type]
 
 
 def flow_of(id: str) -> Op[str]:

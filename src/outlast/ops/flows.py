@@ -23,7 +23,7 @@ from ..model.errors import (
     PrerequisiteFailed,
     Problem,
 )
-from ..model.job import NewJob
+from ..model.job import NewFlow, NewJob
 from ..model.lifecycle import State
 from .statement import Op, Rows, Statement
 
@@ -33,15 +33,14 @@ COUNTED = 2_500  # jobs that are counted anew by one statement, which may compar
 
 
 def found_flows(
-    jobs: Sequence[NewJob], held: Collection[str]
+    jobs: Sequence[NewJob], flows: Sequence[NewFlow], held: Collection[str]
 ) -> Op[dict[str | None, OutlastError]]:
     """Insert the flows that come to be with these jobs, and hold those that they join; returns the
     refusals of those that cannot be joined. (Whether a job would is known when it is inserted: one
     that was sent before is in.)"""
-    flows = [flow for job in jobs for flow in job.founds]
     if flows:
         yield Statement("insert_flows", rows=[flow.row() for flow in flows])
-    known = {flow.id for flow in flows} | set(held)
+    known = {flow.id for job in jobs for flow in job.founds} | set(held)
     joined = {job.flow for job in jobs if job.flow is not None} - known
     standing = (yield from hold_flows(joined)) if joined else {}
     closed: dict[str | None, OutlastError] = {}
@@ -55,11 +54,11 @@ def found_flows(
     return closed
 
 
-def forget_empty_flows(jobs: Sequence[NewJob]) -> Op[None]:
+def forget_empty_flows(flows: Sequence[NewFlow], empty: Collection[str]) -> Op[None]:
     """A flow whose jobs all stood already, under their keys, has none of its own."""
-    if flows := [flow.id for job in jobs for flow in job.founds if flow.part_of is None]:
-        yield Statement("prune_parts", {"ids": json.dumps(flows)})
-        yield Statement("prune_flows", {"ids": json.dumps(flows)})
+    if ids := [flow.id for flow in flows if flow.id in empty]:
+        yield Statement("prune_parts", {"ids": json.dumps(ids)})
+        yield Statement("prune_flows", {"ids": json.dumps(ids)})
 
 
 def hold_flows(flows: Collection[str]) -> Op[dict[str, tuple[bool, bool]]]:

@@ -70,5 +70,6 @@ def _erase(id: str, told: dict[str, Any], reach: Reach) -> Op[Blobs | None]:
     yield Statement("forget_attempts", {"id": id})
     yield Statement("forget_events", {"id": id})
     yield Statement("prune_steps", {"ids": ids})
+    yield Statement("forget_shape", {"id": id})
     yield from note("forget", [id], told)
     return names(referred)

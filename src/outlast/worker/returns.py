@@ -245,4 +245,7 @@ def about_a_row(error: BaseException) -> bool:
 
 
 def has_keys(transition: Transition) -> bool:
-    return bool(transition.jobs) and any(job.key is not None for job in transition.jobs)
+    return any(
+        job.key is not None or any(flow.key is not None for flow in job.founds)
+        for job in transition.jobs
+    )

@@ -132,6 +132,9 @@ class FlowBody(Incoming):
     chains and groups."""
 
     name: Name | None = None
+    key: Name | None = Field(
+        None, description="one flow per key: a second one gets the jobs of the first"
+    )
     fail_fast: bool | Annotated[int, Field(ge=1, le=10_000)] = False
     jobs: list[FlowJobBody] | None = Field(None, min_length=1, max_length=10_000)
     flow: Annotated[_Chain | _Group, Discriminator(_kind)] | None = None

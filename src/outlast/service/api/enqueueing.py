@@ -68,6 +68,7 @@ class _Made:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._request_key = _request_key(call)
+        self._number_keys = True
         self.number = 0
         self.after: set[str] = set()
 
@@ -93,7 +94,8 @@ class _Made:
         said = body.model_dump(exclude={"task", "args", "name"}, exclude_none=True)
         said["after"] = body.after or None
         said["tell"] = [self._webhook(name) for name in body.tell] or None
-        said.setdefault("key", self._key())
+        if self._number_keys:
+            said.setdefault("key", self._key(f" {self.number}"))
         self.after |= {id for one in body.after if (id := _id(one)) is not None}
         return Options(tenant=self._call.who.tenant, **said)
 
@@ -106,17 +108,19 @@ class _Made:
             raise Forbidden(f"this token does not reach the queue {found.queue!r}")
         return found
 
-    def _key(self) -> str | None:
-        """A request that is sent again finds its jobs by their keys, and makes no others."""
+    def _key(self, suffix: str = "") -> str | None:
+        """A request that is sent again finds its jobs, or its flow, by key, and makes no others."""
         if self._request_key is None:
             return None
-        return f"{self._call.route.name} {self._request_key} {self.number}"
+        return f"{self._call.route.name} {self._request_key}{suffix}"
 
-    def flow(self, body: FlowBody) -> Enqueueable:
+    def flow(self, body: FlowBody) -> Flow | Chain | Group:
+        self._number_keys = False  # the key belongs to the whole flow
         plan = self.graph(body) if body.flow is None else self.part(body.flow, DEEPEST)
         if not self.number:
             raise Invalid("a flow without jobs is none")
-        return plan
+        key = body.key or self._key()
+        return plan if key is None else plan.using(key=key)
 
     def graph(self, body: FlowBody) -> Flow:
         flow = Flow(body.name, fail_fast=body.fail_fast)

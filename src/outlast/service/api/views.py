@@ -75,6 +75,7 @@ class FlowView(BaseModel):
     created_at: datetime
     cancelled_at: datetime | None
     reason: str | None
+    key: str | None = Field(description="its idempotency key")
 
 
 class NewFlow(BaseModel):

@@ -18,6 +18,7 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 
 from ...model.errors import InvalidOption
+from ...model.flow_key import with_identity
 from ...model.job import Claim, NewJob
 from ...model.options import check_name
 from ...ops.reach import Reach
@@ -41,7 +42,13 @@ def read(said: Sequence[dict[str, Any]], claim: Claim, reach: Reach) -> tuple[Ne
         if job.team is not None and job.team not in founded:
             raise _refusal("a job may fail together with those that are enqueued beside it alone")
     names = {id: _renamed(id, claim) for id in ids | founded}
-    return tuple(_under_our_names(job, names) for job in jobs)
+    made = [_under_our_names(job, names) for job in jobs]
+    return tuple(
+        replace(job, founds=tuple(with_identity(flow, made) for flow in job.founds))
+        if job.founds
+        else job
+        for job in made
+    )
 
 
 def _made(said: Any) -> tuple[NewJob, ...]:
@@ -55,6 +62,9 @@ def _made(said: Any) -> tuple[NewJob, ...]:
 def _check(job: NewJob, claim: Claim, reach: Reach) -> None:
     for id in (job.id, *(flow.id for flow in job.founds)):
         _check_id(id)
+    for flow in job.founds:
+        if flow.key is not None:
+            check_name("key", flow.key)
     check_name("queue", job.queue)
     check_name("task", job.task)
     if job.tenant != claim.tenant:
@@ -94,7 +104,14 @@ def _renamed(id: str, claim: Claim) -> str:
 
 def _under_our_names(job: NewJob, names: Mapping[str, str]) -> NewJob:
     founds = [
-        replace(flow, id=names[flow.id], part_of=_known(flow.part_of, names)) for flow in job.founds
+        replace(
+            flow,
+            id=names[flow.id],
+            part_of=_known(flow.part_of, names),
+            tenant=None,
+            shape=None,
+        )
+        for flow in job.founds
     ]
     return replace(
         job,
@@ -102,6 +119,7 @@ def _under_our_names(job: NewJob, names: Mapping[str, str]) -> NewJob:
         after=tuple(names[id] for id in job.after),
         flow=_known(job.flow, names),
         team=_known(job.team, names),
+        whole=_known(job.whole, names),
         founds=tuple(founds),
     )
 

@@ -1,6 +1,7 @@
 -- name: flows
 -- A page of flows, newest first, after a cursor; all of them, or only those with something to end.
-SELECT CAST(w.id AS text), w.name, w.reason, ol.epoch(w.created_at), ol.epoch(w.cancelled_at)
+SELECT CAST(w.id AS text), w.name, w.reason, ol.epoch(w.created_at), ol.epoch(w.cancelled_at),
+    w.key
 FROM ol.flow AS w
 WHERE w.part_of IS NULL AND w.id < ol.id(:before)
     AND (NOT ol.boolean(:live) OR EXISTS (

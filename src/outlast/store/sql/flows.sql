@@ -44,6 +44,23 @@ FROM ol.rows(id uuid, name text, part_of uuid, fail_after integer)
 WHERE true
 ON CONFLICT DO NOTHING
 
+-- name: insert_keyed_flows
+-- Insert flows that have keys; one whose id or key already exists is left alone and not returned.
+INSERT INTO ol.flow (id, name, part_of, fail_after, created_at, tenant, key, shape, jobs)
+SELECT t.id, t.name, t.part_of, t.fail_after, ol.now(), t.tenant, t.key, t.shape, ol.json(t.jobs)
+FROM ol.rows(id uuid, name text, part_of uuid, fail_after integer, tenant text, key text,
+    shape text, jobs text)
+WHERE true
+ON CONFLICT DO NOTHING
+RETURNING CAST(id AS text)
+
+-- name: flows_by_key
+-- The flows that have these keys, with the ids of their jobs.
+SELECT w.tenant, w.key, CAST(w.id AS text), w.shape, CAST(w.jobs AS text)
+FROM ol.rows(tenant text, key text)
+JOIN ol.flow AS w ON w.tenant = t.tenant AND w.key = t.key
+WHERE w.key IS NOT NULL
+
 -- name: insert_edges
 -- Say who comes after whom.
 INSERT INTO ol.edge (job, follower, place)
@@ -405,7 +422,7 @@ ORDER BY cancelled_at LIMIT :limit
 -- name: flow
 -- One flow.
 SELECT CAST(id AS text), name, CAST(part_of AS text), reason, ol.epoch(created_at),
-    ol.epoch(cancelled_at)
+    ol.epoch(cancelled_at), key
 FROM ol.flow WHERE id = ol.id(:id)
 
 -- name: flow_counts

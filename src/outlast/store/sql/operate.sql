@@ -99,6 +99,12 @@ SET args = 'null', result = NULL, hooks = NULL, error = CASE WHEN error IS NULL 
 WHERE id = ol.id(:id) AND state IN ('succeeded', 'dead', 'cancelled') AND ol.in_reach
 RETURNING CAST(id AS text)
 
+-- name: forget_shape
+-- Erase the digest of what the jobs of a flow were given, when one of them is forgotten.
+UPDATE ol.flow AS w SET shape = ''
+WHERE w.key IS NOT NULL AND (w.id = (SELECT j.flow FROM ol.job AS j WHERE j.id = ol.id(:id))
+    OR w.part_of = (SELECT j.flow FROM ol.job AS j WHERE j.id = ol.id(:id)))
+
 -- name: hold_result
 -- A job that has succeeded, held: whether it was forgotten, and whether a flow still needs it.
 -- postgres: of two who want to be the only one to read it, the second waits for the first

@@ -91,7 +91,8 @@ ORDER BY run_at, id LIMIT 1 OFFSET :window
 
 -- name: flows_in_reach
 -- Flows of which all is in the caller's reach, newest first, among the next so many.
-SELECT CAST(w.id AS text), w.name, w.reason, ol.epoch(w.created_at), ol.epoch(w.cancelled_at)
+SELECT CAST(w.id AS text), w.name, w.reason, ol.epoch(w.created_at), ol.epoch(w.cancelled_at),
+    w.key
 FROM (SELECT * FROM ol.flow AS f WHERE f.part_of IS NULL AND f.id < ol.id(:before)
     ORDER BY f.id DESC LIMIT :window) AS w
 WHERE (CAST(:tenant AS text) IS NULL AND CAST(:queues AS text) IS NULL)

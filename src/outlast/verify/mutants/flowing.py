@@ -266,4 +266,45 @@ MUTANTS = [
         campaign="flows",
         points=150,
     ),
+    Mutant(
+        "flow-key-ignored",
+        "the key of a flow is not stored, so a second one is made",
+        [Edit("model/layout.py", "part_of=within, key=item.key", "part_of=within, key=None")],
+        paths=("flow-key",),
+        points=8,
+    ),
+    Mutant(
+        "flow-key-alone",
+        "the key of a flow commits before its jobs do",
+        [Edit("ops/enqueue.py", "    if tied or any(job.key is", "    if any(job.key is")],
+        paths=("flow-key",),
+        points=16,
+    ),
+    Mutant(
+        "flow-key-twice",
+        "a flow whose key is taken is inserted without it",
+        [
+            Edit(
+                "ops/flow_keys.py",
+                "        if id == flow.id:\n            continue",
+                "        if True:\n            continue",
+            )
+        ],
+        paths=("flow-key",),
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "flow-split",
+        "a key on one job of a flow makes the rest of it a second time",
+        [
+            Edit(
+                "model/flow_key.py",
+                "    if problems:\n        raise",
+                "    if False:\n        raise",
+            )
+        ],
+        paths=("flow-split",),
+        points=8,
+    ),
 ]

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...model.errors import ClaimLost
+from ...model.errors import ClaimLost, InvalidFlow, OutlastError
 from ...model.flow import Flow, chain, group
+from ...model.job import Job
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
 from ...ops import cancel_flow, duties
@@ -76,6 +77,51 @@ def _keyed(stage: Stage) -> list[str]:
     parts = [stage.job(key=name) for name in "ab"]
     jobs = stage.flow(group(*parts).then(stage.job(key="c")), states=("succeeded",))
     return [job.id for job in jobs]
+
+
+@path("flow-key")
+def one_key(stage: Stage) -> Iterator[None]:
+    """A flow with one key: all of it or nothing, and sent again after a crash it is still one."""
+    stage.together(3)
+    yield
+    _with_one_key(stage)
+
+
+@one_key.again
+def send_whole_again(stage: Stage) -> Iterator[str]:
+    try:
+        if _with_one_key(stage) != _with_one_key(stage):
+            yield "a flow with a key has jobs twice"
+    except OutlastError as error:
+        yield f"a flow with a key cannot be sent again: {error}"
+
+
+def _with_one_key(stage: Stage) -> list[str]:
+    plan = group(stage.job(), stage.job()).then(stage.job()).using(key=stage.queue)
+    return [job.id for job in stage.flow(plan, states=("succeeded",))]
+
+
+@path("flow-split")
+def split(stage: Stage) -> Iterator[None]:
+    """A group whose callback alone has a key: sent again it is refused, and nothing is made."""
+    stage.together(3)
+    yield
+    _with_keyed_callback(stage)
+
+
+@split.again
+def send_split_again(stage: Stage) -> Iterator[str]:
+    _with_keyed_callback(stage)
+    if _with_keyed_callback(stage):
+        yield "a flow was sent again, and is half old and half new"
+
+
+def _with_keyed_callback(stage: Stage) -> list[Job]:
+    plan = group(stage.job(), stage.job()).then(stage.job(key=stage.queue))
+    try:
+        return stage.flow(plan, states=("succeeded",))
+    except InvalidFlow:
+        return []
 
 
 @path("flow-last", owner=True)

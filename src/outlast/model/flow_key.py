@@ -1,0 +1,103 @@
+"""Idempotency keys of flows: one key for the whole flow; keys of single jobs must not split it.
+
+A flow with a key is inserted whole or not at all; whoever comes second gets the jobs of the first.
+A key on one job of a flow cannot do that: the keyed job would be found, and the other jobs would be
+made, and run, a second time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+from .errors import InvalidFlow, InvalidOption, Problem
+from .job import Job, NewFlow, NewJob, read_args
+
+
+def with_identity(flow: NewFlow, jobs: Sequence[NewJob]) -> NewFlow:
+    """A flow with the tenant of its jobs and a digest of their calls, if it has a key."""
+    if flow.key is None:
+        return flow
+    own = members(flow.id, jobs)
+    tenants = sorted({job.tenant for job in own})
+    if not tenants:
+        raise InvalidOption(option="key", reason="is for a flow that has jobs")
+    if len(tenants) > 1:
+        raise InvalidOption(
+            option="key",
+            reason=f"is unique per tenant: the jobs of the flow with the key {flow.key!r} belong to"
+            f" {len(tenants)} tenants ({', '.join(map(repr, tenants[:5]))})",
+        )
+    return replace(flow, tenant=tenants[0], shape=_shape(own))
+
+
+def members(flow: str, jobs: Iterable[NewJob]) -> list[NewJob]:
+    """The jobs that were given in one group, chain or flow, in the order given."""
+    return [job for job in jobs if job.whole == flow]
+
+
+def _shape(jobs: Sequence[NewJob]) -> str:
+    """A digest of tasks, arguments, queues and order. Arguments are compared as they are shown:
+    secrets are left out, here as for single jobs."""
+    places = {job.id: place for place, job in enumerate(jobs)}
+    told = [
+        [
+            job.task,
+            job.queue,
+            read_args(job.args),
+            [places.get(id, id) for id in job.after],
+            job.needs,
+            job.quorum,
+        ]
+        for job in jobs
+    ]
+    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def empty_or_split(jobs: Sequence[NewJob], elsewhere: Mapping[str, Job | NewJob]) -> set[str]:
+    """The groups, chains and flows whose jobs all exist already, under keys of their own: they are
+    not made again. One of which only some exist would be split, and is refused by name. `elsewhere`
+    has the jobs that exist, by the ids of those that were to be inserted."""
+    by_whole: dict[str | None, list[NewJob]] = {}
+    for job in jobs:
+        by_whole.setdefault(job.whole, []).append(job)
+    problems = list(_unordered(by_whole.pop(None, []), {job.id for job in jobs}, elsewhere))
+    empty: set[str] = set()
+    for whole, own in by_whole.items():
+        ids = {job.id for job in own}
+        outside = [job for job in own if job.id in elsewhere and elsewhere[job.id].id not in ids]
+        if len(outside) == len(own) and _is_one_flow(outside, elsewhere):
+            empty.add(str(whole))
+        else:
+            problems += (_problem(job, elsewhere[job.id]) for job in outside)
+    if problems:
+        raise InvalidFlow(problems)
+    return empty
+
+
+def _is_one_flow(outside: Sequence[NewJob], elsewhere: Mapping[str, Job | NewJob]) -> bool:
+    flows = {elsewhere[job.id].flow for job in outside}
+    return len(flows) == 1 and (flows != {None} or not any(job.after for job in outside))
+
+
+def _unordered(
+    jobs: Sequence[NewJob], ids: set[str], elsewhere: Mapping[str, Job | NewJob]
+) -> Iterator[Problem]:
+    """Jobs that exist already, and were asked for after jobs that are made just now."""
+    for job in jobs:
+        found = elsewhere.get(job.id)
+        if found is None or found.id in ids:
+            continue
+        if any(id in ids and (id not in elsewhere or elsewhere[id].id in ids) for id in job.after):
+            yield _problem(job, found)
+
+
+def _problem(job: NewJob, found: Job | NewJob) -> Problem:
+    return Problem(
+        f"the job of key {job.key!r} ({job.task})",
+        f"is job {found.id} already, outside this flow, and the rest would run a second time."
+        " Give the key to the flow instead: chain(…).using(key=…), group(…).using(key=…) or"
+        " Flow(key=…); or let the rest come after that job: after=…",
+    )

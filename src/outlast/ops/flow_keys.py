@@ -1,0 +1,121 @@
+"""Flows that have an idempotency key: the first one is inserted, and everybody else gets its jobs.
+
+The unique index on (tenant, key) of `flow` decides, before any job is inserted. A loser inserts
+nothing of its flow; each of its jobs stands for the winner's job at the same place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..model.errors import Contention, FlowClosed, KeyConflict
+from ..model.job import Job, NewFlow, NewJob, read_job
+from .statement import Op, Rows, Statement
+
+Member = tuple[NewFlow, Sequence[NewJob]]  # a flow with a key, and its jobs
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingFlows:
+    """Flows of one call that exist already, or are in the call twice."""
+
+    flows: set[str] = field(default_factory=set)  # which are not inserted
+    instead: dict[str, str] = field(default_factory=dict)  # their jobs → the jobs that exist
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # by id; those pruned since are missing
+
+    def new_flows(self, flows: Sequence[NewFlow]) -> list[NewFlow]:
+        """Those without a key, which are still to be inserted; with their parts."""
+        left_out = self.flows
+        return [flow for flow in flows if flow.key is None and flow.part_of not in left_out]
+
+    def new_jobs(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+        return [job for job in jobs if job.id not in self.instead] if self.instead else jobs
+
+    def answer(self, id: str, answers: Mapping[str, Job]) -> Job | None:
+        """The job that one of the call is now; None if it has been pruned since."""
+        id = self.instead.get(id, id)
+        return answers.get(id) or self.jobs.get(id)
+
+
+NONE = ExistingFlows()
+
+
+def take_keys(jobs: Sequence[NewJob], flows: Sequence[NewFlow]) -> Op[ExistingFlows]:
+    """Insert the flows that have keys; returns those whose keys were taken before."""
+    if all(flow.key is None for flow in flows):
+        return NONE
+    unique, twins = _without_twins(jobs, flows)
+    rows = [flow.row() | {"jobs": json.dumps(_ids(own))} for flow, own in unique]
+    inserted: Rows = (yield Statement("insert_keyed_flows", rows=rows)) if rows else []
+    made = {id for (id,) in inserted}
+    refused = [(flow, own) for flow, own in unique if flow.id not in made]
+    found = (yield from _existing(refused)) if refused else ExistingFlows()
+    for (flow, own), (_, first) in twins:
+        found.flows.add(flow.id)
+        for job, same in zip(own, first, strict=True):
+            found.instead[job.id] = found.instead.get(same.id, same.id)
+    return found
+
+
+def _without_twins(
+    jobs: Sequence[NewJob], flows: Sequence[NewFlow]
+) -> tuple[list[Member], list[tuple[Member, Member]]]:
+    """Flows of one call that share a key are one flow. They go in the order of their keys: two
+    calls that overlap then wait for each other in one direction only."""
+    by_flow: dict[str | None, list[NewJob]] = {}
+    for job in jobs:
+        by_flow.setdefault(job.whole, []).append(job)
+    first: dict[tuple[str, str], Member] = {}
+    twins: list[tuple[Member, Member]] = []
+    for flow in flows:
+        if flow.key is None or flow.tenant is None or flow.id not in by_flow:
+            continue
+        member = flow, by_flow[flow.id]
+        other = first.setdefault((flow.tenant, flow.key), member)
+        if other is not member:
+            _refuse_other(flow, other[0].id, other[0].shape)
+            twins.append((member, other))
+    return [member for _, member in sorted(first.items(), key=lambda one: one[0])], twins
+
+
+def _ids(jobs: Sequence[NewJob]) -> list[str]:
+    """The ids under which the jobs of a flow will be found: two with one key are one job."""
+    first: dict[tuple[str, str], str] = {}
+    return [
+        job.id if job.key is None else first.setdefault((job.queue, job.key), job.id)
+        for job in jobs
+    ]
+
+
+def _existing(refused: Sequence[Member]) -> Op[ExistingFlows]:
+    wanted = [{"tenant": flow.tenant, "key": flow.key} for flow, _ in refused]
+    rows: Rows = yield Statement("flows_by_key", rows=wanted)
+    held = {(tenant, key): tuple(row) for tenant, key, *row in rows}
+    found = ExistingFlows()
+    for flow, own in refused:
+        if (flow.tenant, flow.key) not in held:
+            raise Contention(reason=f"the flow that held the key {flow.key!r} was just pruned")
+        id, shape, ids = held[flow.tenant, flow.key]
+        if id == flow.id:
+            continue  # sent before, and the answer got lost: its jobs are found by their ids
+        _refuse_other(flow, id, shape)
+        found.flows.add(flow.id)
+        found.instead.update(zip((job.id for job in own), json.loads(ids), strict=True))
+    jobs = (yield from _read(set(found.instead.values()))) if found.instead else {}
+    for flow, own in refused:
+        if flow.id in found.flows and not any(found.instead[job.id] in jobs for job in own):
+            winner = held[flow.tenant, flow.key][0]
+            raise FlowClosed(flow=winner, reason="has ended, and its jobs were pruned")
+    return ExistingFlows(found.flows, found.instead, jobs)
+
+
+def _read(ids: set[str]) -> Op[dict[str, Job]]:
+    rows: Rows = yield Statement("standing_jobs", rows=[{"id": id} for id in sorted(ids)])
+    return {row[0]: read_job(row[1:]) for row in rows}
+
+
+def _refuse_other(flow: NewFlow, existing: str, shape: str | None) -> None:
+    if flow.shape != shape:
+        raise KeyConflict.of_flow(str(flow.key), existing)
