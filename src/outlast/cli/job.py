@@ -124,7 +124,7 @@ def print_file(file: File) -> None:
         rows = [[e.at, e.attempt, e.kind, _in_short(e.data)] for e in file.events]
         console().print(table(["at", "attempt#", "what", "data"], rows))
     if isinstance(file.job.error, dict) and file.job.error.get("traceback"):
-        click.echo(f"\n{safe(file.job.error['traceback']).rstrip()}")
+        click.echo(f"\n{safe(str(file.job.error['traceback'])).rstrip()}")
     click.echo(f"\n{safe(file.why)}")
 
 
@@ -137,6 +137,7 @@ def _lines(file: File) -> list[tuple[str, Any]]:
         ("tenant", job.tenant),
         ("key", job.key),
         ("state", _state(file)),
+        ("unreadable", job.unreadable),
         ("attempt", f"{job.attempt}; {job.failures} of {job.max_attempts} failures,"
                     f" {job.crashes} of {job.max_crashes} lost workers"),
         ("arguments", _told(job.args)),

@@ -13,6 +13,7 @@ from .show import print_json, print_table, short
 
 if TYPE_CHECKING:
     from ..client import Outlast
+    from ..model.job import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,12 +54,16 @@ def jobs(ol: Outlast, as_json: bool, **chosen: Any) -> None:
     print_table(
         ["id", "task", "queue", "state", "attempt#", "created", "run at", "worker"],
         (
-            [job.id, job.task, job.queue, job.state, job.attempt, job.created_at, job.run_at,
+            [job.id, job.task, job.queue, _state(job), job.attempt, job.created_at, job.run_at,
              job.worker]
             for job in found
         ),
         none="No job fits.",
     )  # fmt: skip
+
+
+def _state(job: Job) -> str:
+    return f"{job.state} (partly unreadable)" if job.unreadable else str(job.state)
 
 
 @click.command(epilog="Example: outlast dead --task send_mail --json")

@@ -47,6 +47,7 @@ The docstring of an error is its message template; the facts are attributes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -258,6 +259,9 @@ class SchemaMismatch(StoreError):
     """{reason}."""
 
 
+_LARGEST_FLOAT = sys.float_info.max  # NaN, infinity and larger integers cannot be stored
+
+
 class Permanent(Exception):
     """Raise in a handler: this job can never succeed; it goes dead at once, unretried."""
 
@@ -269,8 +273,11 @@ class RetryLater(Exception):
     spent = False
 
     def __init__(self, seconds: float, reason: str = "", *, spent: bool = False) -> None:
-        if not 0 <= seconds < float("inf"):
-            raise ValueError(f"RetryLater takes a number of seconds ≥ 0, not {seconds!r}")
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= _LARGEST_FLOAT:
+            raise InvalidOption(
+                option="seconds",
+                reason=f"of RetryLater must be a number from 0, not {seconds!r:.80}",
+            )
         self.seconds = float(seconds)
         self.spent = spent
         super().__init__(reason or f"retry in {seconds:g} s")

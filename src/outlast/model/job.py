@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import MISSING, dataclass, field, fields
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from .blob import MARK, Blob, read, referred
-from .lifecycle import State
-from .secret import shown
+from .lifecycle import STATES, State
+from .moments import EARLIEST, LATEST, moment
+from .secret import MARK as SECRET_MARK
+from .secret import MASK, shown
+from .text import MESSAGE_LIMIT, clean
+from .unreadable import Repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,7 @@ class Job:
     trace: str | None = field(default=None, repr=False)
     flow: str | None = None
     waits_for: int = 0  # jobs that it comes after and that have not ended
+    unreadable: str | None = None  # what in its row cannot be read, if anything
 
     @property
     def final(self) -> bool:
@@ -198,22 +202,71 @@ JOB_COLUMNS = (
 _MOMENTS = {"run_at", "created_at", "started_at", "finished_at", "lease_until", "expires_at"}
 
 
+_WHOLE = ("attempt", "priority", "failures", "crashes", "max_attempts", "max_crashes", "fence",
+          "waits_for")  # fmt: skip
+UNREADABLE_ERROR = "Unreadable"  # the type of an error that is stored as no JSON object
+_NEEDED = {"id", "task", "queue", "tenant", "run_at", "created_at"}
+
+
 def read_job(row: Any) -> Job:
-    """A job from a row whose columns stand in the order of `JOB_COLUMNS`."""
+    """A job from a row whose columns stand in the order of `JOB_COLUMNS`. It never raises: what
+    cannot be read is named in `unreadable`."""
     facts = dict(zip(JOB_COLUMNS, row, strict=True))
+    state = STATES.get(facts["state"])
+    if state is None or not _is_sound(facts):
+        return _read_damaged(facts)
+    facts["state"] = state
+    facts["cancelling"] = bool(facts["cancelling"])
     for name in _MOMENTS:
         facts[name] = moment(facts[name])
-    facts["state"] = State(facts["state"])
+    return _with_values(facts)
+
+
+def _is_sound(facts: dict[str, Any]) -> bool:
+    """Whether numbers, names and moments are what they should be; one look for each kind."""
+    try:
+        return (
+            sum(map(facts.__getitem__, _WHOLE)).__class__ is int
+            and all(at is None or EARLIEST <= at < LATEST for at in map(facts.get, _MOMENTS))
+            and facts["run_at"] is not None
+            and facts["created_at"] is not None
+            and isinstance(facts["timeout"] or 0.0, int | float)
+            and "".join(map(facts.__getitem__, ("id", "task", "queue", "tenant"))) != ""
+        )
+    except TypeError:
+        return False
+
+
+def _read_damaged(facts: dict[str, Any]) -> Job:
+    repair = Repair()
+    facts["state"] = repair.state(facts["state"])
     facts["cancelling"] = bool(facts["cancelling"])
-    facts["error"] = lenient_json(facts["error"])
-    facts["result"] = read_result(facts["result"])
-    facts["args"] = read_args(facts["args"])
-    return Job(**facts)
+    for name in _WHOLE:
+        facts[name] = repair.whole(name, facts[name])
+    for name in sorted(_MOMENTS):
+        facts[name] = repair.moment(name, facts[name], name in _NEEDED)
+    for name in ("id", "task", "queue", "tenant", "worker", "key", "trace", "flow"):
+        facts[name] = repair.text(name, facts[name], name in _NEEDED)
+    if not isinstance(facts["timeout"] or 0.0, int | float):
+        repair.problems.append("timeout is no number")
+        facts["timeout"] = None
+    return _with_values(facts, repair.reason())
 
 
-@lru_cache(64)  # those of a crowd are often the same
-def moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+def _with_values(facts: dict[str, Any], reason: str | None = None) -> Job:
+    """With arguments, result and error as values. Each is any JSON, and text where it is none."""
+    texts = facts["args"], facts["result"], facts["error"]
+    facts["args"] = args = read_args(texts[0])
+    facts["result"] = result = read_result(texts[1])
+    facts["error"] = read_error(texts[2])
+    problems = [] if reason is None else [reason]
+    if not (args.__class__ is dict or args is None or isinstance(args, Blob)):
+        problems.append("args are no JSON object")
+    if result is not None and result is texts[1]:
+        problems.append("result is no JSON")
+    if facts["error"] is not None and facts["error"].get("type") == UNREADABLE_ERROR:
+        problems.append("error is no JSON object")
+    return Job(**facts, unreadable="; ".join(problems) or None)
 
 
 def lenient_json(text: str | None) -> Any:
@@ -229,9 +282,12 @@ def lenient_json(text: str | None) -> Any:
 
 
 def _more_lenient_json(text: str) -> Any:
-    """What is very deep, or has half a character in it, is JSON to Python alone."""
+    """What is very deep, or has half a character in it, is JSON to Python alone. No page and no
+    answer can be written with half a character: it is shown as a question mark."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        whole = json.dumps(value, ensure_ascii=False)
+        return value if whole.isascii() else json.loads(whole.encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return text
 
@@ -239,7 +295,18 @@ def _more_lenient_json(text: str) -> Any:
 def read_args(text: str) -> Any:
     """A job's arguments as they may be shown; a `Blob` where they are kept by reference."""
     args = shown(lenient_json(text))
+    if args.__class__ is str and SECRET_MARK in args:
+        return MASK  # no JSON, so nobody can tell which part of it is the secret
     return args if args.__class__ is dict else referred(args) or args  # no call, for the many
+
+
+def read_error(text: str | None) -> dict[str, Any] | None:
+    """What is stored of an error; one of the same form where it is no JSON object."""
+    error = lenient_json(text)
+    if error is None or error.__class__ is dict:
+        return error
+    shown = clean(str(text), MESSAGE_LIMIT)
+    return {"type": UNREADABLE_ERROR, "message": shown, "traceback": ""}
 
 
 def read_result(text: str | None) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from .errors import InvalidOption
+from .moments import check_epoch, epoch, is_finite
 from .retry import LONGEST, MAX_ATTEMPTS, Retry
+
+if TYPE_CHECKING:
+    from .job import NewJob
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 WHEN = ("succeeded", "finished")
@@ -80,30 +83,22 @@ def seconds(name: str, value: Any, above: float | None = None) -> float | None:
         return None
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    if not numeric or not math.isfinite(value) or not 0 <= value <= LONGEST:
+    if not is_finite(value) or not 0 <= value <= LONGEST:
         raise InvalidOption(
-            option=name, reason=f"must be a span of 0 seconds to ten years, not {value!r}"
+            option=name, reason=f"must be a span of 0 seconds to ten years, not {_shown(value)}"
         )
     if above is not None and value <= above:
         raise InvalidOption(option=name, reason=f"must be more than {above:g} s, not {value!r}")
     return float(value)
 
 
-def epoch(name: str, value: Any) -> float | None:
-    """A moment as seconds since 1970, or a clear refusal: a naive datetime means many moments."""
-    if value is None:
-        return None
-    if not isinstance(value, datetime):
-        raise InvalidOption(option=name, reason=f"must be a datetime, not {value!r}")
-    if value.tzinfo is None:
-        raise InvalidOption(
-            option=name, reason=f"needs a time zone: {value.isoformat()} is ambiguous"
-        )
-    try:
-        return value.astimezone(UTC).timestamp()
-    except OverflowError:  # the first or the last day of all time, elsewhere on earth
-        raise InvalidOption(option=name, reason=f"is out of range: {value.isoformat()}") from None
+def check_times(job: NewJob) -> None:
+    """Refuse a job from another process whose moments or spans are out of bounds."""
+    for name in ("delay", "expires_in"):
+        seconds(name, getattr(job, name))
+    seconds("timeout", job.timeout, above=0.0)
+    check_epoch("at", job.at)
+    check_epoch("expires_at", job.expires_at)
 
 
 def check_name(name: str, value: str) -> str:
@@ -140,8 +135,16 @@ def _check_whole(name: str, value: Any, low: int, high: int) -> None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidOption(
-            option=name, reason=f"must be a whole number from {low} to {high}, not {value!r}"
+            option=name, reason=f"must be a whole number from {low} to {high}, not {_shown(value)}"
         )
+
+
+def _shown(value: Any) -> str:
+    """A value in a message; Python refuses to print an int of thousands of digits."""
+    try:
+        return f"{value!r:.80}"
+    except ValueError:
+        return "an integer of thousands of digits"
 
 
 def _first(mine: Any, other: Any) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass
 
 from .errors import InvalidOption
+from .moments import is_finite
 
 MAX_ATTEMPTS = 1_000_000
 LONGEST = 10 * 365 * 86400.0  # seconds; beyond this a delay is a mistake, not a plan
@@ -50,7 +50,7 @@ class Retry:
 
 
 def _between(low: float, value: object, high: float) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and low <= value <= high
+    return is_finite(value) and low <= value <= high  # type: ignore[operator]
 
 
 def _invalid(field: str, wanted: str, retry: Retry) -> InvalidOption:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from .errors import InvalidSetting
+from .moments import is_finite
+from .retry import LONGEST
 
 RENEW_EVERY = 5.0  # seconds
 
@@ -228,8 +230,10 @@ def _check(name: str, value: Any, default: Any, rule: Mapping[str, Any]) -> None
     fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
     if not fits or (kind is not bool and isinstance(value, bool)):
         raise InvalidSetting(field=name, reason=f"must be of type {kind.__name__}, not {value!r}")
-    if not math.isfinite(value) or not rule["low"] <= value <= rule["high"]:
-        top = "" if rule["high"] == math.inf else f" and at most {rule['high']:g}"
+    # A float is a span: what a database adds to its clock must stay a moment that it can hold.
+    high = min(rule["high"], LONGEST) if kind is float else rule["high"]
+    if (not is_finite(value) and kind is not bool) or not rule["low"] <= value <= high:
+        top = "" if high == math.inf else f" and at most {high:g}"
         raise InvalidSetting(
             field=name, reason=f"must be at least {rule['low']:g}{top}, not {value!r}"
         )

@@ -3,6 +3,7 @@ to within a class."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import add
@@ -39,7 +40,8 @@ class Spans:
 
     def note(self, place: int, number: int, seconds: float) -> None:
         self.numbers[place] += number
-        self.total += seconds
+        if math.isfinite(seconds):  # else of a row with a moment that is none
+            self.total += seconds
 
     def add(self, other: Spans) -> None:
         self.numbers = list(map(add, self.numbers, other.numbers))

@@ -14,7 +14,8 @@ from .errors import InvalidOption, UnknownTask
 from .ids import new_job_id
 from .job import NewJob
 from .lazy import lazy
-from .options import Options, check_name, epoch, seconds
+from .moments import epoch
+from .options import Options, check_name, seconds
 from .retry import Retry
 
 DEFAULT_QUEUE = "default"

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
-from ..model.job import lenient_json, moment
+from ..model.job import lenient_json
 from ..model.lifecycle import State
+from ..model.moments import age, moment
 from ..model.words import count, span
 from .findings import Finding
 from .reach import EVERYTHING, Reach
+from .report import names_in
 from .statement import Op, Rows, Statement
 
 LATE_LEASE = 3.0  # seconds: nets look twice a second; what is this late, nobody takes back
@@ -104,16 +106,18 @@ def board() -> Op[Board]:
     for kind, tenant, name, state, number, first, second, said in rows:
         match kind:
             case "jobs":
-                made.depths.append(Depth(tenant, name, state, int(number), max(0.0, first or 0.0)))
+                made.depths.append(
+                    Depth(tenant, name, state, int(number), max(0.0, age(first or 0.0)))
+                )
             case "expired":
-                made.expired.append(Depth(tenant, name, State.RUNNING, int(number), first))
+                made.expired.append(Depth(tenant, name, State.RUNNING, int(number), age(first)))
             case "paused":
                 made.paused.add(name)
             case "worker":
-                queues = lenient_json(said)
-                made.hands.append(Hand(name, state, int(number), first, second, queues))
+                queues = names_in(said)
+                made.hands.append(Hand(name, state, int(number), age(first), second, queues))
             case "duty":
-                made.nets[name] = Net(name, first, None if second < 0 else second, said)
+                made.nets[name] = Net(name, first, None if second < 0 else age(second), said)
             case "clock":
                 made.at = float(number)
     return made

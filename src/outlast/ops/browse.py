@@ -8,8 +8,9 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from ..model.job import JOB_COLUMNS, Job, moment, read_job
+from ..model.job import JOB_COLUMNS, Job, read_job
 from ..model.lifecycle import State
+from ..model.moments import moment
 from .audit import FIRST
 from .flow_report import FlowState, Neighbour, neighbours, read_flows
 from .reach import EVERYTHING, Reach

@@ -14,9 +14,10 @@ from typing import Any
 from ..model.blob import same_text
 from ..model.errors import Contention, KeyConflict
 from ..model.flow_key import empty_or_split
-from ..model.job import JOB_COLUMNS, Job, NewFlow, NewJob, moment, read_args, read_job
+from ..model.job import JOB_COLUMNS, Job, NewFlow, NewJob, read_args, read_job
 from ..model.layout import merged
 from ..model.lifecycle import State
+from ..model.moments import moment
 from .flow_keys import ExistingFlows, take_keys
 from .flows import forget_empty_flows, found_flows, join_followers, tie
 from .statement import BEGIN, Op, Row, Rows, Statement

@@ -20,7 +20,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..model.lifecycle import State
+from ..model.lifecycle import FINAL
 from .statement import Op, Rows, Statement, Together
 
 PLACES = 1000  # given in one transaction
@@ -66,7 +66,7 @@ class Standing(NamedTuple):
 
     @property
     def final(self) -> bool:
-        return State(self.state).final
+        return self.state in FINAL
 
 
 def place(above: int = 0, limit: int = PLACES) -> Op[tuple[int, int]]:

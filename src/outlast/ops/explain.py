@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..model.job import Job
 from ..model.lifecycle import QUEUED, State
 from ..model.outcome import reason
+from ..model.unreadable import UNREADABLE
 from ..model.words import count, span
 from . import report
 from .flow_report import prerequisites_in, root_cause
@@ -78,7 +79,14 @@ def explain(
 
 
 def in_words(facts: Facts) -> str:
+    told, wrong = _standing(facts), facts.job.unreadable
+    return told if wrong is None else f"Its row is partly unreadable: {wrong}. {told}"
+
+
+def _standing(facts: Facts) -> str:
     job = facts.job
+    if job.state is UNREADABLE:
+        return "No worker claims it: repair the row, or delete it."
     match job.state:
         case State.READY:
             return _ready(facts)

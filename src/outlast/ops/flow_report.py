@@ -9,8 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from ..model.errors import FlowNotFound, JobNotFound
-from ..model.job import Job, lenient_json, moment, read_job
-from ..model.lifecycle import State
+from ..model.job import Job, read_error, read_job
+from ..model.lifecycle import FINAL, State
+from ..model.moments import moment
+from ..model.unreadable import UNREADABLE, read_state
 from .audit import FIRST
 from .flows import BROKEN
 from .report import BEYOND
@@ -51,7 +53,7 @@ class FlowState:
     @property
     def ended(self) -> int:
         """How many of them have ended, in whatever way."""
-        return sum(number for state, number in self.counts.items() if State(state).final)
+        return sum(number for state, number in self.counts.items() if state in FINAL)
 
     @property
     def final(self) -> bool:
@@ -154,6 +156,8 @@ def _counts(ids: Sequence[str]) -> Op[dict[str, dict[str, int]]]:
 def _state(row: Sequence[Any], counted: Mapping[str, int]) -> FlowState:
     id, name, reason, created_at, cancelled_at, key = row
     counts = {str(state): int(counted.get(state, 0)) for state in State}
+    if unknown := sum(number for state, number in counted.items() if state not in counts):
+        counts[str(UNREADABLE)] = int(unknown)  # such a job has not ended, so nor has its flow
     return FlowState(id, name, counts, moment(created_at), moment(cancelled_at), reason, key)  # type: ignore[arg-type]
 
 
@@ -178,7 +182,7 @@ def outline(id: str, limit: int = MOST_DRAWN) -> Op[list[Outline]]:
     """A flow's jobs in the order they were enqueued, without arguments and results."""
     rows: Rows = yield Statement("flow_outline", {"id": id, "limit": limit})
     return [
-        Outline(id, task, State(state), attempt, waits, bool(stop), lenient_json(error), *times)
+        Outline(id, task, read_state(state), attempt, waits, bool(stop), read_error(error), *times)
         for id, task, state, attempt, waits, stop, error, *times in rows
     ]
 

@@ -25,6 +25,7 @@ from ..model.errors import (
 )
 from ..model.job import NewFlow, NewJob
 from ..model.lifecycle import State
+from ..model.unreadable import read_state
 from .statement import Op, Rows, Statement
 
 BROKEN = (State.DEAD, State.CANCELLED)
@@ -102,7 +103,7 @@ def _come_after(
     wanted = json.dumps(sorted(set().union(*outside.values())))
     look = "hold_prerequisites" if inside is None else "see_prerequisites"
     rows: Rows = yield Statement(look, {"ids": wanted})
-    states = {id: State(state) for id, state in rows}
+    states = {id: read_state(state) for id, state in rows}
     for job in jobs:
         for one in sorted(outside[job.id]):
             if one not in states:
@@ -125,7 +126,7 @@ def join_followers(joins: Sequence[tuple[str, str]], standing: dict[str, NewJob]
     of jobs that were to be added."""
     given = {"ids": json.dumps(sorted(standing))}
     known: Rows = (yield Statement("hold_prerequisites", given)) if standing else []
-    states = {id: State(state) for id, state in known}
+    states = {id: read_state(state) for id, state in known}
     beside = {"ids": json.dumps(sorted({beside for _, beside in joins}))}
     held: Rows = yield Statement("hold_followers", beside)
     if not held:

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from ..model.errors import Erased, TooEarly
-from ..model.job import Job, lenient_json, moment
+from ..model.job import Job, lenient_json
+from ..model.moments import moment
 from .blobs import names
 from .operate import note
 from .reach import EVERYTHING, Reach

@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from ..model.errors import JobNotFound
-from ..model.job import Job, lenient_json, moment, read_job, read_result
+from ..model.job import Job, lenient_json, read_job, read_result
 from ..model.lifecycle import State
+from ..model.moments import age, moment
 from ..model.offer import is_offer
+from ..model.unreadable import read_state
 from .reach import EVERYTHING, Reach
 from .statement import Op, Rows, Statement, Together
 
@@ -152,7 +154,7 @@ def ended(ids: Sequence[str]) -> Op[dict[str, tuple[State, Any, Any]]]:
     """State, result and error of the jobs that exist."""
     rows: Rows = yield Statement("ended", {"ids": json.dumps(list(ids))})
     return {
-        id: (State(state), FORGOTTEN if gone else read_result(result), lenient_json(error))
+        id: (read_state(state), FORGOTTEN if gone else read_result(result), lenient_json(error))
         for id, state, result, error, gone in rows
     }
 
@@ -182,11 +184,11 @@ def steps(id: str) -> Op[list[Step]]:
 def queues() -> Op[list[Queue]]:
     settings, counted = yield Together([Statement("queue_settings"), Statement("queue_counts")])
     found = {name: Queue(name, bool(paused), keep=keep) for name, paused, keep in settings}
-    for name, state, number, age in counted:
+    for name, state, number, oldest in counted:
         queue = found.setdefault(name, Queue(name))
         queue.counts[state] = int(number)
         if state == State.READY:
-            queue.oldest = float(age)
+            queue.oldest = age(oldest)
     return [found[name] for name in sorted(found)]
 
 
@@ -247,16 +249,24 @@ def unhandled() -> Op[list[tuple[str, str, int]]]:
 
 def throughput() -> Op[dict[str, tuple[int, float, float]]]:
     rows: Rows = yield Statement("throughput")
-    return {state: (int(n), float(wait or 0), float(run or 0)) for state, n, wait, run in rows}
+    return {state: (int(n), age(wait or 0), age(run or 0)) for state, n, wait, run in rows}
 
 
 def _worker(row: tuple[Any, ...]) -> Worker:
     facts = dict(zip(_WORKER_COLUMNS, row, strict=True))
-    for name in ("queues", "tasks"):
-        facts[name] = lenient_json(facts[name])
+    facts["queues"], facts["tasks"] = names_in(facts["queues"]), names_in(facts["tasks"]) or []
     for name in ("started_at", "seen_at"):
         facts[name] = moment(facts[name])
+    facts["silent_for"] = age(facts["silent_for"])
     return Worker(**facts)
+
+
+def names_in(text: str | None) -> list[str] | None:
+    """A stored list of names. What cannot be read as one names nothing."""
+    read = lenient_json(text)
+    if read is None:
+        return None
+    return [str(name) for name in read] if isinstance(read, list) else []
 
 
 _WORKER_COLUMNS = tuple(field.name for field in fields(Worker))

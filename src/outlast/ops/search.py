@@ -18,6 +18,7 @@ from uuid import UUID
 from ..model.errors import FlowNotFound, JobNotFound
 from ..model.job import Job, read_job
 from ..model.lifecycle import State
+from ..model.moments import age
 from .audit import FIRST
 from .reach import EVERYTHING, Reach
 from .report import BEYOND
@@ -110,7 +111,7 @@ def census(limit: int = MOST_KINDS) -> Op[list[Kind]]:
     """All jobs, counted by kind. It reads all of them: ask seldom."""
     rows: Rows = yield Statement("census", {"limit": limit})
     return [
-        Kind(tenant, queue, task, state, int(number), float(oldest))
+        Kind(tenant, queue, task, state, int(number), age(oldest))
         for tenant, queue, task, state, number, oldest in rows
     ]
 

@@ -38,7 +38,8 @@ class Statement(NamedTuple):
             return self.params
         from pydantic_core import to_json  # three times as fast as ours; not needed to get here
 
-        return {**self.params, "rows": to_json(self.rows).decode()}
+        # A number that is not finite comes from a row that somebody spoiled, and is no JSON.
+        return {**self.params, "rows": to_json(self.rows, inf_nan_mode="null").decode()}
 
 
 class Together(tuple[Statement, ...]):

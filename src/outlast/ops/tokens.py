@@ -8,7 +8,8 @@ from dataclasses import fields
 from typing import Any
 
 from ..model.errors import TokenNotFound
-from ..model.job import lenient_json, moment
+from ..model.job import lenient_json
+from ..model.moments import moment
 from ..model.tokens import NewToken, Token
 from .operate import note
 from .statement import BEGIN, Op, Rows, Statement
@@ -104,11 +105,16 @@ def _told(token: Token) -> dict[str, Any]:
     return {name: told[name] for name in ("id", "name", "scopes", "tenant", "queues", "expires_at")}
 
 
+def _names(found: Any) -> tuple[str, ...]:
+    """A stored list. One that cannot be read allows nothing: no scope and no queue is named so."""
+    return tuple(map(str, found)) if isinstance(found, list) else ("!unreadable",)
+
+
 def read_token(row: Any) -> Token:
     facts = dict(zip(_COLUMNS, row, strict=True))
     for name in ("scopes", "queues"):
         found = lenient_json(facts[name])
-        facts[name] = None if found is None else tuple(found)
+        facts[name] = None if found is None else _names(found)
     for name in ("created_at", "expires_at", "used_at", "revoked_at"):
         facts[name] = moment(facts[name])
     return Token(**facts)

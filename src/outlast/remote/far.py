@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..model.errors import Unsupported
 from ..model.job import _MOMENTS, Claim, Job, read_result
-from ..model.lifecycle import State
+from ..model.unreadable import read_state
 from ..ops.flow_report import prerequisites
 from ..ops.steps import keep, look_up
 from ..store import Store
@@ -82,4 +82,4 @@ def _job(told: dict[str, Any]) -> Job:
     for name in _MOMENTS:
         if known.get(name) is not None:
             known[name] = datetime.fromisoformat(known[name])
-    return Job(**{**known, "state": State(known["state"])})
+    return Job(**{**known, "state": read_state(known["state"])})

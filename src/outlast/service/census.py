@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..model.errors import StoreError
 from ..model.lifecycle import State
+from ..model.unreadable import UNREADABLE
 from ..ops.reach import Reach
 from ..ops.search import ALL, Kind, Sought, census
 from .once import Once, soon
@@ -88,5 +89,6 @@ class Census:
 def by_state(kinds: Iterable[Kind]) -> dict[str, int]:
     counts = {str(state): 0 for state in State}
     for kind in kinds:
-        counts[kind.state] += kind.number
+        state = kind.state if kind.state in counts else str(UNREADABLE)
+        counts[state] = counts.get(state, 0) + kind.number
     return counts

@@ -22,6 +22,10 @@ OLDEST = (3, 35, 0)  # UPDATE … RETURNING
 _TEXT = methodcaller("decode", "utf-8", "backslashreplace")
 
 
+def decoded(value: object) -> object:
+    return _TEXT(value) if isinstance(value, bytes) else value
+
+
 def run(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
     """A statement on any sqlite3 connection."""
     return connection.execute(query.sql, statement.given).fetchall()

@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..ops.statement import Begin, Step, Together
-from .sqlite_files import run
+from ..ops.statement import Begin, Rows, Statement, Step, Together
+from .sqlite_files import decoded, run
 from .statements import Query
 
 if TYPE_CHECKING:
@@ -41,10 +41,18 @@ class SqliteSession:
         if alone:
             self._begin()
         connection = self.store.writer if self.began else self.store.reader
-        answers = [run(connection, self.queries[s.name], s) for s in statements]
+        answers = [self._ask(connection, self.queries[s.name], s) for s in statements]
         if alone:
             self._commit()
         return answers if isinstance(step, Together) else answers[0]
+
+    @staticmethod
+    def _ask(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
+        """For a reader, a BLOB where there should be text is text: only another hand wrote it."""
+        rows = run(connection, query, statement)
+        if query.reads and any(bytes in map(type, row) for row in rows):
+            return [tuple(decoded(value) for value in row) for row in rows]
+        return rows
 
     def _begin(self) -> None:
         if not self.began:

@@ -14,10 +14,11 @@ from typing import Any
 from ..model.arguments import MAX_PAYLOAD, encode_result
 from ..model.errors import ClaimLost, InvalidOption, TooLate
 from ..model.flow import Enqueueable
-from ..model.job import Claim, Job, NewJob, moment, read_args
+from ..model.job import Claim, Job, NewJob, read_args
 from ..model.layout import new_jobs
 from ..model.lazy import lazy
 from ..model.lifecycle import State
+from ..model.moments import moment
 from ..model.text import clean, type_name
 from ..store import Store
 from ..store.blobs import Blobs

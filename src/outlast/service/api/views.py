@@ -18,7 +18,7 @@ class JobLine(BaseModel):
     id: str
     task: str
     queue: str
-    state: State
+    state: State | Literal["unreadable"]
     attempt: int
     error: Any
     run_at: datetime
@@ -41,6 +41,9 @@ class JobLine(BaseModel):
     trace: str | None
     flow: str | None
     waits_for: int
+    unreadable: str | None = Field(
+        description="what in its row cannot be read, as after a change by hand; else null"
+    )
 
 
 class JobView(JobLine):
@@ -94,7 +97,7 @@ class Done(BaseModel):
 
 class Explanation(BaseModel):
     job: str
-    state: State
+    state: State | Literal["unreadable"]
     explanation: str = Field(description="in words: what it is waiting for, or how it ended")
 
 
@@ -108,7 +111,7 @@ class Result(BaseModel):
     """How a job ended, or that it has not yet (status 202)."""
 
     id: str
-    state: State
+    state: State | Literal["unreadable"]
     result: Any
     error: Any
 

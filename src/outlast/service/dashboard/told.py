@@ -10,7 +10,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from ...model.job import lenient_json, moment
+from ...model.job import lenient_json
+from ...model.moments import moment
 from ...ops.events import Told
 
 SHORT = 2_000  # characters of a value that are shown at first

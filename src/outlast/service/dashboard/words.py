@@ -13,6 +13,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from ...model.moments import moment as stored_moment
 from .told import spoken
 
 NONE = Markup('<span class="none">–</span>')  # what is not there
@@ -58,7 +59,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(value: datetime | float | None) -> datetime | None:
-    return datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else value
+    return stored_moment(value) if isinstance(value, int | float) else value
 
 
 @pass_context

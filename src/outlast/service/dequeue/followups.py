@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from ...model.errors import InvalidOption
 from ...model.flow_key import with_identity
 from ...model.job import Claim, NewJob
-from ...model.options import check_name
+from ...model.options import check_name, check_times
 from ...ops.reach import Reach
 
 _JOBS = TypeAdapter(tuple[NewJob, ...])
@@ -67,6 +67,7 @@ def _check(job: NewJob, claim: Claim, reach: Reach) -> None:
             check_name("key", flow.key)
     check_name("queue", job.queue)
     check_name("task", job.task)
+    check_times(job)
     if job.tenant != claim.tenant:
         raise _refusal(f"its tenant must be {claim.tenant!r}, which is its maker's")
     if not reach.has(job.tenant, job.queue):

@@ -7,7 +7,8 @@ import re
 from functools import cached_property
 from typing import Any
 
-from ...model.job import lenient_json, moment
+from ...model.job import lenient_json
+from ...model.moments import moment
 from ...ops.events import Standing, Told
 
 SSE, NDJSON = "text/event-stream", "application/x-ndjson"

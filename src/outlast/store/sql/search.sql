@@ -17,8 +17,10 @@ j.id < ol.id(:before) AND j.id > ol.id(:floor)
     AND (CAST(:error AS text) IS NULL OR ol.error_type = :error)
 
 -- fragment: error_type
--- postgres: what is no object has no type
-COALESCE(j.error ->> 'type', '')
+-- postgres: what is no object has no type; it stores escapes (of NUL, say) that ->> refuses to read
+COALESCE(CASE WHEN strpos(CAST(j.error AS text), '\u') = 0 THEN j.error
+    ELSE CAST(regexp_replace(CAST(j.error AS text), '\\u(0000|d[89a-f][0-9a-f]{2})', '?', 'gi') AS json)
+    END ->> 'type', '')
 -- sqlite: a column holds whatever was put in, JSON or not
 COALESCE(json_extract(CASE WHEN json_valid(j.error) THEN j.error END, '$.type'), '')
 
