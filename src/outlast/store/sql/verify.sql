@@ -72,3 +72,10 @@ WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j
 -- name: proven
 -- Workers that hold their liveness lock, as their cards say.
 SELECT w.id FROM ol.worker AS w WHERE w.proof IS NOT NULL
+
+-- name: forget_claims
+-- Bring running jobs back to before their claims, as a standby has them that never heard of these.
+UPDATE ol.job AS j
+SET state = 'ready', attempt = attempt - 1, fence = fence - 1, worker = NULL, lease_until = NULL,
+    started_at = NULL
+WHERE id IN (SELECT ol.each_id(:ids)) AND state || '' = 'running'

@@ -6,6 +6,8 @@ from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
 SQL, STEPS, LENT = "store/sql/steps.sql", "worker/steps.py", "store/lent.py"
 SQLITE_KEEP = "WHERE j.id = :job AND j.fence = :fence\n    AND j.worker IN (:worker, :offered_by)"
+OWNER = "j.worker IN (:worker, :offered_by)"
+ANYBODY = "CAST(:worker AS text) <> COALESCE(CAST(:offered_by AS text), '')"
 POSTGRES_KEEP = SQLITE_KEEP.replace(":job", "ol.id(:job)")
 
 MUTANTS = [
@@ -13,18 +15,32 @@ MUTANTS = [
         "step-without-fence",
         "a step is kept by whoever did it, of whichever claim",
         [Edit(SQL, SQLITE_KEEP, SQLITE_KEEP.replace("j.fence = :fence", ":fence > 0"))],
-        campaign="zombie",
-        paths=("step",),
-        points=12,
+        paths=("claimed-again",),
+        points=24,
         store=SQLITE,
     ),
     Mutant(
         "step-without-fence-postgres",
         "a step is kept by whoever did it, of whichever claim",
         [Edit(SQL, POSTGRES_KEEP, POSTGRES_KEEP.replace("j.fence = :fence", ":fence > 0"))],
-        campaign="zombie",
-        paths=("step",),
-        points=12,
+        paths=("claimed-again",),
+        points=24,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "step-without-owner",
+        "of two owners with one fence, both keep their steps",
+        [Edit(SQL, SQLITE_KEEP, SQLITE_KEEP.replace(OWNER, ANYBODY))],
+        paths=("split-history",),
+        points=24,
+        store=SQLITE,
+    ),
+    Mutant(
+        "step-without-owner-postgres",
+        "of two owners with one fence, both keep their steps",
+        [Edit(SQL, POSTGRES_KEEP, POSTGRES_KEEP.replace(OWNER, ANYBODY))],
+        paths=("split-history",),
+        points=24,
         store=POSTGRES,
     ),
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
 FINISH, RENEW, OPERATE = "store/sql/finish.sql", "store/sql/renew.sql", "store/sql/operate.sql"
-ENDS = ("finish-succeeded", "finish-failed")
+OFFERS = "store/sql/offers.sql"
 HOLDS = ("renew", "report")
 
 GUARD = (
@@ -33,41 +33,82 @@ WORKERS_CLOCK = [
     ),
 ]
 
+OWNER_OF = {
+    "finish": Edit(FINISH, GUARD, GUARD.replace(" AND ol.same_owner", "")),
+    "succeed": Edit(FINISH, SUCCEEDS, SUCCEEDS.replace("j.worker = :owner", ":owner <> ''")),
+    "lost-answer": Edit(FINISH, "WHERE ol.owned_then AND (", "WHERE ("),
+    "events": Edit(OPERATE, EVENTS, EVENTS.replace(" AND ol.same_owner", "")),
+}
+HOLDING = "WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner"
+HOLDING_POSTGRES = "    WHERE j.fence = t.fence AND ol.same_owner"
+OFFER_OF = {
+    "late-events": Edit(OFFERS, "WHERE ol.owned_then AND (", "WHERE ("),
+    "events-kept": Edit(OFFERS, " AND ol.owned_then\n", "\n"),
+    "offer": Edit(OFFERS, HOLDING, HOLDING.replace(" AND ol.same_owner", "")),
+}
+
+
+def _without_owner(name: str, edit: Edit, path: str, store: str = SQLITE) -> Mutant:
+    kind = "-postgres" if store == POSTGRES else ""
+    told = "of two owners with one fence, both are heard"
+    return Mutant(
+        f"{name}-without-owner{kind}", told, [edit], paths=(path,), points=24, store=store
+    )
+
+
 MUTANTS = [
+    *(_without_owner(name, edit, "split-history", store)
+      for name, edit in OWNER_OF.items() for store in (SQLITE, POSTGRES)),
+    *(_without_owner(name, edit, "split-offers") for name, edit in OFFER_OF.items()),
+    _without_owner(
+        "offer", Edit(OFFERS, HOLDING_POSTGRES, "    WHERE j.fence = t.fence"), "split-offers",
+        POSTGRES,
+    ),
+    Mutant(
+        "two-owners-in-one-call",
+        "of two owners that report in one call, both are accepted",
+        [
+            Edit(
+                "ops/finish.py",
+                "    transitions, rivals = _apart(transitions)\n"
+                "    rows: Rows = (yield _finish(transitions)) if transitions else []\n",
+                "    rivals: list[Transition] = []\n"
+                "    rows: Rows = (yield _finish(transitions)) if transitions else []\n",
+            )
+        ],
+        paths=("split-history",),
+        points=24,
+    ),
     Mutant(
         "finish-without-fence",
         "a finish is guarded by its job's id alone",
         [WITHOUT_FENCE],
-        campaign="zombie",
-        paths=ENDS,
-        points=8,
+        paths=("claimed-again",),
+        points=24,
         store=SQLITE,
     ),
     Mutant(
         "finish-without-fence-postgres",
         "a finish is guarded by its job's id alone",
         [WITHOUT_FENCE],
-        campaign="zombie",
-        paths=ENDS,
-        points=8,
+        paths=("claimed-again",),
+        points=24,
         store=POSTGRES,
     ),
     Mutant(
         "succeed-without-fence",
         "first-try successes are guarded by their jobs' ids alone",
         [SUCCEED_WITHOUT_FENCE],
-        campaign="zombie",
-        paths=("turn",),
-        points=8,
+        paths=("claimed-again",),
+        points=24,
         store=SQLITE,
     ),
     Mutant(
         "succeed-without-fence-postgres",
         "first-try successes are guarded by their jobs' ids alone",
         [SUCCEED_WITHOUT_FENCE],
-        campaign="zombie",
-        paths=("turn",),
-        points=8,
+        paths=("claimed-again",),
+        points=24,
         store=POSTGRES,
     ),
     Mutant(
@@ -110,18 +151,16 @@ MUTANTS = [
         "events-without-fence",
         "progress and logs of a lost claim are kept",
         [EVENTS_WITHOUT_FENCE],
-        campaign="zombie",
-        paths=HOLDS,
-        points=8,
+        paths=("claimed-again",),
+        points=24,
         store=SQLITE,
     ),
     Mutant(
         "events-without-fence-postgres",
         "progress and logs of a lost claim are kept",
         [EVENTS_WITHOUT_FENCE],
-        campaign="zombie",
-        paths=HOLDS,
-        points=8,
+        paths=("claimed-again",),
+        points=24,
         store=POSTGRES,
     ),
     Mutant(

@@ -13,6 +13,7 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     durable       steps, and completions with the handler's own writes
     offering      jobs on their way to remote workers
     working       whole worker processes
+    stale_claims  claims that no longer hold, told by their fence or their owner alone
     living        those whom no net may catch;  meeting  two at once;  waiting  what is not due yet
     unheard       a wake-up or an answer that got lost
     guarding      tokens, secrets, and what is to be forgotten
@@ -35,6 +36,7 @@ from . import (
     meeting,
     migrating,
     offering,
+    stale_claims,
     steering,
     unheard,
     waiting,
@@ -46,4 +48,4 @@ __all__ = ["LATER", "PATHS", "Path", "perform"]
 
 _MODULES = (enqueueing, holding, finishing, steering, healing, auditing, durable, working,
             migrating, living, meeting, waiting, unheard, flowing, flow_meeting,
-            guarding, offering)  # fmt: skip
+            guarding, offering, stale_claims)  # fmt: skip
