@@ -94,6 +94,7 @@ def serve(
 
 def _need_extra() -> None:
     try:
+        import httptools  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:

@@ -2,7 +2,8 @@
 
 In a thread of its own, with an event loop and a connection of its own: whatever is asked here, and
 however slowly it is read, no job waits. It takes a few connections at a time, each for one short
-request; whoever dawdles is cut off.
+request. A connection that does not send its request is closed after a few seconds, and before that
+when there is no room for the next one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ MOST = 16  # connections at a time
 LONGEST = 8192  # bytes of a request
 DAWDLING = 5.0  # seconds that one may take to ask, and to read the answer
 PULSE = 1.0  # seconds
+ACCEPTED_AT_ONCE = 4  # connections accepted before the ones before them are counted
+BACKLOG = 64  # connections that the kernel keeps for us
 
 
 class Endpoint:
@@ -34,6 +37,7 @@ class Endpoint:
         self._answers = Answers(subject, self._twin)
         self._socket = _listening(host, port)
         self._open = 0
+        self._asking: dict[asyncio.StreamWriter, None] = {}  # no whole request yet; oldest first
         self._stopped: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="outlast-metrics", daemon=True)
@@ -61,7 +65,10 @@ class Endpoint:
 
     async def _serve(self) -> None:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._meet, sock=self._socket, limit=LONGEST)
+        server = await asyncio.start_server(
+            self._meet, sock=self._socket, limit=LONGEST, backlog=ACCEPTED_AT_ONCE
+        )
+        self._socket.listen(BACKLOG)
         try:
             while not self._stopped.is_set():
                 self._subject.pulse()
@@ -76,10 +83,13 @@ class Endpoint:
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
+        self._asking[writer] = None
+        if self._open > MOST and len(self._asking) > 1:
+            self._drop(next(iter(self._asking)))
         writer.transport.set_write_buffer_limits(high=0)  # what is drained has been sent
         try:
             async with asyncio.timeout(DAWDLING):
-                answer, head = await self._answered(reader)
+                answer, head = await self._answered(reader, writer)
             writer.write(_spelled(answer, head))
             async with asyncio.timeout(DAWDLING):
                 await writer.drain()
@@ -90,12 +100,21 @@ class Endpoint:
             writer.write(_spelled(problem(HTTPStatus.INTERNAL_SERVER_ERROR), False))
         finally:
             self._open -= 1
+            self._asking.pop(writer, None)
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
 
-    async def _answered(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
-        if self._open > MOST:
+    def _drop(self, writer: asyncio.StreamWriter) -> None:
+        """Make room: this connection has not sent its request."""
+        del self._asking[writer]
+        writer.transport.abort()  # its reader learns of it
+
+    async def _answered(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[Answer, bool]:
+        if self._open > 2 * MOST:  # dropped ones may not be gone yet
             return problem(HTTPStatus.SERVICE_UNAVAILABLE), False
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        self._asking.pop(writer, None)
         method, _, rest = lines[0].partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         if method not in ("GET", "HEAD"):

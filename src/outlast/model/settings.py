@@ -164,6 +164,12 @@ class RetentionSettings(Settings):
 class ServiceSettings(Settings):
     """What the service allows its callers."""
 
+    max_connections: int = setting(
+        0, "connections open at once; 0: as many as the limit of open files leaves room for", 0
+    )
+    header_timeout: float = setting(
+        10.0, "seconds a connection may take to send the head of a request", 0.1, 3600
+    )
     max_body: int = setting(2_000_000, "bytes of one request's body", 1_000, 100_000_000)
     max_jobs: int = setting(1000, "jobs enqueued by one request", 1, 10_000)
     max_page: int = setting(500, "items on one page of a list", 1, 10_000)

@@ -20,7 +20,7 @@ from . import problems
 from .bodies import body_of, query_of
 from .calls import Call
 from .dashboard.refusals import refusal, wants_page
-from .guards import SafeHeaders, refuse_strange_origin
+from .guards import SafeHeaders, UnambiguousRequests, refuse_strange_origin
 from .jsontext import JsonAnswer
 from .principals import NOBODY, Principal
 from .problems import Forbidden, NotAllowed, NotFound
@@ -51,7 +51,7 @@ class ServiceApp:
             exception_handlers={HTTPException: self._unrouted},
         )
         starlette.router.redirect_slashes = False
-        self._app = SafeHeaders(starlette)
+        self._app = SafeHeaders(UnambiguousRequests(starlette))
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:

@@ -9,13 +9,14 @@ origin too.
 from __future__ import annotations
 
 import ipaddress
+import re
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .problems import Forbidden
+from .problems import BadRequest, Forbidden, answer
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -34,6 +35,48 @@ HEADERS = {
 }
 # What proxies say of those they ask for; and whatever else begins with x-forwarded-.
 PASSED_ON = {"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"}
+
+
+# Headers that say one thing: where they come twice, two readers could understand two things.
+SINGLE = frozenset((
+    b"host", b"authorization", b"content-length", b"content-type", b"transfer-encoding", b"origin",
+    b"sec-fetch-site", b"idempotency-key", b"last-event-id",
+))  # fmt: skip
+_HOST = re.compile(rb"(\[[0-9A-Za-z:.%_-]+\]|[\w.~%!$&'()*+,;=-]*)(:[0-9]{0,5})?", re.ASCII)
+
+
+def refuse_ambiguous(scope: Scope) -> None:
+    """A request that a proxy before us may understand in another way than we do."""
+    seen = set[bytes]()
+    host: bytes | None = None
+    for name, value in scope["headers"]:
+        if name in SINGLE:
+            if name in seen:
+                raise BadRequest(f"the header {name.decode()} is given twice")
+            seen.add(name)
+            if name == b"host":
+                host = value
+    if host is None:
+        if scope.get("http_version") == "1.1":
+            raise BadRequest("the header host is missing")
+    elif not _HOST.fullmatch(host):
+        raise BadRequest("the header host is not a name with an optional port")
+
+
+class UnambiguousRequests:
+    """Refuses requests with headers that contradict each other, before anything is made of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                refuse_ambiguous(scope)
+            except BadRequest as refused:
+                await answer(refused)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
 
 
 class SafeHeaders:

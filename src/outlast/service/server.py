@@ -1,30 +1,179 @@
-"""The server that runs the app: streams do not keep it from stopping, and it can hang up."""
+"""The server that runs the app: uvicorn, with bounds on connections that uvicorn lacks.
+
+It closes connections that do not send a whole request in time, keeps their number below the limit
+of open files, refuses request heads that are too long or ambiguous, can hang up on a client that
+takes nothing, and ends streams before it waits for their end.
+"""
 
 from __future__ import annotations
 
+import logging
 import socket
+import time
 from asyncio import BaseTransport
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from .connections import STALL_LIMIT_S, Connections, connection_limit
 from .hanging_up import HANG_UP
 
 if TYPE_CHECKING:
+    from ..model.settings import ServiceSettings
     from .app import ServiceApp
 
+LONGEST_HEAD = 65_536  # bytes of request line and headers
+ACCEPTED_AT_ONCE = 16  # connections accepted before the ones before them are counted
+BACKLOG = 2048  # connections that the kernel keeps for us
+LOG_EVERY_S = 60.0
+STALLED_S = 5.0  # without a byte taken: from then on it may be closed for others
 
-class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """Tells whoever answers how to hang up. A connection that is only closed is kept until all that
-    was written has been sent: on a client that takes nothing, for ever."""
+_log = logging.getLogger("outlast.service.http")
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. Uses these names of uvicorn's class: `transport`, `client`, `cycle` (with
+    `response_complete` and `more_body`), `flow.write_paused`, `url`, `headers`, `app`, `logger` and
+    the parser's callbacks; pyproject.toml bounds uvicorn's version, and a test looks for them."""
 
     app: ASGIApp
 
+    def __init__(self, *args: Any, connections: Connections, patience: Patience, **said: Any):
+        super().__init__(*args, **said)
+        self.logger = _log
+        self._all = connections
+        self._patience = patience
+        self._since = time.monotonic()
+        self._unsent = 0  # bytes, when they last became fewer
+        self._unsent_since = 0.0
+        self._in_head = False
+        self._head_size = 0
+
+    # As the registry of connections sees it
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if self.client else "unknown"
+
+    @property
+    def pending_since(self) -> float | None:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return self._since
+        if self.flow.write_paused and time.monotonic() - self._unsent_since > STALLED_S:
+            return self._unsent_since
+        return None
+
+    @property
+    def overdue_after(self) -> float:
+        if self._unsent or not self._owes_head:  # a body's time is up to its reader
+            return self._patience.stalled
+        return self._patience.head
+
+    @property
+    def _owes_head(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def note_progress(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            self._unsent, self._unsent_since = unsent, time.monotonic()
+            if self._owes_head:
+                self._since = self._unsent_since
+
+    def cut(self) -> None:
+        self.transport.abort()
+
+    # As uvicorn and its parser see it
+
     def connection_made(self, transport: BaseTransport) -> None:
-        super().connection_made(transport)
+        super().connection_made(transport)  # type: ignore[arg-type]
         self.app = _with_hang_up(self.app, transport)
+        if not self._all.add(self):
+            self._refuse(503, "Service Unavailable", "retry-after: 1\r\n")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_size += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_size > LONGEST_HEAD and not self.transport.is_closing():
+            self._refuse(431, "Request Header Fields Too Large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_size = True, 0
+        if self.cycle is not None:  # else its time began with the connection
+            self._since = time.monotonic()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        _refuse_other_authority(self.url, self.headers)
+        super().on_headers_complete()
+        self._since = time.monotonic()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._since = time.monotonic()
+
+    def pause_writing(self) -> None:
+        self._unsent_since = time.monotonic()
+        super().pause_writing()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing to say: anybody could fill the log."""
+
+    def _refuse(self, status: int, phrase: str, headers: str = "") -> None:
+        head = f"HTTP/1.1 {status} {phrase}\r\n{headers}content-length: 0\r\nconnection: close\r\n"
+        self.transport.write(f"{head}\r\n".encode())
+        self.transport.close()
+
+
+class Patience:
+    """Seconds that a connection may take: to send a request's head, to take anything of what was
+    written (never less than streams allow)."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.head = settings.header_timeout
+        self.stalled = max(STALL_LIMIT_S, settings.events_stall, settings.offer_lease)
+
+
+class NowAndThen(logging.Filter):
+    """Lets a message that anybody can cause pass once a minute."""
+
+    def __init__(self, *messages: str) -> None:
+        super().__init__()
+        self._last = dict.fromkeys(messages, -LOG_EVERY_S)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        last = self._last.get(str(record.msg))
+        if last is None:
+            return True
+        if (now := time.monotonic()) - last < LOG_EVERY_S:
+            return False
+        self._last[str(record.msg)] = now
+        return True
+
+
+_log.addFilter(NowAndThen("Invalid HTTP request received."))
+
+
+def _refuse_other_authority(url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    """A request for `http://name/path` is for that name. uvicorn tells the app its path alone, so a
+    Host header with another name would be believed. The parser answers what is raised with 400."""
+    if url[:1] == b"/":
+        return
+    named = urlsplit(url).netloc.lower()
+    hosts = [value.lower() for name, value in headers if name == b"host"]
+    if named and hosts != [named]:
+        raise ValueError("the request's target and its Host header differ")
 
 
 def _with_hang_up(app: ASGIApp, transport: Any) -> ASGIApp:
@@ -37,10 +186,30 @@ def _with_hang_up(app: ASGIApp, transport: Any) -> ASGIApp:
 
 class Server(uvicorn.Server):
     def __init__(self, app: ServiceApp, **settings: Any) -> None:
-        super().__init__(uvicorn.Config(app, http=Protocol, **settings))
+        chosen = app.service.settings
+        self.open = Connections(connection_limit(chosen))
+        protocols: Any = _protocols(self.open, Patience(chosen))
+        super().__init__(uvicorn.Config(app, http=protocols, backlog=ACCEPTED_AT_ONCE, **settings))
         self._service = app.service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """`backlog` is two things: how many connections asyncio accepts in one go (few: they are
+        counted only afterwards), and how many the kernel keeps for us (many)."""
+        await super().startup(sockets)
+        for server in getattr(self, "servers", ()):
+            for listening in server.sockets:
+                with listening.dup() as same:
+                    same.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Open streams are told first: the server waits until all connections are closed."""
         self._service.leave()
         await super().shutdown(sockets)
+        self.open.close()
+
+
+def _protocols(connections: Connections, patience: Patience) -> Callable[..., BoundedProtocol]:
+    def made(**said: Any) -> BoundedProtocol:
+        return BoundedProtocol(connections=connections, patience=patience, **said)
+
+    return made

@@ -1,0 +1,152 @@
+"""Open connections: fewer than the limit of open files allows, none of them pending for long.
+
+A connection is *pending* while it owes its server something: the head of a request, the rest of a
+body, or taking an answer that was written long ago. Pending connections cost nothing but their file
+descriptor, and anybody can open them without a token. So when a connection comes and there is no
+room, pending ones are closed for it; connections that are being served stay.
+
+    new ──▶ pending ── whole request ──▶ served ── answer sent ──▶ pending (keep-alive) ──▶ …
+               │                            │
+               ├── header_timeout: closed   └── streams stay here, however long they last
+               └── no room: closed, first where one address has most
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Protocol
+
+from ..model.settings import ServiceSettings
+
+log = logging.getLogger("outlast.service")
+
+SWEEP_EVERY_S = 1.0
+LOG_EVERY_S = 60.0
+STALL_LIMIT_S = 120.0  # without a byte taken of what was written
+EVICTED_SHARE = 0.05  # of all connections, closed in one go: so a flood costs few searches
+# Files that are no connections: databases, listening sockets, pipes, what was accepted and is not
+# counted yet.
+RESERVED_FILES = 128
+FEWEST = 16
+
+
+class Connection(Protocol):
+    """What is asked of one connection."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def pending_since(self) -> float | None:
+        """Since when (monotonic) it owes something; None: it is being served."""
+
+    @property
+    def overdue_after(self) -> float:
+        """Seconds that it may owe what it owes."""
+
+    def note_progress(self) -> None:
+        """Notice what was taken of what was written."""
+
+    def cut(self) -> None:
+        """Close it at once, whatever was not sent yet."""
+
+
+def connection_limit(settings: ServiceSettings) -> int:
+    """As many as were asked for, and as the limit of open files has room for."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return settings.max_connections or 100_000
+    allowed = max(FEWEST, files - max(RESERVED_FILES, files // 8))
+    if settings.max_connections > allowed:
+        log.warning(
+            "max_connections is %d, but the limit of open files (ulimit -n) is %d: at most %d"
+            " connections are open at once", settings.max_connections, files, allowed,
+        )  # fmt: skip
+    return min(settings.max_connections or allowed, allowed)
+
+
+class Connections:
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._open: set[Connection] = set()
+        self._closed: Counter[str] = Counter()  # by reason, since it was last logged
+        self._logged_at = -LOG_EVERY_S
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: Connection) -> bool:
+        """Whether there is room for it, made or found."""
+        if len(self._open) >= self.limit:
+            victims = self._victims(max(1, int(self.limit * EVICTED_SHARE)))
+            self._cut(victims, "pending closed for others")
+            if not victims:
+                self._note("refused")
+                return False
+        self._open.add(connection)
+        if self._sweeping is None:
+            self._sweep_later()
+        return True
+
+    def remove(self, connection: Connection) -> None:
+        self._open.discard(connection)
+
+    def sweep(self) -> None:
+        """One pass: close connections that owe something for too long."""
+        now, overdue = time.monotonic(), list[Connection]()
+        for connection in self._open:
+            connection.note_progress()
+            since = connection.pending_since
+            if since is not None and now - since > connection.overdue_after:
+                overdue.append(connection)
+        self._cut(overdue, "closed as overdue")
+
+    def close(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+
+    def _sweep_later(self) -> None:
+        self._sweeping = asyncio.get_running_loop().call_later(SWEEP_EVERY_S, self._swept)
+
+    def _swept(self) -> None:
+        self._sweeping = None
+        self.sweep()
+        if self._open:
+            self._sweep_later()
+
+    def _victims(self, number: int) -> list[Connection]:
+        """Pending ones to close. First those with most newer pending ones from the same address:
+        whoever holds many loses its own; then the oldest."""
+        by_address: dict[str, list[tuple[float, Connection]]] = defaultdict(list)
+        for connection in self._open:
+            if (since := connection.pending_since) is not None:
+                by_address[connection.address].append((since, connection))
+        ranked = list[tuple[int, float, Connection]]()
+        for found in by_address.values():
+            found.sort(key=lambda one: one[0], reverse=True)
+            ranked += [(-newer, since, one) for newer, (since, one) in enumerate(found)]
+        ranked.sort(key=lambda one: one[:2])
+        return [connection for _, _, connection in ranked[:number]]
+
+    def _cut(self, connections: Iterable[Connection], reason: str) -> None:
+        for connection in connections:
+            self._open.discard(connection)
+            connection.cut()
+            self._note(reason)
+
+    def _note(self, reason: str) -> None:
+        """Count it, and log it now and then: a flood of connections is none of log lines."""
+        self._closed[reason] += 1
+        if reason == "closed as overdue" or time.monotonic() - self._logged_at < LOG_EVERY_S:
+            return
+        self._logged_at = time.monotonic()
+        told = ", ".join(f"{number} {what}" for what, number in sorted(self._closed.items()))
+        self._closed.clear()
+        log.warning("connections reached their limit (%d are open): %s", self.limit, told)
