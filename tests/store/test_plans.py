@@ -13,7 +13,9 @@ import pytest
 
 from outlast.model.flow import group
 from outlast.ops.audit import FIRST
+from outlast.ops.claim import Wanted
 from outlast.ops.flow_report import prerequisites
+from outlast.ops.offer import Asked
 from outlast.ops.report import Filter, jobs
 from outlast.ops.statement import Statement
 from outlast.store import Store, open_store
@@ -35,7 +37,8 @@ CLAIM = Statement(
         "queue": "default",
         "limit": 10,
         "lease": 9.0,
-        "unknown": "[]",
+        "tasks": "[]",
+        "known": False,
         "last_life": True,
     },
 )
@@ -44,6 +47,11 @@ CLAIM_ITEMS = Statement(
     "claim_items",
     {"worker": "w", "queue": "default", "task": "t", "limit": 500, "reach": 1500, "lease": 9.0},
 )
+
+CLAIM_ACROSS = Wanted("w", "default", 10, 9.0, promote=False, others=("a", "b")).statements()[0]
+OFFER_ACROSS = Asked(
+    "w", "default", 10, 9.0, promote=False, others=("a", "b"), tasks=("work",)
+).statements()[0]
 
 
 def found(name: str, **said: Any) -> Statement:
@@ -131,6 +139,8 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
     ("statement", "index"),
     [
         (CLAIM_ITEMS, "job_ready"),
+        (CLAIM_ACROSS, "job_ready"),
+        (OFFER_ACROSS, "job_ready"),
         (Statement("promote_due", {"limit": 100}), "job_due"),
         (Statement("signs_of_loss"), "job_lease"),
         (Statement("lost", {"limit": 100, "skip": 0}), "job_lease"),

@@ -20,7 +20,7 @@ NAMES = sorted(queries(POSTGRES, "outlast"))
 SOURCE = Path(outlast.ops.__file__).parents[1]
 SAMPLES = {
     "id": new_job_id(), "job": new_job_id(), "before": new_job_id(), "ids": "[]", "rows": "[]",
-    "unknown": "[]", "queues": "[]", "tasks": "[]", "args": "{}", "state": "working",
+    "known": False, "each": 1, "queues": "[]", "tasks": "[]", "args": "{}", "state": "working",
     "priority": 0, "fence": 1, "run_at": 0.0,
     "max_attempts": 1, "max_crashes": 1, "timeout": 1.0, "delay": 1.0, "limit": 1, "skip": 0,
     "running": 0, "pid": 1, "concurrency": 1, "attempt": 1, "paused": True, "keep": 1.0,

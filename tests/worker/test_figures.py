@@ -43,5 +43,5 @@ def test_what_ran_is_counted_once_and_past_some_names_together() -> None:
 def test_a_row_that_holds_anything_is_counted_too() -> None:
     """A claim whose moments are none."""
     figures, broken = Figures(), Claim(*[None] * len(Claim._fields))  # type: ignore[arg-type]
-    figures.claimed("q", [broken, broken])
-    assert figures.waits["q"].counts[-1] == 2
+    figures.claimed([broken, broken])
+    assert figures.waits[broken.queue].counts[-1] == 2

@@ -270,9 +270,9 @@ def test_a_place_beyond_which_there_is_little_is_left_at_once() -> None:
     lookout = Lookout(None, WorkerSettings())
     asked = Wanted("w", "q", 1, 9.0, place=Place(0, 0.0, "a"))
     lookout.claimed(asked, [])
-    assert (lookout.next(), lookout.place("q")) == ("q", None)
+    assert (lookout.next(), lookout.place("q")) == (("q",), None)
     lookout.claimed(replace(asked, place=None), [])
-    assert lookout.next() is None
+    assert lookout.next() == ()
 
 
 @pytest.mark.kinds("sqlite")

@@ -87,6 +87,8 @@ _AS_EVER = [None if spec.default is MISSING else spec.default for spec in _COLUM
 _values = attrgetter(*_NAMES)
 
 
+ATTEMPT_LIMIT = 2**31 - 1  # the largest number that its column holds
+FENCE_LIMIT = 2**63 - 1
 # A claim by its job's id, its fence and its owner. In one history of a database a fence has one
 # owner; after a failover that lost commits, or in a restored backup, another may get the same one.
 Hold = tuple[str, int, str]
@@ -136,6 +138,12 @@ class Claim(NamedTuple):
     def owned_by(self, worker: str | None) -> bool:
         """Whether that owner of its row is this claim's."""
         return worker is not None and worker in (self.worker, self.offered_by)
+
+    @property
+    def at_limit(self) -> bool:
+        """A counter of the row cannot grow any more: the next claim could not be told from this
+        one. Such a job is ended, and not run."""
+        return self.fence >= FENCE_LIMIT or self.attempt >= ATTEMPT_LIMIT
 
     @property
     def last_life(self) -> bool:

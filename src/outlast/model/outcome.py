@@ -95,6 +95,13 @@ def release(claim: Claim, delay: float | None = None, error: Error | None = None
     return Transition(claim, Outcome.RELEASED, to, delay=delay, error=error, refund=1)
 
 
+def counter_at_limit(claim: Claim) -> Ended:
+    """How a claim ends whose row has used up its numbers."""
+    told = f"its attempt ({claim.attempt}) or fence ({claim.fence}) is the largest number there is"
+    error = {"type": "CounterAtLimit", "message": f"{told}: enqueue the call anew", "traceback": ""}
+    return Ended(Outcome.UNDECODABLE, error=error)
+
+
 def crashed(claim: Claim, *, cancelling: bool, error: Error) -> Transition:
     """Its owner is gone: run it again, unless it has cost too many workers already."""
     if cancelling:

@@ -35,6 +35,17 @@ class Wanted:
     last_life: bool = True  # may one that a further lost worker would end be among them?
     task: str | None = None  # only this one's, for a batch that is being gathered
     place: Place | None = None  # only from here on, and of this priority
+    others: tuple[str, ...] = ()  # queues to ask after this one, in the same statement
+    known: Collection[str] | None = None  # only these tasks, where too many are unknown
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return (self.queue, *self.others)
+
+    @property
+    def each(self) -> int:
+        """Jobs of one queue, where several are asked."""
+        return max(1, self.limit // (1 + len(self.others)))
 
     def statements(self) -> list[Statement]:
         """Due jobs are made ready first, so no other process is on the path of a delay."""
@@ -42,20 +53,30 @@ class Wanted:
         return [Statement("promote_due", {"limit": 1000}), claim] if self.promote else [claim]
 
     def _claim(self) -> Statement:
-        asked: dict[str, Any] = {
-            "worker": self.worker,
-            "queue": self.queue,
-            "limit": self.limit,
-            "lease": self.lease,
-        }
         if self.task is not None:
             reach = self.limit + REACH
-            return Statement("claim_items", {**asked, "task": self.task, "reach": reach})
-        unknown = json.dumps(sorted(self.unknown))
-        asked |= {"unknown": unknown, "last_life": self.last_life}
+            given = {**self._given(), "queue": self.queue}
+            return Statement("claim_items", {**given, "task": self.task, "reach": reach})
+        names = ("claim", "claim_on", "claim_across")
+        return self._statement(*names, {**self._given(), **self._startable()})
+
+    def _given(self) -> dict[str, Any]:
+        return {"worker": self.worker, "limit": self.limit, "lease": self.lease}
+
+    def _startable(self) -> dict[str, Any]:
+        known = self.known is not None
+        tasks = json.dumps(sorted(self.unknown if self.known is None else self.known))
+        return {"tasks": tasks, "known": known, "last_life": self.last_life}
+
+    def _statement(self, head: str, on: str, across: str, given: dict[str, Any]) -> Statement:
+        """Of one queue from its head, or on from a place; or of several queues."""
+        if self.others:
+            rows = [{"queue": queue} for queue in self.queues]
+            return Statement(across, {**given, "each": self.each}, rows)
+        given["queue"] = self.queue
         if self.place is None:
-            return Statement("claim", asked)
-        return Statement("claim_on", {**asked, **self.place._asdict()})
+            return Statement(head, given)
+        return Statement(on, {**given, **self.place._asdict()})
 
 
 def claim(wanted: Wanted) -> Op[list[Claim]]:

@@ -30,18 +30,12 @@ class Asked(Wanted):
     tenant: str | None = None  # None: everybody's
 
     def _claim(self) -> Statement:
-        asked = {
-            "worker": self.worker,
-            "queue": self.queue,
-            "limit": self.limit,
-            "lease": self.lease,
-            "tasks": json.dumps(self.tasks),
-            "tenant": self.tenant,
-            "last_life": self.last_life,
-        }
-        if self.place is None:
-            return Statement("claim_offers", asked)
-        return Statement("claim_offers_on", {**asked, **self.place._asdict()})
+        names = ("claim_offers", "claim_offers_on", "claim_offers_across")
+        return self._statement(*names, {**self._given(), **self._startable()})
+
+    def _startable(self) -> dict[str, Any]:
+        tasks = json.dumps(self.tasks)
+        return {"tasks": tasks, "tenant": self.tenant, "last_life": self.last_life}
 
 
 def offer(asked: Asked) -> Op[list[Claim]]:

@@ -239,8 +239,8 @@ class RemoteWorker(Worker):
         self.counts["claimed"] += len(claims)
         self.carrier.take(claims, asked_at)
         self._start()
+        self.figures.claimed(claims)
         for queue in {claim.queue for claim in claims}:
-            self.figures.claimed(queue, [claim for claim in claims if claim.queue == queue])
             self.carrier.batches.claimed(queue, True)
 
     def news(self) -> None:

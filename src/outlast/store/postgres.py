@@ -41,8 +41,8 @@ ISOLATION = r"-c default_transaction_isolation=read\ committed"
 
 PLAIN = frozenset({"insert_jobs", "insert_edges", "insert_flows", "wake_workers"})  # one plan fits
 ORDERED = frozenset(  # one is made to fit
-    "claim claim_on promote_due succeed succeed_and_claim_on tell_followers"
-    " claim_offers claim_offers_on hold_claims".split()
+    "claim claim_on claim_across promote_due succeed succeed_and_claim_on tell_followers"
+    " claim_offers claim_offers_on claim_offers_across hold_claims".split()
 )
 NEVER_BY_ITSELF = 2**31  # psycopg would prepare whatever was said so often
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ..model.job import Claim
 from ..model.lifecycle import Outcome, State
-from ..model.outcome import Ended, Transition, decide, release
+from ..model.outcome import Ended, Transition, counter_at_limit, decide, release
 from ..model.retry import LONGEST, Retry
 from ..model.task import Definition
 from ..model.text import brief, describe
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.worker")
 
 NO_MATTER = Retry()  # what has not failed is not tried again
+MOST_UNKNOWN = 50  # names that a claim leaves out; beyond, it asks for what is known
 OVERTIME = 1.0  # seconds after a timeout and its grace before the keeper acts in the loop's place
 
 
@@ -56,6 +57,10 @@ class Carrier:
         """Tasks not to ask for. One that was registered since is no longer among them."""
         self._unknown = {task for task in self._unknown if not self._registered(task)}
         return self._unknown
+
+    def known(self) -> list[str] | None:
+        """The tasks to ask for by name, if more are unknown than should be told each time."""
+        return None if len(self._unknown) <= MOST_UNKNOWN else self._worker.app.registry.names()
 
     # Start
 
@@ -131,6 +136,9 @@ class Carrier:
             self._put_back_unknown(held)
             return False
         try:
+            if held.claim.at_limit:
+                self.end(held, counter_at_limit(held.claim))
+                return False
             self._begin(held, definition)
             return definition.batch is None
         except Exception as error:

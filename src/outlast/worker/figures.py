@@ -10,6 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from ..model.job import Claim
 from ..model.lifecycle import Outcome, State
@@ -63,15 +65,14 @@ class Figures:
         self.ended: Counter[tuple[Outcome, State]] = Counter()  # without plain successes
         self.reclaimed: Counter[Way] = Counter()
 
-    def claimed(self, queue: str, claims: Sequence[Claim]) -> None:
+    def claimed(self, claims: Sequence[Claim]) -> None:
         """By the database's clock, which wrote down both moments. Rows may hold anything."""
-        if not claims:
-            return
-        waits = self.waits[queue]
-        try:
-            waits.add([claim.started_at - claim.run_at for claim in claims])
-        except TypeError:
-            waits.counts[-1] += len(claims)
+        for queue, group in groupby(claims, attrgetter("queue")):
+            waits, some = self.waits[queue], list(group)
+            try:
+                waits.add([claim.started_at - claim.run_at for claim in some])
+            except TypeError:
+                waits.counts[-1] += len(some)
 
     def tally(self) -> None:
         """Count what has run since this was done last."""

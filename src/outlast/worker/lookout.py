@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import partial
 
@@ -25,6 +26,10 @@ BUSY_LOOK = 0.1  # seconds between looks while some queue keeps us busy: the oth
 SHARE = 20  # times as long as it took is the pause until the next
 LONGEST = 2.0  # seconds
 MOST_NAMED = 1000  # queues of a worker that are asked for by name
+# Many queues that hold few jobs each are asked together: a round trip each would cost the most.
+ONE_BY_ONE = 4  # queues in line that are still asked one by one
+MOST_TOGETHER = 100  # queues
+DENSE = 3  # full answers in a row after which a queue is asked alone, for as much as there is room
 
 
 class Lookout:
@@ -34,6 +39,8 @@ class Lookout:
         self._turns = QueueTurns(settings.poll_min, settings.poll_max)
         self._troubled: dict[str, Backoff] = {}  # queues whose claims fail
         self._places: dict[str, tuple[Place, float]] = {}  # where to go on, and until when
+        self._full: dict[str, int] = {}  # full answers of a queue in a row
+        self._apart = 0  # turns for which queues are asked one by one
         self._idle = settings.poll_min
         self._look_at = 0.0
         self._rest_look_at = 0.0  # not before: looks are at most half of an idle worker's time
@@ -75,10 +82,30 @@ class Lookout:
     async def _see(self, store: Store) -> Seen:
         return await see(store, self._queues)
 
-    def next(self) -> str | None:
-        """Whose turn it is. It is forgotten until there is word of it again, so that news which
-        come while we ask are not lost."""
-        return self._turns.next()
+    def next(self) -> tuple[str, ...]:
+        """Whose turn it is: one queue, or many that hold few jobs each. They are forgotten until
+        there is word of them again, so that news which come while we ask are not lost."""
+        first = self._turns.next()
+        if first is None:
+            return ()
+        self._apart = max(0, self._apart - 1)
+        if self._apart or self._is_dense(first) or len(self._turns) < ONE_BY_ONE:
+            return (first,)
+        return (first, *self._sparse(MOST_TOGETHER - 1))
+
+    def _sparse(self, most: int) -> list[str]:
+        """Those next in line that do not want a turn of their own."""
+        together: list[str] = []
+        dense: list[str] = []
+        while len(together) < most and len(dense) < most:
+            if (queue := self._turns.next()) is None:
+                break
+            (dense if self._is_dense(queue) else together).append(queue)
+        self._turns.put_back(dense)
+        return together
+
+    def _is_dense(self, queue: str) -> bool:
+        return queue in self._places or self._full.get(queue, 0) >= DENSE
 
     def place(self, queue: str) -> Place | None:
         """Where to go on in a queue that keeps us busy. What comes to stand before it since (a
@@ -89,17 +116,40 @@ class Lookout:
     def claimed(self, wanted: Wanted, claims: Sequence[Claim], took: float = 0.0) -> None:
         """What we got there, in so many seconds: as much as we had room for means that there may be
         more."""
-        self._troubled.pop(wanted.queue, None)
-        self._note_place(wanted, claims, took)
-        if claims:
-            self._turns.gave(wanted.queue)
-        elif wanted.place is None:
-            self._turns.gave_nothing(wanted.queue)
-        if len(claims) >= wanted.limit or wanted.place is not None:
-            self._turns.found(wanted.queue)
+        if wanted.others:
+            self._claimed_across(wanted, claims)
+        else:
+            self._note_place(wanted, claims, took)
+            self._note_answer(wanted.queue, len(claims), wanted.limit, whole=wanted.place is None)
         if claims:
             self._idle = self._settings.poll_min
             self._look_at = min(self._look_at, time.monotonic() + self._idle)
+
+    def _claimed_across(self, wanted: Wanted, claims: Sequence[Claim]) -> None:
+        """Queues are asked in their order until there are enough jobs: those after the last that
+        gave one were not asked then."""
+        gave = Counter(claim.queue for claim in claims)
+        asked = wanted.queues
+        if len(claims) >= wanted.limit:
+            last = max((n for n, queue in enumerate(asked) if queue in gave), default=len(asked))
+            self._turns.put_back(asked[last + 1 :])
+            asked = asked[: last + 1]
+        for queue in asked:
+            self._note_answer(queue, gave[queue], wanted.each)
+
+    def _note_answer(self, queue: str, number: int, limit: int, *, whole: bool = True) -> None:
+        """`whole`: it was asked from its head."""
+        self._troubled.pop(queue, None)
+        if number:
+            self._turns.gave(queue)
+        elif whole:
+            self._turns.gave_nothing(queue)
+        if number >= limit:
+            self._full[queue] = self._full.get(queue, 0) + 1
+        else:
+            self._full.pop(queue, None)
+        if number >= limit or not whole:
+            self._turns.found(queue)
 
     def _note_place(self, wanted: Wanted, claims: Sequence[Claim], took: float) -> None:
         _, until = self._places.pop(wanted.queue, (None, 0.0))
@@ -109,10 +159,19 @@ class Lookout:
             first = claims[0]
             self._places[wanted.queue] = Place(first.priority, first.run_at, first.id), until
 
-    def failed(self, queue: str) -> None:
-        """It could not be asked. It rests for a while: its trouble is not the other queues'."""
-        backoff = self._troubled.setdefault(queue, Backoff())
-        self.rest(queue, backoff.failed())
+    def failed(self, wanted: Wanted) -> None:
+        """It could not be asked. It rests for a while: its trouble is not the other queues'. Many
+        that were asked together are asked one by one, to find the one in trouble."""
+        if wanted.others:
+            self._turns.put_back(wanted.queues)
+            self._apart = len(wanted.queues) + 1
+            return
+        backoff = self._troubled.setdefault(wanted.queue, Backoff())
+        self.rest(wanted.queue, backoff.failed())
+
+    def not_asked(self, wanted: Wanted) -> None:
+        """The database was away: they are first again."""
+        self._turns.put_back(wanted.queues)
 
     def rest(self, queue: str, seconds: float) -> None:
         """Leave a queue alone for so long, whatever the news."""

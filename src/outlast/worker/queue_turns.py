@@ -15,7 +15,7 @@ import math
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -63,6 +63,12 @@ class QueueTurns:
         """Take the first queue out of the line."""
         self._end_rests()
         return self._line.popitem(last=False)[0] if self._line else None
+
+    def put_back(self, queues: Sequence[str]) -> None:
+        """They were taken out and not asked: they are first again, in their order."""
+        for queue in reversed(queues):
+            self._line[queue] = None
+            self._line.move_to_end(queue, last=False)
 
     def until_rested(self) -> float:
         """Seconds until a queue joins the line by itself."""

@@ -257,18 +257,18 @@ class Worker:
             return
         if room > 0 and self.lookout.wait() == 0:
             await self.lookout.look(self.steady)
-        queue = self.lookout.next() if room > 0 else None
-        if queue is None:
+        queues = self.lookout.next() if room > 0 else ()
+        if not queues:
             await self._give_back_or_rest(room)
             return
-        await self._claim(self._wanted(queue, room))
+        await self._claim(self._wanted(*queues, room=room))
 
     async def _fill(self, gathering: Gathering) -> None:
         """Ask for more of a task whose next batch is being gathered."""
         try:
             closed = self.stopping or self.draining
             if not closed and not self.room.short_of_memory():
-                wanted = self._wanted(gathering.queue, gathering.room)
+                wanted = self._wanted(gathering.queue, room=gathering.room)
                 await self._claim(replace(wanted, task=gathering.definition.name, place=None))
         finally:
             self.carrier.batches.filled(gathering)
@@ -279,21 +279,23 @@ class Worker:
             claims, asked_at = await self.returns.exchange(wanted)
         except Exception as error:
             if isinstance(error, StoreUnavailable | DeadlineExceeded):
-                self.lookout.hear(wanted.queue)
+                self.lookout.not_asked(wanted)
                 raise
-            self.lookout.failed(wanted.queue)
-            self._failed(f"claiming from {wanted.queue!r} failed", error)
+            self.lookout.failed(wanted)
+            others = f" and {len(wanted.others)} others" if wanted.others else ""
+            self._failed(f"claiming from {wanted.queue!r}{others} failed", error)
             return
         took = time.monotonic() - asked_at
         self.counts["claimed"] += len(claims)
-        self.figures.claimed(wanted.queue, claims)
+        self.figures.claimed(claims)
         self.figures.tally()
         self.carrier.take(claims, asked_at)
         self._start()
         if wanted.task is None:
             self.lookout.claimed(wanted, claims, took)
             all_there_was = len(claims) < wanted.limit and wanted.place is None
-            self.carrier.batches.claimed(wanted.queue, all_there_was)
+            for queue in wanted.queues:
+                self.carrier.batches.claimed(queue, all_there_was)
 
     def _start(self) -> None:
         if self.carrier.ahead:
@@ -308,16 +310,22 @@ class Worker:
             wait = min(wait, AHEAD_FOR)
         await self.ears.pause(min(wait, self.settings.renew_every) if self.hands else wait)
 
-    def _wanted(self, queue: str, room: int) -> Wanted:
+    def _wanted(self, queue: str, *others: str, room: int) -> Wanted:
         now = time.monotonic()
         due = now >= self._promote_at
         if due:
             self._promote_at = now + PROMOTE_EVERY
-        unknown = self.carrier.unknown()
-        last_life = not self.hands.has_last_life()
-        place = self.lookout.place(queue)
         return Wanted(
-            self.id, queue, room, self.settings.lease, unknown, due, last_life, None, place
+            worker=self.id,
+            queue=queue,
+            others=others,
+            limit=room,
+            lease=self.settings.lease,
+            unknown=self.carrier.unknown(),
+            known=self.carrier.known(),
+            promote=due,
+            last_life=not self.hands.has_last_life(),
+            place=None if others else self.lookout.place(queue),
         )
 
     # News, from any thread

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 from ...model.errors import OutlastError
 from ...model.job import Claim, Hold
 from ...model.offer import new_desk_id
+from ...model.outcome import counter_at_limit
 from ...model.settings import WorkerSettings
 from ...ops import offer as ops
 from ...ops.claim import Seen
+from ...ops.finish import finish
 from ...worker.held import Hands
 from ...worker.lookout import see
 from ...worker.loops import Backoff
@@ -141,7 +143,10 @@ class Desk(Worker):
 
     def take(self, stream: Stream, claims: Sequence[Claim]) -> list[Claim]:
         """Claims that were made for a stream. If it is gone, they go back."""
-        kept = [claim for claim in claims if self.offered.offer(claim)]
+        if spent := [claim for claim in claims if claim.at_limit]:
+            self.spawn(self._end_at_limit(spent))
+        fit = [claim for claim in claims if claim not in spent] if spent else claims
+        kept = [claim for claim in fit if self.offered.offer(claim)]
         self.counts["offered"] += len(kept)
         if stream.closed:
             self.withdraw(kept)
@@ -151,6 +156,11 @@ class Desk(Worker):
             self._by_hold[claim.hold] = stream
         stream.credit.take(ours)
         return ours
+
+    async def _end_at_limit(self, claims: Sequence[Claim]) -> None:
+        """One by one: each is about its own row."""
+        for claim in claims:
+            await self.store.arun(finish, [self.carrier.decide(claim, counter_at_limit(claim))])
 
     def stream_of(self, claim: Claim) -> Stream | None:
         return self._by_hold.get(claim.hold)

@@ -155,16 +155,16 @@ class Stream:
             return None
         if self._lookout.wait() == 0:
             await self._lookout.look(self.desk.store)
-        if (queue := self._lookout.next()) is None:
+        if not (queues := self._lookout.next()):
             return None
-        asked = self._asked(queue, self.credit.room)
+        asked = self._asked(queues, self.credit.room)
         try:
             claims = await self.desk.offer(self, asked)
         except OutlastError as error:
             if isinstance(error, StoreUnavailable | DeadlineExceeded):
-                self._lookout.hear(queue)
+                self._lookout.not_asked(asked)
             else:
-                self._lookout.failed(queue)
+                self._lookout.failed(asked)
             raise
         finally:
             self.credit.asking -= asked.limit
@@ -174,9 +174,9 @@ class Stream:
     def along(self, ending: int) -> ops.Asked | None:
         """What to claim in the very round trip that ends so many of the worker's jobs."""
         room = self.credit.room + ending
-        if self.closed or self._why or room <= 0 or (queue := self._lookout.next()) is None:
+        if self.closed or self._why or room <= 0 or not (queues := self._lookout.next()):
             return None
-        return self._asked(queue, room)
+        return self._asked(queues, room)
 
     def claimed_along(self, asked: ops.Asked, claims: Sequence[Claim]) -> None:
         self.credit.asking -= asked.limit
@@ -187,26 +187,27 @@ class Stream:
     def not_claimed_along(self, asked: ops.Asked) -> None:
         """It could not be asked: there may be something all the same."""
         self.credit.asking -= asked.limit
-        self._lookout.hear(asked.queue)
+        self._lookout.not_asked(asked)
         self._news.set()
 
     def _claimed_along(self) -> list[Claim] | None:
         claims, self._along = self._along, []
         return claims or None
 
-    def _asked(self, queue: str, room: int) -> ops.Asked:
+    def _asked(self, queues: tuple[str, ...], room: int) -> ops.Asked:
         """At most half of what it can hold: while one half is on its way, the other runs."""
         asker = self.asker
         limit = min(room, (self.credit.most + 1) // 2, MOST_AT_ONCE)
         self.credit.asking += limit
         return ops.Asked(
             worker=self.desk.id,
-            queue=queue,
+            queue=queues[0],
+            others=queues[1:],
             limit=limit,
             lease=self.desk.terms.offer_lease,
             promote=self.desk.promotes(),
             last_life=not self.credit.has_a_last_life,
-            place=self._lookout.place(queue),
+            place=self._lookout.place(queues[0]) if len(queues) == 1 else None,
             tasks=asker.tasks,
             tenant=asker.tenant,
         )

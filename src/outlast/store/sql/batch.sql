@@ -11,8 +11,8 @@ picked AS MATERIALIZED (
     WHERE id IN (SELECT id FROM near WHERE task = :task) AND state = 'ready'
         AND (expires_at IS NULL OR expires_at > ol.now())
         AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
-        AND (crashes = 0 OR crashes + 1 < max_crashes)
-        AND (failures = 0 OR failures + 1 < max_attempts)
+        AND (crashes = 0 OR crashes < max_crashes - 1)
+        AND (failures = 0 OR failures < max_attempts - 1)
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED)
@@ -26,8 +26,8 @@ WHERE j.id IN (
     WHERE task = :task
         AND (expires_at IS NULL OR expires_at > ol.now())
         AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
-        AND (crashes = 0 OR crashes + 1 < max_crashes)
-        AND (failures = 0 OR failures + 1 < max_attempts)
+        AND (crashes = 0 OR crashes < max_crashes - 1)
+        AND (failures = 0 OR failures < max_attempts - 1)
     ORDER BY priority DESC, run_at, id
     LIMIT :limit)
 RETURNING ol.claim_columns

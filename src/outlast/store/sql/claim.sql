@@ -43,20 +43,32 @@ WHERE (SELECT 1 FROM ol.job AS j WHERE j.state = 'ready' AND j.queue = t.queue L
 UNION ALL
 SELECT NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
 
+-- fragment: startable
+(expires_at IS NULL OR expires_at > ol.now())
+        AND (task IN (SELECT ol.each(:tasks))) = ol.boolean(:known)
+
+-- (A sum could overflow, and then no job of the queue could be claimed: so a difference is compared.)
 -- fragment: claimable
-state = 'ready' AND queue = :queue
-        AND (expires_at IS NULL OR expires_at > ol.now())
+state = 'ready' AND queue = :queue AND ol.startable
         AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
-        AND task NOT IN (SELECT ol.each(:unknown))
-        AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life) AND id = (
+        AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
             SELECT id FROM ol.job
-            WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes + 1 >= max_crashes
-                AND (expires_at IS NULL OR expires_at > ol.now())
-                AND task NOT IN (SELECT ol.each(:unknown))
+            WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes >= max_crashes - 1
+                AND ol.startable
             ORDER BY priority DESC, run_at, id LIMIT 1)))
 
+-- fragment: claimable_there
+state = 'ready' AND queue = t.queue AND ol.startable
+            AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND q.paused)
+            AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
+                SELECT id FROM ol.job
+                WHERE state = 'ready' AND queue IN (SELECT t.queue FROM ol.rows(queue text))
+                    AND crashes > 0 AND crashes >= max_crashes - 1 AND ol.startable
+                ORDER BY queue, priority DESC, run_at, id LIMIT 1)))
+
 -- fragment: taken
-state = 'running', attempt = j.attempt + 1, fence = j.fence + 1, worker = :worker,
+state = 'running', attempt = j.attempt + CASE WHEN j.attempt < 2147483647 THEN 1 ELSE 0 END,
+    fence = j.fence + CASE WHEN j.fence < 9223372036854775807 THEN 1 ELSE 0 END, worker = :worker,
     lease_until = ol.later(:lease), started_at = ol.now()
 
 -- fragment: take_picked
@@ -103,6 +115,32 @@ ol.take_picked
 -- sqlite: as in claim
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (ol.picked_on)
+RETURNING ol.claim_columns
+
+-- name: claim_across
+-- Take the next ready jobs of each of many queues that hold few, in the order in which these are
+-- given: a queue with one job does not cost a round trip of its own.
+-- postgres: locked where they are picked, queue by queue, and no more of them than are taken
+WITH picked AS MATERIALIZED (
+    SELECT near.chosen FROM ol.rows(queue text)
+    CROSS JOIN LATERAL (
+        SELECT id AS chosen FROM ol.job
+        WHERE ol.claimable_there
+        ORDER BY priority DESC, run_at, id
+        LIMIT :each
+        FOR UPDATE SKIP LOCKED) AS near
+    LIMIT :limit)
+ol.take_picked
+-- sqlite: has no LATERAL; CROSS JOIN keeps the order of the loops
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (
+    SELECT near.id FROM ol.rows(queue text) CROSS JOIN ol.job AS near
+    WHERE near.id IN (
+        SELECT id FROM ol.job
+        WHERE ol.claimable_there
+        ORDER BY priority DESC, run_at, id
+        LIMIT :each)
+    LIMIT :limit)
 RETURNING ol.claim_columns
 
 -- name: succeed_and_claim_on

@@ -14,8 +14,10 @@ UPDATE ol.job AS j
 SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled') THEN 'cancelled'
         ELSE t.state END,
     run_at = CASE WHEN t.delay IS NULL THEN j.run_at ELSE ol.later(t.delay) END,
-    attempt = j.attempt - COALESCE(t.refund, 0), failures = j.failures + COALESCE(t.failures, 0),
-    crashes = j.crashes + COALESCE(t.crashes, 0), result = ol.json(t.result),
+    attempt = j.attempt - COALESCE(t.refund, 0),
+    failures = j.failures + CASE WHEN j.failures < 2147483647 THEN COALESCE(t.failures, 0) ELSE 0 END,
+    crashes = j.crashes + CASE WHEN j.crashes < 2147483647 THEN COALESCE(t.crashes, 0) ELSE 0 END,
+    result = ol.json(t.result),
     error = COALESCE(ol.json(t.error), j.error),
     worker = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
         ELSE t.worker END,
@@ -72,9 +74,12 @@ SELECT state FROM ol.job WHERE id = ol.id(:id) FOR UPDATE
 SELECT state FROM ol.job WHERE id = :id
 
 -- name: record_attempts
--- Keep how attempts ended that did not succeed at once.
+-- Keep how attempts ended that did not succeed at once. (A fence at its limit does not grow: its job
+-- may be redriven and end again under the same one.)
 INSERT INTO ol.attempt (job, fence, attempt, worker, outcome, error, started_at, finished_at)
 SELECT t.job, t.fence, t.attempt, t.worker, t.outcome, ol.json(t.error), ol.moment(t.started_at),
     ol.now()
 FROM ol.rows(job uuid, fence bigint, attempt integer, worker text, outcome text, error text,
     started_at double precision)
+WHERE true
+ON CONFLICT (job, fence) DO NOTHING

@@ -1,16 +1,27 @@
--- fragment: for_them
-state = 'ready' AND queue = :queue
-        AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
+-- fragment: offerable_to_them
+(CAST(:tenant AS text) IS NULL OR tenant = :tenant)
         AND task IN (SELECT ol.each(:tasks))
         AND (expires_at IS NULL OR expires_at > ol.now())
+
+-- fragment: for_them
+state = 'ready' AND queue = :queue AND ol.offerable_to_them
 
 -- fragment: offerable
 ol.for_them
         AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
-        AND (crashes = 0 OR crashes + 1 < max_crashes OR (ol.boolean(:last_life) AND id = (
+        AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
             SELECT id FROM ol.job
-            WHERE ol.for_them AND crashes > 0 AND crashes + 1 >= max_crashes
+            WHERE ol.for_them AND crashes > 0 AND crashes >= max_crashes - 1
             ORDER BY priority DESC, run_at, id LIMIT 1)))
+
+-- fragment: offerable_there
+state = 'ready' AND queue = t.queue AND ol.offerable_to_them
+            AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND q.paused)
+            AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
+                SELECT id FROM ol.job
+                WHERE state = 'ready' AND queue IN (SELECT t.queue FROM ol.rows(queue text))
+                    AND crashes > 0 AND crashes >= max_crashes - 1 AND ol.offerable_to_them
+                ORDER BY queue, priority DESC, run_at, id LIMIT 1)))
 
 -- fragment: to_offer
 SELECT id AS chosen FROM ol.job
@@ -42,6 +53,31 @@ ol.take_picked
 -- sqlite: as in claim
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (ol.to_offer_on)
+RETURNING ol.claim_columns
+
+-- name: claim_offers_across
+-- The same for each of many queues that hold few, as in claim_across.
+-- postgres: as in claim_across
+WITH picked AS MATERIALIZED (
+    SELECT near.chosen FROM ol.rows(queue text)
+    CROSS JOIN LATERAL (
+        SELECT id AS chosen FROM ol.job
+        WHERE ol.offerable_there
+        ORDER BY priority DESC, run_at, id
+        LIMIT :each
+        FOR UPDATE SKIP LOCKED) AS near
+    LIMIT :limit)
+ol.take_picked
+-- sqlite: as in claim_across
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (
+    SELECT near.id FROM ol.rows(queue text) CROSS JOIN ol.job AS near
+    WHERE near.id IN (
+        SELECT id FROM ol.job
+        WHERE ol.offerable_there
+        ORDER BY priority DESC, run_at, id
+        LIMIT :each)
+    LIMIT :limit)
 RETURNING ol.claim_columns
 
 -- name: hold_claims

@@ -42,8 +42,8 @@ MUTANTS = [
         [
             Edit(
                 CLAIM,
-                "state = 'running', attempt = j.attempt + 1, fence = j.fence + 1,",
-                "state = 'running', attempt = j.attempt + 1, fence = max(j.fence, 1),",
+                "fence = j.fence + CASE WHEN j.fence < 9223372036854775807 THEN 1 ELSE 0 END,",
+                "fence = max(j.fence, 1),",
             )
         ],
         paths=("finish-succeeded", "finish-failed"),
@@ -56,8 +56,8 @@ MUTANTS = [
         [
             Edit(
                 CLAIM,
-                "state = 'running', attempt = j.attempt + 1,",
-                "state = 'running', attempt = greatest(j.attempt, 1),",
+                "attempt = j.attempt + CASE WHEN j.attempt < 2147483647 THEN 1 ELSE 0 END,",
+                "attempt = greatest(j.attempt, 1),",
             )
         ],
         paths=("finish-succeeded", "finish-failed"),

@@ -1,0 +1,157 @@
+"""Very many queues: what a worker does for each of them, and how fast it is with 10,000."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from outlast import Outlast
+from outlast.worker.carry import MOST_UNKNOWN
+from tests.support import Database, aeventually
+
+from .many_queues import drained, fill
+from .working import SLACK, TIMINGS, Spy, sql, work
+
+
+async def test_queues_with_one_job_each_do_not_cost_a_round_trip_each(
+    ol: Outlast, database: Database
+) -> None:
+    """R216: they are claimed together, many in one statement."""
+    ol.migrate()
+    number = 200
+    fill(database, number, 1)
+    spy = Spy(ol)
+    done, _ = await drained(ol, number, 20, concurrency=20)
+    assert done == number
+    claims = sum(spy.counts[name] for name in ("claim", "claim_on", "claim_across"))
+    assert claims <= number / 4
+
+
+async def test_queues_of_unknown_tasks_are_left_alone(
+    ol: Outlast, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R216, R010: junk of another tenant costs a few claims, and then a look now and then; not one
+    claim for each queue, again and again, nor a list of all that is unknown with every claim."""
+    ol.migrate()
+    junk = 3 * MOST_UNKNOWN
+    fill(database, junk, 1, task="junk", prefix="junk", tenant="evil")
+    sql(database, "UPDATE {job} SET task = queue")  # each of a task of its own
+    fill(database, 1, 100, prefix="good")
+    spy = Spy(ol)
+    done, _ = await drained(ol, 100, 20, concurrency=10, poll_max=0.5)
+    assert done == 100
+    assert spy.counts["claim"] + spy.counts["claim_across"] <= junk / 2
+    met = sum("is unknown to this worker" in record.message for record in caplog.records)
+    assert met <= MOST_UNKNOWN + 10
+    assert sql(database, "SELECT count(*) FROM {job} WHERE state = 'ready' AND attempt = 0") == [
+        (junk,)
+    ]
+
+
+async def test_a_resting_queue_is_asked_again_in_time(ol: Outlast, database: Database) -> None:
+    """R216: one that held only unknown tasks for long gets a known one, without any news of it."""
+
+    @ol.task
+    async def known() -> int:
+        return 7
+
+    await known.using(queue="q").aenqueue()
+    sql(database, "UPDATE {job} SET task = 'strange'")
+    async with work(ol) as worker:
+        rests = worker.lookout._turns._rests
+        await aeventually(lambda: "q" in rests and rests["q"].asked_in_vain > 6)
+        worker.woken = lambda _queue: None  # type: ignore[method-assign]
+        began = time.monotonic()
+        job = await known.using(queue="q").aenqueue()
+        assert await ol.aresult(job.id, timeout=10) == 7
+        assert time.monotonic() - began < 2 * TIMINGS["poll_max"] + SLACK
+
+
+@pytest.mark.kinds("postgres")
+async def test_news_of_a_resting_queue_end_its_rest(ol: Outlast, database: Database) -> None:
+    """R216: with polls that are a minute apart, a known task starts at once all the same."""
+
+    @ol.task
+    async def known() -> int:
+        return 7
+
+    await known.using(queue="q").aenqueue()
+    sql(database, "UPDATE {job} SET task = 'strange'")
+    async with work(ol, poll_min=30.0, poll_max=60.0) as worker:
+        rests = worker.lookout._turns._rests
+        await aeventually(lambda: worker.counts["released"] or worker.counts["unhandled"])
+        await aeventually(lambda: not worker.hands)
+        worker.woken("q")
+        await aeventually(lambda: "q" in rests and rests["q"].until > time.monotonic() + 10)
+        job = await known.using(queue="q").aenqueue()
+        assert await ol.aresult(job.id, timeout=10) == 7
+
+
+async def test_queues_that_fail_together_are_asked_one_by_one(
+    ol: Outlast, database: Database
+) -> None:
+    """R216, R019: a claim of many that is refused hides the one in trouble: it is found."""
+    ol.migrate()
+    fill(database, 30, 1)
+    spy = Spy(ol)
+    refusal = ValueError("nobody foresaw this")
+    spy.refuse("claim", refusal, times=2, queue="q7")
+    spy.refuse("claim_across", refusal, times=1)
+    done, _ = await drained(ol, 29, 10, concurrency=10)
+    assert done >= 29
+    assert spy.counts["claim_across"] >= 1
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("each", [1, 100])
+async def test_ten_thousand_queues_are_as_fast_as_one(
+    ol: Outlast, database: Database, each: int
+) -> None:
+    """R216: rates with 1, 1,000 and 10,000 queues, within 2× of one queue that holds as many."""
+    ol.migrate()
+    rates: dict[int, float] = {}
+    for queues in (1, 1_000, 10_000):
+        sql(database, "DELETE FROM {job}")
+        fill(database, queues, max(each, 10_000) if queues == 1 else each)
+        wanted = min(queues * each if queues > 1 else 10_000, 50_000)
+        done, took = await drained(ol, wanted, 60)
+        assert done >= wanted
+        rates[queues] = done / took
+        print(f"\n{database.kind}: {queues:,} queues, {each} jobs each: {rates[queues]:,.0f} /s")
+    assert min(rates[1_000], rates[10_000]) >= rates[1] / 2
+
+
+@pytest.mark.campaign
+async def test_three_thousand_junk_queues_slow_nobody(ol: Outlast, database: Database) -> None:
+    """R216: 300 jobs beside 3,000 queues of another tenant's unknown tasks take ≤ 2× alone."""
+    ol.migrate()
+    times = []
+    for junk in (0, 3_000):
+        sql(database, "DELETE FROM {job}")
+        if junk:
+            fill(database, junk, 1, task="junk", prefix="junk", tenant="evil")
+        fill(database, 1, 300, prefix="good")
+        done, took = await drained(ol, 300, 60, concurrency=4)
+        assert done == 300
+        times.append(took)
+        print(f"\n{database.kind}: {junk:,} junk queues: 300 jobs in {took:.2f} s")
+    assert times[1] <= 2 * times[0] + 0.5
+
+
+@pytest.mark.campaign
+async def test_ten_thousand_queues_do_not_choke_those_who_look(
+    ol: Outlast, database: Database
+) -> None:
+    """R216, R166: the list of queues, the counts and the doctor."""
+    ol.migrate()
+    fill(database, 10_000, 2)
+    for name, ask in (("queues", ol.queues), ("counts", ol.counts), ("doctor", ol.doctor)):
+        began = time.monotonic()
+        ask()
+        took = time.monotonic() - began
+        print(f"\n{database.kind}: {name} with 10,000 queues: {took * 1000:.0f} ms")
+        assert took < 2.0 + SLACK
+    await asyncio.sleep(0)
