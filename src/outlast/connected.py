@@ -6,7 +6,7 @@ import asyncio
 import getpass
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,11 +16,14 @@ from .model.arguments import MAX_PAYLOAD
 from .model.blob import Blob
 from .model.errors import BlobError, JobNotFound, NoBlobStore, StoreError
 from .model.job import Job, lenient_json, read_args
+from .ops.bulk import matching
 from .ops.enqueue import CANCEL_SIGNAL, wake
+from .ops.report import Filter
 from .store import Store
 from .store.blobs import Blobs, BlobStore, aclear, open_blobs
 
 ANYWHERE = ""  # no queue in particular: look
+PAGE = 500  # jobs in one transaction, where many are changed
 
 
 class Connected:
@@ -69,6 +72,13 @@ class Connected:
 
     async def _aclear(self, names: Sequence[str]) -> None:
         await aclear(self.blobs, names)
+
+    def _pages(self, which: Filter) -> Iterator[list[str]]:
+        """The ids of all jobs that fit, a page at a time."""
+        cursor = None
+        while page := self.store.run(matching, which, cursor, PAGE):
+            yield page
+            cursor = page[-1]
 
     def _wake(self, words: list[str]) -> None:
         """It only makes things faster, so it may fail."""

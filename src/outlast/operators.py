@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from .connected import Connected, actor, job_id
+from collections.abc import Iterable, Sequence
+
+from .connected import PAGE, Connected, actor, job_id
+from .model.bulk import BulkCount
 from .model.errors import InvalidOption
 from .model.job import Job
 from .model.lifecycle import FINAL, State
 from .model.options import check_name
 from .model.options import seconds as span
+from .ops.bulk import matching, purge_some
 from .ops.enqueue import CANCEL_SIGNAL
 from .ops.forget import forget
 from .ops.keep import set_keep
-from .ops.purge import purge
-from .ops.report import Filter, jobs
+from .ops.report import Filter
 from .ops.seize import seize, set_draining
 
-PAGE = 500
+Asked = tuple[Filter, dict[str, str | None], float]  # which, as it goes on record, and how old
 
 
 class OperatorVerbs(Connected):
@@ -72,17 +75,23 @@ class OperatorVerbs(Connected):
         task: str | None = None,
         tenant: str | None = None,
         older: float = 0.0,
-    ) -> int:
+    ) -> BulkCount:
         """Remove ended jobs that fit and ended so many seconds ago, in small transactions; run
-        again, it just goes on. What a flow still needs stays."""
-        which, told, age = _which(state, queue, task, tenant, older)
-        cursor, done = None, 0
-        while page := self.store.run(jobs, which, cursor, PAGE):
-            gone = self.store.run(purge, [job.id for job in page], age, actor(), told)
+        again, it just goes on. What a flow still needs stays. Says how many, and why others that
+        fitted were left alone."""
+        which, _, _ = given = asked_for(state, queue, task, tenant, older)
+        return self._purge_pages(self._pages(which), given)
+
+    def _purge_pages(self, pages: Iterable[Sequence[str]], given: Asked) -> BulkCount:
+        """The same for jobs that were found before."""
+        which, told, age = given
+        counted = [BulkCount.of(0, {})]
+        for ids in pages:
+            asked = ids, str(which.state), age, actor(), told
+            gone, some = self.store.run(purge_some, *asked)
             self._clear(gone.blobs)
-            done += gone
-            cursor = page[-1].id
-        return done
+            counted.append(some)
+        return BulkCount.sum(counted)
 
     async def apurge(
         self,
@@ -92,20 +101,21 @@ class OperatorVerbs(Connected):
         task: str | None = None,
         tenant: str | None = None,
         older: float = 0.0,
-    ) -> int:
-        which, told, age = _which(state, queue, task, tenant, older)
-        cursor, done = None, 0
-        while page := await self.store.arun(jobs, which, cursor, PAGE):
-            gone = await self.store.arun(purge, [job.id for job in page], age, actor(), told)
+    ) -> BulkCount:
+        which, told, age = asked_for(state, queue, task, tenant, older)
+        cursor, counted = None, [BulkCount.of(0, {})]
+        while ids := await self.store.arun(matching, which, cursor, PAGE):
+            asked = ids, str(which.state), age, actor(), told
+            gone, some = await self.store.arun(purge_some, *asked)
             await self._aclear(gone.blobs)
-            done += gone
-            cursor = page[-1].id
-        return done
+            counted.append(some)
+            cursor = ids[-1]
+        return BulkCount.sum(counted)
 
 
-def _which(
+def asked_for(
     state: str, queue: str | None, task: str | None, tenant: str | None, older: float
-) -> tuple[Filter, dict[str, str | None], float]:
+) -> Asked:
     if state not in FINAL:
         ended = ", ".join(one for one in State if one.final)
         raise InvalidOption(option="state", reason=f"must be one of {ended}: only these are over")

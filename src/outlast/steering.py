@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from .connected import ANYWHERE, Connected, actor, job_id
+from collections.abc import Iterable, Sequence
+
+from .connected import ANYWHERE, PAGE, Connected, actor, job_id
+from .model.bulk import BulkCount
 from .model.ids import new_job_id
 from .model.job import Job
 from .model.lifecycle import State
 from .model.options import check_name
-from .ops import operate, report
+from .ops import operate
+from .ops.bulk import matching, redrive_some
 from .ops.enqueue import CANCEL_SIGNAL
 from .seeing import chosen
 
@@ -44,16 +48,20 @@ class SteeringVerbs(Connected):
         queue: str | None = None,
         task: str | None = None,
         tenant: str | None = None,
-    ) -> int:
-        """Redrive every job that fits, in small transactions; run again, it just goes on."""
-        which, cursor, action = chosen(state, queue, task, tenant), None, new_job_id()
-        done: set[str] = set()
-        while page := self.store.run(report.jobs, which, cursor, 500):
-            ids = [job.id for job in page]
-            done |= set(self.store.run(operate.redrive, ids, actor(), action))
-            cursor = page[-1].id
+    ) -> BulkCount:
+        """Redrive every job that fits, in small transactions; run again, it just goes on. Says how
+        many, and why others that fitted were left alone."""
+        which = chosen(state, queue, task, tenant)
+        return self._retry_pages(self._pages(which), state)
+
+    def _retry_pages(self, pages: Iterable[Sequence[str]], state: str) -> BulkCount:
+        """The same for jobs that were found before."""
+        action, done, counted = new_job_id(), set[str](), [BulkCount.of(0, {})]
+        for ids in pages:
+            revived, some = self.store.run(redrive_some, ids, state, actor(), action)
+            counted.append(_new_ones(some, revived, ids, done))
         self._wake([ANYWHERE] if done else [])
-        return len(done)
+        return BulkCount.sum(counted)
 
     async def aretry_all(
         self,
@@ -62,15 +70,15 @@ class SteeringVerbs(Connected):
         queue: str | None = None,
         task: str | None = None,
         tenant: str | None = None,
-    ) -> int:
+    ) -> BulkCount:
         which, cursor, action = chosen(state, queue, task, tenant), None, new_job_id()
-        done: set[str] = set()
-        while page := await self.store.arun(report.jobs, which, cursor, 500):
-            ids = [job.id for job in page]
-            done |= set(await self.store.arun(operate.redrive, ids, actor(), action))
-            cursor = page[-1].id
+        done, counted = set[str](), [BulkCount.of(0, {})]
+        while ids := await self.store.arun(matching, which, cursor, PAGE):
+            revived, some = await self.store.arun(redrive_some, ids, state, actor(), action)
+            counted.append(_new_ones(some, revived, ids, done))
+            cursor = ids[-1]
         await self._awake([ANYWHERE] if done else [])
-        return len(done)
+        return BulkCount.sum(counted)
 
     def pause(self, queue: str) -> None:
         """No more jobs of this queue are claimed; running ones go on. Survives restarts."""
@@ -86,3 +94,10 @@ class SteeringVerbs(Connected):
     async def aresume(self, queue: str) -> None:
         await self.store.arun(operate.set_paused, check_name("queue", queue), False, actor())
         await self._awake([queue])
+
+
+def _new_ones(some: BulkCount, revived: set[str], ids: Sequence[str], done: set[str]) -> BulkCount:
+    """A page's count without the jobs that came along with an earlier page; adds to `done`."""
+    new = revived - done
+    done |= new
+    return BulkCount.of(len(new), some.left, len(new.difference(ids)))

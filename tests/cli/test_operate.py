@@ -43,7 +43,9 @@ def test_ended_jobs_are_removed_after_a_question(run: Commands, ol: Outlast) -> 
     answer = run("purge", "--queue", "a")
     assert answer.code == 2 and "1 dead job, to be removed" in answer.err and "--yes" in answer.err
     assert ol.counts()["dead"] == 2
-    assert run("purge", "--queue", "a", "--older", "1h", "--yes").out == "Removed 0 jobs.\n"
+    assert run("purge", "--queue", "a", "--older", "1h", "--yes").out == (
+        "Removed 0 jobs. 1 job matched. Left alone: 1 ended too recently.\n"
+    )
     assert run("purge", "--queue", "a", "--yes").out == "Removed 1 job.\n"
     assert [job.id for job in ol.jobs()] == [two]
     assert run("purge", "--yes", "--json").json == {"found": 1, "purged": 1}

@@ -112,6 +112,27 @@ def test_many_are_retried_by_filter_and_counted_first(run: Commands, ol: Outlast
     assert again == {"found": 0, "retried": 0}
 
 
+@pytest.mark.parametrize("command", [("retry", "--all"), ("purge",)])
+def test_what_changed_while_the_question_was_open_is_named(
+    run: Commands, ol: Outlast, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """R231: three are announced; one is retried by somebody else before the answer. Only what is as
+    it was announced is changed, and the answer says why not all."""
+    first, *_ = give_up(ol, "a", "a", "a")
+
+    def answer(*_: object, **__: object) -> bool:
+        ol.retry(first)
+        return True
+
+    monkeypatch.setattr("click.confirm", answer)
+    monkeypatch.setattr("outlast.cli.steering.at_terminal", lambda: True)
+    told = run(*command)
+    assert told.err.startswith("3 dead jobs")
+    did = "Retried" if "retry" in command else "Removed"
+    assert told.out == f"{did} 2 jobs. 3 jobs matched. Left alone: 1 ready.\n"
+    assert ol.job(first).state == "ready"
+
+
 def test_cancelled_jobs_are_retried_only_when_asked_for(run: Commands, ol: Outlast) -> None:
     """R052"""
     id = made(run, "add", "--tenant", "acme")

@@ -11,8 +11,7 @@ from ..model.lifecycle import State
 from ..model.words import count
 from .jobs import filters
 from .places import connected, json_option
-from .show import print_json
-from .steering import agreed, each, tell_each
+from .steering import agreed, each, tell_count, tell_each
 from .values import span
 
 if TYPE_CHECKING:
@@ -58,13 +57,10 @@ def purge(ol: Outlast, older: float, yes: bool, as_json: bool, **chosen: Any) ->
 
     Dead jobs are removed in no other way. What a flow still needs stays.
     """
-    from ..ops.report import count as count_jobs
-    from ..seeing import chosen as checked
+    from ..operators import asked_for
 
-    found = ol.store.run(count_jobs, checked(**chosen))
+    given = asked_for(**chosen, older=older)
+    pages = list(ol._pages(given[0]))
+    found = sum(map(len, pages))
     agreed(f"{count(found, chosen['state'] + ' job')}, to be removed if old enough.", found, yes)
-    purged = ol.purge(**chosen, older=older) if found else 0
-    if as_json:
-        print_json({"found": found, "purged": purged})
-    else:
-        click.echo(f"Removed {count(purged, 'job')}.")
+    tell_count("Removed", found, ol._purge_pages(pages, given), as_json)

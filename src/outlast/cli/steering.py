@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..model.bulk import BulkCount, explained
 from ..model.errors import JobNotFound, StoreError, TooEarly, TooLate
 from ..model.job import Job
 from ..model.lifecycle import State
@@ -144,25 +145,37 @@ def _given_alone(chosen: dict[str, Any]) -> None:
 
 
 def _retry_all(ol: Outlast, chosen: dict[str, Any], yes: bool, as_json: bool) -> None:
-    from ..ops.report import count as count_jobs
     from ..seeing import chosen as checked
 
-    found = ol.store.run(count_jobs, checked(**chosen))
+    pages = list(ol._pages(checked(**chosen)))
+    found = sum(map(len, pages))
     agreed(f"{count(found, chosen['state'] + ' job')} to be retried.", found, yes)
-    retried = ol.retry_all(**chosen) if found else 0
+    tell_count("Retried", found, ol._retry_pages(pages, chosen["state"]), as_json)
+
+
+def tell_count(did: str, found: int, done: BulkCount, as_json: bool) -> None:
+    """How many of those that were announced were changed, and why not the others."""
     if as_json:
-        print_json({"found": found, "retried": retried})
+        print_json({"found": found, did_key(did): int(done)} | done.as_json())
     else:
-        click.echo(f"Retried {count(retried, 'job')}.")
+        click.echo(" ".join(filter(None, (f"{did} {count(done, 'job')}.", explained(found, done)))))
+
+
+def did_key(did: str) -> str:
+    return {"Retried": "retried", "Removed": "purged"}[did]
 
 
 def agreed(what: str, found: int, yes: bool) -> None:
     """Says what will be done to many, and asks unless it was answered before."""
     click.echo(what, err=True)
     if found and not yes:
-        if not sys.stdin.isatty():
+        if not at_terminal():
             raise click.UsageError("Nobody is here to be asked: say --yes.")
         click.confirm("Go on?", abort=True, err=True)
+
+
+def at_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _cancel_flow(ol: Outlast, id: str, reason: str, as_json: bool) -> None:

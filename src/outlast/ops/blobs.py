@@ -14,14 +14,16 @@ PLACE = "blobs"  # under which name a database keeps what its own folder is call
 
 
 class Removed(int):
-    """How many jobs were removed, and the names of the blobs that they alone referred to."""
+    """How many jobs were removed, which, and the names of the blobs that they alone referred to."""
 
+    ids: frozenset[str] = frozenset()
     blobs: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, rows: Rows) -> Self:
         """From rows that begin with a job's id and end with its two references."""
         removed = cls(len(rows))
+        removed.ids = frozenset(str(row[0]) for row in rows)
         removed.blobs = names(rows)
         return removed
 

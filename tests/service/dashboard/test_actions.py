@@ -125,6 +125,22 @@ def test_the_dead_are_removed_by_people_and_what_a_flow_needs_stays(
     assert "token ada" in record and "Boom" in record
 
 
+@pytest.mark.parametrize("action", ["purge", "redrive"])
+def test_what_changed_since_the_question_is_named(
+    served: Served, browser: Browser, action: str
+) -> None:
+    """R231: the number that was asked about, and why not all of them."""
+    run = served.ol.store.run
+    claims = [put_and_take(run) for _ in range(3)]
+    for claim in claims:
+        end(run, claim, "permanent")
+    question = browser.go(f"/jobs/{action}?state=dead").form_to(f"/jobs/{action}")
+    served.ol.retry(claims[0].id)
+    told = browser.send(question).text
+    did = "Removed" if action == "purge" else "Gave a new life to"
+    assert f"{did} 2 jobs. 1 no longer matched when their turn came." in told
+
+
 def test_what_a_flow_needs_is_not_removed_and_a_state_is_named(
     served: Served, browser: Browser
 ) -> None:
@@ -135,7 +151,7 @@ def test_what_a_flow_needs_is_not_removed_and_a_state_is_named(
     page = browser.go("/jobs?state=succeeded")
     form = browser.go(page.links["Purge all that fit…"]).form_to("/jobs/purge")
     told = browser.send(form).text
-    assert "Removed 0 jobs. 1 had changed meanwhile, or are needed by a flow" in told
+    assert "Removed 0 jobs. 1 job matched. Left alone: 1 needed by a flow." in told
     assert "Purge all that fit…" not in browser.go("/jobs").links
     assert "choose one of these states" in browser.go("/jobs/purge").text
     dead = put_and_take(run, queue="other")

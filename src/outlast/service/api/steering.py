@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 from ...connected import ANYWHERE
+from ...model.bulk import REMOVED, BulkCount
 from ...model.errors import JobNotFound, StoreError, TooLate
 from ...model.ids import new_job_id
 from ...model.job import Job
 from ...model.lifecycle import State
 from ...model.tokens import Scope
 from ...ops import operate
+from ...ops.bulk import purge_some, redrive_some
 from ...ops.enqueue import CANCEL_SIGNAL, wake
 from ...ops.forget import forget
-from ...ops.purge import purge
 from ...ops.search import Sought, search
 from ...ops.seize import seize
 from ...store.blobs import aclear
@@ -23,7 +25,7 @@ from ..route import Route
 from . import PREFIX
 from .asked import CancelBody, PurgeBody, ReasonBody, RedriveBody
 from .naming import id_in, limit_of, sought_in
-from .views import Done, JobView
+from .views import BulkDone, JobView
 
 FEW = 200  # jobs in one transaction
 
@@ -56,46 +58,54 @@ async def reclaim_job(call: Call) -> dict[str, Any]:
 
 async def cancel_jobs(call: Call) -> dict[str, Any]:
     asked: CancelBody = call.body
-    done, asked_to_stop = 0, False
+    done, asked_to_stop, left = 0, False, Counter[str]()
     page, cursor = await _page(call, sought_in(asked))
-    for job in page:
-        if job.final:
-            continue
+    live = [job for job in page if not job.final]
+    for job in live:
         try:
             asked_to_stop |= (await _cancel(call, job.id, asked.reason)).state is State.RUNNING
             done += 1
-        except (TooLate, JobNotFound):  # it ended meanwhile, and may have been pruned
-            continue
+        except TooLate as error:  # it ended meanwhile
+            left[str(error.facts["state"])] += 1
+        except JobNotFound:
+            left[REMOVED] += 1
     if asked_to_stop:
         await tell(call, CANCEL_SIGNAL)
-    return {"done": done, "next": cursor}
+    return _told(len(live), BulkCount.of(done, left), cursor)
 
 
 async def redrive_jobs(call: Call) -> dict[str, Any]:
     asked: RedriveBody = call.body
     page, cursor = await _page(call, sought_in(asked))
-    done, action = set[str](), new_job_id()
-    for start in range(0, len(page), FEW):
-        ids = [job.id for job in page[start : start + FEW]]
-        done |= set(
-            await call.ol.store.arun(operate.redrive, ids, call.by, action, reach=call.reach)
-        )
+    done, action, left = set[str](), new_job_id(), Counter[str]()
+    ids = [job.id for job in page]
+    for start in range(0, len(ids), FEW):
+        given = ids[start : start + FEW], asked.state, call.by, action, call.reach
+        revived, some = await call.ol.store.arun(redrive_some, *given)
+        done |= revived
+        left += Counter(some.left)
     if done:
         await tell(call, ANYWHERE)
-    return {"done": len(done), "next": cursor}
+    return _told(len(ids), BulkCount.of(len(done), left, len(done.difference(ids))), cursor)
 
 
 async def purge_jobs(call: Call) -> dict[str, Any]:
     asked: PurgeBody = call.body
     page, cursor = await _page(call, sought_in(asked))
     told = {"state": asked.state, "queue": asked.queue, "task": asked.task}
-    done = 0
+    counted = [BulkCount.of(0, {})]
     for start in range(0, len(page), FEW):
         ids = [job.id for job in page[start : start + FEW]]
-        gone = await call.ol.store.arun(purge, ids, asked.older, call.by, told, call.reach)
+        given = ids, asked.state, asked.older, call.by, told, call.reach
+        gone, some = await call.ol.store.arun(purge_some, *given)
         await aclear(call.ol.blobs, gone.blobs)
-        done += gone
-    return {"done": done, "next": cursor}
+        counted.append(some)
+    return _told(len(page), BulkCount.sum(counted), cursor)
+
+
+def _told(matched: int, done: BulkCount, cursor: str | None) -> dict[str, Any]:
+    said = {"left": dict(done.left), "more": done.more}
+    return {"done": int(done), "matched": matched, **said, "next": cursor}
 
 
 async def _cancel(call: Call, id: str, reason: str) -> Job:
@@ -137,14 +147,14 @@ ROUTES = (
     ),
     Route(
         "POST", f"{PREFIX}/jobs/cancel", Scope.ADMIN, cancel_jobs,
-        "Cancel the jobs that fit, so many in one request", request=CancelBody, response=Done,
+        "Cancel the jobs that fit, so many in one request", request=CancelBody, response=BulkDone,
     ),
     Route(
         "POST", f"{PREFIX}/jobs/redrive", Scope.ADMIN, redrive_jobs,
-        "Redrive the jobs that fit, so many in one request", request=RedriveBody, response=Done,
+        "Redrive the jobs that fit, so many in one request", request=RedriveBody, response=BulkDone,
     ),
     Route(
         "POST", f"{PREFIX}/jobs/purge", Scope.ADMIN, purge_jobs,
-        "Remove ended jobs that fit, so many in one request", request=PurgeBody, response=Done,
+        "Remove ended jobs that fit, so many in one request", request=PurgeBody, response=BulkDone,
     ),
 )  # fmt: skip

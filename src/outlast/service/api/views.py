@@ -95,6 +95,16 @@ class Done(BaseModel):
     next: str | None
 
 
+class BulkDone(Done):
+    """The same, and why jobs that matched were left alone."""
+
+    matched: int = Field(description="jobs that this request found")
+    left: dict[str, int] = Field(
+        description="jobs left alone, by reason: the state that they are in by now, or why not"
+    )
+    more: int = Field(description="jobs beside those that matched, which were dead because of them")
+
+
 class Explanation(BaseModel):
     job: str
     state: State | Literal["unreadable"]

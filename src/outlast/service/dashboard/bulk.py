@@ -11,23 +11,27 @@ closes the page has stopped it. A script sends the form by itself; without one, 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
 from starlette.responses import Response
 
 from ...connected import ANYWHERE
+from ...model.bulk import REMOVED, BulkCount, explained, packed, unpacked
 from ...model.errors import JobNotFound, TooLate
 from ...model.ids import new_job_id
 from ...model.job import Job
 from ...model.lifecycle import State
 from ...model.tokens import Scope
 from ...ops import operate
+from ...ops.bulk import purge_some, redrive_some
 from ...ops.enqueue import CANCEL_SIGNAL
-from ...ops.purge import purge
 from ...ops.search import search
+from ...store.blobs import aclear
 from ..api.steering import tell
 from ..calls import Call
 from .acting import done, form, refused
@@ -45,14 +49,26 @@ class Step(Wanted):
     number: int = Field(0, ge=0)  # that were counted at first
     cursor: UUID | None = None  # in the first of the states that are left
     passed: int = Field(0, ge=0, le=10)  # states that are done with
+    exact: bool = True  # whether that number was
     done: int = Field(0, ge=0)
-    missed: int = Field(0, ge=0)
+    more: int = Field(0, ge=0)  # of these, that had not matched
+    left: Annotated[str, Field(max_length=1000)] = ""  # that were left alone, by reason
+
+    @property
+    def missed(self) -> int:
+        return sum(unpacked(self.left).values())
 
 
 @dataclass(slots=True)
 class Tally:
     done: int
-    missed: int
+    more: int
+    left: Counter[str]
+
+    def add(self, some: BulkCount) -> None:
+        self.done += some
+        self.more += some.more
+        self.left += Counter(some.left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +79,6 @@ class Action:
     did: str
     consequence: str
     none: str  # why there may be nothing to do
-    left: str  # why some were left alone
     act: Callable[[Call, Step, list[Job], Tally], Awaitable[None]]
     danger: bool = True
 
@@ -81,7 +96,7 @@ async def _ask(call: Call, action: Action) -> Response:
 async def _step(call: Call, action: Action) -> Response:
     asked = await form(call, Step)
     states = states_for(action.name, asked)[asked.passed :]
-    tally = Tally(asked.done, asked.missed)
+    tally = Tally(asked.done, asked.more, unpacked(asked.left))
     cursor = None if asked.cursor is None else str(asked.cursor)
     until, passed = time.monotonic() + STEP, asked.passed
     for state in states:
@@ -100,7 +115,7 @@ async def _step(call: Call, action: Action) -> Response:
 
 
 def _at(asked: Step, tally: Tally, cursor: str, passed: int) -> Step:
-    so_far = {"done": tally.done, "missed": tally.missed, "passed": passed}
+    so_far = {"done": tally.done, "more": tally.more, "left": packed(tally.left), "passed": passed}
     return asked.model_copy(update=so_far | {"cursor": UUID(cursor)})
 
 
@@ -111,10 +126,11 @@ async def _go_on(call: Call, action: Action, step: Step) -> Response:
 
 async def _over(call: Call, action: Action, asked: Step, tally: Tally) -> Response:
     jobs = "1 job" if tally.done == 1 else f"{tally.done:,} jobs"
-    said = f"{action.did} {jobs}."
-    if tally.missed:
-        said += f" {tally.missed:,} {action.left}, and were left alone."
-    tell_it = done if tally.done or not tally.missed else refused
+    left = sum(tally.left.values())
+    announced = asked.number if asked.exact and asked.number else tally.done - tally.more + left
+    why = explained(announced, BulkCount.of(tally.done, tally.left, tally.more))
+    said = " ".join(filter(None, (f"{action.did} {jobs}.", why)))
+    tell_it = done if tally.done or not left else refused
     return await tell_it(call, said, "/jobs", **asked.query)
 
 
@@ -125,8 +141,11 @@ async def _cancel(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> Non
             ended = await call.ol.store.arun(
                 operate.cancel, job.id, call.by, asked.reason, call.reach
             )
-        except (TooLate, JobNotFound):  # it ended meanwhile, and may have been pruned
-            tally.missed += 1
+        except TooLate as error:  # it ended meanwhile
+            tally.left[str(error.facts["state"])] += 1
+            continue
+        except JobNotFound:
+            tally.left[REMOVED] += 1
             continue
         tally.done += 1
         stopping |= ended.state is State.RUNNING
@@ -137,43 +156,40 @@ async def _cancel(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> Non
 async def _redrive(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> None:
     if not jobs:
         return
-    ids = {job.id for job in jobs}
-    revived = set(
-        await call.ol.store.arun(
-            operate.redrive, sorted(ids), call.by, new_job_id(), reach=call.reach
-        )
-    )
-    tally.done += len(revived)
-    tally.missed += len(ids - revived)
+    given = [job.id for job in jobs], str(jobs[0].state), call.by, new_job_id(), call.reach
+    revived, some = await call.ol.store.arun(redrive_some, *given)
+    tally.add(some)
     if revived:
         await tell(call, ANYWHERE)
 
 
 async def _purge(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> None:
-    ids = [job.id for job in jobs]
-    gone = await call.ol.store.arun(purge, ids, 0.0, call.by, asked.query, call.reach)
-    tally.done += gone
-    tally.missed += len(ids) - gone
+    if not jobs:
+        return
+    given = [job.id for job in jobs], str(jobs[0].state), 0.0, call.by, asked.query, call.reach
+    gone, some = await call.ol.store.arun(purge_some, *given)
+    await aclear(call.ol.blobs, gone.blobs)
+    tally.add(some)
 
 
 CANCEL = Action(
     "cancel", "Cancelled",
     "Those that wait are cancelled at once; those that run are asked to stop. Whoever waits for one"
     " of them learns that it was cancelled.",
-    "All that fit have ended.", "had changed meanwhile", _cancel,
+    "All that fit have ended.", _cancel,
 )  # fmt: skip
 REDRIVE = Action(
     "redrive", "Gave a new life to",
     "Each starts over with all its attempts, and so do those that are dead because of it.",
     "Only what is dead or cancelled can be redriven.",
-    "had changed meanwhile, or cannot run", _redrive, danger=False,
+    _redrive, danger=False,
 )  # fmt: skip
 PURGE = Action(
     "purge", "Removed",
     "They are removed for good, with their arguments, results and history, and nobody can redrive"
     " them. What a flow still needs stays.",
     "Only what succeeded, is dead or was cancelled can be removed: choose one of these states.",
-    "had changed meanwhile, or are needed by a flow", _purge,
+    _purge,
 )  # fmt: skip
 
 

@@ -76,6 +76,7 @@ WHERE j.id = ol.id(:id) AND j.state || '' = 'running' AND ol.in_reach
 -- what goes together.
 DELETE FROM ol.job AS j
 WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state || '' IN ('succeeded', 'dead', 'cancelled')
+    AND j.state || '' = COALESCE(CAST(:state AS text), j.state)
     AND j.finished_at <= ol.ago(:older) AND ol.in_reach
     AND (j.flow IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.flow = j.flow
         AND o.flow IS NOT NULL AND o.state IN ('waiting', 'scheduled', 'ready', 'running')
@@ -86,6 +87,11 @@ WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state || '' IN ('succeeded', 'dead
                 AND f.id NOT IN (SELECT ol.each_id(:ids))))
         LIMIT 1 OFFSET 0))
 RETURNING CAST(id AS text), CAST(flow AS text), ol.references
+
+-- name: states_by_age
+-- The states of jobs that an action left alone, and whether each ended so many seconds ago.
+SELECT CAST(id AS text), state, COALESCE(finished_at <= ol.ago(:older), false)
+FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
 
 -- name: forget_job
 -- Erase what an ended job was given, gave and said when it failed; that it was, and how it ended,

@@ -31,6 +31,15 @@ WHERE j.id < ol.id(:before) AND j.state = :state
     AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
 ORDER BY j.id DESC LIMIT :limit
 
+-- name: ids_in_state
+-- A page of the ids of jobs in one state, newest first, after a cursor.
+SELECT CAST(j.id AS text) FROM ol.job AS j
+WHERE j.id < ol.id(:before) AND j.state = :state
+    AND (CAST(:queue AS text) IS NULL OR j.queue = :queue)
+    AND (CAST(:task AS text) IS NULL OR j.task = :task)
+    AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
+ORDER BY j.id DESC LIMIT :limit
+
 -- name: count_jobs
 -- How many jobs fit.
 SELECT count(*) FROM ol.job AS j

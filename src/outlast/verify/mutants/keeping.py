@@ -83,4 +83,18 @@ MUTANTS = [
         points=12,
         store=POSTGRES,
     ),
+    Mutant(
+        "purge-any-state",
+        "a purge of dead jobs removes what has been retried and has succeeded since",
+        [
+            Edit(
+                "store/sql/operate.sql",
+                "    AND j.state || '' = COALESCE(CAST(:state AS text), j.state)\n",
+                "    AND (:state IS NULL OR :state IS NOT NULL)\n",
+            )
+        ],
+        paths=("purge-changed",),
+        points=8,
+        store=SQLITE,
+    ),
 ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...model.lifecycle import Outcome
 from ...ops import duties
+from ...ops.bulk import purge_some
 from ...ops.leave import leave
 from ..stage import SOMEHOW, Stage
 from .path import path
@@ -86,6 +87,18 @@ def purge(stage: Stage) -> Iterator[None]:
     stage.finish([(claim, stage.ended(Outcome.PERMANENT, claim)) for claim in claims])
     yield
     stage.ol.purge(queue=stage.queue)
+
+
+@path("purge-changed")
+def purge_changed(stage: Stage) -> Iterator[None]:
+    """Dead when it was counted, succeeded when its turn came: it is left alone."""
+    (claim,) = stage.claimed(1, "succeeded")
+    stage.finish([(claim, stage.ended(Outcome.PERMANENT, claim))])
+    stage.ol.retry(claim.id)
+    (again,) = stage.began(stage.claim())
+    stage.finish([(again, stage.ended(Outcome.SUCCEEDED, again))])
+    yield
+    stage.run(purge_some, [claim.id], "dead", 0.0, "verify", {})
 
 
 @path("drain")

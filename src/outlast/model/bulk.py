@@ -1,0 +1,72 @@
+"""Actions on every job that matches a filter: how many were done, and why not the others.
+
+127 matched, 120 were retried. Left alone: 5 running, 2 succeeded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+from .words import count
+
+REMOVED = "removed"  # the job does not exist any more
+TOO_RECENT = "ended too recently"
+NEEDED = "needed by a flow"
+BLOCKED = "blocked by a dead prerequisite"
+
+
+class BulkCount(int):
+    """How many jobs an action changed. Of those that matched, `left` were left alone, by reason:
+    the state that each is in by now, or why it cannot be changed. `more` came along with others."""
+
+    left: Mapping[str, int]
+    more: int
+
+    @classmethod
+    def of(cls, done: int, left: Mapping[str, int], more: int = 0) -> Self:
+        made = cls(done)
+        made.left, made.more = dict(left), more
+        return made
+
+    @classmethod
+    def sum(cls, parts: Iterable[BulkCount]) -> Self:
+        done, left, more = 0, Counter[str](), 0
+        for part in parts:
+            done, left, more = done + part, left + Counter(part.left), more + part.more
+        return cls.of(done, left, more)
+
+    def as_json(self) -> dict[str, object]:
+        """Why it differs from what was announced; nothing if it does not."""
+        return {"left": dict(self.left), "more": self.more} if self.left or self.more else {}
+
+
+def explained(announced: int, done: BulkCount) -> str:
+    """Why the number of jobs that were changed is not the number that was announced."""
+    told: list[str] = []
+    if done.left:
+        told.append(f"{count(announced, 'job')} matched. Left alone: {reasons(done.left)}.")
+    if done.more:
+        told.append(f"{done.more} of these had not matched: they were dead because of the others.")
+    if (missing := announced - done + done.more - sum(done.left.values())) > 0:
+        told.append(f"{missing} no longer matched when their turn came.")
+    elif missing < 0:
+        told.append(f"{-missing} came to match since the count.")
+    return " ".join(told)
+
+
+def reasons(left: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {reason}" for reason, number in sorted(left.items()))
+
+
+def packed(left: Mapping[str, int]) -> str:
+    """Reasons as the text of one form field."""
+    return ",".join(f"{reason}={number}" for reason, number in sorted(left.items()))
+
+
+def unpacked(text: str) -> Counter[str]:
+    """The same read; what cannot be read is left out."""
+    pairs = re.findall(r"(?:^|,)([a-z ]{1,40})=([0-9]{1,15})(?=,|$)", text)
+    return Counter({reason: int(number) for reason, number in pairs})

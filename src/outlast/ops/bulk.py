@@ -1,0 +1,66 @@
+"""Redrive or remove a few of the jobs that match a filter, and say why some were left alone.
+
+Between the moment when jobs are counted or read and the one when they are changed they may change
+by themselves. What is changed is decided by the row; a job that is in another state by now is left
+alone and reported under that state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..model.bulk import BLOCKED, NEEDED, REMOVED, TOO_RECENT, BulkCount
+from .blobs import Removed
+from .flows import BROKEN
+from .operate import redrive
+from .purge import purge
+from .reach import EVERYTHING, Reach
+from .report import BEYOND, Filter
+from .statement import BEGIN, Op, Rows, Statement
+
+
+def matching(which: Filter, before: str | None, limit: int) -> Op[list[str]]:
+    """A page of the ids of jobs in one state, newest first, after a cursor."""
+    given = asdict(which) | {"before": before or BEYOND, "limit": limit}
+    rows: Rows = yield Statement("ids_in_state", given)
+    return [id for (id,) in rows]
+
+
+def redrive_some(
+    ids: Sequence[str], state: str, by: str, action: str, reach: Reach = EVERYTHING
+) -> Op[tuple[set[str], BulkCount]]:
+    """Redrive those of the jobs that are in this state; returns the ids of all that got a new life,
+    and the count. Redriven under the same action before, a job counts as done."""
+    yield BEGIN
+    before: Rows = yield Statement("see_prerequisites", {"ids": json.dumps(sorted(ids))})
+    others = {id for id, found in before if found in BROKEN and found != state}
+    wanted = [id for id in ids if id not in others]
+    revived = set((yield from redrive(wanted, by, action, reach=reach)))
+    left = yield from _why_left(set(ids) - revived, state, 0.0, BLOCKED)
+    more = len(revived.difference(ids))
+    return revived, BulkCount.of(len(revived), left, more)
+
+
+def purge_some(
+    ids: Sequence[str], state: str, older: float, by: str, told: dict[str, Any],
+    reach: Reach = EVERYTHING,
+) -> Op[tuple[Removed, BulkCount]]:  # fmt: skip
+    """Remove those of the jobs that are in this state and ended so many seconds ago."""
+    removed = yield from purge(ids, older, by, told, reach, state)
+    left = yield from _why_left(set(ids) - removed.ids, state, older, NEEDED)
+    return removed, BulkCount.of(int(removed), left)
+
+
+def _why_left(ids: set[str], state: str, older: float, blocked: str) -> Op[Counter[str]]:
+    if not ids:
+        return Counter()
+    given = {"ids": json.dumps(sorted(ids)), "older": older}
+    rows: Rows = yield Statement("states_by_age", given)
+    reasons = Counter(
+        found if found != state else blocked if old else TOO_RECENT for _, found, old in rows
+    )
+    return reasons + Counter({REMOVED: len(ids) - len(rows)})
