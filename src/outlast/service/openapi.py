@@ -121,7 +121,7 @@ def _path(route: Route) -> list[dict[str, Any]]:
 def _query(route: Route) -> list[dict[str, Any]]:
     if route.query is None:
         return []
-    schema = route.query.model_json_schema(ref_template=REF)
+    schema = _without_defaults(route.query.model_json_schema(ref_template=REF))
     required = set(schema.get("required", ()))
     return [
         {
@@ -153,8 +153,27 @@ def _schemas(routes: Iterable[Route]) -> dict[str, Any]:
         if route.response is not None:
             models[route.response, "serialization"] = None
     _, made = models_json_schema(list(models), ref_template=REF)
-    schemas: dict[str, Any] = made.get("$defs", {})
-    return schemas
+    return {name: _without_defaults(schema) for name, schema in made.get("$defs", {}).items()}
+
+
+def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
+    """Fields that may be left out, without `default`: generators of TypeScript take a field with a
+    default for one that is always there, so that callers would have to send it. A default that says
+    something is told in the description."""
+    if "properties" not in schema:
+        return schema
+    fields = {name: _without_default(facts) for name, facts in schema["properties"].items()}
+    return {**schema, "properties": fields}
+
+
+def _without_default(facts: dict[str, Any]) -> dict[str, Any]:
+    if "default" not in facts:
+        return facts
+    rest = {key: value for key, value in facts.items() if key != "default"}
+    if facts["default"] in (None, ""):
+        return rest
+    about = " ".join(filter(None, (facts.get("description"), f"(default: {facts['default']})")))
+    return {**rest, "description": about}
 
 
 def _ref(model: type[BaseModel]) -> dict[str, str]:

@@ -87,10 +87,15 @@ def _scope(route: Route) -> str:
 
 def _answer(route: Route, told: dict[str, Any]) -> str:
     assert route.response is not None
-    fields = told["components"]["schemas"].get(route.response.__name__, {}).get("properties", {})
-    names = ", ".join(f"`{name}`" for name in fields)
+    schemas = told["components"]["schemas"]
+    schema = schemas.get(route.response.__name__, {})
+    kinds = [schemas[one["$ref"].rpartition("/")[2]] for one in schema.get("anyOf", ())] or [schema]
+    names = "; or with ".join(
+        ", ".join(f"`{name}`" for name in kind.get("properties", {})) for kind in kinds
+    )
     pending = f"; or 202: {route.pending}" if route.pending else ""
-    return f"Answers {route.status} with {names}{pending}."
+    less = " (without the scope `read`)" if "anyOf" in schema else ""
+    return f"Answers {route.status} with {names}{less}{pending}."
 
 
 def _table(where: str, schema: dict[str, Any], told: dict[str, Any]) -> str:

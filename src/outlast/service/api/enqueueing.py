@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from ...model.errors import FlowNotFound, KeyConflict
 from ...model.flow import Chain, Enqueueable, Flow, Group
 from ...model.job import Job, NewJob
 from ...model.layout import new_jobs
@@ -16,16 +17,16 @@ from ...model.task import DEFAULT_QUEUE, Definition
 from ...model.task import Call as TaskCall
 from ...model.tokens import Scope
 from ...ops.reach import EVERYTHING
-from ...ops.search import all_in_reach
+from ...ops.search import all_in_reach, flow_in_reach
 from ...tracing import carry_on, traced
 from ..apart import apart
 from ..calls import Call
-from ..problems import Forbidden, Invalid
+from ..problems import Conflict, Forbidden, Invalid
 from ..route import Route
 from . import PREFIX
 from .asked import ChainBody, FlowBody, FlowJobBody, GroupBody, JobsBody, NewJobBody, Part
 from .naming import at_most
-from .views import Jobs, JobView, NewFlow
+from .views import EnqueuedJob, Jobs, NewFlow
 
 if TYPE_CHECKING:
     from ...bridge.webhook import Webhook
@@ -37,12 +38,12 @@ DEEPEST = 20  # chains in groups in chains
 
 async def enqueue_job(call: Call) -> dict[str, Any]:
     (job,) = await _enqueued(call, lambda made: [made.job(call.body)])
-    return job.as_json()
+    return _shown(call, job)
 
 
 async def enqueue_jobs(call: Call) -> dict[str, Any]:
     jobs = await _enqueued(call, lambda made: [made.job(body) for body in call.body.jobs])
-    return {"jobs": [job.as_json() for job in jobs]}
+    return {"jobs": [_shown(call, job) for job in jobs]}
 
 
 async def enqueue_flow(call: Call) -> dict[str, Any]:
@@ -50,7 +51,13 @@ async def enqueue_flow(call: Call) -> dict[str, Any]:
     if (body.jobs is None) == (body.flow is None):
         raise Invalid("a flow has either `jobs`, or a `flow` of chains and groups")
     jobs = await _enqueued(call, lambda made: [made.flow(body)])
-    return {"flow": jobs[0].flow, "jobs": [job.as_json() for job in jobs]}
+    return {"flow": jobs[0].flow, "jobs": [_shown(call, job) for job in jobs]}
+
+
+def _shown(call: Call, job: Job) -> dict[str, Any]:
+    """A job of the same key may have existed before, with a result, an error and a worker: these
+    need the scope `read`."""
+    return job.as_json() if call.who.may(Scope.READ) else {"id": job.id, "state": job.state}
 
 
 async def _enqueued(call: Call, planned: Callable[[_Made], Sequence[Enqueueable]]) -> list[Job]:
@@ -59,7 +66,26 @@ async def _enqueued(call: Call, planned: Callable[[_Made], Sequence[Enqueueable]
     if made.after and call.reach != EVERYTHING:
         await call.ol.store.arun(all_in_reach, made.after, call.reach)
     carry_on(call.request.headers.get("traceparent"))  # a request is a task of its own
-    return await call.ol._aput(traced(jobs))
+    try:
+        return await call.ol._aput(traced(jobs))
+    except KeyConflict as conflict:
+        await _hide_out_of_reach(call, conflict)
+        raise
+
+
+async def _hide_out_of_reach(call: Call, conflict: KeyConflict) -> None:
+    """A flow's key is one for all queues of a tenant: its flow may be out of the token's reach."""
+    flow = conflict.facts.get("flow")
+    if flow is None or call.reach == EVERYTHING:
+        return
+    try:
+        await call.ol.store.arun(flow_in_reach, flow, call.reach)
+    except FlowNotFound:
+        raise KeyTaken("this key already belongs to another flow: use another key") from None
+
+
+class KeyTaken(Conflict):
+    kind = "key-conflict"
 
 
 class _Made:
@@ -178,7 +204,7 @@ _HEADERS = {
 ROUTES = (
     Route(
         "POST", f"{PREFIX}/jobs", Scope.ENQUEUE, enqueue_job, "Enqueue one job",
-        request=NewJobBody, response=JobView, status=201, statuses=(404, 409), headers=_HEADERS,
+        request=NewJobBody, response=EnqueuedJob, status=201, statuses=(404, 409), headers=_HEADERS,
     ),
     Route(
         "POST", f"{PREFIX}/jobs/batch", Scope.ENQUEUE, enqueue_jobs,

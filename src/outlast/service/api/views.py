@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel
 
 from ...model.lifecycle import State
 from ...ops.report import Attempt, Duty, Event
@@ -62,8 +62,21 @@ class JobPage(BaseModel):
     next: str | None = Field(description="give it as `cursor` to go on; null: that was all")
 
 
+class JobReference(BaseModel):
+    """A job as a token sees it that may enqueue and not read."""
+
+    id: str
+    state: State
+
+
+class EnqueuedJob(RootModel[JobView | JobReference]):
+    """The job; with a token that lacks the scope `read`, its id and state alone."""
+
+
 class Jobs(BaseModel):
-    jobs: list[JobView]
+    jobs: list[JobView | JobReference] = Field(
+        description="in the order given; without the scope `read`, id and state alone"
+    )
 
 
 class FlowView(BaseModel):
@@ -85,7 +98,9 @@ class NewFlow(BaseModel):
     flow: str | None = Field(
         description="the flow's id; null: all of its jobs stood already, under their keys"
     )
-    jobs: list[JobView]
+    jobs: list[JobView | JobReference] = Field(
+        description="without the scope `read`, id and state alone"
+    )
 
 
 class Done(BaseModel):
