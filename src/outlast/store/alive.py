@@ -29,13 +29,20 @@ class Proof:
     """One worker's locked file. Held until given up: trouble with the database is not a death."""
 
     def __init__(self, database: Path, worker: str) -> None:
-        self._file = folder(database) / worker
+        self._database = database
+        self._worker = worker
         self._fd: int | None = None
+
+    @property
+    def _file(self) -> Path:
+        return folder(self._database) / self._worker
 
     def hold(self) -> bool:
         """False where files cannot be locked: then leases alone speak."""
         if not CAN_LOCK:
             return False
+        if self._fd is not None and not self._is_in_place(self._fd):
+            self.forget()  # its folder was renamed, or deleted and restored, with the database
         if self._fd is None:
             try:
                 self._file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -52,6 +59,13 @@ class Proof:
                 return False
             self._fd = fd
         return True
+
+    def _is_in_place(self, fd: int) -> bool:
+        """Whether others who look for our file find the one that we have locked."""
+        try:
+            return os.path.samestat(self._file.stat(), os.fstat(fd))
+        except OSError:
+            return False
 
     def forget(self) -> None:
         """In a forked child: the lock is the parent's, and must not outlive it here."""

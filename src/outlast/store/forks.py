@@ -39,6 +39,11 @@ def mind(one: CrossesForks) -> None:
     _known.add(one)
 
 
+def known() -> list[CrossesForks]:
+    """All that are told of forks."""
+    return list(_known)
+
+
 def _before() -> None:
     _one_at_a_time.acquire()
     _held[:] = _known

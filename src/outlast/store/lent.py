@@ -27,6 +27,7 @@ from . import sqlite_files as sqlite
 from .base import Store
 from .callers import arun_on, run_on
 from .settling import settled
+from .sqlite_identity import FileConnection
 from .statements import SQLITE
 
 T = TypeVar("T")
@@ -68,7 +69,7 @@ async def alend(store: Store) -> AsyncIterator[AsyncLent]:
 
 
 class SqliteLent:
-    connection: sqlite3.Connection
+    connection: FileConnection
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -96,7 +97,7 @@ class SqliteLent:
             except sqlite3.Error:
                 self._roll_back()  # or we would be in the way of whoever looks what became of it
                 raise
-        self.store.committed()
+            self.store.committed(self.connection)
 
     def give_back(self) -> None:
         self._roll_back()

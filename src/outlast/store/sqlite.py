@@ -12,6 +12,7 @@ cannot happen while we hold that lock.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import threading
@@ -21,21 +22,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ..model.errors import StoreError
+from ..model.errors import SchemaMismatch, StoreError
 from ..model.settings import StoreSettings
 from ..ops.duties import prove_life
 from ..ops.statement import Op
-from . import alive, schema
+from . import alive, forks, schema
 from .address import Address
 from .base import Store
 from .filesystem import refuse_network_file_system
 from .runner import drive
 from .sqlite_files import connect, create_private, transaction, understood
+from .sqlite_identity import FileConnection, file_of, gone, lost
 from .sqlite_session import SqliteSession
 from .sqlite_watch import Watcher
 from .statements import SQLITE
 
 T = TypeVar("T")
+
+log = logging.getLogger("outlast.store")
 
 
 class SqliteStore(Store):
@@ -47,10 +51,11 @@ class SqliteStore(Store):
         self._pid = 0
         self._forgotten: list[sqlite3.Connection] = []
         self._commits = 0
-        self._writer: sqlite3.Connection | None = None
-        self._reader: sqlite3.Connection | None = None
+        self._writer: FileConnection | None = None
+        self._reader: FileConnection | None = None
+        self._known = False  # whether the file has been open: then it is never made anew
         self._watcher = Watcher(lambda: connect(self.path, self.settings))
-        self._lent: set[sqlite3.Connection] = set()
+        self._lent: set[FileConnection] = set()
         self._thread: ThreadPoolExecutor | None = None
         self._proofs: dict[str, alive.Proof] = {}
 
@@ -67,43 +72,100 @@ class SqliteStore(Store):
         return await asyncio.shield(loop.run_in_executor(self._thread, self.once, op))
 
     @property
-    def writer(self) -> sqlite3.Connection:
+    def writer(self) -> FileConnection:
         assert self._writer is not None
         return self._writer
 
     @property
-    def reader(self) -> sqlite3.Connection:
+    def reader(self) -> FileConnection:
         assert self._reader is not None
         return self._reader
 
-    def lend(self) -> sqlite3.Connection:
+    def lend(self) -> FileConnection:
         """A connection for somebody who writes on his own account."""
         with self._lock:
             connection = connect(self.path, self.settings)
             self._lent.add(connection)
             return connection
 
-    def take_back(self, connection: sqlite3.Connection) -> None:
+    def take_back(self, connection: FileConnection) -> None:
         connection.close()
         self._lent.discard(connection)
 
-    def _open(self) -> None:
+    def _open(self, to_migrate: bool = False) -> None:
         if self._writer is not None and self._pid == os.getpid():
-            return
+            if file_of(self._writer).kept_lately():
+                return
+            self._leave_lost_file(self._writer)
         if self._writer is not None and self._reader is not None:
             # Forked by something that Python was not told of: these belong to the parent, and are
             # neither used nor closed here.
             self._forgotten += [self._writer, self._reader]
             self._thread = None
         refuse_network_file_system(self.path)
-        create_private(self.path)
+        if not self._known:
+            create_private(self.path)
+        elif not self.path.exists():
+            raise gone(self.path)
         self._pid = os.getpid()
         self._writer = connect(self.path, self.settings)
         self._reader = connect(self.path, self.settings)
+        if self._known and not to_migrate:
+            try:
+                self._check_tables()
+            except BaseException:
+                self._close_connections()
+                raise
+        self._known = True
 
-    def committed(self) -> None:
-        """After a commit: keep the log short. That this cannot be done now (a full disk) is no news
-        for a caller whose commit stands; the next one tries again."""
+    def _check_tables(self) -> None:
+        """A file that came in the place of another one must have our tables."""
+        version, compatible_from = self._version()
+        if version == 0:
+            raise SchemaMismatch(
+                reason=f"{self.path} was replaced by a database without our tables: put the right"
+                " file there, or run `outlast migrate`"
+            )
+        schema.check(version, compatible_from)
+
+    def _leave_lost_file(self, connection: FileConnection) -> None:
+        """Close what is open of a file that is no longer at its path. Where the log alone is gone,
+        what it holds goes into the database first; and as long as one connection of this process
+        stays open, SQLite gives the next one the same old index, so the idle ones of other stores
+        are closed as well."""
+        log.warning("%s: opening %s again", file_of(connection).loss(), self.path)
+        if file_of(connection).is_in_place:
+            with suppress(sqlite3.Error):
+                connection.execute("PRAGMA busy_timeout = 200")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._watcher.let_go()
+        self._close_connections()
+        for other in forks.known():
+            if isinstance(other, SqliteStore) and other.path == self.path:
+                other._let_go()
+
+    def _let_go(self) -> None:
+        """Close idle connections; the next operation opens others."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._writer is not None and not self._writer.in_transaction:
+                    self._watcher.let_go()
+                    self._close_connections()
+            finally:
+                self._lock.release()
+
+    def committed(self, connection: FileConnection) -> None:
+        """After a commit: is it in the file that our path names? Only then it is acknowledged."""
+        if not file_of(connection).kept():
+            reason = file_of(connection).loss() or f"{self.path} was replaced"
+            with self._lock:
+                self._leave_lost_file(connection)
+            raise lost(reason)
+        self._keep_log_short()
+
+    def _keep_log_short(self) -> None:
+        """That this cannot be done now (a full disk) is no news for a caller whose commit stands;
+        the next one tries again."""
         self._commits += 1
         if self._commits % 64 == 0 and self._log_pages() > self.settings.checkpoint_pages:
             with suppress(StoreError):
@@ -142,7 +204,7 @@ class SqliteStore(Store):
         known = schema.migrations(SQLITE, self.address.schema)
         done: list[int] = []
         with self._lock, understood():
-            self._open()
+            self._open(to_migrate=True)
             while True:
                 with transaction(self.writer):
                     step = schema.next_step(known, self._version()[0])
@@ -199,7 +261,7 @@ class SqliteStore(Store):
 
     def twin(self, connections: int | None = None) -> Store:
         twin = SqliteStore(self.address, self.settings)
-        twin._checked = self._checked
+        twin._checked, twin._known = self._checked, self._known
         return twin
 
     def close(self) -> None:
@@ -208,6 +270,7 @@ class SqliteStore(Store):
             thread.shutdown(wait=True)  # first: what it still does would open them again
         with self._lock:
             self._close_connections()
+            self._known = False
 
     def _close_connections(self) -> None:
         if self._pid == os.getpid():

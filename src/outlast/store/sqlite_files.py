@@ -13,6 +13,7 @@ from pathlib import Path
 from ..model.errors import SchemaMismatch, StoreBusy, StoreError, StoreUnavailable, Unsupported
 from ..model.settings import StoreSettings
 from ..ops.statement import Rows, Statement
+from .sqlite_identity import FileConnection, opened
 from .statements import Query
 
 OLDEST = (3, 35, 0)  # UPDATE … RETURNING
@@ -31,13 +32,21 @@ def run(connection: sqlite3.Connection, query: Query, statement: Statement) -> R
     return connection.execute(query.sql, statement.given).fetchall()
 
 
-def connect(path: Path, settings: StoreSettings) -> sqlite3.Connection:
+def connect(path: Path, settings: StoreSettings) -> FileConnection:
+    """A connection to an existing file. None is made here: one that vanished must not come back
+    empty."""
     if sqlite3.sqlite_version_info < OLDEST:
         raise Unsupported(
             reason=f"SQLite {sqlite3.sqlite_version} is too old: Outlast needs 3.35 or newer"
         )
+    return opened(path, lambda: _connect(path, settings))
+
+
+def _connect(path: Path, settings: StoreSettings) -> FileConnection:
     connection = sqlite3.connect(
-        path,
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        factory=FileConnection,
         timeout=settings.lock_timeout,
         isolation_level=None,
         check_same_thread=False,

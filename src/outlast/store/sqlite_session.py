@@ -66,7 +66,7 @@ class SqliteSession:
             self._roll_back()
             raise
         self.began = False
-        self.store.committed()
+        self.store.committed(self.store.writer)
 
     def _roll_back(self) -> None:
         self.began = False

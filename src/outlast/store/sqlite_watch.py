@@ -10,12 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from .sqlite_files import understood
+from .sqlite_identity import FileConnection, file_of, lost
 
 
 class Watcher:
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], FileConnection]) -> None:
         self._connect = connect
-        self._connection: sqlite3.Connection | None = None
+        self._connection: FileConnection | None = None
         # Not the store's, which may be held for as long as a write waits.
         self._lock = threading.Lock()
 
@@ -64,6 +65,9 @@ class Watcher:
                 return None  # it has been closed, and is not to be opened again
             if self._connection is None:
                 self._connection = self._connect()
+            if (reason := file_of(self._connection).loss()) is not None:
+                self._close()
+                raise lost(reason)
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             return int(version)
 
@@ -71,6 +75,15 @@ class Watcher:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def let_go(self) -> None:
+        """Close the connection if nobody uses it now; the next look opens another."""
+        if self._lock.acquire(blocking=False):
+            try:
+                with suppress(sqlite3.Error):
+                    self._close()
+            finally:
+                self._lock.release()
 
     # See `forks`.
 

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 
@@ -82,20 +82,29 @@ class Trap:
             def execute(self, *args: Any) -> Any:
                 return trap._around(str(args[0]), partial(super().execute, *args))
 
-        class Trapped(sqlite3.Connection):
-            def execute(self, *args: Any) -> Any:
-                return trap._around(str(args[0]), partial(super().execute, *args))
+        @cache
+        def trapped(kind: type[sqlite3.Connection]) -> type[sqlite3.Connection]:
+            class Trapped(kind):  # type: ignore[misc, valid-type]
+                def execute(self, *args: Any) -> Any:
+                    return trap._around(str(args[0]), partial(super().execute, *args))
 
-            def cursor(self, factory: Any = TrappedCursor) -> Any:
-                return super().cursor(factory)
+                def cursor(self, factory: Any = TrappedCursor) -> Any:
+                    return super().cursor(factory)
 
-            def commit(self) -> None:
-                trap._around("COMMIT", super().commit)
+                def commit(self) -> None:
+                    trap._around("COMMIT", super().commit)
 
-            def rollback(self) -> None:
-                trap._around("ROLLBACK", super().rollback)
+                def rollback(self) -> None:
+                    trap._around("ROLLBACK", super().rollback)
 
-        sqlite3.connect = partial(sqlite3.connect, factory=Trapped)  # type: ignore[assignment]
+            return Trapped
+
+        connect = sqlite3.connect
+
+        def trapping(*args: Any, factory: Any = sqlite3.Connection, **options: Any) -> Any:
+            return connect(*args, factory=trapped(factory), **options)
+
+        sqlite3.connect = trapping
 
     def _into_waits(self, kind: Any) -> None:
         """Every wait for the socket is an exchange: a statement, a whole pipeline, a COMMIT."""

@@ -9,6 +9,7 @@
     flowing       ends of which those whom they concern hear wrongly, twice, or never
     healing       nets that do not catch, or catch the living
     keeping       budgets, records, pruning, the tables themselves
+    outside       replaced files, moments and rows that nobody can read
 
 Words are replaced in a copy of the package; a mutant whose words are not there any more is an
 error, so each has to follow the source.
@@ -17,7 +18,18 @@ error, so each has to follow the source.
 from __future__ import annotations
 
 from ..mutation import Mutant
-from . import batching, claiming, durable, enqueueing, finishing, flowing, healing, keeping, owning
+from . import (
+    batching,
+    claiming,
+    durable,
+    enqueueing,
+    finishing,
+    flowing,
+    healing,
+    keeping,
+    outside,
+    owning,
+)
 
 MUTANTS: list[Mutant] = [
     *enqueueing.MUTANTS,
@@ -29,4 +41,5 @@ MUTANTS: list[Mutant] = [
     *flowing.MUTANTS,
     *healing.MUTANTS,
     *keeping.MUTANTS,
+    *outside.MUTANTS,
 ]

@@ -18,6 +18,7 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     unheard       a wake-up or an answer that got lost
     guarding      tokens, secrets, and what is to be forgotten
     migrating     the tables themselves
+    outside       what others do to the database: files that are replaced, rows that are spoiled
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from . import (
     meeting,
     migrating,
     offering,
+    outside,
     stale_claims,
     steering,
     unheard,
@@ -48,4 +50,4 @@ __all__ = ["LATER", "PATHS", "Path", "perform"]
 
 _MODULES = (enqueueing, holding, finishing, steering, healing, auditing, durable, working,
             migrating, living, meeting, waiting, unheard, flowing, flow_meeting,
-            guarding, offering, stale_claims)  # fmt: skip
+            guarding, offering, outside, stale_claims)  # fmt: skip
