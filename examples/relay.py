@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from outlast import BatchContext, BatchFailed, Outlast, Permanent, RetryLater
+from outlast import BatchContext, BatchFailed, DependencyDown, Outlast, Permanent
 
 FILE, BROKER, DOWN = "relay.db", Path("broker.log"), Path("broker.down")
 ol = Outlast(f"sqlite:///{FILE}")
@@ -33,7 +33,7 @@ class Message:
 @ol.task(batch=100, wait=0.1)
 def publish(messages: list[Message], ctx: BatchContext) -> None:
     if DOWN.exists():
-        raise RetryLater(0.3, "the broker is down")  # for all of them, and it costs them nothing
+        raise DependencyDown("the broker is down")  # all wait for it, and it costs them nothing
     print(f"publishing {len(messages)}", flush=True)
     refused: dict[int, Permanent] = {}
     with BROKER.open("a", buffering=1) as broker:  # one connection for all

@@ -26,6 +26,7 @@ from .version import VERSION as __version__
 if TYPE_CHECKING:
     from .client import Outlast
     from .model.blob import Blob
+    from .model.breaker import Breaker
     from .model.errors import (
         BatchFailed,
         BlobError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         ClaimLost,
         Contention,
         DeadlineExceeded,
+        DependencyDown,
         Erased,
         FlowClosed,
         FlowNotFound,
@@ -88,6 +90,7 @@ _HOMES = {
     "Outlast": "client",
     "Blob": "model.blob",
     "BlobStore": "store.blobs",
+    "Breaker": "model.breaker",
     "Chain": "model.flow",
     "Flow": "model.flow",
     "Group": "model.flow",
@@ -118,12 +121,14 @@ __all__ = [
     "BlobLost",
     "BlobStore",
     "BlobUnavailable",
+    "Breaker",
     "Call",
     "Chain",
     "ClaimLost",
     "Contention",
     "Context",
     "DeadlineExceeded",
+    "DependencyDown",
     "Erased",
     "Flow",
     "FlowClosed",

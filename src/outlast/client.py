@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from .flows import FlowVerbs
 from .model.batch import batch_of
+from .model.breaker import Breaker
 from .model.errors import InvalidOption
 from .model.flow import Enqueueable
 from .model.job import Job, NewJob
@@ -38,6 +39,8 @@ from .waiting import Waiting
 if TYPE_CHECKING:
     from .bridge.webhook import Webhook
     from .worker.worker import Worker
+
+DEFAULT_BREAKER = Breaker()
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,10 +91,11 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
         isolated: bool = False,
         batch: int | None = None,
         wait: float | None = None,
+        breaker: Breaker | None = DEFAULT_BREAKER,
         **options: Any,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
-    def task(
+    def task(  # noqa: PLR0913 - as the contract has it
         self,
         function: Callable[P, R] | None = None,
         /,
@@ -101,6 +105,7 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
         isolated: bool = False,
         batch: int | None = None,
         wait: float | None = None,
+        breaker: Breaker | None = DEFAULT_BREAKER,
         **options: Any,
     ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
         """Register a function as a task. Its name is the function's, unless another is given; jobs
@@ -108,6 +113,8 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
 
         With `batch`, the function takes a list, of which each job brings one item: it is called
         with up to so many, or with those that came within `wait` seconds.
+
+        `breaker` says when its calls stop because what it depends on is away; None: never.
 
         Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant, on_success,
         on_dead, on_cancel.
@@ -122,6 +129,7 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
                 isolated=isolated,
                 context_type=_context_type(batch is not None),
                 batch=batch_of(batch, wait),
+                breaker=breaker,
             )
             self.registry.add(definition)
             return Task(self, definition)

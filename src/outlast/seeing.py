@@ -7,6 +7,7 @@ from .model.errors import InvalidOption
 from .model.job import Job
 from .model.lifecycle import State
 from .ops import report
+from .ops.breaker_report import BreakerState, breakers
 from .ops.explain import explain
 from .ops.report import Attempt, Duty, Event, Filter, Queue, Worker
 
@@ -77,6 +78,13 @@ class SeeingVerbs(Connected):
 
     async def aqueues(self) -> list[Queue]:
         return await self.store.arun(report.queues)
+
+    def breakers(self) -> list[BreakerState]:
+        """Circuit breakers that are open: tasks whose calls have stopped, and why."""
+        return self.store.run(breakers)
+
+    async def abreakers(self) -> list[BreakerState]:
+        return await self.store.arun(breakers)
 
     def workers(self) -> list[Worker]:
         return self.store.run(report.workers)

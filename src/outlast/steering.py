@@ -11,6 +11,7 @@ from .model.job import Job
 from .model.lifecycle import State
 from .model.options import check_name
 from .ops import operate
+from .ops.breakers import close_breaker
 from .ops.bulk import matching, redrive_some
 from .ops.enqueue import CANCEL_SIGNAL
 from .seeing import chosen
@@ -87,6 +88,18 @@ class SteeringVerbs(Connected):
     async def apause(self, queue: str) -> None:
         await self.store.arun(operate.set_paused, check_name("queue", queue), True, actor())
 
+    def close_breaker(self, queue: str, task: str | None = None) -> int:
+        """Close the open circuit breaker of a task in this queue, or all of the queue; how many
+        were open. Its jobs are claimed again at once."""
+        closed = self.store.run(close_breaker, *_circuit(queue, task), None, actor())
+        self._wake([ANYWHERE] if closed else [])
+        return len(closed)
+
+    async def aclose_breaker(self, queue: str, task: str | None = None) -> int:
+        closed = await self.store.arun(close_breaker, *_circuit(queue, task), None, actor())
+        await self._awake([ANYWHERE] if closed else [])
+        return len(closed)
+
     def resume(self, queue: str) -> None:
         self.store.run(operate.set_paused, check_name("queue", queue), False, actor())
         self._wake([queue])
@@ -101,3 +114,7 @@ def _new_ones(some: BulkCount, revived: set[str], ids: Sequence[str], done: set[
     new = revived - done
     done |= new
     return BulkCount.of(len(new), some.left, len(new.difference(ids)))
+
+
+def _circuit(queue: str, task: str | None) -> tuple[str, str | None]:
+    return check_name("queue", queue), None if task is None else check_name("task", task)

@@ -123,6 +123,7 @@ def define(app: Outlast, to: Endpoint, events: Sequence[str], options: dict[str,
         retry=said.retry or FOR_A_DAY,
         options=said,
         context_type=Context,
+        breaker=None,  # deliveries end after a day; a silent receiver is met one at a time
     )
     made = Webhook(app, definition, to, _events(events))
     app.registry.add(definition)

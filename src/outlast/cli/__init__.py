@@ -31,6 +31,7 @@ COMMANDS = {
     "queues": "queues",
     "pause": "queues",
     "resume": "queues",
+    "close-breaker": "queues",
     "keep": "queues",
     "workers": "workers",
     "drain": "workers",
@@ -53,9 +54,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(
-            import_module(f".{COMMANDS[cmd_name]}", __name__), cmd_name
-        )
+        module = import_module(f".{COMMANDS[cmd_name]}", __name__)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..model.words import span
+from ..model.words import count, span
+from .failing import safe
 from .places import connected, json_option
 from .show import print_json, print_table
 from .values import span as span_of
 
 if TYPE_CHECKING:
     from ..client import Outlast
+    from ..ops.breaker_report import BreakerState
     from ..ops.report import Queue
 
 
@@ -29,15 +31,26 @@ def queues(ol: Outlast, as_json: bool) -> None:
         print_json(found)
     else:
         print_table(QUEUE_COLUMNS, map(queue_row, found), none="There is no queue yet.")
+        for breaker in [one for queue in found for one in queue.breakers]:
+            click.echo(breaker_line(breaker))
 
 
 QUEUE_COLUMNS = ["queue", "", *(f"{state}#" for state in STATES), "oldest ready#"]
 
 
+def breaker_line(breaker: BreakerState) -> str:
+    since = breaker.opened_at.astimezone().strftime("%H:%M")
+    return safe(
+        f"Breaker open: queue {breaker.queue}, task {breaker.task}: {breaker.reason}; since {since}"
+        f" ({span(breaker.open_for)}), {breaker.probe_in_words}."
+    )
+
+
 def queue_row(queue: Queue) -> list[object]:
+    held = [one.task for one in queue.breakers]
     return [
         queue.name,
-        "paused" if queue.paused else "",
+        ", ".join(["paused"] * queue.paused + ["open: " + ", ".join(held)] * bool(held)),
         *(queue.counts.get(state, 0) for state in STATES),
         None if queue.oldest is None else span(queue.oldest),
     ]
@@ -61,6 +74,25 @@ def resume(ol: Outlast, queue: str, as_json: bool) -> None:
     """Claim jobs of QUEUE again."""
     ol.resume(queue)
     _say(ol, queue, as_json)
+
+
+@click.command("close-breaker", epilog="Example: outlast close-breaker mail send")
+@click.argument("queue")
+@click.argument("task", required=False)
+@json_option
+@connected
+def close_breaker(ol: Outlast, queue: str, task: str | None, as_json: bool) -> None:
+    """Close the open circuit breaker of TASK in QUEUE, or all of the queue: run its jobs at once.
+
+    A breaker closes by itself when a probe succeeds; `outlast queues` shows those that are open.
+    """
+    closed = ol.close_breaker(queue, task)
+    if as_json:
+        print_json({"queue": queue, "task": task, "closed": closed})
+    elif closed:
+        click.echo(f"{queue}: {count(closed, 'breaker')} closed.")
+    else:
+        click.echo(f"{queue}: no breaker is open.")
 
 
 @click.command(

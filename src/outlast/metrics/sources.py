@@ -28,6 +28,8 @@ class Sample:
 
 Samples = Iterator[Sample]
 
+BREAKER_TASKS = 20  # names that are told apart: with as many queues, 400 series at the most
+
 # What a worker counts under its own names.
 COUNTED = {
     "refused": "outlast_zombie_writes_refused_total",
@@ -62,6 +64,8 @@ class Tables:
 
     def __init__(self) -> None:
         self._queues = Labels()
+        self._tasks = Labels(BREAKER_TASKS)
+        self._circuits: set[tuple[str, str]] = set()
         self._duties = Labels()
 
     def samples(self, measured: Measured) -> Samples:
@@ -76,11 +80,19 @@ class Tables:
             yield Sample("outlast_dwell_seconds", seconds, (queue,))
         for queue in {self._queues(name) for name in measured.paused}:
             yield Sample("outlast_queue_paused", 1, (queue,))
+        yield from self._breakers(measured)
         yield Sample("outlast_expired_leases", measured.expired)
         yield Sample("outlast_expired_lease_seconds", measured.expired_for)
         for state in ("working", "draining", "silent"):
             yield Sample("outlast_workers", measured.workers.get(state, 0), (state,))
         yield from self._duty_samples(measured)
+
+    def _breakers(self, measured: Measured) -> Samples:
+        """One that was open once and is closed now says so, as long as this process lives."""
+        open_ones = {(self._queues(queue), self._tasks(task)) for queue, task in measured.breakers}
+        self._circuits |= open_ones
+        for queue, task in sorted(self._circuits):
+            yield Sample("outlast_breaker_open", int((queue, task) in open_ones), (queue, task))
 
     def _depths(self, measured: Measured) -> dict[tuple[str, str], Depth]:
         """By label: queues whose names are too many are one. A queue that was seen once and is
@@ -117,6 +129,8 @@ def working(worker: Worker) -> Samples:
         yield Sample("outlast_wait_seconds", waits, (label(queue),))
     for task, runs in tuple(worker.figures.runs.items()):
         yield Sample("outlast_run_seconds", runs, (label(task),))
+    for (queue, task), number in tuple(worker.breakers.openings.items()):
+        yield Sample("outlast_breaker_openings_total", number, (label(queue), label(task)))
     yield Sample("outlast_in_hand", len(worker.hands))
     yield Sample("outlast_concurrency", worker.settings.concurrency)
     yield Sample("outlast_handlers_stuck", worker.carrier.stuck)

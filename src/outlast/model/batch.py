@@ -29,6 +29,8 @@ DEFAULT_WAIT = 0.05  # seconds
 # 1 + 2 + 4 + 8 and one more, so that eight bad items are found however they are spread. When
 # everything fails, the next thousand calls would only burden what is down already.
 PATIENCE = 16
+# The same for connection errors: a batch and both of its halves. One bad item is in one of them.
+UNREACHED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,17 @@ class Search(Generic[T]):
 
     def next(self) -> list[T] | None:
         return self._parts.popleft() if self._parts else None
+
+    @property
+    def failed_calls(self) -> int:
+        """In a row, without a word about any item."""
+        return self._failed
+
+    def give_up_all(self) -> list[T]:
+        """Those that are still to be called, once it is known to be in vain."""
+        items = [item for part in self._parts for item in part]
+        self._parts.clear()
+        return items
 
     def answered(self) -> None:
         """A call told of each of its items."""

@@ -40,6 +40,7 @@
         └── SchemaMismatch        the tables are older, newer or other than this release needs
 
     Permanent, RetryLater         raised by handlers to say what should happen next
+    DependencyDown                raised by handlers to say that what they depend on is away
     BatchFailed                   raised by batch handlers to name the items that failed
 
 The docstring of an error is its message template; the facts are attributes.
@@ -281,6 +282,11 @@ class RetryLater(Exception):
         self.seconds = float(seconds)
         self.spent = spent
         super().__init__(reason or f"retry in {seconds:g} s")
+
+
+class DependencyDown(Exception):
+    """Raise in a handler: what this task depends on is away, whichever job asks. The task's circuit
+    breaker opens: its jobs in this queue stay ready, unspent, until a probe succeeds."""
 
 
 class BatchFailed(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from .breaker import Outage
 from .job import Claim, NewJob
 from .lifecycle import Outcome, State
 from .retry import LONGEST, Retry
@@ -23,6 +24,8 @@ class Ended(NamedTuple):
     error: Error | None = None
     delay: float | None = None  # the handler's own wish
     jobs: tuple[NewJob, ...] = ()  # what the handler enqueued; kept only with a success
+    outage: Outage | None = None  # the failure may be the dependency's, and not the job's
+    quiet: bool = False  # released by a breaker: no record, event or log line of its own
 
 
 class Transition(NamedTuple):
@@ -39,6 +42,8 @@ class Transition(NamedTuple):
     crashes: int = 0
     refund: int = 0
     jobs: tuple[NewJob, ...] = ()
+    outage: Outage | None = None
+    quiet: bool = False
 
     @property
     def plain(self) -> bool:
@@ -64,11 +69,12 @@ def decide(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
                 State.SCHEDULED,
                 delay=min(ended.delay or 0.0, LONGEST),
                 error=ended.error,
+                outage=ended.outage,
             )
         case Outcome.CANCELLED:
             return Transition(claim, ended.outcome, State.CANCELLED, error=ended.error)
         case Outcome.RELEASED:
-            return release(claim, ended.delay, ended.error)
+            return release(claim, ended.delay, ended.error)._replace(quiet=ended.quiet)
         case Outcome.CRASHED:
             return crashed(claim, cancelling=False, error=ended.error or {})
 
@@ -76,7 +82,9 @@ def decide(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
 def _failed(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
     failures = claim.failures + 1
     if failures >= claim.max_attempts:
-        return Transition(claim, ended.outcome, State.DEAD, error=ended.error, failures=1)
+        return Transition(
+            claim, ended.outcome, State.DEAD, error=ended.error, failures=1, outage=ended.outage
+        )
     wish = min(ended.delay or 0.0, LONGEST)
     return Transition(
         claim,
@@ -86,6 +94,7 @@ def _failed(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition
         wish=wish or None,
         error=ended.error,
         failures=1,
+        outage=ended.outage,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from .arguments import MAX_PAYLOAD, Arguments, ItemArguments
 from .batch import Batch
+from .breaker import Breaker
 from .errors import InvalidOption, UnknownTask
 from .ids import new_job_id
 from .job import NewJob
@@ -35,6 +36,7 @@ class Definition:
     isolated: bool = False
     context_type: type | None = None
     batch: Batch | None = None
+    breaker: Breaker | None = Breaker()
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -53,6 +55,10 @@ class Definition:
         if self.batch is not None and self.isolated:
             raise InvalidOption(
                 option="isolated", reason=f"is not for batch tasks: {self.name} has batch=…"
+            )
+        if self.breaker is not None and not isinstance(self.breaker, Breaker):
+            raise InvalidOption(
+                option="breaker", reason=f"must be a Breaker(…) or None, not {self.breaker!r:.80}"
             )
         if self.batch is not None:
             _ = self.arguments  # a function that takes no list is refused here, not when it runs

@@ -61,6 +61,16 @@ class Net:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class HeldTask:
+    """A task in a queue whose circuit breaker is open."""
+
+    queue: str
+    task: str
+    kind: str  # the type of the error that opened it
+    open_for: float  # seconds
+
+
 @dataclass(slots=True)
 class Board:
     """One moment, of everybody. `of` is what one caller may see."""
@@ -71,6 +81,7 @@ class Board:
     paused: set[str] = field(default_factory=set)
     hands: list[Hand] = field(default_factory=list)
     nets: dict[str, Net] = field(default_factory=dict)
+    breakers: list[HeldTask] = field(default_factory=list)
 
     def of(self, reach: Reach) -> Board:
         if reach == EVERYTHING:
@@ -79,7 +90,8 @@ class Board:
         lost = [depth for depth in self.expired if reach.has(depth.tenant, depth.queue)]
         queues = {depth.queue for depth in seen}
         nets = {name: replace(net, error=None) for name, net in self.nets.items()}
-        return Board(self.at, seen, lost, self.paused & queues, self.hands, nets)
+        held = [breaker for breaker in self.breakers if breaker.queue in queues]
+        return Board(self.at, seen, lost, self.paused & queues, self.hands, nets, held)
 
     @property
     def alive(self) -> list[Hand]:
@@ -113,6 +125,8 @@ def board() -> Op[Board]:
                 made.expired.append(Depth(tenant, name, State.RUNNING, int(number), age(first)))
             case "paused":
                 made.paused.add(name)
+            case "breaker":
+                made.breakers.append(HeldTask(name, state, said or "", first))
             case "worker":
                 queues = names_in(said)
                 made.hands.append(Hand(name, state, int(number), age(first), second, queues))

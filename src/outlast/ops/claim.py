@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import Any, NamedTuple
 
+from ..model.breaker import Circuit, OpenBreaker
 from ..model.job import Claim
-from .statement import Op, Rows, Statement, Together
+from .statement import Op, Row, Rows, Statement, Together
 
 REACH = 1000  # rows that are looked through for more of one task, beyond as many as are wanted
 
@@ -96,6 +97,7 @@ class Seen:
 
     queues: list[str]  # with something ready, and not paused
     due: bool  # scheduled jobs wait to be made ready
+    breakers: Sequence[OpenBreaker] = ()
 
 
 def look() -> Op[Seen]:
@@ -109,7 +111,15 @@ def look_among(queues: Sequence[str]) -> Op[Seen]:
 
 
 def _seen(rows: Rows) -> Seen:
-    return Seen([queue for (queue,) in rows if isinstance(queue, str)], (None,) in rows)
+    queues = [queue for queue, task, *_ in rows if isinstance(queue, str) and task is None]
+    due = any(queue is None for queue, *_ in rows)
+    return Seen(queues, due, [read_breaker(row) for row in rows if row[1] is not None])
+
+
+def read_breaker(row: Row) -> OpenBreaker:
+    queue, task, opening, kind, opened_at, probes, due = row
+    circuit = Circuit(queue, task)
+    return OpenBreaker(circuit, opening, kind, float(opened_at), int(probes), bool(due))
 
 
 def promote(limit: int = 1000) -> Op[None]:

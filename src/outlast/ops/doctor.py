@@ -156,6 +156,18 @@ def paused_queues(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def open_breakers(facts: Facts) -> Iterator[Finding]:
+    for breaker in [one for queue in facts.queues for one in queue.breakers]:
+        yield Finding(
+            "breaker-open",
+            f"The circuit breaker of the task {breaker.task!r} in the queue {breaker.queue!r} is"
+            f" open for {span(breaker.open_for)}: {breaker.reason}; {breaker.probe_in_words}.",
+            "Bring back what the task depends on; the breaker closes by itself when a probe"
+            f" succeeds. To try all jobs at once: outlast close-breaker {breaker.queue}"
+            f" {breaker.task}",
+        )
+
+
 def dead_jobs(facts: Facts) -> Iterator[Finding]:
     dead = sum(queue.counts.get(State.DEAD, 0) for queue in facts.queues)
     if dead:
@@ -185,6 +197,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     audited,
     silent_workers,
     paused_queues,
+    open_breakers,
     dead_jobs,
     schema_ahead,
 )

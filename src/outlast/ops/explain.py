@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..model.breaker import Circuit
 from ..model.job import Job
 from ..model.lifecycle import QUEUED, State
 from ..model.outcome import reason
 from ..model.unreadable import UNREADABLE
 from ..model.words import count, span
 from . import report
+from .breaker_report import BreakerState, breaker_of, breakers
 from .flow_report import prerequisites_in, root_cause
 from .flows import BROKEN
 from .reach import EVERYTHING, Reach
@@ -37,6 +39,7 @@ class Facts:
     open: Sequence[Job] = ()  # the first few of these that have not ended
     cause: Job | None = None  # the one that it died of
     reach: Reach = EVERYTHING  # of whom it is told: other jobs than these are not named
+    breaker: BreakerState | None = None  # of its task in its queue, if it is open
 
     @property
     def owner(self) -> Worker | None:
@@ -74,7 +77,10 @@ def explain(
         before, still_open = yield from prerequisites_in(id, LIVE, NAMED)
     cause = (yield from root_cause(job)) if job.state in BROKEN else None
     stopped = paused.get(job.queue, False)
-    facts = Facts(job, now, stopped, workers, ahead, free, before, still_open, cause, reach)
+    breaker = breaker_of((yield from breakers()), Circuit(job.queue, job.task))
+    facts = Facts(
+        job, now, stopped, workers, ahead, free, before, still_open, cause, reach, breaker
+    )
     return in_words(facts)
 
 
@@ -117,6 +123,8 @@ def _ready(facts: Facts) -> str:
         return expired
     if facts.paused:
         return f"Its queue is paused: `outlast resume {job.queue}` lets it run."
+    if facts.breaker is not None:
+        return _held_back(facts.breaker, facts)
     alive = facts.alive
     if not alive:
         return "No worker is alive: start one with `outlast worker APP`."
@@ -146,6 +154,20 @@ def _ready(facts: Facts) -> str:
     )
     able_ones = count(len(able), "worker")
     return f"It is ready, with {place} before it. {able_ones} can run it; {why}.{suspect}"
+
+
+def _held_back(breaker: BreakerState, facts: Facts) -> str:
+    why = breaker.reason if facts.reach.tenant is None else breaker.kind
+    close = (
+        f" `outlast close-breaker {breaker.queue} {breaker.task}` lets its jobs run at once."
+        if facts.reach.tenant is None
+        else ""
+    )
+    return (
+        f"The circuit breaker of its task in its queue is open for {span(breaker.open_for)}: {why}."
+        f" It is held back, unspent, until a probe succeeds; {breaker.probe_in_words}.{_who(facts)}"
+        f"{close}"
+    )
 
 
 def _waiting(facts: Facts) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from ..model.breaker import Circuit
 from ..model.lifecycle import State
 from .statement import Op, Rows, Statement
 
@@ -41,6 +42,7 @@ class Measured:
     expired: int = 0  # leases that ran out and were not taken back
     expired_for: float = 0.0  # seconds since the first of these ran out
     paused: list[str] = field(default_factory=list)
+    breakers: list[Circuit] = field(default_factory=list)  # that are open
     workers: dict[str, int] = field(default_factory=dict)  # by state; silent: not heard of
     duties: dict[str, DutyFigures] = field(default_factory=dict)
 
@@ -59,6 +61,8 @@ def measure() -> Op[Measured]:
                 measured.expired, measured.expired_for = int(number), first
             case "paused":
                 measured.paused.append(name)
+            case "breaker":
+                measured.breakers.append(Circuit(name, state))
             case "workers":
                 measured.workers[state] = int(number)
             case "duty":

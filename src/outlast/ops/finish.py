@@ -82,7 +82,7 @@ def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
     """What comes with outcomes that were accepted."""
     held = _states(rows)
     accepted = [t for t in transitions if _claimed(t) in held]
-    if noted := [t for t in accepted if not _at_once(t)]:
+    if noted := [t for t in accepted if not _unrecorded(t, held[_claimed(t)])]:
         yield Together(
             [
                 Statement("record_attempts", rows=[_record(t) for t in noted]),
@@ -242,8 +242,16 @@ def _settle(transitions: Sequence[Transition], rows: Rows, told: bool = True) ->
 
 def _was_ours(transition: Transition, state: State, outcome: str | None) -> bool:
     if outcome is None:
+        if transition.quiet:
+            return state in (State.READY, State.SCHEDULED)
         return _at_once(transition) and state is State.SUCCEEDED
     return outcome == transition.outcome
+
+
+def _unrecorded(transition: Transition, state: State) -> bool:
+    """Many jobs that a breaker holds back leave no record each, unless one was cancelled
+    meanwhile."""
+    return _at_once(transition) or (transition.quiet and state is not State.CANCELLED)
 
 
 def _at_once(transition: Transition) -> bool:

@@ -14,6 +14,7 @@ from ..model.lifecycle import State
 from ..model.moments import age, moment
 from ..model.offer import is_offer
 from ..model.unreadable import read_state
+from .breaker_report import BreakerState, breakers
 from .reach import EVERYTHING, Reach
 from .statement import Op, Rows, Statement, Together
 
@@ -102,6 +103,7 @@ class Queue:
     counts: dict[str, int] = field(default_factory=dict)
     oldest: float | None = None  # seconds the oldest ready job has existed
     keep: float | None = None  # seconds ended jobs are kept at the most; None: as in all queues
+    breakers: list[BreakerState] = field(default_factory=list)  # those of its tasks that are open
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,8 @@ def queues() -> Op[list[Queue]]:
         queue.counts[state] = int(number)
         if state == State.READY:
             queue.oldest = age(oldest)
+    for breaker in (yield from breakers()):
+        found.setdefault(breaker.queue, Queue(breaker.queue)).breakers.append(breaker)
     return [found[name] for name in sorted(found)]
 
 

@@ -204,7 +204,8 @@ class Reports(Returns):
     def outcome(self, transition: Transition) -> str:
         definition = self._worker.app.registry.get(transition.claim.task)
         policy = definition.retry if definition else None
-        return outcome(self._token(transition.claim), transition, policy)
+        breaker = definition.breaker if definition else None
+        return outcome(self._token(transition.claim), transition, policy, breaker)
 
     # What comes back
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..model.breaker import Breaker
 from ..model.lifecycle import Outcome
 from ..model.outcome import Transition
 from ..model.retry import Retry
@@ -25,15 +26,17 @@ HOW = {
 }
 
 
-def outcome(token: str, transition: Transition, policy: Retry | None) -> str:
+def outcome(
+    token: str, transition: Transition, policy: Retry | None, breaker: Breaker | None = None
+) -> str:
     """How an attempt ended. Most succeed and add nothing, and these are spelled in no time."""
     if transition.outcome is Outcome.SUCCEEDED and not transition.jobs:
         result = "null" if transition.result is None else _quoted(transition.result)
         return f'{{"do":"complete","token":{_quoted(token)},"result":{result}}}'
-    return spelled({"token": token, **_ended(transition, policy)})
+    return spelled({"token": token, **_ended(transition, policy, breaker)})
 
 
-def _ended(transition: Transition, policy: Retry | None) -> dict[str, Any]:
+def _ended(transition: Transition, policy: Retry | None, breaker: Breaker | None) -> dict[str, Any]:
     match transition.outcome:
         case Outcome.SUCCEEDED:
             jobs = [asdict(job) for job in transition.jobs]
@@ -49,7 +52,16 @@ def _ended(transition: Transition, policy: Retry | None) -> dict[str, Any]:
                 told["delay"] = transition.wish
             if policy is not None:
                 told["retry"] = asdict(policy)
+            if transition.outage is not None:
+                told["outage"] = transition.outage
+                if breaker is not None:
+                    told["breaker"] = _terms(breaker)
             return told
+
+
+def _terms(breaker: Breaker) -> dict[str, Any]:
+    """What the server needs of it: what counts as an outage is known here."""
+    return {name: getattr(breaker, name) for name in ("failures", "probe_first", "probe_cap")}
 
 
 def parts(items: Sequence[str]) -> list[list[str]]:

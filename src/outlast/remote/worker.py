@@ -25,6 +25,7 @@ from ..model.errors import InvalidSetting, OutlastError, ServerRefused, ServerUn
 from ..model.ids import new_instance_id
 from ..model.job import Claim, Hold
 from ..model.settings import WorkerSettings
+from ..worker.breaker import OutageJudge, ReportedOutages
 from ..worker.keeper import Keeper
 from ..worker.loops import Backoff
 from ..worker.worker import AHEAD_FOR, Worker
@@ -81,6 +82,9 @@ class RemoteWorker(Worker):
         self._beginning = False  # those ahead, in a moment
 
     # From begin to end
+
+    def _judge(self) -> OutageJudge:
+        return ReportedOutages()
 
     async def _work(self) -> None:
         if not self.app.registry.names():

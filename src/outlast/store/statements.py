@@ -34,7 +34,7 @@ from importlib.resources import files
 POSTGRES, SQLITE = "postgres", "sqlite"
 TABLES = frozenset(
     "job attempt event step edge flow worker queue duty token session secret counter statistic"
-    " migration".split()
+    " breaker migration".split()
 )
 
 _SCHEMA = "\0"  # stands in for a schema's name; no text of SQL can hold it

@@ -3,6 +3,8 @@
 items ── decode ── call ──┬── returned ─────────── each succeeded
            │              ├── BatchFailed ──────── those that it names failed, the others succeeded
            │              ├── RetryLater ───────── all postponed
+           │              ├── DependencyDown ───── all back, unspent; so for a connection error, if
+           │              │                        both halves fail as well
            │              └── raised ───────────── called again in halves; one alone has failed
            └── unreadable ──────────────────────── undecodable, and no part of the call
 
@@ -21,7 +23,8 @@ from functools import partial
 from typing import Any, cast
 
 from ..model.arguments import ItemArguments
-from ..model.batch import Search, last_try, misnamed, results_of
+from ..model.batch import PATIENCE, UNREACHED, Search, last_try, misnamed, results_of
+from ..model.breaker import Outage, outage_of
 from ..model.errors import BatchFailed, InvalidInput, RetryLater
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Error
@@ -29,9 +32,11 @@ from ..model.task import Definition
 from ..model.text import MESSAGE_LIMIT, clean, describe, type_name
 from ..tracing import running, tracer
 from .batch_context import BatchContext
+from .breaker import OutageJudge
 from .context import Context
 from .execute import Execution, undecodable
 from .held import Held
+from .referring import wait_for_store
 from .threads import in_thread
 
 
@@ -54,6 +59,12 @@ class Item(Execution):
     def failed(self, error: Error) -> Ended:
         return Ended(Outcome.FAILED, error=error) if self.stopped is None else self.interrupted()
 
+    def held_back(self, error: Error) -> Ended:
+        """By an outage. Where no breaker holds the task back, it comes back by itself."""
+        wait = wait_for_store(self.claim.attempt)
+        ended = Ended(Outcome.POSTPONED, delay=wait, error=error, outage=Outage.CERTAIN)
+        return ended if self.stopped is None else self.interrupted()
+
 
 class BatchAttempt:
     def __init__(
@@ -62,7 +73,9 @@ class BatchAttempt:
         items: Sequence[Item],
         end: Callable[[Item, Ended], None],
         threads: Executor,
+        breakers: OutageJudge,
     ) -> None:
+        self._breakers = breakers
         self._definition = definition
         self._arguments = cast(ItemArguments, definition.arguments)
         self._end = end
@@ -181,14 +194,40 @@ class BatchAttempt:
 
     def _unnamed(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
         search.failed(items)
+        if self._is_outage(search, items[0], error):
+            told = self._described(items, error)
+            for item in (*items, *search.give_up_all()):
+                self.end(item, item.held_back(told))
+            return
         if len(items) == 1:
             self.end(items[0], items[0].raised(error))
         if given_up := search.give_up(lambda item: last_try(item.claim)):
-            told = describe(error)
-            for item in items:  # it may quote any of them
-                told = item.masked(told)
+            told = self._described(items, error)
+            breaker = self._definition.breaker
             for item in given_up:
                 self.end(item, item.failed(told))
+                if breaker is not None:
+                    self._breakers.trip(item.claim, breaker, told)
+
+    def _is_outage(self, search: Search[Item], item: Item, error: BaseException) -> bool:
+        """Whether it is no item's fault. A connection error that halves do not get around is the
+        dependency's; any other is, if the search for a bad item finds none."""
+        breaker = self._definition.breaker
+        outage = outage_of(error, breaker)
+        if outage is Outage.CERTAIN:
+            return True
+        if breaker is None:
+            return False
+        if self._breakers.is_open(item.claim, "" if outage else type_name(error)):
+            return True
+        calls = UNREACHED if outage else PATIENCE + 1
+        return search.failed_calls >= calls and self._breakers.refunds(item.claim)
+
+    def _described(self, items: Sequence[Item], error: BaseException) -> Error:
+        told = describe(error)
+        for item in items:  # it may quote any of them
+            told = item.masked(told)
+        return told
 
 
 def _told(item: Item, failure: BaseException | str | None, result: Any) -> Ended:

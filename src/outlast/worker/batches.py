@@ -25,6 +25,7 @@ from ..model.lifecycle import Outcome
 from ..model.outcome import Ended
 from ..model.task import Definition
 from .batch import BatchAttempt, Item
+from .breaker import OutageJudge
 from .context import Context
 from .held import Held
 
@@ -54,8 +55,11 @@ class Gathering:
 
 
 class Batches:
-    def __init__(self, worker: Worker, end: Callable[[Held, Ended], None]) -> None:
+    def __init__(
+        self, worker: Worker, end: Callable[[Held, Ended], None], breakers: OutageJudge
+    ) -> None:
         self._worker = worker
+        self._breakers = breakers
         self._end_held = end
         self._gatherings: dict[str, Gathering] = {}
         self._attempts: set[BatchAttempt] = set()
@@ -169,7 +173,7 @@ class Batches:
     # Carry out
 
     def _begin(self, definition: Definition, items: list[Item]) -> None:
-        attempt = BatchAttempt(definition, items, self._end, self._worker.threads)
+        attempt = BatchAttempt(definition, items, self._end, self._worker.threads, self._breakers)
         self._attempts.add(attempt)
         now = time.monotonic()
         for item in items:
@@ -202,12 +206,20 @@ class Batches:
         if item.attempt is not None:
             item.attempt.told(item)
             return
+        self._leave(item)
+        self._end(item, item.interrupted())
+
+    def leave(self, held: Held) -> None:
+        """It has not begun, and does not wait for the others any more."""
+        if isinstance(held.execution, Item):
+            self._leave(held.execution)
+
+    def _leave(self, item: Item) -> None:
         gathering = self._gatherings.get(item.claim.task)
         if gathering is not None and item in gathering.items:
             del gathering.items[item]
             if not gathering.items and not gathering.more:
                 self._close(gathering)
-        self._end(item, item.interrupted())
 
     def release(self, interrupt: Callable[[Held, Outcome], None]) -> None:
         """What has not begun goes back at once, unspent."""

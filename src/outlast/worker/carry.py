@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..model.breaker import Breaker, Circuit
 from ..model.job import Claim
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import Ended, Transition, counter_at_limit, decide, release
@@ -26,6 +27,7 @@ from ..model.task import Definition
 from ..model.text import brief, describe
 from ..ops.renew import Renewed
 from .batches import Batches
+from .breaker import OutageJudge
 from .execute import Execution, begin, stopped
 from .held import SAFETY, Held, facts
 from .shared_task import SharedTasks
@@ -35,14 +37,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.worker")
 
+HELD_BACK = Ended(Outcome.RELEASED, quiet=True)
 NO_MATTER = Retry()  # what has not failed is not tried again
 MOST_UNKNOWN = 50  # names that a claim leaves out; beyond, it asks for what is known
 OVERTIME = 1.0  # seconds after a timeout and its grace before the keeper acts in the loop's place
 
 
 class Carrier:
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, breakers: OutageJudge) -> None:
         self._worker = worker
+        self._breakers = breakers
         self._hands = worker.hands
         self._counts = worker.counts
         self._ran = worker.figures.ran
@@ -51,7 +55,7 @@ class Carrier:
         self._ahead_since = 0.0
         self.stuck = 0  # abandoned handlers that still hold a thread
         self._tasks = SharedTasks(worker, self._done)
-        self.batches = Batches(worker, self.end)
+        self.batches = Batches(worker, self.end, breakers)
 
     def unknown(self) -> set[str]:
         """Tasks not to ask for. One that was registered since is no longer among them."""
@@ -83,6 +87,9 @@ class Carrier:
                 held = there.popleft()
                 if held.ended or not self._hands.holds(held):
                     continue  # told to stop, or lost, before it began
+                if self._breakers.holds(held.claim):
+                    self.end(held, HELD_BACK)
+                    continue
                 if free <= 0 and not self._needs_no_slot(held):
                     self.ahead.append(held)
                     continue
@@ -186,13 +193,22 @@ class Carrier:
         elif not held.ended:
             self.end(held, ended)
 
+    def hold_back(self, circuit: Circuit) -> None:
+        """A breaker has opened: what waits for a batch goes back. (What has no slot yet does when
+        it would begin.)"""
+        for held in self.batches.waiting():
+            if (held.claim.queue, held.claim.task) == circuit and self._breakers.holds(held.claim):
+                self.batches.leave(held)
+                self.end(held, HELD_BACK)
+
     def end(self, held: Held, ended: Ended) -> None:
+        ended = self._breakers.ended(held.claim, ended, self._breaker(held.claim))
         held.transition = self.decide(held.claim, ended)
         if held.began_at:
             self._ran[held.claim.task].append(time.monotonic() - held.began_at)
         held.drop_timers()
         self._give_back(held)
-        if ended.error is not None:
+        if ended.error is not None and not ended.quiet:
             self._log_end(held.claim, ended, held.transition)
 
     def _give_back(self, held: Held) -> None:
@@ -212,6 +228,10 @@ class Carrier:
                 "traceback": (ended.error or {}).get("traceback", ""),
             }
             return Transition(claim, Outcome.UNDECODABLE, State.DEAD, error=told, failures=1)
+
+    def _breaker(self, claim: Claim) -> Breaker | None:
+        definition = self._worker.app.registry.get(claim.task)
+        return definition.breaker if definition else None
 
     def _policy(self, claim: Claim, ended: Ended) -> Retry:
         if ended.outcome not in (Outcome.FAILED, Outcome.TIMED_OUT):

@@ -16,8 +16,10 @@ from functools import partial
 from typing import Any
 
 from ..model.arguments import encode_result
+from ..model.breaker import Outage, outage_of
 from ..model.errors import (
     BlobUnavailable,
+    DependencyDown,
     InvalidArguments,
     InvalidResult,
     NoBlobStore,
@@ -86,8 +88,12 @@ class Execution(Referring):
                 return Ended(
                     Outcome.POSTPONED, delay=wait_for_store(self.claim.attempt), error=told
                 )
+            case DependencyDown():  # where no breaker holds the task back, it comes back by itself
+                told, wait = self.described(error), wait_for_store(self.claim.attempt)
+                return Ended(Outcome.POSTPONED, delay=wait, error=told, outage=Outage.CERTAIN)
             case _:
-                return Ended(Outcome.FAILED, error=self.described(error))
+                outage = outage_of(error, self.definition.breaker)
+                return Ended(Outcome.FAILED, error=self.described(error), outage=outage)
 
     def unreadable(self, error: BaseException) -> Ended:
         """What it means that its arguments cannot be had, or read."""

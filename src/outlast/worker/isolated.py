@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
+from ..model.breaker import Outage
 from ..model.errors import Unsupported
 from ..model.job import Claim, NewFlow, NewJob
 from ..model.lifecycle import Outcome
@@ -166,7 +167,9 @@ def _environment() -> dict[str, str]:
 
 def _read_ended(message: dict[str, Any]) -> Ended:
     jobs = tuple(_read_job(**job) for job in message.pop("jobs"))
-    return Ended(Outcome(message.pop("outcome")), jobs=jobs, **message)
+    outage = message.pop("outage")
+    found = None if outage is None else Outage(outage)
+    return Ended(Outcome(message.pop("outcome")), jobs=jobs, outage=found, **message)
 
 
 def _read_job(*, founds: list[dict[str, Any]], after: list[str], **facts: Any) -> NewJob:

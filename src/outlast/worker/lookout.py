@@ -25,6 +25,8 @@ BUSY_LOOK = 0.1  # seconds between looks while some queue keeps us busy: the oth
 # it, ever longer. Then they are made less often, so that they never take a large part of our time.
 SHARE = 20  # times as long as it took is the pause until the next
 LONGEST = 2.0  # seconds
+HELD_REST_S = 0.25  # seconds between claims from a queue in which breakers are open, if it is vain
+HELD_SHARE = 40  # the same, as in SHARE: such a claim walks over all jobs that are held back
 MOST_NAMED = 1000  # queues of a worker that are asked for by name
 # Many queues that hold few jobs each are asked together: a round trip each would cost the most.
 ONE_BY_ONE = 4  # queues in line that are still asked one by one
@@ -36,6 +38,7 @@ class Lookout:
     def __init__(self, queues: Collection[str] | None, settings: WorkerSettings) -> None:
         self._queues = None if queues is None else frozenset(queues)
         self._settings = settings
+        self.alone: Collection[str] = ()  # queues in which breakers hold tasks back
         self._turns = QueueTurns(settings.poll_min, settings.poll_max)
         self._troubled: dict[str, Backoff] = {}  # queues whose claims fail
         self._places: dict[str, tuple[Place, float]] = {}  # where to go on, and until when
@@ -66,7 +69,7 @@ class Lookout:
         """Seconds until there is something to do: a look, or a queue that has rested."""
         return min(self.wait(), self._turns.until_rested())
 
-    async def look(self, store: Store) -> None:
+    async def look(self, store: Store) -> Seen:
         """Ask which queues have something; make due jobs ready first, if nobody else has."""
         now = time.monotonic()
         self._idle = min(self._settings.poll_max, self._idle * 2)
@@ -78,6 +81,7 @@ class Lookout:
             self._rest_look_at = time.monotonic() + min(took, self._settings.poll_max)
             self._busy_look_at = _again(BUSY_LOOK, took)
         self._note(seen.queues)
+        return seen
 
     async def _see(self, store: Store) -> Seen:
         return await see(store, self._queues)
@@ -105,7 +109,8 @@ class Lookout:
         return together
 
     def _is_dense(self, queue: str) -> bool:
-        return queue in self._places or self._full.get(queue, 0) >= DENSE
+        full = queue in self._places or self._full.get(queue, 0) >= DENSE
+        return full or queue in self.alone
 
     def place(self, queue: str) -> Place | None:
         """Where to go on in a queue that keeps us busy. What comes to stand before it since (a
@@ -172,6 +177,16 @@ class Lookout:
     def not_asked(self, wanted: Wanted) -> None:
         """The database was away: they are first again."""
         self._turns.put_back(wanted.queues)
+
+    def rest_held(self, queue: str, took: float = 0.0) -> None:
+        """Breakers may hold back all that it has, and to ask again costs as much as this did."""
+        self.rest(queue, max(HELD_REST_S, min(LONGEST, HELD_SHARE * took)))
+
+    def reopen(self, queue: str) -> None:
+        """A breaker has closed: whatever rest there was is over."""
+        if self.serves(queue):
+            self._turns.gave(queue)
+            self.hear(queue)
 
     def rest(self, queue: str, seconds: float) -> None:
         """Leave a queue alone for so long, whatever the news."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import socket
 import time
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from dataclasses import replace
 from json import dumps
 from typing import TYPE_CHECKING, Any, Self
 
+from ..model.breaker import Breaker, Circuit
 from ..model.errors import (
     DeadlineExceeded,
     OutlastError,
@@ -37,10 +39,12 @@ from ..model.ids import INSTANCE, new_instance_id
 from ..model.job import Claim
 from ..model.settings import WorkerSettings
 from ..ops import duties
+from ..ops.breakers import take_probe
 from ..ops.claim import Wanted
 from ..ops.leave import leave
 from ..version import VERSION
 from .batches import Gathering
+from .breaker import Breakers, OutageJudge
 from .carry import Carrier
 from .context import Context
 from .ending import let_end
@@ -81,7 +85,8 @@ class Worker:
         self.figures = Figures()
         self.counts = self.figures.counts
         self.lookout = Lookout(self.queues, settings)
-        self.carrier = Carrier(self)
+        self.breakers = Breakers(lambda: self.id, self._breaker_opened, self._breaker_closed)
+        self.carrier = Carrier(self, self._judge())
         self.returns: Returns = Returns(
             self.store, self.steady, self.hands, self.figures, self.carrier.decide, self.started
         )
@@ -224,6 +229,37 @@ class Worker:
         self.beat_at = time.monotonic()
         self.figures.tally()
 
+    # Circuit breakers
+
+    def _judge(self) -> OutageJudge:
+        return self.breakers
+
+    def _breaker_opened(self, circuit: Circuit) -> None:
+        self.carrier.hold_back(circuit)
+        self.ears.hear()
+
+    def _breaker_closed(self, circuit: Circuit) -> None:
+        self.lookout.reopen(circuit.queue)
+        self.ears.hear()
+
+    def _probes(self, circuit: Circuit) -> bool:
+        known = self.app.registry.get(circuit.task) is not None
+        return known and self.lookout.serves(circuit.queue)
+
+    async def _probe(self) -> None:
+        """Try one job of each task whose breaker is due, if no other worker does."""
+        for opened in self.breakers.due(self._probes):
+            definition = self.app.registry[opened.circuit.task]
+            breaker = definition.breaker or Breaker()
+            wait = breaker.wait(opened.probes + 1, random.random())
+            asked_at, last_life = time.monotonic(), not self.hands.has_last_life()
+            claims = await self.steady.arun(
+                take_probe, opened, self.id, self.settings.lease, wait, last_life
+            )
+            if claims:
+                self.breakers.probed(opened)
+                self._take(claims, asked_at)
+
     # The loop
 
     async def step(self) -> None:
@@ -251,23 +287,34 @@ class Worker:
         """Give back what has ended, take what there is room for, or wait."""
         self._start()
         self.carrier.put_back(after=AHEAD_FOR)
+        if self.breakers.pending and await self.breakers.write(self.steady):
+            self.keeper.wake({""})
         room = 0 if self.stopping or self.draining else self.room.for_claims()
         if (gathering := self.carrier.batches.hungry(full=room <= 0)) is not None:
             await self._fill(gathering)
             return
         if room > 0 and self.lookout.wait() == 0:
-            await self.lookout.look(self.steady)
+            await self._look_around()
+        self.lookout.alone = self.breakers.queues
         queues = self.lookout.next() if room > 0 else ()
         if not queues:
             await self._give_back_or_rest(room)
             return
         await self._claim(self._wanted(*queues, room=room))
 
+    async def _look_around(self) -> None:
+        asked_at = time.monotonic()
+        seen = await self.lookout.look(self.steady)
+        self.breakers.seen(seen.breakers, asked_at)
+        if self.breakers.open:
+            await self._probe()
+
     async def _fill(self, gathering: Gathering) -> None:
         """Ask for more of a task whose next batch is being gathered."""
         try:
             closed = self.stopping or self.draining
-            if not closed and not self.room.short_of_memory():
+            held = gathering.definition.name in self.breakers.excluded(gathering.queue)
+            if not closed and not held and not self.room.short_of_memory():
                 wanted = self._wanted(gathering.queue, room=gathering.room)
                 await self._claim(replace(wanted, task=gathering.definition.name, place=None))
         finally:
@@ -286,16 +333,21 @@ class Worker:
             self._failed(f"claiming from {wanted.queue!r}{others} failed", error)
             return
         took = time.monotonic() - asked_at
+        self._take(claims, asked_at)
+        if wanted.task is None:
+            self.lookout.claimed(wanted, claims, took)
+            if not claims and self.breakers.excluded(wanted.queue):
+                self.lookout.rest_held(wanted.queue, took)
+            all_there_was = len(claims) < wanted.limit and wanted.place is None
+            for queue in wanted.queues:
+                self.carrier.batches.claimed(queue, all_there_was)
+
+    def _take(self, claims: Sequence[Claim], asked_at: float) -> None:
         self.counts["claimed"] += len(claims)
         self.figures.claimed(claims)
         self.figures.tally()
         self.carrier.take(claims, asked_at)
         self._start()
-        if wanted.task is None:
-            self.lookout.claimed(wanted, claims, took)
-            all_there_was = len(claims) < wanted.limit and wanted.place is None
-            for queue in wanted.queues:
-                self.carrier.batches.claimed(queue, all_there_was)
 
     def _start(self) -> None:
         if self.carrier.ahead:
@@ -315,14 +367,18 @@ class Worker:
         due = now >= self._promote_at
         if due:
             self._promote_at = now + PROMOTE_EVERY
+        unknown, known = self.carrier.unknown(), self.carrier.known()
+        if self.breakers.open and (held := self.breakers.excluded(queue)):
+            unknown = {*unknown, *held}
+            known = None if known is None else set(known) - held
         return Wanted(
             worker=self.id,
             queue=queue,
             others=others,
             limit=room,
             lease=self.settings.lease,
-            unknown=self.carrier.unknown(),
-            known=self.carrier.known(),
+            unknown=unknown,
+            known=known,
             promote=due,
             last_life=not self.hands.has_last_life(),
             place=None if others else self.lookout.place(queue),

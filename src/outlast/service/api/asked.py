@@ -186,6 +186,10 @@ class QueueBody(Incoming):
     queue: QueueName
 
 
+class BreakerBody(QueueBody):
+    task: Name | None = Field(None, description="of which task; null: all of the queue")
+
+
 class KeepBody(QueueBody):
     keep: Seconds | None = Field(
         description="seconds that what has ended is kept at the most; null: as in all queues"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from ...model.lifecycle import State
 from ...model.tokens import Scope
 from ...ops import operate, report
+from ...ops.breaker_report import BreakerState, breakers
+from ...ops.breakers import close_breaker
 from ...ops.keep import set_keep
 from ...ops.search import Kind
 from ..calls import Call
@@ -14,23 +17,26 @@ from ..census import by_state
 from ..problems import Forbidden
 from ..route import Route
 from . import PREFIX
-from .asked import KeepBody, QueueBody
+from .asked import BreakerBody, KeepBody, QueueBody
 from .steering import tell
-from .views import QueueKeep, Queues, QueueState
+from .views import BreakersClosed, BreakerView, QueueKeep, Queues, QueueState
 
 
 async def list_queues(call: Call) -> dict[str, Any]:
     counted = await call.service.census.counted()
     told = await call.ol.store.arun(report.queue_settings)
+    held = await call.ol.store.arun(breakers)
     kinds: dict[str, list[Kind]] = {}
     for kind in counted.of(call.reach):
         kinds.setdefault(kind.queue, []).append(kind)
     names = set(kinds)
     if call.who.tenant is None:  # one that is empty is nobody's, and everybody's
         names |= {name for name in told if call.who.serves(name)}
+        names |= {one.queue for one in held if call.who.serves(one.queue)}
     return {
         "queues": [
             _queue(told.get(name) or report.Queue(name), kinds.get(name, []))
+            | {"breakers": [_breaker(one, call) for one in held if one.queue == name]}
             for name in sorted(names)
         ],
         "age": counted.age,
@@ -42,6 +48,23 @@ def _queue(queue: report.Queue, kinds: list[Kind]) -> dict[str, Any]:
     oldest = max(ready, default=None)
     facts = {"name": queue.name, "paused": queue.paused, "keep": queue.keep}
     return {**facts, "counts": by_state(kinds), "oldest": oldest}
+
+
+def _breaker(breaker: BreakerState, call: Call) -> dict[str, Any]:
+    """What an error says may be of anybody's job."""
+    told = asdict(breaker)
+    if call.who.tenant is not None:
+        told["message"] = None
+    return {name: told[name] for name in BreakerView.model_fields}
+
+
+async def close_queue_breaker(call: Call) -> dict[str, Any]:
+    asked: BreakerBody = call.body
+    need(call, asked.queue)
+    closed = await call.ol.store.arun(close_breaker, asked.queue, asked.task, None, call.by)
+    if closed:
+        await tell(call, "")
+    return {"queue": asked.queue, "closed": len(closed)}
 
 
 async def pause_queue(call: Call) -> dict[str, Any]:
@@ -87,6 +110,11 @@ ROUTES = (
         "POST", f"{PREFIX}/queues/resume", Scope.ADMIN, resume_queue,
         "Jobs of this queue are claimed again",
         request=QueueBody, response=QueueState, everyone=True,
+    ),
+    Route(
+        "POST", f"{PREFIX}/queues/close-breaker", Scope.ADMIN, close_queue_breaker,
+        "Close open circuit breakers of this queue: its jobs are claimed again at once",
+        request=BreakerBody, response=BreakersClosed, everyone=True,
     ),
     Route(
         "POST", f"{PREFIX}/queues/keep", Scope.ADMIN, keep_queue,

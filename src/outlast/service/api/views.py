@@ -149,6 +149,19 @@ class Counts(BaseModel):
     age: float = Field(description="seconds since they were counted")
 
 
+class BreakerView(BaseModel):
+    """An open circuit breaker: the task's jobs in this queue are held back, unspent."""
+
+    task: str
+    kind: str = Field(description="the type of the error that opened it")
+    message: str | None = Field(description="the latest error; null for a token of one tenant")
+    opened_at: datetime
+    open_for: float = Field(description="seconds")
+    probes: int = Field(description="that have been made")
+    next_probe: float = Field(description="seconds until one may be made")
+    probing: bool = Field(description="one is under way")
+
+
 class QueueView(BaseModel):
     name: str
     paused: bool
@@ -157,6 +170,7 @@ class QueueView(BaseModel):
     keep: float | None = Field(
         description="seconds what has ended is kept at the most; null: as in all queues"
     )
+    breakers: list[BreakerView] = Field(description="circuit breakers of its tasks that are open")
 
 
 class Queues(BaseModel):
@@ -167,6 +181,11 @@ class Queues(BaseModel):
 class QueueKeep(BaseModel):
     queue: str
     keep: float | None
+
+
+class BreakersClosed(BaseModel):
+    queue: str
+    closed: int = Field(description="how many were open")
 
 
 class QueueState(BaseModel):

@@ -82,6 +82,7 @@ def facts(call: Call, picture: Picture, over: Range, steps: Steps) -> dict[str, 
         "verdict": verdict(board),
         "most": MOST_FINDINGS,
         "paused": sorted(board.paused),
+        "breakers": board.breakers,
         **pace(latest(picture.hour, board.at, MINUTE), call.reach),
         "charts": trends(steps, over, board.at, call.reach),
         "nothing": not board.depths

@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from ...model.retry import LONGEST
 from ...model.tokens import Scope
-from ...model.words import seconds_in, typed
+from ...model.words import count, seconds_in, typed
 from ...ops import report
-from ..api.asked import KeepBody, QueueBody, Reason
-from ..api.queues import keep_queue, need, pause_queue, resume_queue
+from ..api.asked import BreakerBody, KeepBody, QueueBody, Reason
+from ..api.queues import close_queue_breaker, keep_queue, need, pause_queue, resume_queue
 from ..calls import Call
 from .acting import Blank, Question, ask, done, form, refused
 from .pages import acts, seen
@@ -67,6 +67,25 @@ async def do_resume_queue(call: Call) -> Response:
     )
 
 
+async def ask_close_breaker(call: Call) -> Response:
+    consequence = (
+        "All jobs of the tasks whose calls have stopped are claimed again, at once. A breaker also"
+        " closes by itself, when a probe succeeds; and it opens again if what the task depends on"
+        " is still away."
+    )
+    question = _question(call, "close-breaker", consequence)
+    title = f"Close the open breakers of {call.query.queue}?"
+    return await ask(call, replace(question, title=title, button="Close them"))
+
+
+async def do_close_breaker(call: Call) -> Response:
+    asked = await form(call, QueueBody)
+    body = BreakerBody(queue=asked.queue, task=None)
+    told = await close_queue_breaker(replace(call, body=body))
+    said = f"{count(told['closed'], 'breaker')} of the queue {asked.queue} closed."
+    return await done(call, said, "/queues")
+
+
 async def do_keep_queue(call: Call) -> Response:
     asked = await form(call, KeepForm)
     need(call, asked.queue)
@@ -100,6 +119,9 @@ ROUTES = (
          scope=Scope.ADMIN),
     seen("/queues/keep", ask_keep_queue, "How long does a queue keep what has ended?",
          query=QueueBody, everyone=True, scope=Scope.ADMIN),
+    seen("/queues/close-breaker", ask_close_breaker, "Close a queue's breakers?", query=QueueBody,
+         everyone=True, scope=Scope.ADMIN),
+    acts("/queues/close-breaker", do_close_breaker, "Close a queue's breakers", everyone=True),
     acts("/queues/pause", do_pause_queue, "Pause a queue", everyone=True),
     acts("/queues/resume", do_resume_queue, "Resume a queue", everyone=True),
     acts("/queues/keep", do_keep_queue, "Say how long a queue keeps what has ended", everyone=True),

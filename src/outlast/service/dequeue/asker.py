@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from json import dumps
 
+from ...model.breaker import Circuit
 from ...version import VERSION
 
 
@@ -17,6 +18,12 @@ class Asker:
     tasks: tuple[str, ...]
     tenant: str | None
     credit: int  # jobs that it can hold at once
+
+    def probes(self, circuit: Circuit) -> bool:
+        """Whether it may probe a breaker, which is everybody's: workers of one tenant neither open
+        nor close it."""
+        served = self.queues is None or circuit.queue in self.queues
+        return self.tenant is None and served and circuit.task in self.tasks
 
     def card(self, lease: float) -> dict[str, object]:
         """As any worker shows it."""

@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ...model.breaker import Breaker, Circuit, OpenBreaker
 from ...model.errors import OutlastError
 from ...model.job import Claim, Hold
 from ...model.offer import new_desk_id
 from ...model.outcome import counter_at_limit
 from ...model.settings import WorkerSettings
 from ...ops import offer as ops
+from ...ops.breakers import take_probe
 from ...ops.claim import Seen
 from ...ops.finish import finish
 from ...worker.held import Hands
@@ -127,8 +130,38 @@ class Desk(Worker):
         seen = self._seen
         if seen is None or (seen.done() and time.monotonic() - self._seen_at > FRESH):
             self._seen_at = time.monotonic()
-            seen = self._seen = self.spawn(see(self.store))
+            seen = self._seen = self.spawn(self._see())
         return await asyncio.shield(seen)
+
+    async def _see(self) -> Seen:
+        asked_at = time.monotonic()
+        seen = await see(self.store)
+        self.breakers.seen(seen.breakers, asked_at)
+        return seen
+
+    # Circuit breakers
+
+    def _breaker_closed(self, circuit: Circuit) -> None:
+        super()._breaker_closed(circuit)
+        for stream in self.streams:
+            stream.reopen(circuit.queue)
+
+    async def probe(self, stream: Stream) -> list[Claim]:
+        """Offer one job of each task of a stream whose breaker is due, if nobody else probes it."""
+        claims: list[Claim] = []
+        for opened in self.breakers.due(stream.asker.probes):
+            claims += await asyncio.shield(self.spawn(self._take_probe(stream, opened)))
+        return claims
+
+    async def _take_probe(self, stream: Stream, opened: OpenBreaker) -> list[Claim]:
+        wait = Breaker().wait(opened.probes + 1, random.random())
+        last_life = not stream.credit.has_a_last_life
+        claims = await self.steady.arun(
+            take_probe, opened, self.id, self.terms.offer_lease, wait, last_life
+        )
+        if claims:
+            self.breakers.probed(opened)
+        return self.take(stream, claims)
 
     # Offer
 

@@ -16,6 +16,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from ...model.breaker import Breaker
 from ...model.errors import InvalidInput, OutlastError
 from ...model.job import Claim, Hold
 from ...model.outcome import Ended, Transition, decide
@@ -27,7 +28,7 @@ from ...ops.reach import Reach
 from ...worker.held import Hands, Held
 from ...worker.returns import Returns, about_a_row
 from .desk import Desk
-from .said import Answer, Policy, Report, Status, check_json, ended_by
+from .said import Answer, BreakerTerms, Policy, Report, Status, check_json, ended_by
 from .stream import Stream
 
 
@@ -125,6 +126,7 @@ class Taking:
             self._say(report, claim)
         else:
             ended = ended_by(report, claim, self._reach)
+            ended = self._judged(claim, ended, report.breaker)
             self._handing.put(self._decided(claim, ended, report.retry))
             self._ending.append(claim)
 
@@ -137,6 +139,17 @@ class Taking:
             self._late.append(said)
         else:
             self._handing.say(claim, report.kind, report.data, report.n)
+
+    def _judged(self, claim: Claim, ended: Ended, terms: BreakerTerms | None) -> Ended:
+        """What it means for the task's circuit breaker, which is kept here for remote workers. It
+        is everybody's: a worker of one tenant neither opens nor closes it."""
+        if self._reach.tenant is not None:
+            return ended
+        breaker = Breaker() if terms is None else Breaker(**terms.model_dump())
+        judged = self._desk.breakers.ended(claim, ended, breaker)
+        if self._desk.breakers.pending:
+            self._desk.news()
+        return judged
 
     def _decided(self, claim: Claim, ended: Ended, policy: Policy | None) -> Transition:
         """The job's own policy comes first, then what the worker knows of the task, then what we

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ...model.arguments import MAX_PAYLOAD
 from ...model.blob import own
+from ...model.breaker import LONGEST_PROBE_WAIT_S, MOST_FAILURES, Outage
 from ...model.errors import InvalidInput
 from ...model.job import Claim
 from ...model.lifecycle import Outcome
@@ -61,6 +62,18 @@ class Policy(Closed):
     jitter: float = Field(0.2, ge=0, le=1)
 
 
+class BreakerTerms(Closed):
+    failures: int = Field(5, ge=1, le=MOST_FAILURES)
+    probe_first: float = Field(1.0, gt=0, le=LONGEST_PROBE_WAIT_S)
+    probe_cap: float = Field(30.0, gt=0, le=LONGEST_PROBE_WAIT_S)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.probe_cap < self.probe_first:
+            raise ValueError("probe_cap must be at least probe_first")
+        return self
+
+
 class Report(Closed):
     """One thing said of one job."""
 
@@ -76,6 +89,10 @@ class Report(Closed):
         None, description="release, fail later: seconds until it is due; failed: at least so many"
     )
     retry: Policy | None = Field(None, description="fail: by which policy, if the job has no own")
+    outage: Outage | None = Field(
+        None, description="fail: what the task depends on is away, certainly or by a suspicion"
+    )
+    breaker: BreakerTerms | None = Field(None, description="fail: when the task's calls stop")
     n: int = Field(0, ge=0, lt=2**63, description="event: its number under this claim")
     kind: Literal["progress", "log"] = Field("log", description="event: of which kind")
     data: str = Field("{}", max_length=LONGEST_EVENT, description="event: as JSON text")
@@ -115,7 +132,8 @@ def ended_by(report: Report, claim: Claim, reach: Reach) -> Ended:
             return Ended(Outcome.RELEASED, delay=report.delay, error=why)
         case _:
             error = (report.error or Failure()).stored()
-            return Ended(HOW[report.how], error=error, delay=report.delay)
+            how = HOW[report.how]
+            return Ended(how, error=error, delay=report.delay, outage=report.outage)
 
 
 def check_json(what: str, text: str) -> None:

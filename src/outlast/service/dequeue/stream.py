@@ -155,9 +155,14 @@ class Stream:
             return None
         if self._lookout.wait() == 0:
             await self._lookout.look(self.desk.store)
+            if self.desk.breakers.open and (probes := await self.desk.probe(self)):
+                return probes
+        self._lookout.alone = self.desk.breakers.queues
         if not (queues := self._lookout.next()):
             return None
-        asked = self._asked(queues, self.credit.room)
+        if (asked := self._asked(queues, self.credit.room)) is None:
+            return None
+        asked_at = time.monotonic()
         try:
             claims = await self.desk.offer(self, asked)
         except OutlastError as error:
@@ -169,11 +174,14 @@ class Stream:
         finally:
             self.credit.asking -= asked.limit
         self._lookout.claimed(asked, claims)
+        if not claims and self.desk.breakers.excluded(asked.queue):
+            self._lookout.rest_held(asked.queue, time.monotonic() - asked_at)
         return claims
 
     def along(self, ending: int) -> ops.Asked | None:
         """What to claim in the very round trip that ends so many of the worker's jobs."""
         room = self.credit.room + ending
+        self._lookout.alone = self.desk.breakers.queues
         if self.closed or self._why or room <= 0 or not (queues := self._lookout.next()):
             return None
         return self._asked(queues, room)
@@ -194,9 +202,15 @@ class Stream:
         claims, self._along = self._along, []
         return claims or None
 
-    def _asked(self, queues: tuple[str, ...], room: int) -> ops.Asked:
-        """At most half of what it can hold: while one half is on its way, the other runs."""
+    def _asked(self, queues: tuple[str, ...], room: int) -> ops.Asked | None:
+        """At most half of what it can hold: while one half is on its way, the other runs. None: all
+        of its tasks are held back there by breakers."""
         asker = self.asker
+        held = self.desk.breakers.excluded(queues[0])  # such a queue is asked alone
+        tasks = tuple(task for task in asker.tasks if task not in held) if held else asker.tasks
+        if held and not tasks:
+            self._lookout.rest_held(queues[0])
+            return None
         limit = min(room, (self.credit.most + 1) // 2, MOST_AT_ONCE)
         self.credit.asking += limit
         return ops.Asked(
@@ -208,7 +222,7 @@ class Stream:
             promote=self.desk.promotes(),
             last_life=not self.credit.has_a_last_life,
             place=self._lookout.place(queues[0]) if len(queues) == 1 else None,
-            tasks=asker.tasks,
+            tasks=tasks,
             tenant=asker.tenant,
         )
 
@@ -259,6 +273,10 @@ class Stream:
             await store.arun(duties.arrive, self._card)
 
     # News
+
+    def reopen(self, queue: str) -> None:
+        self._lookout.reopen(queue)
+        self._news.set()
 
     def hear(self, queue: str) -> None:
         if queue.startswith("!"):

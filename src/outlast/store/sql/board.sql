@@ -28,6 +28,9 @@ FROM ol.job WHERE state = 'running' AND lease_until < ol.now() GROUP BY tenant, 
 UNION ALL
 SELECT 'paused', '', name, '', 1, 0.0, 0.0, NULL FROM ol.queue WHERE paused
 UNION ALL
+SELECT 'breaker', '', queue, task, probes, ol.epoch(ol.now()) - ol.epoch(opened_at), 0.0, kind
+FROM ol.breaker
+UNION ALL
 SELECT 'worker', '', id, state, running, ol.epoch(ol.now()) - ol.epoch(seen_at), lease,
     CAST(queues AS text)
 FROM ol.worker WHERE concurrency > 0

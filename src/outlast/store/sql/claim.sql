@@ -19,29 +19,40 @@ WHERE id IN (
     SELECT id FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()
     ORDER BY run_at, id LIMIT :limit)
 
+-- fragment: no_breaker
+CAST(NULL AS text), CAST(NULL AS text), CAST(NULL AS text), CAST(NULL AS double precision),
+    CAST(NULL AS integer), ol.boolean(NULL)
+
+-- fragment: beside_queues
+SELECT NULL, ol.no_breaker
+WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
+UNION ALL
+SELECT ol.breaker_columns, ol.probe_due FROM ol.breaker AS b
+
 -- name: look
 -- Which queues have something to claim, found by hopping from name to name along the index; and, as
--- a NULL, whether scheduled jobs are due. Asked by idle workers, so it locks nothing.
+-- a NULL, whether scheduled jobs are due; and the breakers that are open. Asked by idle workers, so it
+-- locks nothing.
 WITH RECURSIVE hop (queue) AS (
     SELECT (SELECT queue FROM ol.job WHERE state = 'ready' ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT j.queue FROM ol.job AS j
         WHERE j.state = 'ready' AND j.queue > hop.queue ORDER BY j.queue LIMIT 1)
     FROM hop WHERE hop.queue IS NOT NULL)
-SELECT hop.queue FROM hop
+SELECT hop.queue, ol.no_breaker FROM hop
 WHERE hop.queue IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = hop.queue AND q.paused)
 UNION ALL
-SELECT NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
+ol.beside_queues
 
 -- name: look_among
 -- The same for named queues alone, each looked up by itself: a sub-select is never made into a join
 -- that reads all ready jobs.
-SELECT t.queue FROM ol.rows(queue text)
+SELECT t.queue, ol.no_breaker FROM ol.rows(queue text)
 WHERE (SELECT 1 FROM ol.job AS j WHERE j.state = 'ready' AND j.queue = t.queue LIMIT 1) IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND q.paused)
 UNION ALL
-SELECT NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
+ol.beside_queues
 
 -- fragment: startable
 (expires_at IS NULL OR expires_at > ol.now())

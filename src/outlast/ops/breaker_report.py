@@ -1,0 +1,61 @@
+"""Circuit breakers that are open, as people see them. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ..model.breaker import Circuit
+from ..model.moments import moment
+from ..model.words import span
+from .statement import Op, Rows, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerState:
+    """An open breaker, for people."""
+
+    queue: str
+    task: str
+    kind: str  # the type of the error that opened it
+    message: str  # what the latest one said
+    opened_by: str
+    opened_at: datetime
+    open_for: float  # seconds
+    probes: int  # that have been made
+    next_probe: float  # seconds until one may be made; 0: now
+    probing: bool  # one is under way
+
+    @property
+    def reason(self) -> str:
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+    @property
+    def probe_in_words(self) -> str:
+        if self.probing:
+            return "a probe is under way"
+        if self.next_probe <= 0:
+            return "the next probe is due now"
+        return f"the next probe is in {span(self.next_probe)}"
+
+
+def breakers() -> Op[list[BreakerState]]:
+    """Every breaker that is open."""
+    rows: Rows = yield Statement("breakers")
+    return [_state(row) for row in rows]
+
+
+def breaker_of(found: Sequence[BreakerState], circuit: Circuit) -> BreakerState | None:
+    return next((one for one in found if (one.queue, one.task) == circuit), None)
+
+
+def _state(row: tuple[Any, ...]) -> BreakerState:
+    queue, task, kind, message, by, opened_at, open_for, probes, next_probe, probing = row
+    at = moment(opened_at)
+    assert at is not None
+    left = max(0.0, float(next_probe))
+    return BreakerState(
+        queue, task, kind, message, by, at, float(open_for), int(probes), left, bool(probing)
+    )

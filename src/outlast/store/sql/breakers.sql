@@ -1,0 +1,92 @@
+-- fragment: breaker_columns
+b.queue, b.task, b.opening, b.kind, ol.epoch(b.opened_at), b.probes
+
+-- The probe under way is a running job: when its worker is lost, the probe ends with its claim.
+-- fragment: probe_due
+b.probe_at <= ol.now() AND NOT EXISTS (SELECT 1 FROM ol.job AS p
+        WHERE p.id = b.probe_job AND p.fence = b.probe_fence AND p.state || '' = 'running')
+
+-- fragment: probe_claimable
+ol.claimable AND task = :task
+
+-- name: open_breaker
+-- Open the breaker of a task in a queue; no row if it is open already.
+INSERT INTO ol.breaker AS b (queue, task, opening, kind, message, opened_by, opened_at, probes,
+    probe_at)
+VALUES (:queue, :task, :opening, :kind, :message, :by, ol.now(), 0, ol.later(:wait))
+ON CONFLICT (queue, task) DO NOTHING
+RETURNING opening
+
+-- name: open_breaker_now
+-- The breaker of a task in a queue, if it is open, and whether it may be probed now.
+SELECT ol.breaker_columns, ol.probe_due FROM ol.breaker AS b
+WHERE b.queue = :queue AND b.task = :task
+
+-- name: close_breaker
+-- Close a breaker: by hand, or the very opening that a probe has succeeded under.
+DELETE FROM ol.breaker
+WHERE queue = :queue AND (CAST(:task AS text) IS NULL OR task = :task)
+    AND (CAST(:opening AS text) IS NULL OR opening = :opening)
+RETURNING queue, task, kind, ol.epoch(opened_at)
+
+-- name: take_probe
+-- Take the right to probe, if nobody has it, its time has come and there is a job to probe with. The
+-- next one is due after the wait, whatever becomes of this one.
+UPDATE ol.breaker AS b SET probes = b.probes + 1, probe_at = ol.later(:wait), probe_job = NULL
+WHERE b.queue = :queue AND b.task = :task AND b.opening = :opening AND b.probes = :probes
+    AND ol.probe_due AND EXISTS (SELECT 1 FROM ol.job WHERE ol.probe_claimable)
+RETURNING b.probes
+
+-- name: claim_probe
+-- Take the first ready job of one task as a probe.
+-- postgres: locked in a CTE and updated by join, as in claim
+WITH picked AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job WHERE ol.probe_claimable
+    ORDER BY priority DESC, run_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+ol.take_picked
+-- sqlite: one writer at a time needs no lock clause
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (SELECT id FROM ol.job WHERE ol.probe_claimable
+    ORDER BY priority DESC, run_at, id LIMIT 1)
+RETURNING ol.claim_columns
+
+-- fragment: any_probe
+SELECT id FROM (SELECT id FROM ol.job WHERE ol.probe_claimable
+            ORDER BY priority DESC, run_at, id LIMIT :reach) AS near
+        ORDER BY random() LIMIT 1
+
+-- name: claim_any_probe
+-- Take any of the next ready jobs of one task as a probe: where only the first ones cannot succeed, as
+-- jobs for one host among many, the others need not wait until each of these was tried.
+-- postgres: as in claim_probe
+WITH picked AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job WHERE id = (ol.any_probe) AND state = 'ready'
+    FOR UPDATE SKIP LOCKED)
+ol.take_picked
+-- sqlite: as in claim_probe
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id = (ol.any_probe)
+RETURNING ol.claim_columns
+
+-- name: set_probe
+-- Say which claim is the probe; without one, the right to probe is given back.
+UPDATE ol.breaker
+SET probe_job = ol.id(:job), probe_fence = :fence,
+    probe_at = CASE WHEN CAST(:job AS text) IS NULL THEN ol.now() ELSE probe_at END,
+    probes = CASE WHEN CAST(:job AS text) IS NULL THEN probes - 1 ELSE probes END
+WHERE queue = :queue AND task = :task
+
+-- name: probe_failed
+-- A probe failed: the wait begins now, and its error is the latest.
+UPDATE ol.breaker SET probe_at = ol.later(:wait), message = :message
+WHERE queue = :queue AND task = :task AND opening = :opening AND probe_job = ol.id(:job)
+    AND probe_fence = :fence
+RETURNING probes
+
+-- name: breakers
+-- Every open breaker: why, since when, by whom, and when it is probed.
+SELECT b.queue, b.task, b.kind, b.message, b.opened_by, ol.epoch(b.opened_at),
+    ol.epoch(ol.now()) - ol.epoch(b.opened_at), b.probes, ol.epoch(b.probe_at) - ol.epoch(ol.now()),
+    EXISTS (SELECT 1 FROM ol.job AS p
+        WHERE p.id = b.probe_job AND p.fence = b.probe_fence AND p.state || '' = 'running')
+FROM ol.breaker AS b ORDER BY b.queue, b.task

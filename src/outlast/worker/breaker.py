@@ -1,0 +1,316 @@
+"""Circuit breakers as one worker knows them: it counts failures, opens, probes and closes.
+
+    handler ends ─▶ ended() ─┬─ a failure in a row too many: open, here at once, then for all
+                             ├─ a failure while it is open: the job goes back, unspent
+                             └─ a success of an attempt begun since: close
+
+What the database says comes with every look for work, so a claim costs nothing more. Openings and
+closings that cannot be written are kept until they can.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ..model.breaker import (
+    RELAPSE_S,
+    Breaker,
+    Circuit,
+    FailureStreak,
+    OpenBreaker,
+    Outage,
+)
+from ..model.ids import new_job_id
+from ..model.job import Claim, Hold
+from ..model.lifecycle import Outcome
+from ..model.outcome import Ended, Error
+from ..model.words import span
+from ..ops.breakers import close_breaker, open_breaker, probe_failed
+from ..store import Store
+from .figures import NAMES, OTHER
+
+log = logging.getLogger("outlast.worker")
+
+MOST_CIRCUITS = 10_000  # whose failures are counted at a time
+MOST_NOTED = 1000  # failed probes that wait to be written
+ANSWERS = (Outcome.FAILED, Outcome.PERMANENT, Outcome.UNDECODABLE)  # of another kind: no outage
+
+
+class OutageJudge(Protocol):
+    """Decides whether failures are an outage's. A remote worker leaves that to its server."""
+
+    def ended(self, claim: Claim, ended: Ended, breaker: Breaker | None) -> Ended: ...
+
+    def holds(self, claim: Claim) -> bool: ...
+
+    def is_open(self, claim: Claim, kind: str = "") -> bool: ...
+
+    def refunds(self, claim: Claim) -> bool: ...
+
+    def trip(self, claim: Claim, breaker: Breaker, error: Error) -> OpenBreaker | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """One that is not in the database yet."""
+
+    opened: OpenBreaker
+    message: str
+    wait: float
+
+
+@dataclass(frozen=True, slots=True)
+class _FailedProbe:
+    opened: OpenBreaker
+    hold: Hold
+    message: str
+    wait: float
+
+
+class Breakers:
+    def __init__(
+        self,
+        worker: Callable[[], str],
+        opened: Callable[[Circuit], None],
+        closed: Callable[[Circuit], None],
+    ) -> None:
+        self._worker = worker
+        self._when_opened = opened
+        self._when_closed = closed
+        self.open: dict[Circuit, OpenBreaker] = {}
+        self.openings: Counter[Circuit] = Counter()  # by this worker
+        self._streaks: dict[Circuit, FailureStreak] = {}
+        self._opening: dict[Circuit, _Opening] = {}  # to be written
+        self._closing: dict[Circuit, OpenBreaker] = {}  # to be written
+        self._failed: list[_FailedProbe] = []  # to be written
+        self._changed_at: dict[Circuit, float] = {}  # by our clock: when it was opened or closed
+        self._closed_at: dict[Circuit, float] = {}
+
+    # What is held back
+
+    def excluded(self, queue: str) -> set[str]:
+        """Tasks of a queue that are not to be claimed."""
+        return {circuit.task for circuit in self.open if circuit.queue == queue}
+
+    @property
+    def queues(self) -> Collection[str]:
+        """In which some task is held back."""
+        return {circuit.queue for circuit in self.open} if self.open else ()
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether a job in hand should go back instead of being started."""
+        if not self.open:
+            return False
+        opened = self.open.get(_circuit(claim))
+        return opened is not None and not opened.precedes(claim.started_at)
+
+    def is_open(self, claim: Claim, kind: str = "") -> bool:
+        """Whether it is open; with a kind, because of such an error."""
+        opened = self.open.get(_circuit(claim))
+        return opened is not None and (not kind or opened.kind == kind)
+
+    def refunds(self, claim: Claim) -> bool:
+        """Whether an inferred outage costs its jobs nothing. Not if it comes right after a probe
+        has succeeded: then some of the jobs may be to blame, which must end in time."""
+        closed_at = self._closed_at.get(_circuit(claim))
+        return closed_at is None or time.monotonic() - closed_at > RELAPSE_S
+
+    # How attempts end
+
+    def ended(self, claim: Claim, ended: Ended, breaker: Breaker | None) -> Ended:
+        """What an end means for the circuit, and what the circuit means for the end."""
+        if ended.outcome is Outcome.SUCCEEDED:
+            if self._streaks or self.open:
+                self._succeeded(claim)
+            return ended
+        circuit = _circuit(claim)
+        opened = self.open.get(circuit)
+        outage = ended.outage or _same_kind(opened, ended)
+        if outage is None or breaker is None:
+            if ended.outcome in ANSWERS:
+                self._streaks.pop(circuit, None)
+            return ended
+        if opened is None:
+            opened, charged = self._judge(claim, ended, outage, breaker)
+            if opened is None or charged:
+                return ended
+        if outage is Outage.SUSPECTED and claim.max_attempts == 1:
+            return ended  # to be called once, whatever happens
+        return self._held_back(opened, claim, ended, breaker)
+
+    def _judge(
+        self, claim: Claim, ended: Ended, outage: Outage, breaker: Breaker
+    ) -> tuple[OpenBreaker | None, bool]:
+        """Whether it opens now; and whether this failure is charged all the same."""
+        error = ended.error or {}
+        if outage is Outage.CERTAIN:
+            return self.trip(claim, breaker, error), False
+        circuit, refunds = _circuit(claim), self.refunds(claim)
+        if len(self._streaks) >= MOST_CIRCUITS:
+            self._streaks.clear()
+        streak = self._streaks.setdefault(circuit, FailureStreak())
+        if streak.failed(claim.id) < breaker.failures:
+            return None, True
+        return self.trip(claim, breaker, error), not refunds
+
+    def trip(self, claim: Claim, breaker: Breaker, error: Error) -> OpenBreaker:
+        """Open it: here at once, in the database with the next turn."""
+        circuit = _circuit(claim)
+        if circuit in self.open:
+            return self.open[circuit]
+        opened = OpenBreaker(circuit, new_job_id(), error.get("type") or "Outage")
+        self.open[circuit] = opened
+        wait = breaker.wait(0, random.random())
+        self._opening[circuit] = _Opening(opened, error.get("message") or "", wait)
+        self._closing.pop(circuit, None)
+        self._streaks.pop(circuit, None)
+        self._changed_at[circuit] = time.monotonic()
+        self._when_opened(circuit)
+        return opened
+
+    def _held_back(
+        self, opened: OpenBreaker, claim: Claim, ended: Ended, breaker: Breaker
+    ) -> Ended:
+        """Unspent. One that was begun since was the probe, or as good as one: it goes behind the
+        others, so that the next probe is another job."""
+        error = {**(ended.error or {}), "traceback": ""}
+        wait = None
+        if opened.precedes(claim.started_at):
+            wait = breaker.wait(opened.probes + 1, random.random())
+            if len(self._failed) < MOST_NOTED:
+                told = _FailedProbe(opened, claim.hold, error.get("message", ""), wait)
+                self._failed.append(told)
+        return Ended(Outcome.RELEASED, delay=wait, error=error, quiet=True)
+
+    def _succeeded(self, claim: Claim) -> None:
+        circuit = _circuit(claim)
+        self._streaks.pop(circuit, None)
+        opened = self.open.get(circuit)
+        if opened is not None and opened.precedes(claim.started_at):
+            self._closing[circuit] = opened
+
+    # The database
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._opening or self._closing or self._failed)
+
+    async def write(self, store: Store) -> bool:
+        """Write what is pending. What fails stays pending. Whether others should look again."""
+        changed = False
+        for circuit, opening in tuple(self._opening.items()):
+            changed |= await self._write_opening(store, circuit, opening)
+        for circuit, opened in tuple(self._closing.items()):
+            changed |= await self._write_closing(store, circuit, opened)
+        while self._failed:
+            probe = self._failed[0]
+            await store.arun(probe_failed, probe.opened, probe.hold, probe.message, probe.wait)
+            self._failed.pop(0)
+        return changed
+
+    async def _write_opening(self, store: Store, circuit: Circuit, opening: _Opening) -> bool:
+        worker = self._worker()
+        standing, ours = await store.arun(
+            open_breaker, opening.opened, opening.message, worker, opening.wait
+        )
+        self._opening.pop(circuit, None)
+        self._changed_at[circuit] = time.monotonic()
+        if standing is None:  # somebody closed it in between
+            self._forget(circuit)
+            return False
+        self.open[circuit] = standing
+        if ours:
+            many = circuit not in self.openings and len(self.openings) >= NAMES
+            self.openings[Circuit(OTHER, OTHER) if many else circuit] += 1
+            log.warning(
+                "breaker open: queue %r, task %r: %s; its jobs wait unspent, next probe in %s",
+                *circuit, opening.opened.kind, span(opening.wait),
+            )  # fmt: skip
+        return ours
+
+    async def _write_closing(self, store: Store, circuit: Circuit, opened: OpenBreaker) -> bool:
+        closed = await store.arun(close_breaker, *circuit, opened.opening, self._worker())
+        self._closing.pop(circuit, None)
+        for task, seconds in closed:
+            log.warning("breaker closed: queue %r, task %r: a probe succeeded; it was open for %s",
+                        circuit.queue, task, span(seconds))  # fmt: skip
+        self._forget(circuit)
+        return bool(closed)
+
+    def seen(self, breakers: Iterable[OpenBreaker], asked_at: float) -> None:
+        """Take over what a look found, unless something newer is known here."""
+        found = {one.circuit: one for one in breakers}
+        if not found and not self.open:
+            return
+        for circuit in {*found, *self.open}:
+            if circuit in self._opening or self._changed_at.get(circuit, 0.0) >= asked_at:
+                continue
+            if circuit in found:
+                new = circuit not in self.open
+                self.open[circuit] = found[circuit]
+                if new:
+                    self._streaks.pop(circuit, None)
+                    self._when_opened(circuit)
+            else:
+                self._forget(circuit)
+
+    def _forget(self, circuit: Circuit) -> None:
+        """It is closed."""
+        if self.open.pop(circuit, None) is not None:
+            now = time.monotonic()
+            self._changed_at[circuit] = self._closed_at[circuit] = now
+            self._closing.pop(circuit, None)
+            self._when_closed(circuit)
+        for times in (self._changed_at, self._closed_at):
+            if len(times) > MOST_CIRCUITS:
+                times.clear()
+
+    def due(self, serves: Callable[[Circuit], bool]) -> Sequence[OpenBreaker]:
+        """Those that may be probed by us now. What comes of it is known after the next look."""
+        due = [one for one in self.open.values() if one.due and serves(one.circuit)]
+        for one in due:
+            self.open[one.circuit] = replace(one, due=False)
+        return due
+
+    def probed(self, opened: OpenBreaker) -> None:
+        """A probe of ours is under way."""
+        if (known := self.open.get(opened.circuit)) and known.opening == opened.opening:
+            self.open[opened.circuit] = replace(known, probes=opened.probes + 1)
+
+
+class ReportedOutages:
+    """A remote worker's: it says what it saw, and its server decides."""
+
+    def ended(self, claim: Claim, ended: Ended, breaker: Breaker | None) -> Ended:
+        return ended
+
+    def holds(self, claim: Claim) -> bool:
+        return False
+
+    def is_open(self, claim: Claim, kind: str = "") -> bool:
+        return False
+
+    def refunds(self, claim: Claim) -> bool:
+        return True
+
+    def trip(self, claim: Claim, breaker: Breaker, error: Error) -> None:
+        return None
+
+
+def _circuit(claim: Claim) -> Circuit:
+    return Circuit(claim.queue, claim.task)
+
+
+def _same_kind(opened: OpenBreaker | None, ended: Ended) -> Outage | None:
+    """A breaker that a plain error of a whole batch opened stays open while there is that error."""
+    if opened is None or ended.outcome is not Outcome.FAILED:
+        return None
+    same = (ended.error or {}).get("type") == opened.kind
+    return Outage.CERTAIN if same else None
