@@ -26,7 +26,7 @@ from ..model.lifecycle import FINAL, QUEUED, State
 from .durable import completed, done_once, kept
 from .evidence import Evidence, JobRow
 from .ledger import Entry
-from .records import called_off, hasty, recorded
+from .records import called_off, hasty, recorded, with_held_back
 from .ties import tied
 from .waits import mended, misled
 
@@ -254,8 +254,11 @@ def seen(evidence: Evidence) -> Iterator[Violation]:
 def histories(evidence: Evidence) -> Iterator[Violation]:
     """I4"""
     redriven, cancels = evidence.redriven(), evidence.cancels()
+    outages = evidence.outages()
     for row in evidence.rows.values():
         records = evidence.attempts.get(row.id, [])
+        if row.queue in outages:
+            records = with_held_back(row, records)
         complaints = [*recorded(row, records, redriven[row.id]), *hasty(row)]
         complaints += called_off(row, records, cancels[row.id], redriven[row.id])
         for orphan, told in complaints:

@@ -109,6 +109,11 @@ class Evidence:
             fences[entry.about].append(entry.fence)
         return fences
 
+    def outages(self) -> set[str]:
+        """Queues in which a circuit breaker was open."""
+        opened = (event.data for event in self.events if event.kind == "breaker-opened")
+        return {data["queue"] for data in opened if isinstance(data, dict)}
+
     def redriven(self) -> Counter[str]:
         """How often each job got a new life."""
         return Counter(event.job for event in self.events if event.job and event.kind == "redrive")

@@ -33,6 +33,22 @@ def recorded(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Itera
         yield from spent(row, records)
 
 
+def with_held_back(row: JobRow, records: Sequence[AttemptRow]) -> list[AttemptRow]:
+    """A claim that a circuit breaker gave back leaves no record: it counts as released."""
+    known = {record.fence: record for record in records}
+    ended = row.state in (State.RUNNING, State.SUCCEEDED)
+    full = [record for record in records if record.fence > row.fence]
+    number = 1
+    for fence in range(1, row.fence + 1):
+        found = known.get(fence)
+        if found is None and ended and fence == row.fence:
+            break
+        record = found or AttemptRow(row.id, fence, number, Outcome.RELEASED)
+        number += record.outcome != Outcome.RELEASED
+        full.append(record)
+    return full
+
+
 def complete(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[Complaint]:
     """One record for each claim: not for one that runs, and not for a success at once."""
     fences = Counter(record.fence for record in records)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..client import Outlast
 from ..connected import actor
+from ..model.breaker import Breaker
 from ..model.errors import BatchFailed, Permanent, RetryLater
 from ..model.retry import Retry
 from ..model.settings import StoreSettings
@@ -25,6 +26,7 @@ OFTEN = 50  # crashes that a job may cost: a busy machine may lose a lease of a 
 POOLED = "pooled"
 A_WHILE = 0.6  # seconds in which others have looked twice whether a worker lives
 STEPS = ("one", "two")
+AWAY = 8  # calls that fail before what a task relies on is back
 PATIENCE = 20.0  # seconds that a handler lingers when nobody tells it to stop
 
 
@@ -39,6 +41,7 @@ class Workload:
         self._begun: set[tuple[str, int]] = set()
         self._define(self.ol)
         self._define_awkward(self.ol)
+        self._define_reliant(self.ol)
         self._define_batch(self.ol)
         self._define_durable(self.ol)
         self.flows = FlowTasks(self)
@@ -80,6 +83,7 @@ class Workload:
         actor()
         for task in (self.mark, self.thread, self.parent, self.tarries, self.naps, self.fails_once):
             task.job().new_job()
+        self.relies.job().new_job()
         for awkward in (self.permanent, self.postpones, self.lingers, self.lingers_in_thread):
             awkward.job().new_job()
         self.together.job("good").new_job()
@@ -163,6 +167,22 @@ class Workload:
 
         self.fails_once, self.permanent, self.postpones = fails_once, permanent, postpones
         self.lingers, self.lingers_in_thread = lingers, lingers_in_thread
+
+    def _define_reliant(self, ol: Outlast) -> None:
+        breaker = Breaker(failures=1, probe_first=0.01, probe_cap=0.02)
+
+        @ol.task(max_crashes=OFTEN, retry=replace(AT_ONCE, max_attempts=2), breaker=breaker)
+        async def relies(ctx: Context) -> dict[str, int]:
+            """On something that is away for the first calls in its queue."""
+            result = self._ran(ctx)
+            calls = self.place.folder / f"calls-{ctx.job.queue}"
+            with calls.open("ab", buffering=0) as file:
+                file.write(b".")
+            if calls.stat().st_size <= AWAY:
+                raise ConnectionError("away")
+            return result
+
+        self.relies = relies
 
     def _define_batch(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN, retry=AT_ONCE, batch=20, wait=0.02)

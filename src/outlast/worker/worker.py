@@ -370,7 +370,7 @@ class Worker:
         unknown, known = self.carrier.unknown(), self.carrier.known()
         if self.breakers.open and (held := self.breakers.excluded(queue)):
             unknown = {*unknown, *held}
-            known = None if known is None else set(known) - held
+            known = None if known is None else [task for task in known if task not in held]
         return Wanted(
             worker=self.id,
             queue=queue,

@@ -3,6 +3,7 @@
     enqueueing    jobs that come to be half, twice, or outside of the caller's transaction
     claiming      jobs claimed too early, twice, or by whoever must not
     owning        fences and leases that do not hold
+    breaking      breakers that charge jobs, are probed by two, or never close
     batching      items that are charged with, or cleared by, what became of others
     finishing     outcomes that do not count, or count for too much
     durable       steps and completions that are kept when they must not be
@@ -20,6 +21,7 @@ from __future__ import annotations
 from ..mutation import Mutant
 from . import (
     batching,
+    breaking,
     claiming,
     durable,
     enqueueing,
@@ -37,6 +39,7 @@ MUTANTS: list[Mutant] = [
     *owning.MUTANTS,
     *finishing.MUTANTS,
     *batching.MUTANTS,
+    *breaking.MUTANTS,
     *durable.MUTANTS,
     *flowing.MUTANTS,
     *healing.MUTANTS,

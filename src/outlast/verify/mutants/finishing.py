@@ -67,8 +67,8 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    if outcome is None:\n        return _at_once",
-                "    if outcome is None:\n        return False and _at_once",
+                "        return _at_once(transition) and state is State.SUCCEEDED\n",
+                "        return False\n",
             )
         ],
         paths=("finish-unheard",),
@@ -81,7 +81,7 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    if noted := [t for t in accepted if not _at_once(t)]:\n",
+                "    if noted := [t for t in accepted if not _unrecorded(t, held[_claimed(t)])]:\n",
                 "    if noted := [t for t in accepted if t.outcome == 'cancelled']:\n",
             )
         ],

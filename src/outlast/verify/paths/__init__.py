@@ -12,6 +12,7 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     auditing      what finds and heals what the others left
     durable       steps, and completions with the handler's own writes
     offering      jobs on their way to remote workers
+    breaking      an outage of what a task depends on
     working       whole worker processes
     stale_claims  claims that no longer hold, told by their fence or their owner alone
     living        those whom no net may catch;  meeting  two at once;  waiting  what is not due yet
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 from . import (
     auditing,
+    breaking,
     durable,
     enqueueing,
     finishing,
@@ -50,4 +52,4 @@ __all__ = ["LATER", "PATHS", "Path", "perform"]
 
 _MODULES = (enqueueing, holding, finishing, steering, healing, auditing, durable, working,
             migrating, living, meeting, waiting, unheard, flowing, flow_meeting,
-            guarding, offering, outside, stale_claims)  # fmt: skip
+            guarding, offering, outside, stale_claims, breaking)  # fmt: skip
