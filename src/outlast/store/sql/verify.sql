@@ -79,3 +79,10 @@ UPDATE ol.job AS j
 SET state = 'ready', attempt = attempt - 1, fence = fence - 1, worker = NULL, lease_until = NULL,
     started_at = NULL
 WHERE id IN (SELECT ol.each_id(:ids)) AND state || '' = 'running'
+
+-- name: server_port
+-- Which of several servers answers.
+-- postgres: by the port of this very connection
+SELECT inet_server_port()
+-- sqlite: there is no server
+SELECT 0
