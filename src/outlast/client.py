@@ -33,7 +33,7 @@ from .store.blobs import BlobStore
 from .store.callers import arun_on, run_on
 from .store.wakes import Wakes
 from .tasks import Task
-from .tracing import traced
+from .tracing import enqueuing, traced, tracer
 from .waiting import Waiting
 
 if TYPE_CHECKING:
@@ -163,7 +163,13 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
 
     def enqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
         """Enqueue calls, chains, groups and flows, all or none; one job for each call, in order."""
-        jobs = traced(new_jobs(calls, limit=self._largest))
+        jobs = new_jobs(calls, limit=self._largest)
+        if (recorder := tracer()) is None:
+            return self._put(traced(jobs), conn)
+        with enqueuing(recorder, jobs) as sent:
+            return self._put(sent, conn)
+
+    def _put(self, jobs: list[NewJob], conn: Any) -> list[Job]:
         if conn is not None:
             self.store.ready_beside_caller()
         if self.blobs is not None:
@@ -175,7 +181,13 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
         return made
 
     async def aenqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
-        return await self._aput(traced(new_jobs(calls, limit=self._largest)), conn)
+        return await self._asend(new_jobs(calls, limit=self._largest), conn)
+
+    async def _asend(self, jobs: list[NewJob], conn: Any = None) -> list[Job]:
+        if (recorder := tracer()) is None:
+            return await self._aput(traced(jobs), conn)
+        with enqueuing(recorder, jobs) as sent:
+            return await self._aput(sent, conn)
 
     async def _aput(self, jobs: list[NewJob], conn: Any = None) -> list[Job]:
         if conn is not None:

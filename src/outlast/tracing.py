@@ -1,7 +1,8 @@
 """OpenTelemetry, where a program uses it: a job carries the trace of whoever enqueued it, and its
 attempts are spans of that trace.
 
-    enqueue ── traceparent in the row ──▶ claim ──▶ span `run <task>` ──▶ ctx.enqueue ── …
+    span `enqueue <task>` ── traceparent in the row ──▶ claim ──▶ span `run <task>` ─┬▶ ctx.enqueue
+                                                                                     └▶ hooks
 
 The API is never imported here before the program has done so: as long as nobody has, there can be
 no span, and all that this costs is one look. Without a tracer, what a handler enqueues still
@@ -21,7 +22,7 @@ from time import monotonic
 from typing import Any
 
 from .model.job import Claim, NewJob
-from .model.text import type_name
+from .model.text import frames, type_name
 
 API = "opentelemetry.trace"
 LOOK = 1.0  # seconds between looks whether somebody has begun to record
@@ -58,8 +59,12 @@ def _with(trace: str, job: NewJob) -> NewJob:
 
 def current(carried: str | None) -> str | None:
     """Where we are, for a system that is told of it: this span, or else what a row carries."""
-    known = carried is not None and _TRACEPARENT.fullmatch(carried)
-    return _current() or (carried if known else None)
+    return _current() or known(carried)
+
+
+def known(trace: str | None) -> str | None:
+    """A traceparent, if it is one."""
+    return trace if trace is not None and _TRACEPARENT.fullmatch(trace) else None
 
 
 def _current() -> str | None:
@@ -67,7 +72,12 @@ def _current() -> str | None:
     api = _modules.get(API)
     if api is None:
         return None
-    context = api.get_current_span().get_span_context()
+    return trace_of(api.get_current_span())
+
+
+def trace_of(span: Any) -> str | None:
+    """A span as W3C writes it."""
+    context = span.get_span_context()
     if not context.is_valid:
         return None
     flags = int(context.trace_flags)
@@ -94,9 +104,44 @@ def _no_providers(api: Any) -> tuple[type, ...]:
 
 
 @contextmanager
+def enqueuing(tracer: Any, jobs: list[NewJob]) -> Iterator[list[NewJob]]:
+    """A span around the storing of jobs, which carry it: under the current span, or else under the
+    trace that is carried on."""
+    from opentelemetry.trace import SpanKind, set_span_in_context, use_span
+
+    carried = None if _current() else _read(_carried.get())
+    tasks = {job.task for job in jobs}
+    span = tracer.start_span(
+        f"enqueue {tasks.pop()}" if len(tasks) == 1 else "enqueue",
+        context=None if carried is None else set_span_in_context(carried),
+        kind=SpanKind.PRODUCER,
+        attributes=_about_new(jobs),
+    )
+    with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        try:
+            yield traced(jobs)
+        except BaseException as error:
+            _failed(span, error)
+            raise
+
+
+def _about_new(jobs: Sequence[NewJob]) -> dict[str, Any]:
+    if len(jobs) != 1:
+        return {"outlast.jobs": len(jobs)}
+    (job,) = jobs
+    return {
+        "outlast.task": job.task,
+        "outlast.queue": job.queue,
+        "outlast.job": job.id,
+        "outlast.tenant": job.tenant,
+    }
+
+
+@contextmanager
 def running(tracer: Any, claims: Sequence[Claim]) -> Iterator[Any]:
     """A span around the call of a handler: in the trace of its job, or linked to those of all the
-    jobs of its batch. What the handler was given, and what its error says, is no part of it."""
+    jobs of its batch. What the handler was given, and what its error says, is no part of it: of an
+    exception it has the type and the stack."""
     from opentelemetry.trace import Link, SpanKind, set_span_in_context, use_span
 
     contexts = [context for claim in claims if (context := _read(claim.trace)) is not None]
@@ -119,7 +164,9 @@ def running(tracer: Any, claims: Sequence[Claim]) -> Iterator[Any]:
 def _failed(span: Any, error: BaseException) -> None:
     from opentelemetry.trace import Status, StatusCode
 
-    span.set_attribute("error.type", type_name(error))
+    kind = type_name(error)
+    span.set_attribute("error.type", kind)
+    span.add_event("exception", {"exception.type": kind, "exception.stacktrace": frames(error)})
     span.set_status(Status(StatusCode.ERROR))
 
 

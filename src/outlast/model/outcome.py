@@ -44,6 +44,7 @@ class Transition(NamedTuple):
     jobs: tuple[NewJob, ...] = ()
     outage: Outage | None = None
     quiet: bool = False
+    trace: str | None = None  # the span of the attempt: jobs made of its end belong under it
 
     @property
     def plain(self) -> bool:

@@ -35,6 +35,14 @@ def describe(error: BaseException) -> dict[str, str]:
     }
 
 
+def frames(error: BaseException) -> str:
+    """Where an error came from, without what it says: files, lines and functions."""
+    try:
+        return clean("".join(traceback.format_tb(error.__traceback__)), TRACEBACK_LIMIT)
+    except BaseException:  # an error may come with a traceback of its own making
+        return ""
+
+
 def type_name(value: object) -> str:
     """The qualified name of a value's type, without the `builtins.` that nobody writes."""
     kind = type(value)

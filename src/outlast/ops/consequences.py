@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from types import MappingProxyType
 
 from ..model.ids import new_job_id
 from ..model.job import NewJob
@@ -21,16 +22,17 @@ from .enqueue import enqueue
 from .flows import BROKEN
 from .statement import Op, Rows, Statement, Together
 
+NO_TRACES: Mapping[str, str] = MappingProxyType({})
 Ending = tuple[str, str]  # a job by its id, and the final state that it has come to
 
 
-def consequences(ended: Sequence[Ending]) -> Op[set[str]]:
+def consequences(ended: Sequence[Ending], traces: Mapping[str, str] = NO_TRACES) -> Op[set[str]]:
     """Tell everyone whom the end of these jobs concerns; returns the queues in which something
-    became ready."""
+    became ready. `traces` has the spans of their last attempts."""
     if not ended:
         return set()
     ties, told = yield Together(telling(ended))
-    return (yield from heard(ties, told))
+    return (yield from heard(ties, told, traces))
 
 
 def telling(ended: Sequence[Ending]) -> tuple[Statement, Statement]:
@@ -40,7 +42,7 @@ def telling(ended: Sequence[Ending]) -> tuple[Statement, Statement]:
     return Statement("ties", {"ids": ids}), Statement("tell_followers", rows=rows)
 
 
-def heard(ties: Rows, told: Rows) -> Op[set[str]]:
+def heard(ties: Rows, told: Rows, traces: Mapping[str, str] = NO_TRACES) -> Op[set[str]]:
     """What follows from the answers: hooks, broken teams, and the ends of all who waited in vain,
     of which others are told in turn."""
     queues: set[str] = set()
@@ -48,7 +50,7 @@ def heard(ties: Rows, told: Rows) -> Op[set[str]]:
         queues |= {queue for _, state, queue, _ in told if state == State.READY}
         if ties:
             yield from _break_teams(ties)
-            queues |= yield from _hook(ties)
+            queues |= yield from _hook(ties, traces)
         ended = [(id, state) for id, state, _, tied in told if state in BROKEN and tied]
         if not ended:
             return queues
@@ -70,12 +72,13 @@ def _break_teams(ties: Rows) -> Op[None]:
         yield Statement("break_teams", rows=rows)
 
 
-def _hook(ties: Rows) -> Op[set[str]]:
+def _hook(ties: Rows, traces: Mapping[str, str]) -> Op[set[str]]:
     """The new jobs can read the one that ended as any follower can; it has ended, so they wait for
-    nothing."""
-    made = yield from enqueue(
-        [job for id, state, hooks, _ in ties for job in _asked_for(hooks, state, id)]
-    )
+    nothing. They belong under the attempt that ended, if it was traced."""
+    asked = [job for id, state, hooks, _ in ties for job in _asked_for(hooks, state, id)]
+    if traces:
+        asked = [replace(job, trace=traces.get(job.after[0], job.trace)) for job in asked]
+    made = yield from enqueue(asked)
     return {job.queue for job in made if job.state is State.READY}
 
 

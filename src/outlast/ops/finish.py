@@ -91,7 +91,12 @@ def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
         )
     queues = yield from add([job for t in accepted for job in t.jobs])
     ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]
-    return queues | (yield from consequences(ended))
+    return queues | (yield from consequences(ended, _traces(accepted)))
+
+
+def _traces(transitions: Sequence[Transition]) -> dict[str, str]:
+    """The spans of the attempts that ended, by job."""
+    return {t.claim.id: t.trace for t in transitions if t.trace is not None}
 
 
 def add(jobs: Sequence[NewJob]) -> Op[set[str]]:
@@ -171,7 +176,7 @@ def _turn_and_tell(
     ties, tell = telling([(id, state) for id, _, state, tied in rows if tied])
     if hooked:
         found, told, *answers = yield Together([ties, tell, *others])
-        queues = yield from heard(found, told)
+        queues = yield from heard(found, told, _traces(transitions))
     else:
         told, *answers = yield Last([tell, *others])
         queues = yield from heard([], told)

@@ -205,6 +205,8 @@ class Reports(Returns):
         definition = self._worker.app.registry.get(transition.claim.task)
         policy = definition.retry if definition else None
         breaker = definition.breaker if definition else None
+        if not self._worker.server_takes_traces:
+            transition = transition._replace(trace=None)
         return outcome(self._token(transition.claim), transition, policy, breaker)
 
     # What comes back

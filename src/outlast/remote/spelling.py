@@ -30,6 +30,9 @@ def outcome(
     token: str, transition: Transition, policy: Retry | None, breaker: Breaker | None = None
 ) -> str:
     """How an attempt ended. Most succeed and add nothing, and these are spelled in no time."""
+    if transition.trace is not None and transition.outcome is not Outcome.RELEASED:
+        told = _ended(transition, policy, breaker)
+        return spelled({"token": token, **told, "trace": transition.trace})
     if transition.outcome is Outcome.SUCCEEDED and not transition.jobs:
         result = "null" if transition.result is None else _quoted(transition.result)
         return f'{{"do":"complete","token":{_quoted(token)},"result":{result}}}'

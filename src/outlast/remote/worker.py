@@ -78,6 +78,7 @@ class RemoteWorker(Worker):
         self._listening: asyncio.Task[None] | None = None
         self._refusal: OutlastError | None = None
         self._silence = SILENCE
+        self.server_takes_traces = False  # an older one refuses what it does not know
         self.connected = False  # to a server that knows us
         self._beginning = False  # those ahead, in a moment
 
@@ -183,6 +184,7 @@ class RemoteWorker(Worker):
         lease = float(frame["lease"])
         self.settings = replace(self.settings, lease=lease, renew_every=lease / 3)
         self._silence = MISSED * float(frame["keep_alive"]) + 5.0
+        self.server_takes_traces = bool(frame.get("traces"))
         self.keeper.renew_now()  # which then goes by these terms
         log.info("connected to %s as %s", self.line.server, self.id)
 

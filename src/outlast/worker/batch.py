@@ -30,7 +30,7 @@ from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Error
 from ..model.task import Definition
 from ..model.text import MESSAGE_LIMIT, clean, describe, type_name
-from ..tracing import running, tracer
+from ..tracing import running, trace_of, tracer
 from .batch_context import BatchContext
 from .breaker import OutageJudge
 from .context import Context
@@ -118,7 +118,9 @@ class BatchAttempt:
         call = partial(self._definition.function, **arguments)
         recorder, claims = tracer(), [item.claim for item in called]
         try:
-            with nullcontext() if recorder is None else running(recorder, claims):
+            with nullcontext() if recorder is None else running(recorder, claims) as span:
+                for item in called:
+                    item.context.run_trace = None if span is None else trace_of(span)
                 result = await self._call(call)
         except BaseException as error:
             await self._raised(search, called, error)

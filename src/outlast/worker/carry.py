@@ -204,6 +204,8 @@ class Carrier:
     def end(self, held: Held, ended: Ended) -> None:
         ended = self._breakers.ended(held.claim, ended, self._breaker(held.claim))
         held.transition = self.decide(held.claim, ended)
+        if held.execution is not None and (trace := held.execution.context.run_trace):
+            held.transition = held.transition._replace(trace=trace)
         if held.began_at:
             self._ran[held.claim.task].append(time.monotonic() - held.began_at)
         held.drop_timers()

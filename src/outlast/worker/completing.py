@@ -115,4 +115,4 @@ class Completing:
         context = self._context
         context._check()
         ended = Ended(Outcome.SUCCEEDED, result=self._result, jobs=jobs)
-        return decide(context._claim, ended, Retry(), 0.0)
+        return decide(context._claim, ended, Retry(), 0.0)._replace(trace=context.run_trace)

@@ -60,6 +60,7 @@ class Context:
         self.completed = False
         self.result: str | None = None  # what it was completed with
         self.jobs: list[NewJob] = []
+        self.run_trace: str | None = None  # the span of this attempt, if there is one
 
     # Most handlers ask for neither, and these are dear.
 

@@ -32,7 +32,7 @@ from ..model.outcome import Ended, Error
 from ..model.secret import without
 from ..model.task import Definition
 from ..model.text import describe
-from ..tracing import carry_on, running, tracer
+from ..tracing import carry_on, running, trace_of, tracer
 from .context import Context
 from .referring import Referring, wait_for_store
 from .threads import in_thread
@@ -157,7 +157,8 @@ class Called(Alone):
     async def _recorded(self, recorder: Any, arguments: dict[str, Any], threads: Executor) -> Ended:
         """The same, in a span."""
         try:
-            with running(recorder, [self.claim]):
+            with running(recorder, [self.claim]) as span:
+                self.context.run_trace = trace_of(span)
                 given = await self.call(arguments, threads)
         except BaseException as error:
             return self.raised(error)

@@ -32,7 +32,7 @@ from ..model.text import describe
 from ..store import Store
 from ..store.blobs import Blobs
 from ..tasks import Task
-from ..tracing import carry_on, running, tracer
+from ..tracing import carry_on, running, trace_of, tracer
 from .context import Context
 from .execute import Alone, Execution
 
@@ -121,6 +121,8 @@ class IsolatedExecution(Alone):
                     return _read_ended(ended)
                 case {"completed": result}:
                     self.context._complete(result)
+                case {"trace": trace}:
+                    self.context.run_trace = trace
                 case {"event": event}:
                     self.context._say(self.claim, *event)
         return None
@@ -253,7 +255,9 @@ def _carry_out(where: tuple[str, str, str], claim: Claim, send: Send, *, near: b
     carry_on(claim.trace)
     recorder = tracer()
     try:
-        with nullcontext() if recorder is None else running(recorder, [claim]):
+        with nullcontext() if recorder is None else running(recorder, [claim]) as span:
+            if span is not None:
+                send({"trace": trace_of(span)})
             result = definition.function(**arguments)
         return execution.put_away(execution.returned(result))
     except BaseException as error:

@@ -18,7 +18,7 @@ from ...model.task import Call as TaskCall
 from ...model.tokens import Scope
 from ...ops.reach import EVERYTHING
 from ...ops.search import all_in_reach, flow_in_reach
-from ...tracing import carry_on, traced
+from ...tracing import carry_on
 from ..apart import apart
 from ..calls import Call
 from ..problems import Conflict, Forbidden, Invalid
@@ -67,7 +67,7 @@ async def _enqueued(call: Call, planned: Callable[[_Made], Sequence[Enqueueable]
         await call.ol.store.arun(all_in_reach, made.after, call.reach)
     carry_on(call.request.headers.get("traceparent"))  # a request is a task of its own
     try:
-        return await call.ol._aput(traced(jobs))
+        return await call.ol._asend(jobs)
     except KeyConflict as conflict:
         await _hide_out_of_reach(call, conflict)
         raise

@@ -25,6 +25,7 @@ from ...ops import offer as ops
 from ...ops.claim import Wanted
 from ...ops.finish import Finished
 from ...ops.reach import Reach
+from ...tracing import known
 from ...worker.held import Hands, Held
 from ...worker.returns import Returns, about_a_row
 from .desk import Desk
@@ -127,7 +128,8 @@ class Taking:
         else:
             ended = ended_by(report, claim, self._reach)
             ended = self._judged(claim, ended, report.breaker)
-            self._handing.put(self._decided(claim, ended, report.retry))
+            transition = self._decided(claim, ended, report.retry)
+            self._handing.put(transition._replace(trace=known(report.trace)))
             self._ending.append(claim)
 
     def _say(self, report: Report, claim: Claim) -> None:

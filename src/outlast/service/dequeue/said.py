@@ -93,6 +93,9 @@ class Report(Closed):
         None, description="fail: what the task depends on is away, certainly or by a suspicion"
     )
     breaker: BreakerTerms | None = Field(None, description="fail: when the task's calls stop")
+    trace: str | None = Field(
+        None, max_length=55, description="complete, fail: the span of the attempt, as traceparent"
+    )
     n: int = Field(0, ge=0, lt=2**63, description="event: its number under this claim")
     kind: Literal["progress", "log"] = Field("log", description="event: of which kind")
     data: str = Field("{}", max_length=LONGEST_EVENT, description="event: as JSON text")

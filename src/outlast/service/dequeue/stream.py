@@ -298,4 +298,5 @@ class Stream:
             "lease": terms.remote_lease,
             "offer_lease": terms.offer_lease,
             "keep_alive": terms.keep_alive,
+            "traces": True,  # reports may have a `trace`
         }

@@ -13,7 +13,7 @@ ENDED = "    ended = [(id, state) for id, _, state, tied in rows if tied and Sta
 IN_ORDER = (
     "    queues = yield from add([job for t in accepted for job in t.jobs])\n"
     f"{ENDED}"
-    "    return queues | (yield from consequences(ended))\n"
+    "    return queues | (yield from consequences(ended, _traces(accepted)))\n"
 )
 
 MUTANTS = [
