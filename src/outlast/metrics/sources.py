@@ -42,6 +42,7 @@ COUNTED = {
     "woken": "outlast_wakeups_total",
     "turn_failed": "outlast_turn_failures_total",
     "strays": "outlast_strays_total",
+    "unstorable": "outlast_outcomes_unstorable_total",
     "events_dropped": "outlast_events_dropped_total",
 }
 AUDITED = "audited "  # what comes before the name of a class that the audit found
@@ -132,6 +133,7 @@ def working(worker: Worker) -> Samples:
     for (queue, task), number in tuple(worker.breakers.openings.items()):
         yield Sample("outlast_breaker_openings_total", number, (label(queue), label(task)))
     yield Sample("outlast_in_hand", len(worker.hands))
+    yield Sample("outlast_outcomes_held_up", worker.returns.held_up)
     yield Sample("outlast_concurrency", worker.settings.concurrency)
     yield Sample("outlast_handlers_stuck", worker.carrier.stuck)
     yield Sample("outlast_lease_seconds", worker.settings.lease)

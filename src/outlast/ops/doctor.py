@@ -7,7 +7,7 @@ what was seen, and what to do. A new check is a function from `Facts` to finding
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..model.lifecycle import State
 from ..model.orphans import LITTER, ORPHANS
@@ -16,7 +16,7 @@ from . import conditions, report, strays
 from .conditions import Conditions, Surroundings
 from .findings import Finding
 from .report import Duty, Queue, Worker
-from .statement import Op, Statement
+from .statement import Op, Row, Statement
 from .strays import Strays
 
 PERIODS = 3  # a duty that has not succeeded for so many of its periods is late
@@ -35,6 +35,7 @@ class Facts:
     unhandled: list[tuple[str, str, int]]
     strays: Strays
     left_behind: dict[str, int]
+    troubled: list[Row] = field(default_factory=list)  # workers, by id, pid, host and why
 
     @property
     def alive(self) -> list[Worker]:
@@ -55,10 +56,12 @@ def facts(around: Surroundings) -> Op[Facts]:
     owners = yield Statement("owners")
     stray = yield from strays.strays()
     litter = yield from strays.left_behind()
+    troubled = yield Statement("troubled_workers")
     around_it = yield from conditions.conditions(around)
     return Facts(
-        around_it, now, version, queues, workers, dict(owners), duties, unhandled, stray, litter
-    )
+        around_it, now, version, queues, workers, dict(owners), duties, unhandled, stray, litter,
+        troubled,
+    )  # fmt: skip
 
 
 def findings(facts: Facts) -> list[Finding]:
@@ -144,6 +147,17 @@ def silent_workers(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def stuck_workers(facts: Facts) -> Iterator[Finding]:
+    """Workers that run jobs and cannot say how they ended."""
+    for id, pid, host, trouble in facts.troubled:
+        yield Finding(
+            "cannot-hand-in",
+            f"Worker {id} (pid {pid} on {host}) cannot hand in: {trouble}",
+            "It keeps these jobs and tries again by itself. If this stays, fix what the error says;"
+            " a restart of the worker runs these jobs again.",
+        )
+
+
 def paused_queues(facts: Facts) -> Iterator[Finding]:
     for queue in facts.queues:
         ready = queue.counts.get(State.READY, 0)
@@ -196,6 +210,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     stalled_nets,
     audited,
     silent_workers,
+    stuck_workers,
     paused_queues,
     open_breakers,
     dead_jobs,

@@ -108,6 +108,11 @@ def arrive(worker: dict[str, Any]) -> Op[None]:
     yield Statement("worker_arrives", worker)
 
 
+def tell_trouble(worker: str, trouble: str | None) -> Op[None]:
+    """A worker cannot hand in outcomes, for this reason; or it can again."""
+    yield Statement("tell_trouble", {"worker": worker, "trouble": trouble})
+
+
 def live(id: str, running: int, state: str) -> Op[tuple[bool, bool]]:
     """Say that a worker is alive: whether it is still known, and its proof of life stands."""
     rows: Rows = yield Statement("worker_lives", {"id": id, "running": running, "state": state})

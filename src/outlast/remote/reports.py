@@ -7,6 +7,7 @@ is found that is to blame; it becomes a failure that says so.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -22,6 +23,7 @@ from ..model.text import describe
 from ..ops.claim import Wanted
 from ..ops.finish import Finished
 from ..worker.held import Held, facts
+from ..worker.loops import Backoff
 from ..worker.returns import BRISK, Events, Returns
 from .line import TooMuch
 from .room import FarRoom
@@ -61,11 +63,13 @@ class Reports(Returns):
         self._said: deque[Said] = deque()
         self._saying = threading.Lock()
         self._spoken: dict[Hold, int] = {}  # how many events each claim has said
+        self._patience = Backoff(first=0.05, cap=5.0)  # where the server cannot take one for now
 
     def __len__(self) -> int:
         """What there is to say now: offers that there is no room for wait."""
         accepting = min(len(self._offers), self._room.for_claims()) if self._offers else 0
-        return len(self._ended) + accepting + len(self._said)
+        waiting = len(self._keyed) if time.monotonic() >= self._keyed_at else 0
+        return len(self._ended) + accepting + len(self._said) + waiting
 
     @property
     def _room(self) -> FarRoom:
@@ -128,11 +132,12 @@ class Reports(Returns):
         """Say everything, and start what was accepted."""
         await self._send_events()
         asked_at = time.monotonic()
+        self._end_waits()
+        items = [self._item(held) for held in self._ended]
         accepting = self._next_offers()
         ended, self._ended = self._ended, []
         if ended:
             self.brisk, self._longest = self._longest < BRISK, 0.0
-        items = [self.outcome(held.transition) for held in ended if held.transition]
         items += [renewal(self._token(offer.claim)) for offer in accepting]
         try:
             answers = await self.send(items, self._room.ahead())
@@ -143,6 +148,31 @@ class Reports(Returns):
         self._taken(ended, answers[: len(ended)])
         self._accepted(accepting, answers[len(ended) :], asked_at)
         return [], asked_at
+
+    def _end_waits(self) -> None:
+        """What the server could not take is sent again when its time has come."""
+        if self._keyed and time.monotonic() >= self._keyed_at:
+            self._ended += [held for held in self._keyed if self._hands.holds(held)]
+            self._keyed = []
+
+    def _wait_with(self, held: Held) -> None:
+        """The server cannot take it for now: it is sent again later, not at once for ever."""
+        self._keyed.append(held)
+        if len(self._keyed) == 1:
+            wait = self._patience.failed()
+            self._keyed_at = time.monotonic() + wait
+            asyncio.get_running_loop().call_later(wait, self._worker.ears.hear)
+
+    def _item(self, held: Held) -> str:
+        """An outcome as it is sent. One that cannot be spelled becomes a failure that says so."""
+        assert held.transition is not None
+        try:
+            return self.outcome(held.transition)
+        except Exception as error:
+            self._counts["unstorable"] += 1
+            ended = Ended(Outcome.PERMANENT, error=describe(error))
+            held.transition = self._decide(held.claim, ended)
+            return self.outcome(held.transition)
 
     def _next_offers(self) -> list[Offer]:
         if not self._offers:
@@ -218,8 +248,9 @@ class Reports(Returns):
             match answer["status"]:
                 case "ok" | "duplicate":
                     finished.accepted.append((held.transition, held.transition.to))
+                    self._patience.succeeded()
                 case "busy":
-                    self._ended.append(held)
+                    self._wait_with(held)
                 case "refused" if held.transition.outcome is Outcome.SUCCEEDED:
                     self._fail(held, answer["reason"])
                 case _:

@@ -40,6 +40,10 @@ def understood() -> Iterator[None]:
     except (errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout) as error:
         # We were away for so long, frozen perhaps, that the server hung up.
         raise StoreUnavailable(reason=first_line(error), broke=True) from error
+    except (errors.ProgramLimitExceeded, errors.StatementTooComplex, errors.TooManyColumns,
+            errors.TooManyArguments) as error:  # fmt: skip
+        # Class 54: a value is too large or too deep. psycopg counts it as an operational error.
+        raise StoreError(f"PostgreSQL refused: {first_line(error)}", refused=True) from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         # Insufficient resources (class 53: disk full, too many connections) is said by a server
         # that lives; without a code, or with 57P0x and 08xxx, the connection is what broke.

@@ -9,9 +9,15 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from typing import Any, Protocol, TypeVar
 
+from ..model.errors import OutlastError, StoreError
+from ..model.text import brief
 from ..ops.statement import Op, Step
 
 T = TypeVar("T")
+
+# What drivers raise about a value that they cannot send: text that the connection's encoding lacks,
+# a number that is too large, a structure that is too deep.
+UNSENDABLE = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 class Session(AbstractContextManager["Session"], Protocol):
@@ -29,7 +35,13 @@ def drive(op: Op[T], session: Session) -> T:
         answer: Any = None
         try:
             while True:
-                answer = session.answer(op.send(answer))
+                step = op.send(answer)
+                try:
+                    answer = session.answer(step)
+                except OutlastError:
+                    raise
+                except UNSENDABLE as error:
+                    raise unsendable(error) from error
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
@@ -40,6 +52,17 @@ async def adrive(op: Op[T], session: AsyncSession) -> T:
             answer: Any = None
             try:
                 while True:
-                    answer = await session.answer(op.send(answer))
+                    step = op.send(answer)
+                    try:
+                        answer = await session.answer(step)
+                    except OutlastError:
+                        raise
+                    except UNSENDABLE as error:
+                        raise unsendable(error) from error
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
+
+
+def unsendable(error: Exception) -> StoreError:
+    """A driver's error about a value, in our words: it is about the rows that were given."""
+    return StoreError(f"this value cannot be sent to the database: {brief(error)}", refused=True)

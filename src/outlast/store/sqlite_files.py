@@ -116,6 +116,7 @@ def understood() -> Iterator[None]:
         raise StoreError(f"SQLite refused: {error}") from error
     except sqlite3.Error as error:
         rows = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
+        rows = rows or "binding parameter" in str(error)  # a value that SQLite has no type for
         raise StoreError(f"SQLite refused: {error}", refused=rows) from error
     except OSError as error:
         raise StoreUnavailable(reason=str(error)) from error

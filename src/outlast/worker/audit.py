@@ -7,13 +7,12 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..model.errors import OutlastError
 from ..model.waits import FAULTS
 from ..ops import audit, duties, waits
 from ..ops.audit import Check, Repair
 from ..ops.duties import Tally
 from ..store import Store
-from .returns import about_a_row
+from .row_faults import Suspicion
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -30,6 +29,7 @@ class Auditor:
         self.worker = worker
         self.store = store
         self._after = dict.fromkeys((*audit.KINDS, WAITING), audit.FIRST)
+        self._suspicion = Suspicion()
 
     async def audit(self) -> Tally:
         """One pass over every class; each has a row of its own that counts."""
@@ -96,13 +96,14 @@ class Auditor:
             return Tally()
         try:
             healed = await self.store.arun(repair, ids)
-        except OutlastError as error:
-            if not about_a_row(error):
+        except Exception as error:
+            if not self._suspicion.falls_on_a_row(error):
                 raise
             if len(ids) == 1:
                 log.error("the audit cannot heal %s: %s", ids[0], error)
                 return Tally(found=1, failed=1)
         else:
+            self._suspicion.lifted()
             return Tally(len(ids), healed, len(ids) - healed)
         middle = len(ids) // 2
         tally = await self._repair(repair, ids[:middle])

@@ -7,7 +7,6 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from ..model.errors import StoreError
 from ..model.lifecycle import Outcome
 
 if TYPE_CHECKING:
@@ -48,6 +47,6 @@ async def _hand_in(worker: Worker) -> None:
     while worker.returns and time.monotonic() < deadline:
         try:
             await worker.returns.exchange()
-        except StoreError as error:
+        except Exception as error:
             log.warning("%s; %d outcomes wait", error, len(worker.returns))
             await asyncio.sleep(0.1)

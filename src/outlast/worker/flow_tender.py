@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ..model.errors import OutlastError
 from ..ops import cancel_flow
 from ..ops.enqueue import CANCEL_SIGNAL
 from ..ops.latecomers import count_late
 from ..store import Store
-from .returns import about_a_row
+from .row_faults import about_a_row, unforeseen
 from .sweeper import Sweeper
 
 if TYPE_CHECKING:
@@ -41,12 +40,12 @@ class FlowTender:
 
     async def cancel(self) -> None:
         """Go on with flows that were cancelled, by somebody who may have died or by a failure."""
-        failed: OutlastError | None = None
+        failed: Exception | None = None
         for flow, why in await self._store.arun(cancel_flow.unsettled):
             try:
                 await self._cancel(flow, why)
-            except OutlastError as error:
-                if not about_a_row(error):
+            except Exception as error:
+                if not about_a_row(error) and not unforeseen(error):
                     raise
                 log.error("flow %s cannot be cancelled: %s", flow, error)
                 failed = error

@@ -31,7 +31,7 @@ from .blob_sweeper import BlobSweeper
 from .flow_tender import FlowTender
 from .loops import Loop
 from .pruner import Pruner
-from .returns import about_a_row
+from .row_faults import Suspicion
 from .statistician import Statistician
 from .sweeper import BATCH, SET_ASIDE, Sweeper
 
@@ -57,8 +57,10 @@ class Healer:
         self._leases_count_at = 0.0
         self._locks_count_at = 0.0
         self._record_at = 0.0
+        self._told_trouble: str | None = None  # of outcomes that cannot be handed in
         self._fleet = 1
         self._expire_at = 0.0  # not before this, whatever the sign says
+        self._suspicion = Suspicion()
         self.sweeper = Sweeper(store)
         self.tender = FlowTender(worker, store, self.sweeper)
         self._flows = Loop("flows", self.tender.tend, 60.0)  # and whenever there is a sign
@@ -107,6 +109,7 @@ class Healer:
             await self._report(swept)
             await self._record(swept)
             await self._tell_refused()
+            await self._tell_trouble()
         except OutlastError:
             self._away = True
             self.doubt_locks()
@@ -160,8 +163,8 @@ class Healer:
         is left to its lease."""
         try:
             return await self.store.arun(bury, dead, "lock")
-        except OutlastError as error:
-            if not about_a_row(error):
+        except Exception as error:
+            if not self._suspicion.falls_on_a_row(error):
                 raise
         swept = await self.sweeper.through(lambda limit, skip: inherit(dead, "lock", limit, skip))
         swept.add(await self.store.arun(bury, dead, "lock", "", 0))
@@ -205,6 +208,13 @@ class Healer:
         told = [refused.popleft() for _ in range(min(len(refused), BATCH))]
         if told:
             await self.store.arun(refusals, told)
+
+    async def _tell_trouble(self) -> None:
+        """For the doctor: why outcomes of ours cannot be stored, while the database is there."""
+        trouble = self.worker.returns.trouble()
+        if trouble != self._told_trouble:
+            await self.store.arun(duties.tell_trouble, self.worker.id, trouble)
+            self._told_trouble = trouble
 
     def duty(
         self, name: str, once: Callable[[], Awaitable[Tally]], every: float

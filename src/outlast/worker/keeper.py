@@ -30,7 +30,7 @@ from .heal import Healer
 from .held import SAFETY, facts
 from .logs import tear_down
 from .loops import Backoff, Loop
-from .returns import about_a_row
+from .row_faults import about_a_row, unforeseen
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -242,8 +242,8 @@ class Keeper:
                 await self._soon(finish, [release(claim)])
                 self.worker.tell("released", 1)
                 self.worker.figures.gave_back_forgotten()
-            except OutlastError as error:
-                if not about_a_row(error):
+            except Exception as error:
+                if not about_a_row(error) and not unforeseen(error):
                     raise
                 log.error("job %s cannot be released: %s", claim.id, error, extra=facts(claim))
 

@@ -2,6 +2,10 @@
 
 A batch goes in together. What the database refuses because of a row is handed in one by one, so
 that one that cannot be stored keeps no other waiting; what fails because of the database waits.
+
+    batch ─▶ refused, or failed twice while the database was there ─▶ one by one ─┬▶ stored
+                                            stored as a failure that says why ◀──┤
+                      set aside, tried again alone with back-off, and told of ◀──┘
 """
 
 from __future__ import annotations
@@ -10,14 +14,15 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, TypeVar
 
-from ..model.errors import ClaimLost, OutlastError, StoreBusy, StoreError
-from ..model.job import Claim
+from ..model.errors import ClaimLost
+from ..model.job import Claim, Hold
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import Ended, Transition
-from ..model.text import describe
+from ..model.text import brief, describe
+from ..model.words import count
 from ..ops.claim import Wanted
 from ..ops.finish import Finished, finish, finish_with_keys, turn
 from ..ops.reclaim import Refusal
@@ -26,17 +31,24 @@ from ..store.wakes import Wakes
 from .figures import Figures
 from .held import Hands, Held, facts
 from .loops import Backoff
+from .row_faults import about_a_row, is_away, is_busy, unforeseen
 
 log = logging.getLogger("outlast.worker")
 
+T = TypeVar("T")
+R = TypeVar("R")
 Events = list[dict[str, Any]]
 BRISK = 0.05  # seconds from the start of a handler until its outcome is on its way
 SHOUT_EVERY = 0.05  # seconds at least between words to those who follow events
 MOST_EVENTS = 10_000  # that may wait while the database is away; what is said beyond is dropped
 MOST_REFUSED = 1_000  # outcomes that are remembered until they are on record
+DOUBT = 2  # failures of a batch in a row after which it is taken apart, if the database is there
+TELL_AFTER = 3.0  # seconds for which an outcome cannot be stored before others are told
 
 
 class Returns:
+    doubt: ClassVar[int] = DOUBT
+
     def __init__(
         self,
         store: Store,
@@ -56,7 +68,11 @@ class Returns:
         self.refused: deque[Refusal] = deque(maxlen=MOST_REFUSED)  # and not on record yet
         self._ended: list[Held] = []
         self.brisk = False  # what was handed in last had begun only a moment before
-        self._keyed: list[Held] = []  # whose follow-ups have keys, and may have to wait for others
+        self._failures = 0  # of batches in a row, while the database was there
+        # Handed in one by one: they have follow-ups with keys, and may have to wait for others; or
+        # they were refused, and no failure could be stored in their place either.
+        self._keyed: list[Held] = []
+        self._refused_since: dict[Hold, tuple[float, str]] = {}  # those, since when and why
         self._keyed_at = 0.0  # when to try these
         self._patience = Backoff(first=0.5)
         self._events: deque[dict[str, Any]] = deque()
@@ -112,7 +128,8 @@ class Returns:
             return await self._claim(plain, wanted), asked_at
         except BaseException:
             # What was not taken back is still ours to give.
-            self._ended = [held for held in ended if self._hands.holds(held)] + self._ended
+            left = [held for held in ended if self._hands.holds(held) and held not in self._keyed]
+            self._ended = left + self._ended
             raise
 
     async def _hand_in(self, ended: list[Held]) -> list[Transition]:
@@ -132,7 +149,7 @@ class Returns:
 
     async def _hand_in_keyed(self) -> None:
         """One by one, and not for long: a key that somebody's open transaction holds is tried again
-        later, and holds up nothing but its own job."""
+        later, and holds up nothing but its own job. So is whatever cannot be stored."""
         if not self._keyed or time.monotonic() < self._keyed_at:
             return
         for held in tuple(self._keyed):
@@ -141,27 +158,42 @@ class Returns:
                     self._settle(await self._finish_alone(held.transition))
                 self._keyed.remove(held)
                 self._patience.succeeded()
-            except StoreBusy:
+            except Exception as error:
+                if is_away(error):
+                    raise
                 self._keyed_at = time.monotonic() + self._patience.failed()
+                if not is_busy(error):
+                    self._note_refused(held, error)
 
     async def _claim(self, plain: list[Transition], wanted: Wanted | None) -> list[Claim]:
         try:
             finished, claims = await self._steady.arun(turn, plain, wanted)
-        except OutlastError as error:
-            if not plain or not about_a_row(error):
+        except Exception as error:
+            if not plain or not self._takes_apart(error):
                 raise
             finished, claims = await self._one_by_one(plain, []), []
+        self._failures = 0
         self._settle(finished)
         return claims
 
+    def _takes_apart(self, error: BaseException) -> bool:
+        """Whether a batch that failed so is handed in one by one: at once if a row is to blame; the
+        second time, whatever it is, unless nothing can be stored at present anyway."""
+        if is_away(error):
+            return False
+        self._failures += 1
+        return about_a_row(error) or self._failures >= self.doubt
+
     async def _finish(self, transitions: list[Transition], events: Events) -> Finished:
         try:
-            return await self._store.arun(finish, transitions, events, self._channel(events))
+            done = await self._store.arun(finish, transitions, events, self._channel(events))
         except BaseException as error:
-            if not about_a_row(error):
+            if not self._takes_apart(error):
                 self._events.extendleft(reversed(events))
                 raise
-        return await self._one_by_one(transitions, events)
+            done = await self._one_by_one(transitions, events)
+        self._failures = 0
+        return done
 
     def _channel(self, events: Events) -> str:
         """Where to say that there are events; nowhere, if that was said just now."""
@@ -178,42 +210,98 @@ class Returns:
             del events[0]
         together = Finished()
         for transition in transitions:
-            finished = await self._finish_alone(transition)
-            together.add(finished)
+            try:
+                together.add(await self._finish_alone(transition))
+            except Exception as error:
+                if is_away(error):
+                    raise
+                self._set_aside(transition.claim, error)
         return together
 
     async def _record(self, event: dict[str, Any]) -> None:
         try:
-            await self._store.arun(finish, [], [event])
-        except OutlastError as error:
-            if not about_a_row(error):
+            await self._insist(self._record_one, event)
+        except Exception as error:
+            if is_away(error) or is_busy(error):
                 raise
             self._drop(event, error)
 
-    def _drop(self, event: dict[str, Any], error: OutlastError) -> None:
+    async def _record_one(self, event: dict[str, Any]) -> None:
+        await self._store.arun(finish, [], [event])
+
+    def _drop(self, event: dict[str, Any], error: Exception) -> None:
         self._counts["events_dropped"] += 1
         log.warning("job %s: an event cannot be stored: %s", event["job"], error)
 
     async def _finish_alone(self, transition: Transition) -> Finished:
-        """An outcome that cannot be stored becomes a failure that says so."""
-        error: OutlastError | None = None
-        for _ in range(2):
+        """An outcome that cannot be stored becomes a failure that says so; if that cannot be stored
+        either, one in plain words."""
+        refusal: Exception | None = None
+        for replacement in (None, self._as_failure, in_plain_words):
+            if replacement is not None and refusal is not None:
+                transition = replacement(transition.claim, refusal)
             try:
-                if has_keys(transition):
-                    return await self._store.arun(finish_with_keys, transition)
-                return await self._store.arun(finish, [transition])
+                return await self._insist(self._finish_one, transition)
             except ClaimLost:
                 return Finished(lost=[transition])
-            except OutlastError as refusal:
-                if not about_a_row(refusal):
+            except Exception as error:
+                if is_away(error) or is_busy(error):
                     raise
-                error = error or refusal
-            ended = Ended(Outcome.FAILED, error=describe(error))
-            transition = self._decide(transition.claim, ended)
+                refusal = refusal or error
+        assert refusal is not None
+        if not about_a_row(refusal):
+            raise refusal  # nothing at all can be stored: perhaps later
         # Not even the failure: its lease runs out, and whoever sweeps tells of it.
-        log.error("job %s cannot be finished: %s", transition.claim.id, error,
+        log.error("job %s cannot be finished: %s", transition.claim.id, refusal,
                   extra=facts(transition.claim))  # fmt: skip
         return Finished(lost=[transition])
+
+    async def _finish_one(self, transition: Transition) -> Finished:
+        if has_keys(transition):
+            return await self._store.arun(finish_with_keys, transition)
+        return await self._store.arun(finish, [transition])
+
+    async def _insist(self, store: Callable[[T], Awaitable[R]], what: T) -> R:
+        """Once more after an error that nobody foresaw: it may have been about something else."""
+        try:
+            return await store(what)
+        except Exception as error:
+            if not unforeseen(error):
+                raise
+        return await store(what)
+
+    def _as_failure(self, claim: Claim, error: Exception) -> Transition:
+        self._counts["unstorable"] += 1
+        log.error("job %s: its outcome cannot be stored: %s", claim.id, brief(error),
+                  extra=facts(claim))  # fmt: skip
+        return self._decide(claim, Ended(Outcome.FAILED, error=describe(error)))
+
+    def _set_aside(self, claim: Claim, error: Exception) -> None:
+        """It is tried again alone, later, and holds up no other."""
+        held = self._hands.get(claim.id, claim.fence)
+        if held is not None and held not in self._keyed:
+            self._keyed.append(held)
+            self._keyed_at = time.monotonic() + self._patience.failed()
+            self._note_refused(held, error)
+
+    def _note_refused(self, held: Held, error: Exception) -> None:
+        if held.claim.hold not in self._refused_since:
+            self._refused_since[held.claim.hold] = time.monotonic(), brief(error)
+            log.error("job %s: its outcome is refused, and set aside: %s", held.claim.id,
+                      brief(error), extra=facts(held.claim))  # fmt: skip
+
+    @property
+    def held_up(self) -> int:
+        """How many outcomes are set aside because they cannot be stored."""
+        return len(self._refused_since)
+
+    def trouble(self) -> str | None:
+        """From any thread: why outcomes cannot be handed in, if that lasts."""
+        refused = tuple(self._refused_since.values())
+        since, why = min(refused, default=(time.monotonic(), ""))
+        if time.monotonic() - since < TELL_AFTER:
+            return None
+        return f"{count(len(refused), 'outcome')} cannot be stored: {why}"[:500]
 
     def _settle(self, finished: Finished) -> None:
         if finished.queues:
@@ -221,6 +309,8 @@ class Returns:
         others = 0
         for transition, state in finished.accepted:
             self._hands.put_down(transition.claim)
+            if self._refused_since:
+                self._refused_since.pop(transition.claim.hold, None)
             if state is not State.SUCCEEDED:
                 others += 1
                 self._counts[state] += 1
@@ -228,6 +318,7 @@ class Returns:
         self._counts[State.SUCCEEDED] += len(finished.accepted) - others
         for transition in finished.lost:
             self._hands.put_down(transition.claim)
+            self._refused_since.pop(transition.claim.hold, None)
             self._counts["refused"] += 1
             self.refused.append(Refusal(*transition.claim.hold, str(transition.outcome)))
             log.warning(
@@ -237,11 +328,11 @@ class Returns:
             )  # fmt: skip
 
 
-def about_a_row(error: BaseException) -> bool:
-    """Whether an error is about the rows that the database was given, not about the database."""
-    if isinstance(error, StoreError):
-        return bool(error.facts.get("refused"))
-    return isinstance(error, OutlastError)
+def in_plain_words(claim: Claim, error: Exception) -> Transition:
+    """A failure that any database can store: dead, and in ASCII."""
+    told = ascii(brief(error))[1:-1][:500]
+    reason = {"type": "Unstorable", "message": f"its outcome cannot be stored: {told}"}
+    return Transition(claim, Outcome.PERMANENT, State.DEAD, error=reason, failures=1)
 
 
 def has_keys(transition: Transition) -> bool:

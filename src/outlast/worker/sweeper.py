@@ -6,11 +6,10 @@ import logging
 import time
 from collections.abc import Callable
 
-from ..model.errors import OutlastError
 from ..ops.reclaim import Swept, reclaim
 from ..ops.statement import Op
 from ..store import Store
-from .returns import about_a_row
+from .row_faults import Suspicion
 
 log = logging.getLogger("outlast.worker")
 
@@ -25,6 +24,7 @@ class Sweeper:
         self._bad = 0  # lost jobs, the longest lost ones, that cannot be taken back
         self._retry_from = 0  # among these
         self._retry_at = 0.0
+        self._suspicion = Suspicion()
 
     async def through(
         self, once: Callable[[int, int], Op[Swept]], batch: int = BATCH, skip: int = 0
@@ -35,8 +35,8 @@ class Sweeper:
         while total.failed < MOST_FAILURES:
             try:
                 swept = await self._store.arun(once, size, skip + total.failed)
-            except OutlastError as error:
-                if not about_a_row(error):
+            except Exception as error:
+                if not self._suspicion.falls_on_a_row(error):
                     raise
                 if size == 1:
                     total.found += 1
@@ -45,6 +45,7 @@ class Sweeper:
                     log.log(level, "a job cannot be healed: %s", error)
                 size = max(1, size // 2)
                 continue
+            self._suspicion.lifted()
             total.add(swept)
             if swept.found < size:
                 break

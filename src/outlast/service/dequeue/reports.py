@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...model.breaker import Breaker
-from ...model.errors import InvalidInput, OutlastError
+from ...model.errors import InvalidInput
 from ...model.job import Claim, Hold
 from ...model.outcome import Ended, Transition, decide
 from ...model.retry import Retry
@@ -27,7 +27,7 @@ from ...ops.finish import Finished
 from ...ops.reach import Reach
 from ...tracing import known
 from ...worker.held import Hands, Held
-from ...worker.returns import Returns, about_a_row
+from ...worker.returns import Returns
 from .desk import Desk
 from .said import Answer, BreakerTerms, Policy, Report, Status, check_json, ended_by
 from .stream import Stream
@@ -35,6 +35,8 @@ from .stream import Stream
 
 class Handing(Returns):
     """Outcomes on their way in, and how each was taken."""
+
+    doubt = 1  # of one call: the next one has another batch
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(
@@ -60,14 +62,15 @@ class Handing(Returns):
             finished, self.kept, claims = await self._steady.arun(
                 ops.trade, plain, self.held, lease, wanted
             )
-        except OutlastError as error:
-            if not plain or not about_a_row(error):
+        except Exception as error:
+            if not plain or not self._takes_apart(error):
                 raise
             finished, claims = await self._one_by_one(plain, []), []
+        self._failures = 0
         self._settle(finished)
         return claims
 
-    def _drop(self, event: dict[str, Any], error: OutlastError) -> None:
+    def _drop(self, event: dict[str, Any], error: Exception) -> None:
         super()._drop(event, error)
         hold = event["job"], event["fence"], event["worker"]
         self.dropped[hold, event["n"]] = str(error)

@@ -28,6 +28,15 @@ UPDATE ol.worker SET drain = ol.boolean(:draining)
 WHERE id = :worker AND drain <> ol.boolean(:draining)
 RETURNING id
 
+-- name: tell_trouble
+-- A worker says why it cannot hand in outcomes, or that it can again.
+UPDATE ol.worker SET trouble = :trouble WHERE id = :worker
+RETURNING id
+
+-- name: troubled_workers
+-- Workers that are heard of and cannot hand in outcomes, and why.
+SELECT id, pid, host, trouble FROM ol.worker WHERE trouble IS NOT NULL ORDER BY id
+
 -- name: draining
 -- Whether somebody told a worker to claim no more.
 SELECT drain FROM ol.worker WHERE id = :worker
