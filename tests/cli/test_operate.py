@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 from outlast import Outlast
+from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.ops import duties
+from outlast.ops.breakers import open_breaker
 from outlast.ops.claim import Wanted, claim
 from tests.cli.conftest import Commands
 from tests.cli.test_steer import UNKNOWN, give_up, made
@@ -24,6 +26,30 @@ def test_jobs_are_taken_from_a_worker(run: Commands, ol: Outlast) -> None:
     assert run("reclaim", "--worker", "hung").out == ""
     for wrong in ([], [ids[0], "--worker", "hung"]):
         assert run("reclaim", *wrong).code == 2
+
+
+def test_an_open_breaker_is_shown_and_closed(run: Commands, ol: Outlast) -> None:
+    """R120, R223: by `queues`, `job` and `doctor`; what an error says does not steer a terminal."""
+    id = made(run)
+    task = ol.job(id).task
+    down = OpenBreaker(Circuit("default", task), "first", "ConnectionError")
+    ol.store.run(open_breaker, down, "refused\x1b[2J", "w1", 60.0)
+    shown = run("queues").out
+    assert f"open: {task}" in shown and "\x1b" not in shown
+    assert f"Breaker open: queue default, task {task}: ConnectionError: refused" in shown
+    assert "the next probe is in" in shown
+    (queue,) = run("queues", "--json").json
+    assert queue["breakers"][0]["kind"] == "ConnectionError"
+    told = run("job", id).out
+    assert "circuit breaker of its task in its queue is open" in told and "\x1b" not in told
+    doctor = run("doctor", "--json")
+    found = [one for one in json.loads(doctor.out) if one["name"] == "breaker-open"]
+    assert doctor.code == 1 and "outlast close-breaker default" in found[0]["advice"]
+    assert run("close-breaker", "default", task).out == "default: 1 breaker closed.\n"
+    assert run("close-breaker", "default").out == "default: no breaker is open.\n"
+    asked = run("close-breaker", "default", "--json").json
+    assert asked == {"queue": "default", "task": None, "closed": 0}
+    assert "Breaker" not in run("queues").out
 
 
 def test_a_worker_is_drained_and_shown_so(run: Commands, ol: Outlast) -> None:

@@ -13,7 +13,9 @@ from outlast import Outlast, State
 from outlast.metrics.labels import Labels
 from outlast.metrics.snapshot import FRESH, Snapshot
 from outlast.metrics.sources import Sample, Tables
+from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.errors import StoreUnavailable
+from outlast.ops.breakers import open_breaker
 from outlast.ops.figures import Measured, measure
 from outlast.store.statements import queries
 from tests.support import Database, aeventually
@@ -24,6 +26,19 @@ from tests.worker.working import Spy, sql, work
 def said(tables: Tables, measured: Measured) -> dict[tuple[str, tuple[str, ...]], Any]:
     samples: list[Sample] = list(tables.samples(measured))
     return {(sample.name, sample.labels): sample.value for sample in samples}
+
+
+def test_an_open_breaker_is_a_gauge_that_falls_back_to_zero(app: App) -> None:
+    """R195, R223: with a bounded number of names, whatever others make up."""
+    down = OpenBreaker(Circuit("a", "push"), "first", "ConnectionError")
+    tables, gauge = Tables(), ("outlast_breaker_open", ("a", "push"))
+    assert gauge not in said(tables, app.ol.store.run(measure))
+    app.ol.store.run(open_breaker, down, "refused", "w1", 60.0)
+    assert said(tables, app.ol.store.run(measure))[gauge] == 1
+    assert app.ol.close_breaker("a") == 1
+    assert said(tables, app.ol.store.run(measure))[gauge] == 0
+    many = Measured(breakers=[Circuit(f"q{n}", f"t{n}") for n in range(5000)])
+    assert len(said(Tables(), many)) < 200
 
 
 def test_everything_is_measured_as_of_one_moment(app: App, database: Database) -> None:

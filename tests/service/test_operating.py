@@ -7,7 +7,9 @@ import json
 import pytest
 
 from outlast import Outlast
+from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.ops import duties
+from outlast.ops.breakers import open_breaker
 from outlast.ops.claim import Wanted, claim
 from outlast.ops.purge import purge as purge_op
 from outlast.ops.reach import Reach
@@ -35,6 +37,25 @@ def test_a_running_job_is_taken_from_its_worker(served: Served) -> None:
     assert served.post(f"/api/v1/jobs/{id}/reclaim", token).status_code == 200
     served.ol.cancel(id)
     assert served.post(f"/api/v1/jobs/{id}/reclaim", token).status_code == 409
+
+
+def test_an_open_breaker_is_shown_and_closed(served: Served) -> None:
+    """R145, R223: what an error says may be of anybody's job, so one tenant does not read it."""
+    enqueued(served, "acme")
+    down = OpenBreaker(Circuit("default", "t"), "first", "ConnectionError")
+    served.ol.store.run(open_breaker, down, "refused", "w1", 60.0)
+    everybody, own = served.token("admin"), served.token("admin", tenant="acme")
+    (queue,) = served.get("/api/v1/queues", everybody).json()["queues"]
+    (shown,) = queue["breakers"]
+    assert (shown["task"], shown["kind"], shown["message"]) == ("t", "ConnectionError", "refused")
+    assert shown["probing"] is False and 50 < shown["next_probe"] <= 60
+    (queue,) = served.get("/api/v1/queues", own).json()["queues"]
+    assert queue["breakers"][0]["message"] is None
+    close = {"queue": "default", "task": "t"}
+    assert served.post("/api/v1/queues/close-breaker", own, json=close).status_code == 403
+    for closed in (1, 0):
+        answer = served.post("/api/v1/queues/close-breaker", everybody, json=close)
+        assert answer.json() == {"queue": "default", "closed": closed}
 
 
 def test_a_tenant_removes_its_own_jobs_alone(served: Served, database: Database) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import Counter
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -423,3 +426,40 @@ async def test_a_worker_that_stops_while_it_probes_leaves_the_probe_to_others(ol
 
 async def _true(value: object) -> bool:
     return bool(value)
+
+
+ISOLATED = """
+import os
+from pathlib import Path
+from outlast import Breaker, Outlast
+
+ol = Outlast(os.environ["ISOLATED_URL"], schema=os.environ["ISOLATED_SCHEMA"])
+
+@ol.task(isolated=True, max_attempts=2, breaker=Breaker(failures=2, probe_first=0.05))
+def push(n: int) -> None:
+    if Path(os.environ["ISOLATED_DOWN"]).exists():
+        raise ConnectionError("refused")
+"""
+
+
+async def test_what_a_process_of_its_own_raises_counts(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R223: an isolated handler's error is told by kind, not only by name."""
+    down = tmp_path / "down"
+    down.touch()
+    (tmp_path / "isolated_outage.py").write_text(ISOLATED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("ISOLATED_URL", database.url)
+    monkeypatch.setenv("ISOLATED_SCHEMA", database.schema)
+    monkeypatch.setenv("ISOLATED_DOWN", str(down))
+    module = import_module("isolated_outage")
+    try:
+        with module.ol as ol:
+            await ol.aenqueue(*(module.push.job(n) for n in range(4)))
+            async with work(ol, concurrency=2):
+                await opened(ol)
+                down.unlink()
+                await all_succeeded(ol, 4)
+    finally:
+        del sys.modules["isolated_outage"]

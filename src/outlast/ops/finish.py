@@ -238,6 +238,11 @@ def _settle(transitions: Sequence[Transition], rows: Rows, told: bool = True) ->
         elif state is not None and _was_ours(transition, state, outcome):
             finished.accepted.append((transition, state))
             finished.again.append(transition)
+        elif (
+            transition.quiet
+        ):  # given back before, by us or by another: nothing of it could be lost
+            finished.accepted.append((transition, transition.to))
+            finished.again.append(transition)
         else:
             finished.lost.append(transition)
     if again:
@@ -247,8 +252,6 @@ def _settle(transitions: Sequence[Transition], rows: Rows, told: bool = True) ->
 
 def _was_ours(transition: Transition, state: State, outcome: str | None) -> bool:
     if outcome is None:
-        if transition.quiet:
-            return state in (State.READY, State.SCHEDULED)
         return _at_once(transition) and state is State.SUCCEEDED
     return outcome == transition.outcome
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from outlast import chain
+from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.words import seconds_in, typed
 from outlast.ops import duties
+from outlast.ops.breaker_report import breakers
+from outlast.ops.breakers import open_breaker
 from outlast.ops.report import paused, queue_settings
 from tests.service.dashboard.looking import Browser
 from tests.service.serving import Served
@@ -42,6 +45,27 @@ def test_a_queue_is_paused_and_resumed_by_people(
     question = browser.go(browser.go("/queues").links["Resume"])
     resumed = browser.send(question.form_to("/queues/resume"))
     assert "is resumed" in resumed.text and served.ol.store.run(paused) == {"mail": False}
+
+
+def test_an_open_breaker_is_shown_and_closed_by_people(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """R223: on the overview and the page of queues; closed after a question, on record."""
+    run = served.ol.store.run
+    put(run, 3, queue="mail")
+    down = OpenBreaker(Circuit("mail", "work"), "first", "ConnectionError")
+    run(open_breaker, down, "refused <b>", "w1", 60.0)
+    browser.log_in(served.token("admin", name="ada"))
+    assert "breaker open mail : work (ConnectionError" in browser.go("/").text
+    page = browser.go("/queues")
+    assert "breaker of work open for" in page.text
+    assert "ConnectionError: refused <b>; next probe in" in page.text
+    question = browser.go(page.links["Close breaker"])
+    assert len(run(breakers)) == 1, "asking does nothing"
+    told = browser.send(question.form_to("/queues/close-breaker"))
+    assert "1 breaker of the queue mail closed." in told.text and run(breakers) == []
+    (record,) = recorded(database, "breaker-closed")
+    assert "token ada" in record
 
 
 def test_a_running_job_is_taken_from_its_worker_by_people(

@@ -52,7 +52,7 @@ def _queue(queue: report.Queue, kinds: list[Kind]) -> dict[str, Any]:
 
 def _breaker(breaker: BreakerState, call: Call) -> dict[str, Any]:
     """What an error says may be of anybody's job."""
-    told = asdict(breaker)
+    told = {**asdict(breaker), "opened_at": breaker.opened_at.isoformat()}
     if call.who.tenant is not None:
         told["message"] = None
     return {name: told[name] for name in BreakerView.model_fields}

@@ -1,0 +1,119 @@
+"""Circuit breakers in the tables: opened once, probed by one, closed by whoever may."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from outlast.model.breaker import Circuit, OpenBreaker
+from outlast.model.job import Claim
+from outlast.model.outcome import release
+from outlast.ops.breaker_report import breakers
+from outlast.ops.breakers import close_breaker, open_breaker, probe_failed, take_probe
+from outlast.ops.claim import look, look_among
+from outlast.ops.finish import finish, settled
+from outlast.ops.operate import cancel
+from outlast.ops.reclaim import reclaim
+from outlast.ops.report import history, job
+from outlast.store import Store
+from tests.store.conftest import Run
+from tests.store.crowd import all_at_once
+from tests.store.jobs import put, take
+from tests.support import Database
+from tests.worker.working import sql
+
+DOWN = OpenBreaker(Circuit("default", "work"), "first", "ConnectionError")
+
+
+def opened(run: Run, wait: float = 0.0, which: OpenBreaker = DOWN) -> OpenBreaker:
+    standing, _ = run(open_breaker, which, "refused", "w", wait)
+    assert standing is not None
+    return standing
+
+
+def due(run: Run) -> list[bool]:
+    return [one.due for one in run(look).breakers]
+
+
+def test_of_two_that_open_it_one_does(run: Run) -> None:
+    """R120, R223: sent again, it is the same opening; it is on record once."""
+    first, ours = run(open_breaker, DOWN, "refused", "one", 5.0)
+    assert ours and first.opening == "first" and not first.due
+    _, again = run(open_breaker, DOWN, "refused", "one", 5.0)
+    assert again
+    standing, theirs = run(open_breaker, replace(DOWN, opening="second"), "x", "two", 5.0)
+    assert not theirs and standing.opening == "first"
+    (shown,) = run(breakers)
+    assert (shown.reason, shown.opened_by, shown.probing) == (
+        "ConnectionError: refused", "one", False,
+    )  # fmt: skip
+    assert 3.0 < shown.next_probe <= 5.0
+
+
+def test_a_probe_is_one_claim_and_free_again_with_it(run: Run, store: Store) -> None:
+    """R223: while it runs nobody else probes; when its owner is lost, somebody does at once."""
+    put(run, 3)
+    here = opened(run)
+    assert due(run) == [True]
+    (probe,) = run(take_probe, here, "prober", 0.001, 0.0)
+    assert due(run) == [False]
+    following = replace(here, probes=1)
+    assert run(take_probe, following, "rival", 60.0, 0.0) == []
+    run(reclaim)
+    assert due(run) == [True], "its lease ran out, and it was taken back"
+    (second,) = run(take_probe, following, "rival", 60.0, 0.0)
+    assert run(probe_failed, here, probe.hold, "late", 60.0) is False
+    assert run(probe_failed, here, second.hold, "still away", 60.0) is True
+    run(finish, [release(second)])
+    (shown,) = run(breakers)
+    assert shown.probes == 2 and shown.message == "still away" and shown.next_probe > 50
+
+
+def test_of_many_that_want_to_probe_one_does(store: Store, database: Database) -> None:
+    """R223: all at the same moment."""
+    put(store.run, 20)
+    here = opened(store.run)
+
+    def want(n: int) -> list[Claim]:
+        return store.run(take_probe, here, f"w{n}", 60.0, 60.0)
+
+    got = all_at_once(8, want)
+    assert sorted(map(len, got)) == [0] * 7 + [1]
+
+
+def test_without_a_job_there_is_no_probe(run: Run) -> None:
+    """R223: nothing is spent of the breaker's patience."""
+    here = opened(run)
+    assert run(take_probe, here, "w", 60.0, 0.0) == []
+    assert [(one.probes, one.due) for one in run(look).breakers] == [(0, True)]
+    assert [one.due for one in run(look_among, ["other"]).breakers] == [True]
+
+
+def test_a_job_that_is_held_back_leaves_no_trace(run: Run, database: Database) -> None:
+    """R054, R223: its attempt is given back, nothing is recorded; a lost answer does no harm."""
+    put(run, 2)
+    claims = take(run, 2)
+    back = [release(claim)._replace(quiet=True) for claim in claims]
+    run(cancel, claims[1].id, "me", "")
+    finished = run(finish, back)
+    assert {str(state) for _, state in finished.accepted} == {"ready", "cancelled"}
+    held = run(job, claims[0].id)
+    assert (held.state, held.attempt, held.failures) == ("ready", 0, 0)
+    assert run(history, claims[0].id) == ([], [])
+    assert len(run(history, claims[1].id)[0]) == 1, "how it was cancelled is on record"
+    assert [t.claim.id for t, _ in run(settled, back[:1]).accepted] == [claims[0].id]
+    take(run, 1)
+    assert run(finish, back[:1]).lost == [], "sent again when another has it: nothing is undone"
+    assert run(job, claims[0].id).state == "running"
+
+
+def test_a_close_by_hand_is_for_a_task_or_for_the_queue(run: Run, database: Database) -> None:
+    """R120: and on record; what a late probe closes is its own opening alone."""
+    for queue, task in (("a", "x"), ("a", "y"), ("b", "x")):
+        opened(run, which=OpenBreaker(Circuit(queue, task), f"{queue}{task}", "E"))
+    assert run(close_breaker, "a", "x", "another opening", "w") == []
+    assert [task for task, _ in run(close_breaker, "a", "x", None, "me")] == ["x"]
+    assert [task for task, _ in run(close_breaker, "a", None, None, "me")] == ["y"]
+    assert run(close_breaker, "a", None, None, "me") == []
+    assert [one.queue for one in run(breakers)] == ["b"]
+    kinds = sql(database, "SELECT kind FROM {event} ORDER BY seq")
+    assert [kind for (kind,) in kinds] == ["breaker-opened"] * 3 + ["breaker-closed"] * 2
