@@ -38,7 +38,8 @@ def prune_queue(
     found: Rows = yield Statement("over_in_queue", given)
     yield BEGIN
     ids = json.dumps(sorted(id for id, _ in found))
-    rows: Rows = yield Statement("purge_jobs", {"ids": ids, "older": keep, **EVERYTHING.params})
+    given = {"ids": ids, "older": keep, "state": None, **EVERYTHING.params}
+    rows: Rows = yield Statement("purge_jobs", given)
     gone = yield from clear_up(rows)
     if len(found) < limit:
         return gone, max(since, until - LATE), False
