@@ -22,6 +22,7 @@ from .model.options import Options, check_name
 from .model.retry import Retry
 from .model.settings import RetentionSettings, StoreSettings, WorkerSettings
 from .model.task import Definition, Registry
+from .model.task_function import task_name
 from .operators import OperatorVerbs
 from .ops.enqueue import enqueue, wake
 from .ops.statement import Op
@@ -122,7 +123,7 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
 
         def register(function: Callable[P, R]) -> Task[P, R]:
             definition = Definition(
-                name=name or function.__name__,
+                name=name or task_name(function),
                 function=function,
                 retry=retry or Retry(),
                 options=Options(**options),

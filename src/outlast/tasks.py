@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import WRAPPER_UPDATES, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from .model.job import Job
 from .model.options import Options
 from .model.task import Call, Definition
+from .model.task_function import has_home
 
 if TYPE_CHECKING:
     from .client import Outlast
@@ -60,7 +61,9 @@ class Task(Prepared, Generic[P, R]):
     def __init__(self, app: Outlast, definition: Definition) -> None:
         super().__init__(app, definition, Options(), None)
         self.name = definition.name
-        update_wrapper(self, definition.function)
+        # Not the attributes of a callable object, which may have our names.
+        kept = WRAPPER_UPDATES if has_home(definition.function) else ()
+        update_wrapper(self, definition.function, updated=kept)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._definition.function(*args, **kwargs)  # type: ignore[no-any-return]

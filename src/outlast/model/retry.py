@@ -9,7 +9,7 @@ from .errors import InvalidOption
 from .moments import is_finite
 
 MAX_ATTEMPTS = 1_000_000
-LONGEST = 10 * 365 * 86400.0  # seconds; beyond this a delay is a mistake, not a plan
+LONGEST = 10 * 365 * 86400.0  # seconds, ten years: beyond this a delay is a mistake, not a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,14 @@ class Retry:
     jitter: float = 0.2
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.max_attempts, int) and 1 <= self.max_attempts <= MAX_ATTEMPTS):
+        whole = isinstance(self.max_attempts, int) and not isinstance(self.max_attempts, bool)
+        if not (whole and 1 <= self.max_attempts <= MAX_ATTEMPTS):
             raise _invalid("max_attempts", f"a whole number from 1 to {MAX_ATTEMPTS}", self)
-        if not _between(0.0, self.base, LONGEST):
-            raise _invalid("base", "a number of seconds from 0", self)
-        if not _between(self.base, self.cap, LONGEST):
-            raise _invalid("cap", "a number of seconds, at least base", self)
+        for field in ("base", "cap"):
+            if not _between(0.0, getattr(self, field), LONGEST):
+                raise _invalid(field, f"a number of seconds from 0 to {LONGEST:.0f}", self)
+        if self.cap < self.base:
+            raise _invalid("cap", f"at least base ({self.base:g} s)", self)
         if not _between(0.0, self.jitter, 1.0):
             raise _invalid("jitter", "a share from 0 to 1", self)
 

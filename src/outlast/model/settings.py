@@ -17,10 +17,14 @@ from .moments import is_finite
 from .retry import LONGEST
 
 RENEW_EVERY = 5.0  # seconds
+DAY = 86400.0  # seconds; PostgreSQL takes a timeout of up to 24 days
 
 
-def setting(default: Any, about: str, low: float, high: float = math.inf) -> Any:
-    """A field with its meaning and its range; `low` is inclusive."""
+def setting(default: Any, about: str, low: float, high: float | None = None) -> Any:
+    """A field with its meaning and its range, both ends included. Seconds are bounded even where
+    nothing else bounds them: databases refuse to add 1e300 to a time."""
+    if high is None:
+        high = LONGEST if isinstance(default, float) else math.inf
     return field(default=default, metadata={"about": about, "low": low, "high": high})
 
 
@@ -56,14 +60,16 @@ class Settings:
 class StoreSettings(Settings):
     """How we talk to the database."""
 
-    statement_timeout: float = setting(10.0, "seconds one statement may take in the database", 0.1)
-    lock_timeout: float = setting(5.0, "seconds a statement may wait for a lock", 0.05)
-    idle_timeout: float = setting(
-        10.0, "seconds a transaction may stay idle before PostgreSQL ends it", 0.1
+    statement_timeout: float = setting(
+        10.0, "seconds one statement may take in the database", 0.1, DAY
     )
-    connect_timeout: float = setting(5.0, "seconds to wait for a connection", 0.1)
+    lock_timeout: float = setting(5.0, "seconds a statement may wait for a lock", 0.05, DAY)
+    idle_timeout: float = setting(
+        10.0, "seconds a transaction may stay idle before PostgreSQL ends it", 0.1, DAY
+    )
+    connect_timeout: float = setting(5.0, "seconds to wait for a connection", 0.1, DAY)
     deadline: float = setting(
-        15.0, "seconds any call may take, measured here; then its connection is given up", 0.1
+        15.0, "seconds any call may take, measured here; then its connection is given up", 0.1, DAY
     )
     pool_size: int = setting(
         10, "connections one process opens at most for callers, in all threads and loops", 1, 1000

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from .arguments import MAX_PAYLOAD, Arguments, ItemArguments
+from .arguments import MAX_PAYLOAD, Arguments, ItemArguments, parameters_of
 from .batch import Batch
 from .breaker import Breaker
 from .errors import InvalidOption, UnknownTask
@@ -18,6 +17,7 @@ from .lazy import lazy
 from .moments import epoch
 from .options import Options, check_name, seconds
 from .retry import Retry
+from .task_function import check_function, has_home, is_async, same_function
 
 DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "default"
@@ -40,8 +40,7 @@ class Definition:
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
-        if not callable(self.function):
-            raise InvalidOption(option="task", reason=f"must be a function, not {self.function!r}")
+        check_function(self.name, self.function)
         said = self.options
         if any((said.delay is not None, said.at, said.key, said.after, said.flow)):
             raise InvalidOption(
@@ -51,6 +50,12 @@ class Definition:
         if self.isolated and self.is_async:
             raise InvalidOption(
                 option="isolated", reason=f"is for sync functions: {self.name} is async"
+            )
+        if self.isolated and not has_home(self.function):
+            raise InvalidOption(
+                option="isolated",
+                reason=f"is for functions of a module, which another process finds by name:"
+                f" {self.name} is a {type(self.function).__name__}",
             )
         if self.batch is not None and self.isolated:
             raise InvalidOption(
@@ -62,6 +67,8 @@ class Definition:
             )
         if self.batch is not None:
             _ = self.arguments  # a function that takes no list is refused here, not when it runs
+        else:
+            parameters_of(self.function, self.name)
 
     @lazy
     def arguments(self) -> Arguments:
@@ -70,7 +77,7 @@ class Definition:
 
     @lazy
     def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.function)
+        return is_async(self.function)
 
     def call(
         self,
@@ -201,7 +208,7 @@ class Registry:
 
     def add(self, definition: Definition) -> None:
         other = self._by_name.get(definition.name)
-        if other is not None and not _same_function(other.function, definition.function):
+        if other is not None and not same_function(other.function, definition.function):
             raise InvalidOption(
                 option="name",
                 reason=f"{definition.name!r} is taken by {other.function!r}: give one another name",
@@ -219,10 +226,3 @@ class Registry:
 
     def names(self) -> list[str]:
         return sorted(self._by_name)
-
-
-def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """A module that is imported again (a reload, __main__ beside its name) is not a clash."""
-    return one.__qualname__ == other.__qualname__ and inspect.getsourcefile(
-        inspect.unwrap(one)
-    ) == inspect.getsourcefile(inspect.unwrap(other))

@@ -18,7 +18,7 @@ from ..lazy import lazy
 from ..secret import MARK, hidden_in, is_secret, lenient, marked, unmarked
 from .items import ITEM, read_item_signature
 from .paths import render
-from .signature import read_signature
+from .signature import parameters_of, read_signature
 from .storable import MAX_PAYLOAD
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 UNTOLD = "is not what the task takes; as it is a secret, no more is said"
 _HARMLESS = {"is missing", "is given twice, by position and by name"}
 
-__all__ = ["MAX_PAYLOAD", "Arguments", "ItemArguments", "encode_result"]
+__all__ = ["MAX_PAYLOAD", "Arguments", "ItemArguments", "encode_result", "parameters_of"]
 
 
 class Arguments:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Union
 
 from ..errors import InvalidInput
 from ..secret import is_secret
+from ..task_function import namespace
 from ..text import brief
 
 
@@ -30,7 +31,7 @@ class Signature:
 
 def read_signature(function: Callable[..., Any], task: str, context_type: type | None) -> Signature:
     """The function's signature, or a sentence about why it cannot be a task."""
-    parameters = _parameters(function, task)
+    parameters = parameters_of(function, task)
     hints = {p.name: _hint(function, task, p) for p in parameters}
     context = _context(hints, task, context_type)
     stored = [p for p in parameters if p.name != context and p.kind is not p.VAR_KEYWORD]
@@ -48,7 +49,8 @@ def read_signature(function: Callable[..., Any], task: str, context_type: type |
     )
 
 
-def _parameters(function: Callable[..., Any], task: str) -> list[inspect.Parameter]:
+def parameters_of(function: Callable[..., Any], task: str) -> list[inspect.Parameter]:
+    """Its parameters, if each has a name to store an argument by."""
     try:
         parameters = list(_inspect(function).parameters.values())
     except (TypeError, ValueError) as error:
@@ -86,8 +88,7 @@ def _hint(function: Callable[..., Any], task: str, parameter: inspect.Parameter)
 def _resolve(function: Callable[..., Any], annotation: Any) -> Any:
     # One at a time, so that an error can name its parameter.
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
-    namespace = getattr(inspect.unwrap(function), "__globals__", {})
-    return typing.get_type_hints(holder, namespace, include_extras=True)["it"]
+    return typing.get_type_hints(holder, namespace(function), include_extras=True)["it"]
 
 
 def returns(function: Callable[..., Any]) -> Any:

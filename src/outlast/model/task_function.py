@@ -1,0 +1,79 @@
+"""Which callables can be tasks. What cannot is refused where it is declared, not when it runs.
+
+    def, async def, lambda, bound method, functools.partial, object with __call__    yes
+    generator function, sync or async; class; positional-only or *args parameters    no
+
+Nothing is imported for this, and annotations are not resolved: types may be defined later.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from .errors import InvalidOption
+
+Function = Callable[..., Any]
+
+
+def task_name(function: Any) -> str:
+    """The name of a task that was given none."""
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        kind = type(function).__name__
+        raise InvalidOption(option="name", reason=f"must be given: a {kind} has no name of its own")
+    return name
+
+
+def check_function(task: str, function: Any) -> None:
+    if isinstance(function, type):
+        raise _refused(f"{task} is a class: declare a function that uses it")
+    if not callable(function):
+        raise _refused(f"must be a function, not {function!r:.80}")
+    called = _called(function)
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        raise _refused(
+            f"{task} is a generator function (it has `yield`), of which a call runs nothing: return"
+            " the result, and use ctx.progress(…) or ctx.enqueue(…) for what comes before it"
+        )
+
+
+def is_async(function: Function) -> bool:
+    return inspect.iscoroutinefunction(_called(function))
+
+
+def has_home(function: Function) -> bool:
+    """Whether another process can find it by its module and name."""
+    return inspect.isroutine(function)
+
+
+def same_function(one: Function, other: Function) -> bool:
+    """A module that is imported again (a reload, __main__ beside its name) is not a clash."""
+    if one is other or not (has_home(one) and has_home(other)):
+        return one is other
+    return one.__qualname__ == other.__qualname__ and _source(one) == _source(other)
+
+
+def namespace(function: Function) -> dict[str, Any]:
+    """The names that its annotations may use."""
+    found = getattr(inspect.unwrap(_called(function)), "__globals__", {})
+    return dict(found) if not isinstance(found, dict) else found
+
+
+def _called(function: Any) -> Any:
+    """The function whose body runs."""
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.isroutine(function) or isinstance(function, type):
+        return function
+    return type(function).__call__
+
+
+def _source(function: Function) -> str | None:
+    return inspect.getsourcefile(inspect.unwrap(function))
+
+
+def _refused(reason: str) -> InvalidOption:
+    return InvalidOption(option="task", reason=reason)
