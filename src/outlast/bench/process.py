@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .contender import PEER, Contender
-from .serve import Place
+from .serve import PLACE, Place
 
 INSIDE = Path(__file__).with_name("serve.py")
 PATIENCE = 600.0  # seconds that any answer may take
@@ -35,12 +35,12 @@ class Process:
         with self._log.open("ab") as log:
             # -P: serve.py's own folder is no place where a contender's imports are looked for.
             self._popen = subprocess.Popen(
-                [contender.interpreter, "-P", INSIDE, contender.file, json.dumps(asdict(place))],
+                [contender.interpreter, "-P", INSIDE, contender.file],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=place.folder,
-                env=_environment(contender),
+                env={**_environment(contender), PLACE: json.dumps(asdict(place))},
                 start_new_session=True,
             )
 

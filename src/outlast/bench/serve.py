@@ -33,7 +33,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import IO, Any
 
@@ -42,12 +42,15 @@ MARK = 100  # handlers between two marks
 STAMP = "@"  # begins a payload that says when it was enqueued
 
 
+PLACE = "OUTLAST_BENCH_PLACE"  # the variable that holds one, as JSON
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a contender works, and how."""
 
     store: str  # postgres, sqlite or redis
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     schema: str  # for those who can have one of their own; the others have the whole database
     folder: str  # for files
     handler: str = "async"  # or sync
@@ -253,9 +256,10 @@ def load(path: str) -> Any:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    path, place = sys.argv[1:]
     seen = Seen()
-    contender = load(path)(Place(**json.loads(place)), seen)
+    # Not an argument: other users can read those, and an address may hold a password.
+    place = Place(**json.loads(os.environ.pop(PLACE)))
+    contender = load(sys.argv[1])(place, seen)
     Serving(contender, seen, answers).serve(sys.stdin)
 
 

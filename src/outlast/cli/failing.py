@@ -41,3 +41,13 @@ def safe(text: str) -> str:
     return "".join(
         char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text
     )
+
+
+def one_line(text: str) -> str:
+    """The same on one line: nothing of it can pass for a line of ours."""
+    return safe(text).replace("\n", "\\n")
+
+
+def block(text: str) -> str:
+    """Lines that somebody else wrote, marked as such."""
+    return "\n".join(f"  │ {line}".rstrip() for line in safe(text).rstrip().split("\n"))

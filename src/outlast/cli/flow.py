@@ -18,7 +18,7 @@ from ..model.words import span
 from ..ops import flow_report, report
 from ..ops.flow_report import FLOW_STATES, FlowState, Outline
 from ..ops.statement import Op
-from .failing import safe, sentence
+from .failing import one_line, sentence
 from .flow_tree import CROWD, Spot, placed
 from .places import connected, json_option
 from .show import STYLES, console, print_json, print_table, short
@@ -132,13 +132,13 @@ def head(seen: Seen) -> list[Text]:
     from rich.text import Text
 
     flow = seen.flow
-    name = f"{safe(flow.name)}  " if flow.name else ""
+    name = f"{one_line(flow.name)}  " if flow.name else ""
     first = Text(f"{name}{flow.id}  ", style="bold")
     first.append(flow.state, style=STYLES.get(flow.state, ""))
     age = span(seen.now - flow.created_at.timestamp())
     lines = [first, Text(f"{bar(flow)}  {counted(flow.counts)}  {age} old")]
     if flow.cancelled_at and flow.reason:
-        lines.append(Text(f"cancelled: {safe(flow.reason)}", style="yellow"))
+        lines.append(Text(f"cancelled: {one_line(flow.reason)}", style="yellow"))
     return lines
 
 
@@ -178,7 +178,7 @@ def label(spot: Spot, spots: Sequence[Spot], now: float) -> Text:
 def _one(job: Outline, now: float) -> Text:
     from rich.text import Text
 
-    line = Text(f"{safe(job.task)} ")
+    line = Text(f"{one_line(job.task)} ")
     line.append(job.id, style="dim").append("  ")
     return line.append(_told(job, now), style=STYLES.get(job.state, ""))
 
@@ -186,7 +186,8 @@ def _one(job: Outline, now: float) -> Text:
 def _many(jobs: Sequence[Outline]) -> Text:
     from rich.text import Text
 
-    line = Text(f"{safe(jobs[0].task)} × {len(jobs):,}  {counted(Counter(j.state for j in jobs))}")
+    states = counted(Counter(job.state for job in jobs))
+    line = Text(f"{one_line(jobs[0].task)} × {len(jobs):,}  {states}")
     failed = next((job for job in jobs if job.state is State.DEAD), None)
     if failed:
         line.append(f"; {_short(failed.id)} is dead: {_why(failed)}", style="red")
@@ -214,13 +215,13 @@ def _told(job: Outline, now: float) -> str:
 
 
 def _why(job: Outline) -> str:
-    return safe(short(reason(job.error)))
+    return one_line(short(reason(job.error)))
 
 
 def _name(spot: Spot) -> str:
     first = spot.jobs[0]
     many = f"× {len(spot.jobs):,}" if len(spot.jobs) > 1 else _short(first.id)
-    return f"{safe(first.task)} {many}"
+    return f"{one_line(first.task)} {many}"
 
 
 def _short(id: str) -> str:

@@ -18,7 +18,7 @@ from ..ops.explain import explain
 from ..ops.flow_report import Neighbour, neighbours
 from ..ops.report import Attempt, Event, Step, Worker
 from ..ops.statement import Op
-from .failing import safe
+from .failing import block, one_line
 from .places import connected, json_option
 from .show import ago, console, moment, plain, print_json, short, table
 
@@ -105,7 +105,7 @@ def _owner(file: File) -> dict[str, Any] | None:
 def print_file(file: File) -> None:
     for name, value in _lines(file):
         if value is not None:
-            click.echo(f"{name:<10}  {safe(str(value))}")
+            click.echo(f"{name:<10}  {one_line(str(value))}")
     if file.attempts:
         click.echo("\nAttempts that did not succeed at once:")
         columns = ["attempt#", "outcome", "worker", "started", "ended", "reason"]
@@ -124,8 +124,8 @@ def print_file(file: File) -> None:
         rows = [[e.at, e.attempt, e.kind, _in_short(e.data)] for e in file.events]
         console().print(table(["at", "attempt#", "what", "data"], rows))
     if isinstance(file.job.error, dict) and file.job.error.get("traceback"):
-        click.echo(f"\n{safe(str(file.job.error['traceback'])).rstrip()}")
-    click.echo(f"\n{safe(file.why)}")
+        click.echo(f"\n{block(str(file.job.error['traceback']))}")
+    click.echo(f"\n{one_line(file.why)}")
 
 
 def _lines(file: File) -> list[tuple[str, Any]]:

@@ -93,6 +93,7 @@ def worker(
     from ..worker.logs import set_up, tear_down
 
     url, schema, blobs = given.pop("url"), given.pop("schema"), said_here(ctx, "blobs")
+    url = url or os.environ.pop(CHILD_URL, None)
     given.pop("blobs")
     level, format = given.pop("log_level"), given.pop("log_format")
     metrics = Metrics(given.pop("metrics_host"), given.pop("metrics_port"))
@@ -109,7 +110,8 @@ def worker(
     for told in (*strangers(os.environ), *misread(os.environ)):
         log.warning(told)
     if processes > 1:
-        command = _child(ctx, url, schema)
+        command = _child(ctx, schema)
+        os.environ |= _child_secrets(url, far["server"])
         ctx.exit(_supervise(made, command, processes, metrics, far=bool(far["server"])))
     _introduce(made, far["server"] or made.store.address)
     with metrics.of_worker(made):
@@ -191,15 +193,26 @@ def _introduce(worker: Worker, place: object) -> None:
     )
 
 
-def _child(ctx: click.Context, url: str | None, schema: str | None) -> list[str]:
+CHILD_URL = "OUTLAST_CHILD_URL"  # how a supervisor passes on what was said with --url
+OWN_ENVIRONMENT = {"app", "processes", "metrics_port", "metrics_host", "url", "server"}
+
+
+def _child_secrets(url: str | None, server: str | None) -> dict[str, str]:
+    """Addresses may hold passwords. Other users of a machine can read the arguments of a process,
+    and not its environment."""
+    addresses = {CHILD_URL: url, variable("server"): server}
+    return {name: value for name, value in addresses.items() if value}
+
+
+def _child(ctx: click.Context, schema: str | None) -> list[str]:
     """The command of one of several processes: what was said here, and that it is alone."""
     said = [sys.executable, "-m", "outlast", "worker", ctx.params["app"], "--processes", "1"]
-    values = {**ctx.params, "url": url, "schema": schema}
+    values = {**ctx.params, "schema": schema}
     for param in ctx.command.params:
         name = str(param.name)
-        placed = name in {"url", "schema"} and values[name]
+        placed = name == "schema" and values[name]
         given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if not (placed or given) or name in {"app", "processes", "metrics_port", "metrics_host"}:
+        if not (placed or given) or name in OWN_ENVIRONMENT:
             continue
         if isinstance(values[name], bool):
             said.append((param.opts if values[name] else param.secondary_opts)[0])
@@ -215,7 +228,7 @@ def strangers(environ: Mapping[str, str]) -> list[str]:
     known = {variable(spec.name) for kind in settings for spec in fields(kind)}
     known |= {variable(name) for name in ("url", "schema", "queues", "processes", "host", "port")}
     known |= {variable(name) for name in ("log_format", "log_level", "lifeline", "instance")}
-    known |= {variable(name) for name in ("metrics_port", "metrics_host", "blobs")}
+    known |= {variable(name) for name in ("metrics_port", "metrics_host", "blobs", "child_url")}
     return [
         f"{name} is no setting of Outlast and has no effect; did you mean {close[0]}?"
         for name in sorted(environ)

@@ -1,6 +1,7 @@
 """Workers under a supervisor, as `outlast worker --processes` has them: fresh interpreters.
 
-`python -m outlast.verify.hired URL SCHEMA FOLDER SETTINGS` is one of them.
+`python -m outlast.verify.hired SCHEMA FOLDER SETTINGS` is one of them, with its database in
+OUTLAST_URL: other users can read the arguments of a process, and an address may hold a password.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ def supervised(work: Workload, settings: dict[str, Any], number: int) -> None:
     faulthandler.cancel_dump_traceback_later()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until it has begun
     place, module = work.place, "outlast.verify.hired"
-    words = [place.url, place.schema, str(place.folder), json.dumps(settings)]
+    words = [place.schema, str(place.folder), json.dumps(settings)]
     here = str(Path(__file__).parents[2])
     paths = [part for part in (here, os.environ.get("PYTHONPATH")) if part]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # this very package
+    os.environ["OUTLAST_URL"] = place.url
     burials = Burials(work.ol.store)
     code = supervise([sys.executable, "-m", module, *words], PROCESSES, settings["grace"], burials)
     work.ol.close()
@@ -48,8 +50,9 @@ def workers_of(supervisor: int) -> list[int] | None:
         return []
 
 
-def main(url: str, schema: str, folder: str, settings: str) -> None:
-    Workload(Place(url, schema, Path(folder))).ol.worker(**json.loads(settings)).run()
+def main(schema: str, folder: str, settings: str) -> None:
+    work = Workload(Place(os.environ["OUTLAST_URL"], schema, Path(folder)))
+    work.ol.worker(**json.loads(settings)).run()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ PAIR = "a primary and a standby of its own"
 class Place:
     """One set of tables, and the folder of its ledger."""
 
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     schema: str
     folder: Path
 
