@@ -24,6 +24,7 @@ def ol(database: Database, folder: Path) -> Iterator[Outlast]:
     with Outlast(
         database.url, schema=database.schema, settings=BRIEF, blobs=f"file://{folder}"
     ) as opened:
+        opened.migrate()
         yield opened
 
 

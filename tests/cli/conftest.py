@@ -57,12 +57,15 @@ class Commands:
 
 @pytest.fixture
 def run(database: Database) -> Commands:
+    with Outlast(database.url, schema=database.schema) as made:
+        made.migrate()
     return Commands(database)
 
 
 @pytest.fixture
 def ol(database: Database) -> Iterator[Outlast]:
     with Outlast(database.url, schema=database.schema) as opened:
+        opened.migrate()
         yield opened
 
 
@@ -92,6 +95,8 @@ class Program:
         """
 
     def __init__(self, processes: Processes, database: Database, folder: Path) -> None:
+        with Outlast(database.url, schema=database.schema) as made:
+            made.migrate()
         self.processes = processes
         self.folder = folder
         self.environment: dict[str, str | None] = {

@@ -50,6 +50,34 @@ def test_a_full_disk_refuses_and_loses_nothing(
     app.close()
 
 
+SMALL = """
+import resource
+from outlast.ops import duties
+from tests.support.app import from_environment
+
+app = from_environment()
+app.mark.enqueue(0)
+card = app.ol.worker().card()
+log = app.ol.store.path.with_name(app.ol.store.path.name + "-wal").stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (log + 200_000, resource.RLIM_INFINITY))
+for _ in range(400):
+    app.ol.store.run(duties.arrive, card)
+print("all was written", flush=True)
+"""
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_log_that_cannot_grow_is_copied_into_the_database(
+    database: Database, processes: Processes, tmp_path: Path
+) -> None:
+    """R179: what needs no more room than it has goes on, on a disk that is full: the log does not
+    have to reach its usual 8 MB before it is used again."""
+    app = App.of(database, tmp_path)
+    app.ol.migrate()
+    assert "all was written" in processes.python(SMALL, env=app.environment()).succeed(PATIENCE)
+    app.close()
+
+
 @pytest.mark.kinds("postgres")
 def test_an_insert_that_the_disk_refuses_is_told_and_running_jobs_keep_their_leases(
     database: Database, processes: Processes, tmp_path: Path

@@ -16,6 +16,7 @@ from tests.support import Database, Processes
 @pytest.fixture
 def ol(database: Database) -> Iterator[Outlast]:
     with Outlast(database.url, schema=database.schema) as opened:
+        opened.migrate()
         yield opened
 
 

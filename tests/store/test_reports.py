@@ -91,7 +91,8 @@ def test_every_path_tells_the_same_state(verb: Run, app: Outlast, database: Data
     assert held["q"] == {"running": 1, "dead": 1}
 
 
-def test_what_does_not_exist_is_not_found(verb: Run) -> None:
+def test_what_does_not_exist_is_not_found(app: Outlast, verb: Run) -> None:
+    app.migrate()
     for name in ("job", "explain", "retry"):
         for id in (new().id, "nonsense", "'; DROP TABLE job"):
             with pytest.raises(JobNotFound):

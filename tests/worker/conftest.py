@@ -18,6 +18,7 @@ from tests.support import Database
 @pytest.fixture
 def ol(database: Database) -> Iterator[Outlast]:
     with Outlast(database.url, schema=database.schema) as opened:
+        opened.migrate()
         yield opened
 
 

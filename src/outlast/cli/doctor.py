@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..model.errors import SchemaMismatch, StoreError
+from ..model.errors import CorruptDatabase, NoDatabase, SchemaMismatch, StoreError
 from ..model.words import count
 from ..ops.conditions import Surroundings
 from ..ops.doctor import examine
 from ..ops.findings import Finding
 from ..ops.report import clock
-from .failing import safe, sentence
+from .failing import one_line, sentence
 from .places import connected, json_option
 from .show import print_json
 
@@ -47,8 +47,12 @@ def doctor(ol: Outlast, as_json: bool) -> None:
 def diagnose(store: Store) -> list[Finding]:
     """What was found; a database that cannot be asked is a finding too."""
     try:
-        store.ready()
+        store.ready(create=False)
         return store.run(examine, surroundings(store))
+    except NoDatabase as error:
+        return [Finding("missing", sentence(error), "Check the URL, or run outlast migrate.")]
+    except CorruptDatabase as error:
+        return [Finding("corrupt", sentence(error), "Restore a backup; jobs may be lost.")]
     except SchemaMismatch as error:
         return [Finding("unmigrated", sentence(error), "Run outlast migrate, or upgrade outlast.")]
     except StoreError as error:
@@ -87,5 +91,5 @@ def clock_difference(store: Store) -> float:
 def print_findings(found: list[Finding]) -> None:
     for finding in found:
         mark = click.style("✗", fg="red") if finding.problem else click.style("·", dim=True)
-        click.echo(f"{mark} {click.style(finding.name, bold=True)}: {safe(finding.sentence)}")
-        click.echo(f"  {safe(finding.advice)}\n")
+        click.echo(f"{mark} {click.style(finding.name, bold=True)}: {one_line(finding.sentence)}")
+        click.echo(f"  {one_line(finding.advice)}\n")

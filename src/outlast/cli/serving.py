@@ -131,7 +131,10 @@ def _refuse_open_doors(ol: Outlast, host: str) -> None:
     from ..ops.tokens import any_exists
     from ..service.guards import is_loopback
 
-    if not is_loopback(host) and not ol.store.run(any_exists):
+    if is_loopback(host):
+        return
+    ol.store.ready()
+    if not ol.store.run(any_exists):
         raise InvalidOption(
             option="host",
             reason=f"is {host}, which others can reach, and there is no token yet: make one with"

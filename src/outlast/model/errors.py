@@ -37,6 +37,8 @@
         ├── DeadlineExceeded      no answer in time; the connection was given up
         ├── WrongConnection       the caller's connection cannot carry this job
         ├── Unsupported           this database cannot do what was asked for
+        ├── NoDatabase            there is no Outlast database at that place
+        ├── CorruptDatabase       the database is damaged, or not a database
         └── SchemaMismatch        the tables are older, newer or other than this release needs
 
     Permanent, RetryLater         raised by handlers to say what should happen next
@@ -254,6 +256,16 @@ class WrongConnection(StoreError):
 
 class Unsupported(StoreError):
     """{reason}."""
+
+
+class NoDatabase(StoreError):
+    """There is no Outlast database at {place}: check the URL and the schema, or run \
+`outlast migrate` to create one there."""
+
+
+class CorruptDatabase(StoreError):
+    """The database is damaged: {reason}. Stop its workers, keep a copy of its files, and restore \
+a backup{or_else}."""
 
 
 class SchemaMismatch(StoreError):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Self
 
 from ..model.blob import new_place, parted, read
-from .statement import Op, Rows, Statement
+from .statement import Op, Rows, Statement, creating
 from .tokens import secret
 
 PLACE = "blobs"  # under which name a database keeps what its own folder is called
@@ -38,6 +38,7 @@ def names(rows: Iterable[tuple[object, ...]]) -> tuple[str, ...]:
     )
 
 
+@creating
 def place() -> Op[str]:
     """What the folder of this database is called, in whatever store it is."""
     return (yield from secret(PLACE, new_place()))

@@ -10,7 +10,7 @@ from typing import Any
 from ..model.lifecycle import State
 from .blobs import Removed
 from .consequences import consequences
-from .statement import BEGIN, Op, Rows, Statement, Together
+from .statement import BEGIN, Op, Rows, Statement, Together, creating
 
 
 @dataclass(slots=True)
@@ -104,6 +104,7 @@ def prune_incidents(keep: float, limit: int) -> Op[Removed]:
     return Removed(len(rows))
 
 
+@creating
 def arrive(worker: dict[str, Any]) -> Op[None]:
     yield Statement("worker_arrives", worker)
 

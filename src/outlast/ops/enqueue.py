@@ -20,11 +20,12 @@ from ..model.lifecycle import State
 from ..model.moments import moment
 from .flow_keys import ExistingFlows, take_keys
 from .flows import forget_empty_flows, found_flows, join_followers, tie
-from .statement import BEGIN, Op, Row, Rows, Statement
+from .statement import BEGIN, Op, Row, Rows, Statement, creating
 
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
 
 
+@creating
 def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = True) -> Op[list[Job]]:
     """Insert jobs; return one `Job` for each, in the order given (but none for those of an existing
     flow that were pruned since). `held` are flows that the caller

@@ -12,10 +12,11 @@ operation yields `BEGIN`; from there to its end everything commits together, or 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 Row = tuple[Any, ...]
 Rows = list[Row]
@@ -62,3 +63,12 @@ BEGIN = Begin()
 
 Step = Statement | Together | Begin
 Op = Generator[Step, Any, T]
+
+CREATING: set[Callable[..., Any]] = set()
+
+
+def creating(operation: F) -> F:
+    """Let an operation create the database if there is none: an enqueue, a worker's arrival. All
+    others refuse, so that a mistyped URL does not look like an empty database."""
+    CREATING.add(operation)
+    return operation

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import logging
-from collections.abc import Callable
 from typing import Protocol
 
 from ..client import Outlast
@@ -14,6 +13,7 @@ from ..metrics import Answers, Gauges, OneService
 from ..model.ids import entropy
 from ..model.settings import ServiceSettings
 from ..ops import tokens
+from ..store import Store
 from .audit import Audit
 from .census import Census
 from .dashboard.live import Live
@@ -94,7 +94,7 @@ class Service:
         """Idempotent. Tasks of a loop that has ended are gone with it."""
         loop = asyncio.get_running_loop()
         if not self._tasks or self._tasks[0].get_loop() is not loop:
-            self._tasks = [asyncio.create_task(_run(part.run)) for part in self.parts]
+            self._tasks = [asyncio.create_task(_run(self.ol.store, part)) for part in self.parts]
 
     def leave(self) -> None:
         """The server is going away: streams end in good order, before it waits for their end."""
@@ -110,11 +110,13 @@ class Service:
         await self.slow_store.aclose()
 
 
-async def _run(part: Callable[[], object]) -> None:
-    """A part that fails is told of and started again."""
+async def _run(store: Store, part: Part) -> None:
+    """A part that fails is told of and started again. A service creates the database, as a worker
+    does: it is there to take jobs in."""
     while True:
         try:
-            await part()  # type: ignore[misc]
+            await store.aready()
+            await part.run()
         except Exception:
             log.exception("a part of the service failed, and is started again")
             await asyncio.sleep(1.0)

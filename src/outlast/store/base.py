@@ -13,8 +13,8 @@ from typing import ClassVar, ParamSpec, TypeVar
 
 from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
 from ..model.settings import StoreSettings
-from ..ops.statement import Op
-from . import forks
+from ..ops.statement import CREATING, Op
+from . import exits, forks
 from .address import Address
 from .statements import Query, queries
 
@@ -37,6 +37,7 @@ class Store(ABC):
         self._checked = False
         self._checking = threading.Lock()
         forks.mind(self)
+        exits.close_at_exit(self)
 
     @property
     def channel(self) -> str:
@@ -50,7 +51,7 @@ class Store(ABC):
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Carry out an operation on a connection of our own."""
-        self.ready()
+        self.ready(operation in CREATING)
         return self.insist(lambda: self.once(operation(*args, **kwargs)))
 
     def insist(self, attempt: Callable[[], T]) -> T:
@@ -67,7 +68,7 @@ class Store(ABC):
 
     async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same, on an asyncio connection."""
-        await self.aready()
+        await self.aready(operation in CREATING)
         return await self.ainsist(lambda: self.aonce(operation(*args, **kwargs)))
 
     async def ainsist(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -90,17 +91,17 @@ class Store(ABC):
         again = tried <= 2 and time.monotonic() < until
         return 0.0 if again and error.facts.get("broke") else None
 
-    def ready(self) -> None:
+    def ready(self, create: bool = True) -> None:
         """Once per store: the tables are there, and of a version that we can work with."""
         if not self._checked:
             with self._checking:
                 if not self._checked:
-                    self.insist(self.prepare_schema)
+                    self.insist(lambda: self.prepare_schema(create))
                     self._checked = True
 
-    async def aready(self) -> None:
+    async def aready(self, create: bool = True) -> None:
         if not self._checked:
-            await asyncio.to_thread(self.ready)
+            await asyncio.to_thread(self.ready, create)
 
     def ready_beside_caller(self) -> None:
         """The same, for a caller whose open transaction may be what is in the way."""
@@ -117,8 +118,9 @@ class Store(ABC):
             await asyncio.to_thread(self.ready_beside_caller)
 
     @abstractmethod
-    def prepare_schema(self) -> None:
-        """Create missing tables; refuse those that do not fit."""
+    def prepare_schema(self, create: bool) -> None:
+        """Refuse tables that do not fit. Missing ones are created, or refused with `NoDatabase`:
+        then nothing is changed, on the server or on disk."""
 
     @abstractmethod
     def migrate(self) -> list[int]:

@@ -3,6 +3,7 @@ database whose locks fail is lost: such places are refused."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -22,6 +23,14 @@ def refuse_network_file_system(path: Path, mounts: Path = MOUNTS) -> None:
             reason=f"{path} is on a network file system ({kind}), where SQLite's locks cannot be"
             " trusted: use a local disk, or PostgreSQL"
         )
+
+
+def free_bytes(path: Path) -> float:
+    """What an ordinary user may still write there."""
+    if not hasattr(os, "statvfs"):
+        return float("inf")
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:

@@ -27,7 +27,7 @@ from . import sqlite_files as sqlite
 from .base import Store
 from .callers import arun_on, run_on
 from .settling import settled
-from .sqlite_identity import FileConnection
+from .sqlite_guarded import GuardedConnection
 from .statements import SQLITE
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ async def alend(store: Store) -> AsyncIterator[AsyncLent]:
 
 
 class SqliteLent:
-    connection: FileConnection
+    connection: GuardedConnection
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -78,7 +78,7 @@ class SqliteLent:
         with sqlite.understood():
             self.connection = self.store.lend()
             try:
-                self.connection.execute("BEGIN IMMEDIATE")
+                self.connection.begin(self.store.settings.lock_timeout)
             except BaseException:
                 self.give_back()
                 raise

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import conninfo
 
-from ..model.errors import StoreUnavailable
+from ..model.errors import NoDatabase, StoreUnavailable
 from ..model.settings import StoreSettings
 from ..ops.statement import Op, Statement
 from . import schema
@@ -160,10 +160,12 @@ class PostgresStore(Store):
         link.deadline = self.settings.deadline
         return link
 
-    def prepare_schema(self) -> None:
+    def prepare_schema(self, create: bool) -> None:
         with understood(), self._pool.lend() as link:
             self._find_pooler(link)
             found = self._version(link)
+        if found is None and not create:
+            raise NoDatabase(place=f"{self.address} (schema {self.address.schema})")
         if found is None:
             self.migrate()
         else:

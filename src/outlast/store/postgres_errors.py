@@ -10,6 +10,7 @@ from psycopg import errors
 
 from ..model.errors import (
     Contention,
+    CorruptDatabase,
     OutlastError,
     SchemaMismatch,
     StoreBusy,
@@ -36,6 +37,10 @@ def understood() -> Iterator[None]:
         raise SchemaMismatch(
             reason=f"the tables do not fit this release ({first_line(error)}): run"
             " `outlast migrate`"
+        ) from error
+    except (errors.DataCorrupted, errors.IndexCorrupted) as error:
+        raise CorruptDatabase(
+            reason=first_line(error), or_else="; a damaged index can be rebuilt by REINDEX"
         ) from error
     except (errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout) as error:
         # We were away for so long, frozen perhaps, that the server hung up.

@@ -16,22 +16,30 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ..model.errors import SchemaMismatch, StoreError
+from ..model.errors import NoDatabase, SchemaMismatch, StoreError, StoreUnavailable
 from ..model.settings import StoreSettings
 from ..ops.duties import prove_life
 from ..ops.statement import Op
 from . import alive, forks, schema
 from .address import Address
 from .base import Store
-from .filesystem import refuse_network_file_system
+from .filesystem import free_bytes, refuse_network_file_system
 from .runner import drive
-from .sqlite_files import connect, create_private, transaction, understood
+from .sqlite_files import (
+    cannot_grow,
+    connect,
+    create_private,
+    has_table,
+    transaction,
+    understood,
+)
+from .sqlite_guarded import GuardedConnection
 from .sqlite_identity import FileConnection, file_of, gone, lost
 from .sqlite_session import SqliteSession
 from .sqlite_watch import Watcher
@@ -40,6 +48,9 @@ from .statements import SQLITE
 T = TypeVar("T")
 
 log = logging.getLogger("outlast.store")
+
+LOOK_AT_LOG_EVERY = 64  # commits
+PAGE_BYTES = 4096
 
 
 class SqliteStore(Store):
@@ -51,16 +62,17 @@ class SqliteStore(Store):
         self._pid = 0
         self._forgotten: list[sqlite3.Connection] = []
         self._commits = 0
+        self._copied = 0  # pages of the log that the last checkpoint copied, if it copied all
         self._writer: FileConnection | None = None
         self._reader: FileConnection | None = None
         self._known = False  # whether the file has been open: then it is never made anew
         self._watcher = Watcher(lambda: connect(self.path, self.settings))
-        self._lent: set[FileConnection] = set()
+        self._lent: set[GuardedConnection] = set()
         self._thread: ThreadPoolExecutor | None = None
         self._proofs: dict[str, alive.Proof] = {}
 
     def once(self, op: Op[T]) -> T:
-        with self._lock, understood():
+        with self._lock, understood(), self._room_made():
             self._open()
             return drive(op, SqliteSession(self, self.queries))
 
@@ -81,14 +93,15 @@ class SqliteStore(Store):
         assert self._reader is not None
         return self._reader
 
-    def lend(self) -> FileConnection:
+    def lend(self) -> GuardedConnection:
         """A connection for somebody who writes on his own account."""
         with self._lock:
-            connection = connect(self.path, self.settings)
+            connection = connect(self.path, self.settings, GuardedConnection)
+            assert isinstance(connection, GuardedConnection)
             self._lent.add(connection)
             return connection
 
-    def take_back(self, connection: FileConnection) -> None:
+    def take_back(self, connection: GuardedConnection) -> None:
         connection.close()
         self._lent.discard(connection)
 
@@ -167,9 +180,26 @@ class SqliteStore(Store):
         """That this cannot be done now (a full disk) is no news for a caller whose commit stands;
         the next one tries again."""
         self._commits += 1
-        if self._commits % 64 == 0 and self._log_pages() > self.settings.checkpoint_pages:
+        if self._commits % LOOK_AT_LOG_EVERY == 0 and self._log_is_long():
             with suppress(StoreError):
                 self.checkpoint()
+
+    @contextmanager
+    def _room_made(self) -> Iterator[None]:
+        """A log that cannot grow, because the disk is full, is copied into the database, which may
+        need no more room: then the operation is tried again."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if cannot_grow(error) and self._log_emptied():
+                raise StoreUnavailable(reason=str(error), broke=True) from error
+            raise
+
+    def _log_emptied(self) -> bool:
+        try:
+            return self.checkpoint() and self._copied > 0
+        except StoreError:
+            return False
 
     def checkpoint(self) -> bool:
         """Copy the log into the database while nobody can commit. False: somebody is writing."""
@@ -180,19 +210,25 @@ class SqliteStore(Store):
             except sqlite3.OperationalError:
                 return False
             try:
-                self.reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                [(_, pages, copied)] = self.reader.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                self._copied = copied if copied == pages else 0
             finally:
                 self.writer.execute("ROLLBACK")
             return True
 
-    def _log_pages(self) -> int:
+    def _log_is_long(self) -> bool:
+        """Longer than the setting says, or than what a small disk can bear: a quarter of what is
+        free. The log is beside the file itself, by whatever name that was reached."""
         try:
-            return Path(f"{self.path}-wal").stat().st_size // 4096
+            log = Path(f"{os.path.realpath(self.path)}-wal").stat().st_size
+            return log > min(self.settings.checkpoint_pages * PAGE_BYTES, free_bytes(self.path) / 4)
         except OSError:
-            return 0
+            return False
 
-    def prepare_schema(self) -> None:
+    def prepare_schema(self, create: bool) -> None:
         with self._lock, understood():
+            if not create and not has_table(self.path, f"{self.address.schema}_migration"):
+                raise NoDatabase(place=f"{self.address} (tables {self.address.schema}_…)")
             self._open()
             version, compatible_from = self._version()
         if version == 0:
@@ -282,9 +318,10 @@ class SqliteStore(Store):
     def make_way(self) -> None:
         """Whoever was lent a connection must begin again; with its transaction open, those whose
         locks we are about to take would be waiting for it."""
-        for lent in tuple(self._lent):
+        busy = [lent for lent in tuple(self._lent) if not lent.close_if_idle()]
+        for lent in busy:
             with suppress(sqlite3.Error):
-                lent.close()
+                lent.close()  # as soon as its statement has ended
 
     def before_fork(self) -> None:
         self._lock.acquire()

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..model.breaker import Breaker, Circuit
 from ..model.errors import (
+    CorruptDatabase,
     DeadlineExceeded,
     OutlastError,
     SchemaMismatch,
@@ -197,7 +198,7 @@ class Worker:
             try:
                 await self.steady.arun(duties.arrive, self.card())
                 return
-            except (SchemaMismatch, Unsupported):
+            except (CorruptDatabase, SchemaMismatch, Unsupported):
                 raise  # waiting would not help
             except StoreError as error:
                 wait = backoff.failed()
