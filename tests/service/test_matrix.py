@@ -49,6 +49,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "list_queues": {},
     "pause_queue": {"json": {"queue": "mail"}},
     "resume_queue": {"json": {"queue": "mail"}},
+    "close_queue_breaker": {"json": {"queue": "mail"}},
     "keep_queue": {"json": {"queue": "mail", "keep": 60}},
     "list_workers": {},
     "list_duties": {},
@@ -131,7 +132,7 @@ ALL_QUEUES = {
 }  # these concern all of them
 NAMED_QUEUE = {
     "enqueue_job", "enqueue_jobs", "enqueue_flow", "pause_queue", "resume_queue", "keep_queue",
-    "dequeue",
+    "close_queue_breaker", "dequeue",
     *pages.NAMED_QUEUE,
 }  # fmt: skip
 # What asks for a job's own token beside the caller's: the one shown here is nobody's.

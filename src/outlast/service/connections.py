@@ -77,6 +77,7 @@ class Connections:
         self._closed: Counter[str] = Counter()  # by reason, since it was last logged
         self._logged_at = -LOG_EVERY_S
         self._sweeping: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when the next sweep should be
 
     def __len__(self) -> int:
         return len(self._open)
@@ -113,11 +114,14 @@ class Connections:
             self._sweeping = None
 
     def _sweep_later(self) -> None:
+        self._due = time.monotonic() + SWEEP_EVERY_S
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_EVERY_S, self._swept)
 
     def _swept(self) -> None:
+        """After the event loop stood still, requests may have come that nobody has read yet."""
         self._sweeping = None
-        self.sweep()
+        if time.monotonic() - self._due < SWEEP_EVERY_S:
+            self.sweep()
         if self._open:
             self._sweep_later()
 

@@ -21,6 +21,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "workers_page": {},
     "recovery_page": {},
     "ask_pause_queue": {"params": A_QUEUE},
+    "ask_close_breaker": {"params": A_QUEUE},
+    "do_close_breaker": {"data": A_QUEUE},
     "ask_resume_queue": {"params": A_QUEUE},
     "do_pause_queue": {"data": A_QUEUE},
     "do_resume_queue": {"data": A_QUEUE},
@@ -64,6 +66,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
 NAMED_QUEUE = {
     "ask_pause_queue", "ask_resume_queue", "ask_keep_queue",
     "do_pause_queue", "do_resume_queue", "do_keep_queue",
+    "ask_close_breaker", "do_close_breaker",
 }  # fmt: skip
 
 # Whoever is kept to some queues could make a token that is not; a worker serves several.
