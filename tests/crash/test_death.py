@@ -152,6 +152,30 @@ def test_without_any_duty_and_any_lock_a_lost_job_still_starts_again(
     assert app.finished(job).attempt == 2
 
 
+def test_any_one_worker_that_is_left_does_all_that_is_essential(
+    app: App, processes: Processes
+) -> None:
+    """R158, R159: there is no leader to elect. All but one are killed or stand still: what they ran
+    starts again, due jobs become ready, expired ones end, new ones run; and the one that stood
+    still changes nothing of it when it goes on."""
+    jobs = [app.gated.enqueue("gate") for _ in range(3)]
+    workers = [app.start_worker(processes, concurrency=1) for _ in range(3)]
+    assert len({entry.pid for entry in app.ledger.wait("start", count=3)}) == 3
+    still, killed, _ = workers
+    still.pause()
+    killed.kill()
+    (app.folder / "gate").touch()
+    later = app.mark.using(delay=0.5).enqueue(1)
+    expired = app.mark.using(delay=60.0, expires=0.2).enqueue(2)
+    done = [app.finished(job) for job in (*jobs, later, app.mark.enqueue(3))]
+    eventually(lambda: app.ol.job(expired.id).state == "cancelled", PATIENCE)
+    assert {job.worker for job in done} == {done[-1].worker}, "one has done it all"
+    still.resume()
+    eventually(lambda: len(app.ol.workers()) == 2, PATIENCE)
+    app.finished(app.mark.enqueue(4))
+    assert [app.ol.job(job.id) for job in done] == done
+
+
 def test_a_job_that_runs_past_its_deadline_is_taken_from_a_living_worker(
     app: App, processes: Processes
 ) -> None:

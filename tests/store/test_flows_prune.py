@@ -17,7 +17,7 @@ def prune(run: Run) -> int:
 
 
 def test_results_are_kept_until_they_were_read(run: Run, database: Database) -> None:
-    """R157, `deaf-parent`: while anything of the flow is still to end, nothing of it is removed;
+    """R165, `deaf-parent`: while anything of the flow is still to end, nothing of it is removed;
     afterwards nothing of it stays."""
     *_, last = lay(run, group(*calls(3), fail_fast=True).then(group(call(8), call(9))))
     for _ in range(5):
@@ -32,7 +32,7 @@ def test_results_are_kept_until_they_were_read(run: Run, database: Database) -> 
 
 @pytest.mark.parametrize("needs", ["before", "after"])
 def test_what_a_later_job_waits_for_is_kept(run: Run, database: Database, needs: str) -> None:
-    """R157: without any flow, and whether it ended before or after somebody came to need it."""
+    """R165: without any flow, and whether it ended before or after somebody came to need it."""
     (one,) = lay(run, call(1))
     if needs == "after":
         end_one(run)
@@ -48,7 +48,7 @@ def test_what_a_later_job_waits_for_is_kept(run: Run, database: Database, needs:
 
 
 def test_a_dead_follower_keeps_what_it_would_read(run: Run, database: Database) -> None:
-    """R051, R157: somebody may redrive it."""
+    """R051, R165: somebody may redrive it."""
     one, two = lay(run, chain(*calls(2)))
     end_one(run)
     end_one(run, "permanent")

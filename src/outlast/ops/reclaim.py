@@ -165,11 +165,13 @@ def _apply(lost: Sequence[Transition]) -> Op[Swept]:
     swept = Swept(found=len(lost))
     if lost:
         finished = yield from finish(lost)
-        swept.healed = len(finished.accepted)
+        before = {t.claim.hold for t in finished.again}  # by another sweeper, with the same outcome
+        taken = [(t, state) for t, state in finished.accepted if t.claim.hold not in before]
+        swept.healed = len(taken)
         swept.skipped = swept.found - swept.healed
-        swept.dead = sum(state is State.DEAD for _, state in finished.accepted)
-        swept.cancelled = sum(state is State.CANCELLED for _, state in finished.accepted)
-        swept.queues = {t.claim.queue for t, state in finished.accepted if state is State.READY}
+        swept.dead = sum(state is State.DEAD for _, state in taken)
+        swept.cancelled = sum(state is State.CANCELLED for _, state in taken)
+        swept.queues = {t.claim.queue for t, state in taken if state is State.READY}
         swept.queues |= finished.queues
     return swept
 
