@@ -16,7 +16,7 @@ from tests.service.serving import bearer, serving
 from tests.support import aeventually
 
 RATE = 25  # wrong tokens a second
-SECONDS = 4.0  # longer than a verified token is trusted
+SECONDS = 3.0  # longer than a verified token is trusted
 MAX_DELAY_S = 1.0
 
 
@@ -57,6 +57,7 @@ async def test_wrong_tokens_from_its_address_do_not_delay_a_remote_worker(
                     jobs = [await task.aenqueue(n=1) for task in (early, late)]
                     await asyncio.gather(*(ol.aresult(job.id, timeout=10) for job in jobs))
                     delays.append(time.monotonic() - since)
+                    await asyncio.sleep(0.1)  # a moderate load
             guessing.cancel()
     print(f"{len(delays)} rounds, slowest {max(delays):.2f} s; {len(statuses)} guesses")
     assert max(delays) < MAX_DELAY_S
