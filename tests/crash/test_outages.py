@@ -67,13 +67,15 @@ def test_the_probe_of_a_killed_worker_is_made_by_another(
 
 
 @pytest.mark.campaign
+@pytest.mark.timeout(600)
 def test_a_large_outbox_waits_out_its_sink_in_silence(
     reliant: Reliant, processes: Processes, database: Database
 ) -> None:
     """R223: 20,000 items, a sink that is away for 60 s: attempt records, log lines, processor."""
     for _ in range(20):
         reliant.ol.enqueue(*(reliant.publish.job(n) for n in range(1000)))
-    worker = reliant.work(processes)
+    defaults = {"lease": 15.0, "renew_every": 5.0, "poll_max": 1.0}
+    worker = reliant.work(processes, **defaults)
     eventually(reliant.ol.breakers, PATIENCE, message=worker.output)
     began, used = time.monotonic(), _processor_seconds(worker)
     time.sleep(60.0)  # the outage is what is measured

@@ -26,7 +26,7 @@ BUSY_LOOK = 0.1  # seconds between looks while some queue keeps us busy: the oth
 SHARE = 20  # times as long as it took is the pause until the next
 LONGEST = 2.0  # seconds
 HELD_REST_S = 0.25  # seconds between claims from a queue in which breakers are open, if it is vain
-HELD_SHARE = 40  # the same, as in SHARE: such a claim walks over all jobs that are held back
+HELD_SHARE = 100  # the same, as in SHARE: such a claim walks over all jobs that are held back
 MOST_NAMED = 1000  # queues of a worker that are asked for by name
 # Many queues that hold few jobs each are asked together: a round trip each would cost the most.
 ONE_BY_ONE = 4  # queues in line that are still asked one by one
