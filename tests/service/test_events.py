@@ -571,15 +571,15 @@ async def test_many_followers_cost_as_much_as_one(ol: Outlast, database: Databas
         urls = [of_all(served) if n % 2 else of_job(served, held.id) for n in range(40)]
         followers = [Follower(url) for url in urls]
         tasks = [asyncio.create_task(one.follow()) for one in followers]
-        await aeventually(lambda: feeder.subscribers == 40)
+        await aeventually(lambda: feeder.subscribers == 40, timeout=60)
         say(ol, held, range(10))
-        await aeventually(lambda: all(len(one.counted) == 10 for one in followers), timeout=30)
+        await aeventually(lambda: all(len(one.counted) == 10 for one in followers), timeout=60)
         asked: list[str] = []
         looks, run = feeder.counts["looks"], feeder._store.aonce
         feeder._store.aonce = lambda op: (asked.append(op.__name__), run(op))[1]  # type: ignore
         say(ol, held, range(10, 20))
-        await aeventually(lambda: all(len(one.counted) == 20 for one in followers), timeout=30)
-        await aeventually(lambda: feeder.counts["looks"] >= looks + 3)
+        await aeventually(lambda: all(len(one.counted) == 20 for one in followers), timeout=60)
+        await aeventually(lambda: feeder.counts["looks"] >= looks + 3, timeout=60)
         asked = [one for one in asked if one != "last_place"]  # every few seconds
         assert set(asked) == {"standing", "place", "page"}
         assert len(asked) <= 3 * (feeder.counts["looks"] - looks + 1)

@@ -28,7 +28,11 @@ def test_an_answer_that_is_lost_changes_nothing(processes: Processes, database: 
     assert said["violations"] == 0, said["wrong"]
     assert set(said["paths"]) == here
     silent = {name for name, row in said["paths"].items() if not row.get("lost")}
-    assert silent - OTHERS == SILENT
+    assert silent >= SILENT
+    if busy := silent - OTHERS - SILENT:  # whose jobs somebody else took, on a busy machine
+        words = [word for name in busy for word in ("--path", name)]
+        again = run(processes, "ackloss", database, "--seed", 2, "--points", 2 * len(busy), *words)
+        assert {name for name, row in again["paths"].items() if row.get("lost")} == busy
     assert said["lost"] >= 2 * len(here)
     assert left(database) == []
 

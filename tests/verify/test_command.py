@@ -61,6 +61,24 @@ def test_frozen_processes_do_not_outlive_a_campaign_that_is_killed(
     eventually(lambda: group(running) == [], 30.0)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a child does not hear of it")
+def test_a_child_whose_parent_was_killed_at_its_birth_ends_by_itself(processes: Processes) -> None:
+    """The kernel tells of a parent's death only those who asked before it."""
+    script = """
+    import os
+    from outlast.verify.children import die_with_parent
+    dead = os.fork() or os._exit(0)
+    os.waitpid(dead, 0)
+    die_with_parent(os.getppid())
+    print("a living parent is fine", flush=True)
+    die_with_parent(dead)
+    print("not reached", flush=True)
+    """
+    running = processes.python(script)
+    assert running.wait(30.0) == 1
+    assert running.output() == "a living parent is fine\n"
+
+
 @pytest.mark.kinds("sqlite")
 def test_every_run_can_be_put_on_record(
     processes: Processes, database: Database, tmp_path: Path

@@ -53,9 +53,10 @@ class Children:
         return len(self._then)
 
     def start(self, body: Callable[[], object], then: Then) -> int:
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_child(body)
+            self._be_child(body, parent)
         self._then[pid] = then
         return pid
 
@@ -100,10 +101,10 @@ class Children:
                 os.waitpid(pid, 0)
         self._then.clear()
 
-    def _be_child(self, body: Callable[[], object]) -> None:
+    def _be_child(self, body: Callable[[], object], parent: int) -> None:
         code = 1
         try:
-            die_with_parent()
+            die_with_parent(parent)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             noise = os.open(self.noise, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
@@ -141,9 +142,12 @@ def _read(pid: int, status: int) -> Ended:
     return Ended(pid, code=os.WEXITSTATUS(status))
 
 
-def die_with_parent() -> None:
-    """A child that is stopped would otherwise outlive a parent that is killed, for ever."""
+def die_with_parent(parent: int | None = None) -> None:
+    """A child that is stopped would otherwise outlive a parent that is killed, for ever. A parent
+    that was killed before the kernel knew of this wish sends no signal any more."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             set_death_signal = 1
             ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)

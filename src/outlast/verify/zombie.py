@@ -26,6 +26,7 @@ from ..model.settings import StoreSettings
 from ..ops.renew import renew
 from .campaign import Campaign
 from .children import GAVE_UP, Ended, GaveUp
+from .connection_room import batches, room_for
 from .heir import FOREVER, Heir, Inherited, Lost
 from .paths import PATHS, perform
 from .paths.holding import event
@@ -37,7 +38,7 @@ from .trap import Trap, freeze
 from .workload import Workload
 
 LEASE = 0.3  # seconds: so soon is a frozen owner's job anybody's
-FROZEN = 48  # processes at once
+FROZEN = 48  # processes at once, if the server has room for so many
 SETTLING = 2  # batches that may be settling while others are frozen
 INSIDE = 6  # points in a round at which, on SQLite, the file is locked
 WORKERS = 12  # points in a round of a whole worker, on SQLite, where most are of no use
@@ -69,11 +70,12 @@ class Zombies(Campaign):
         self._again: list[Point] = []
         self._tries: Counter[Point] = Counter()
         decks = self._decks(Tracing(self, LEASE, lambda *_: None).run())
+        room = room_for(self.site)
         for points in rounds(decks, self._luck) if decks else ():
-            for start in range(0, len(points), FROZEN):
+            for batch in batches(points, room, FROZEN):
                 if not self.over():
                     again, self._again = self._again, []
-                    self._batch(again + points[start : start + FROZEN])
+                    self._batch(again + batch)
             if self.over():
                 break
         while self._settling:
