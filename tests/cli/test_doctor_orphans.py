@@ -18,6 +18,7 @@ from tests.cli.test_doctor import examined
 from tests.store.jobs import put_and_take, table
 from tests.store.test_audit import CARD, CLASSES, force, moment
 from tests.support import Database, aeventually
+from tests.support.calm import seasoned
 
 SHOWN = [(name, make) for name, make, _ in CLASSES if name != "leaked-slot"]
 
@@ -39,7 +40,7 @@ def test_every_orphan_is_shown_by_its_name(
     assert run("job", id, "--json").json["id"] == id
 
     async def heal() -> None:
-        healer = Healer(ol.worker(), ol.store)
+        healer = seasoned(Healer(ol.worker(), ol.store))
         await healer.duty("audit", healer.auditor.audit, 60.0)()
         await ol.aclose()
 
@@ -71,7 +72,7 @@ def test_a_net_that_has_not_succeeded_for_three_periods_is_late(
     ol.store.run(duties.arrive, CARD | {"lease": 9999.0})
 
     async def all_once() -> None:
-        for loop in Healer(ol.worker(), ol.store).loops():
+        for loop in seasoned(Healer(ol.worker(), ol.store)).loops():
             assert await loop.step() > 0 and loop.failures == 0
         await ol.aclose()
 

@@ -10,8 +10,8 @@ from tests.support.processes import stop
 
 
 def test_whatever_a_stalled_worker_has_to_say_is_refused(app: App, processes: Processes) -> None:
-    """R030, R161: A stalls, B claims and finishes, A goes on: its completion, failure or retry and
-    its events change nothing, it is told so, and B's result stands."""
+    """R030, R161, R213: A stalls, B claims and finishes, A goes on: its completion, failure or
+    retry and its events change nothing, it is told so, and B's result stands."""
     ways = ("succeeds", "fails", "postpones")
     jobs = {way: app.stalls.using(queue=way).enqueue(way) for way in ways}
     stalled = {way: app.start_worker(processes, "", way) for way in ways}
@@ -30,8 +30,9 @@ def test_whatever_a_stalled_worker_has_to_say_is_refused(app: App, processes: Pr
         assert app.ol.job(jobs[way].id) == ended[way], "not a byte of the row has changed"
         attempts, events = app.ol.history(jobs[way].id)
         assert [(one.attempt, one.outcome) for one in attempts] == [
-            (1, "crashed"), (2, "succeeded"),
+            (1, "stalled"), (2, "succeeded"),
         ]  # fmt: skip
+        assert ended[way].crashes == 0, "its process existed"
         assert events == [], "what it had to tell came from the past"
     assert app.ol.counts() == {**dict.fromkeys(app.ol.counts(), 0), "succeeded": 3}
 

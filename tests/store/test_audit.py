@@ -38,6 +38,7 @@ from tests.store.jobs import (
     take,
 )
 from tests.support import Database
+from tests.support.calm import seasoned
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
 
@@ -71,7 +72,7 @@ def audited(app: Outlast, store: Store) -> dict[str, tuple[int, int, int, int]]:
     before = {duty.name: duty for duty in store.run(all_duties)}
 
     async def once() -> None:
-        healer = Healer(app.worker(), store)
+        healer = seasoned(Healer(app.worker(), store))
         await healer.duty("audit", healer.auditor.audit, 0.0)()
         await store.aclose()
 
@@ -329,7 +330,7 @@ def test_the_catalogue_is_whole(app: Outlast) -> None:
     """Every class says how it arises and what sees to it, has a finder where rows can show it and a
     duty that counts where it is healed, and some test speaks of it by its name."""
     statements = queries(SQLITE, "outlast")
-    names = {loop.name for loop in Healer(app.worker(), app.store).loops()}
+    names = {loop.name for loop in seasoned(Healer(app.worker(), app.store)).loops()}
     text = "\n".join(file.read_text() for file in Path(__file__).parents[1].rglob("test_*.py"))
     for orphan in ORPHANS.values():
         assert orphan.arises.endswith(".") and orphan.by.endswith(".")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from tests.store.crowd import all_at_once
 from tests.store.jobs import Run, column, end, put, set_all, spoil, states, table, take
 from tests.store.test_audit import some_checks
 from tests.support import Database
+from tests.support.calm import let_time_pass, seasoned
 
 
 def arrived(app: Outlast, run: Run, *ids: str) -> None:
@@ -271,7 +271,7 @@ class TestAfterAnOutage:
         set_all(database, f"started_at = {past}")
         healer = Healer(app.worker(), store)
         loops = {loop.name: loop for loop in healer.loops()}
-        healer._away = True
+        healer.trust.doubt()
         for away in (True, False):
             if not away:
                 await healer.reclaim()  # the first that gets through
@@ -280,7 +280,7 @@ class TestAfterAnOutage:
                 await loops[name].step()
             assert states(database) == ["running"]
         assert {duty.name for duty in await store.arun(all_duties)} <= {"reclaim"}, "none taken"
-        healer._leases_count_at = 0.0
+        let_time_pass(healer)
         await loops["deadline"].step()
         assert states(database) == ["scheduled"]
         await store.aclose()
@@ -292,10 +292,12 @@ class TestAfterAnOutage:
         put(store.run)
         take(store.run, lease=0.001)
         healer = Healer(app.worker(), store)
-        healer._away, healer._leases_count_at = True, time.monotonic() - 1
+        await healer.reclaim()
+        let_time_pass(healer)
+        healer.trust.doubt()
         await healer.reclaim()
         assert states(database) == ["running"]
-        healer._leases_count_at = 0.0
+        let_time_pass(healer)
         await healer.reclaim()
         assert states(database) == ["ready"]
         await store.aclose()
@@ -315,7 +317,7 @@ async def test_a_job_past_its_deadline_is_retried_as_its_task_says(
     take(store.run)
     past = "started_at - 999" if database.is_sqlite else "started_at - interval '999 seconds'"
     set_all(database, f"started_at = {past}")
-    healer = Healer(app.worker(), store)
+    healer = seasoned(Healer(app.worker(), store))
     await {"deadline": healer.overdue, "audit": healer.auditor.audit}[net]()
     again = await store.arun(job, slow.id)
     assert again.state == "scheduled"

@@ -32,6 +32,7 @@ from tests.store.jobs import (
 )
 from tests.store.test_audit import CARD, moment
 from tests.support import Database
+from tests.support.calm import seasoned
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
 
@@ -68,7 +69,7 @@ async def test_stuck_rows_are_healed_although_the_first_of_them_cannot_be(
     set_all(database, f"lease_until = {moment(database, -5)}")
     set_all(database, f"lease_until = {moment(database, -99)}", f"id IN ({bad})")
     spoil(database, f"id IN ({bad})", "running")
-    healer, sweeps = Healer(app.worker(), store), []
+    healer, sweeps = seasoned(Healer(app.worker(), store)), []
     while sum(swept.healed for swept in sweeps) < stuck - hopeless and len(sweeps) < 10:
         sweeps.append(await healer.sweeper.lost())
     assert Counter(states(database)) == {"ready": stuck - hopeless, "running": hopeless}
@@ -144,7 +145,7 @@ async def test_skips_are_no_failures_and_a_net_that_only_fails_is_told_of(
     app: Outlast, store: Store, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R083: all skipped → no alert; all failed → an alert after one sweep; and it goes away."""
-    healer = Healer(app.worker(), store)
+    healer = seasoned(Healer(app.worker(), store))
     fine = put(store.run, 3, delay=60.0)
     (late,) = [check for check in healer.auditor._checks() if check.name == "timer-lost"]
 
@@ -176,7 +177,7 @@ async def test_the_reclaim_counts_too_and_says_when_it_only_fails(
 ) -> None:
     """R083, R089: every process does it, so it is no duty to be taken; its row counts all the
     same, and its last success is known although there was nothing to do."""
-    healer = Healer(app.worker(), store)
+    healer = seasoned(Healer(app.worker(), store))
     await healer.reclaim()
     assert counted(duty(store, "reclaim")) == (0, 0, 0, 0)
     assert duty(store, "reclaim").succeeded_at
@@ -208,7 +209,7 @@ async def test_a_dead_workers_bad_row_keeps_its_others_from_nothing(
         store.run(bury, ["w1"], "lock")
     assert [worker.id for worker in store.run(workers)] == ["w1"]
     assert set(states(database)) == {"running"}, "all or nothing"
-    swept = await Healer(app.worker(), store).bury(["w1"])
+    swept = await seasoned(Healer(app.worker(), store)).bury(["w1"])
     assert (swept.healed, swept.failed) == (19, 1)
     assert store.run(workers) == []
     assert store.run(job, held[7].id).state == "running"
@@ -219,7 +220,7 @@ async def test_one_bad_row_stops_neither_deadlines_nor_expiry(
     app: Outlast, store: Store, database: Database
 ) -> None:
     """R082, `owner-hung` and `expired`: 1 of 10 fails, 9 are healed."""
-    healer = Healer(app.worker(), store)
+    healer = seasoned(Healer(app.worker(), store))
     slow = [put_and_take(store.run, timeout=1.0) for _ in range(10)]
     set_all(database, f"started_at = {moment(database, -99)}")
     spoil(database, f"id = '{slow[0].id}'", "running")

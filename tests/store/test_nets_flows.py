@@ -18,6 +18,7 @@ from tests.store.flowing import calls, lay, state
 from tests.store.jobs import end, end_leases, put_and_take, set_all, table
 from tests.store.test_flows_late import come_after
 from tests.support import Database, aeventually
+from tests.support.calm import seasoned
 from tests.worker.working import work
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
@@ -65,7 +66,7 @@ async def test_a_flow_that_cannot_be_tended_keeps_no_lost_job_waiting(
     """R082: tending is no part of the reclaim, in which one failure would put off all the rest."""
     caplog.set_level(logging.CRITICAL)
     job = spoiled(app, store, database)  # type: ignore[operator]
-    healer = Healer(app.worker(), store)
+    healer = seasoned(Healer(app.worker(), store))
     for _ in range(3):
         lost = put_and_take(store.run, queue="lost")
         end_leases(database)

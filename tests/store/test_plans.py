@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from outlast.model.flow import group
+from outlast.model.lease_trust import BELIEVE
 from outlast.ops.audit import FIRST
 from outlast.ops.claim import Wanted
 from outlast.ops.flow_report import prerequisites
@@ -142,8 +143,8 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
         (CLAIM_ACROSS, "job_ready"),
         (OFFER_ACROSS, "job_ready"),
         (Statement("promote_due", {"limit": 100}), "job_due"),
-        (Statement("signs_of_loss"), "job_lease"),
-        (Statement("lost", {"limit": 100, "skip": 0}), "job_lease"),
+        (Statement("signs_of_loss", {"soon": 1.0}), "job_lease"),
+        (Statement("lost", {"limit": 100, "skip": 0, **BELIEVE.leases}), "job_lease"),
         (Statement("expire", {"limit": 100, "skip": 0}), "job_expiry"),
         (Statement("prune_jobs", {"state": "succeeded", "keep": 9e9, "limit": 100}), "job_ended"),
         (Statement("prune_incidents", {"keep": 9e9, "limit": 100}), "event_job"),
@@ -151,8 +152,9 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
         (Statement("look_among", rows=[{"queue": "default"}]), "job_ready"),
         *[
             (found(name), "job_lease")
-            for name in ("find_owner_dead", "find_forgotten", "find_uncancelled", "find_owner_hung")
+            for name in ("find_owner_dead", "find_forgotten", "find_uncancelled")
         ],
+        (found("find_owner_hung", since=0.0), "job_lease"),
         (found("find_endless", late=None), "job_lease"),
         (found("find_ownerless", late=None), "job_lease"),
         (found("find_timer_lost"), "job_due"),

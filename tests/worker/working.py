@@ -121,8 +121,8 @@ def _spied(store: Any, spy: Spy) -> None:
         async def aonce(self, op: Any) -> Any:
             return await super().aonce(spy.watched(op))
 
-        def twin(self, connections: int | None = None) -> Any:
-            twin = super().twin(connections)
+        def twin(self, connections: int | None = None, lock_timeout: float | None = None) -> Any:
+            twin = super().twin(connections, lock_timeout)
             _spied(twin, spy)
             return twin
 

@@ -74,9 +74,11 @@ def surroundings(store: Store) -> Surroundings:
             sqlite=sqlite3.sqlite_version_info,
             file_system=file_system(store.address.path),
             confirm_dead=store.confirm_dead,
+            confirm_locked=store.confirm_locked,
         )
     pooled = bool(getattr(store, "pooled", False))
-    return Surroundings(latest(), pooled=pooled, clock=clock_difference(store))
+    ahead, locked = clock_difference(store), store.confirm_locked
+    return Surroundings(latest(), pooled=pooled, clock=ahead, confirm_locked=locked)
 
 
 def clock_difference(store: Store) -> float:

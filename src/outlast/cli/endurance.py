@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,6 +58,13 @@ def workers_option(default: int) -> Callable[[F], F]:
 @click.option(
     "--times", type=click.IntRange(1), default=200, show_default=True, help="Workers to kill."
 )
+@click.option(
+    "--remote-workers",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Remote workers to register: they look for nothing, and must slow nobody down.",
+)
 @workers_option(4)
 @budget_option
 @lasting_options
@@ -68,7 +76,9 @@ def recovery(**given: Any) -> None:
     """
     from ..verify.restarts import Restarts
 
-    _run(Restarts, given, f" --times {given['times']}", points="times")
+    remote = given.pop("remote_workers")
+    again = f" --times {given['times']} --remote-workers {remote}"
+    _run(partial(Restarts, remote=remote), given, again, points="times")
 
 
 @click.command(
@@ -179,6 +189,60 @@ def failover(**given: Any) -> None:
 
 @click.command(
     epilog="""
+    \b
+    Examples: outlast verify clock
+              outlast verify clock --store postgres --steps 5 --locks 0 --seed 7
+
+    The clock that steps is that of its own processes, by libfaketime (Linux; the package is called
+    faketime or libfaketime). With --store postgres these are a server of its own, as for dbcrash.
+    """
+)
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "postgres"]),
+    default="sqlite",
+    show_default=True,
+    help="Whose clock steps: that of all processes on a machine, or that of a server.",
+)
+@click.option(
+    "--steps", type=click.IntRange(1), default=20, show_default=True, help="Steps of the clock."
+)
+@click.option(
+    "--locks",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Write locks of a stranger, each longer than the lease.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="Jobs that run meanwhile.",
+)
+@workers_option(4)
+@lasting_options
+def clock(**given: Any) -> None:
+    """Step the database's clock by an hour, and lock its tables, under running jobs.
+
+    No job may lose its owner or be charged with a crash, and all of them succeed in the end.
+    """
+    from ..verify.clock import ClockStepsPostgres, ClockStepsSqlite
+
+    if given["url"] is not None:
+        raise click.UsageError(
+            "--url cannot be given: clock steps the clock that it works with, so it starts a"
+            " database of its own (--store)."
+        )
+    store, locks, jobs = given.pop("store"), given.pop("locks"), given.pop("jobs")
+    kind: Any = ClockStepsPostgres if store == "postgres" else ClockStepsSqlite
+    again = f" --store {store} --steps {given['steps']} --locks {locks} --jobs {jobs}"
+    _run(partial(kind, locks=locks, jobs=jobs), given, again, points="steps")
+
+
+@click.command(
+    epilog="""
     Most fan-ins have a handful of children, some hundreds, a few a thousand. Exit code 1 also if
     there was none.
 
@@ -212,7 +276,9 @@ def flows(**given: Any) -> None:
     _run(Flows, given, points + budget)
 
 
-def _run(kind: type[Campaign], given: dict[str, Any], again: str, **renamed: str | None) -> None:
+def _run(
+    kind: Callable[..., Campaign], given: dict[str, Any], again: str, **renamed: str | None
+) -> None:
     from .verify import run
 
     given["at_once"] = given.pop("workers")

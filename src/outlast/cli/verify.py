@@ -10,7 +10,7 @@ import click
 
 from ..model.errors import InvalidOption
 from ..model.words import count
-from .endurance import dbcrash, failover, flows, recovery, soak
+from .endurance import clock, dbcrash, failover, flows, recovery, soak
 from .failing import safe
 from .mutants import mutants
 from .places import json_option, placed
@@ -146,12 +146,12 @@ def netsplit(**given: Any) -> None:
     run(NetSplit, given)
 
 
-for command in (recovery, flows, soak, dbcrash, failover):
+for command in (recovery, flows, soak, dbcrash, failover, clock):
     verify.add_command(command)
 
 
 def run(
-    kind: type[Campaign],
+    kind: Callable[..., Campaign],
     given: dict[str, Any],
     show: Callable[[Figures], None] | None = None,
     again: str | None = None,

@@ -144,4 +144,4 @@ WAYS = (
     ("deadline", "owner-hung"), ("deadline", "uncancelled"), ("owner", "forgotten"),
 )  # fmt: skip
 RETRIED = ("failed", "timed-out", "postponed")
-DEADLY = ("failed", "timed-out", "permanent", "undecodable", "crashed")
+DEADLY = ("failed", "timed-out", "permanent", "undecodable", "crashed", "stalled")

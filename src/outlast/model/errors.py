@@ -241,6 +241,8 @@ class ServerUnavailable(StoreUnavailable):
 class StoreBusy(StoreError):
     """The database is busy: {reason}."""
 
+    locked: bool = False  # the database said that somebody else holds a lock
+
 
 class Contention(StoreError):
     """Two transactions were in each other's way: {reason}."""

@@ -61,4 +61,5 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     RELEASED = "released"  # given back unspent: shutdown, unknown task, lost in transit
     CRASHED = "crashed"  # its owner was lost
+    STALLED = "stalled"  # its owner stopped renewing, and its process exists
     UNDECODABLE = "undecodable"  # its arguments could not be read

@@ -78,6 +78,8 @@ def decide(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
             return release(claim, ended.delay, ended.error)._replace(quiet=ended.quiet)
         case Outcome.CRASHED:
             return crashed(claim, cancelling=False, error=ended.error or {})
+        case Outcome.STALLED:
+            return stalled(claim, 0, cancelling=False, error=ended.error or {})
 
 
 def _failed(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
@@ -121,6 +123,19 @@ def crashed(claim: Claim, *, cancelling: bool, error: Error) -> Transition:
     else:
         to = State.READY
     return Transition(claim, Outcome.CRASHED, to, error=error, crashes=1)
+
+
+def stalled(claim: Claim, before: int, *, cancelling: bool, error: Error) -> Transition:
+    """Its owner stopped renewing although its process exists: run it elsewhere, without a crash
+    being charged. `before`: how often this happened to the job. As often as it may crash is too
+    often: it wedges every process that it meets."""
+    if cancelling:
+        to = State.CANCELLED
+    elif before + 1 >= claim.max_crashes:
+        to = State.DEAD
+    else:
+        to = State.READY
+    return Transition(claim, Outcome.STALLED, to, error=error)
 
 
 def reason(error: Any) -> str:

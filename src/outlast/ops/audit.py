@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..model.lease_trust import BELIEVE, Belief
 from ..model.lifecycle import State
 from .consequences import consequences
 from .duties import clear_up
-from .reclaim import Decided, past_deadline, take_back
+from .reclaim import Decided, Locked, nobody_locked, past_deadline, take_back_silent
 from .statement import BEGIN, Op, Rows, Statement
 
 PAGE = 500
@@ -30,6 +31,16 @@ class Stray(NamedTuple):
 
     id: str
     seconds: float
+
+
+class Trusted(NamedTuple):
+    """How far leases and clocks are to be believed at the moment of a repair."""
+
+    belief: Callable[[], Belief] = lambda: BELIEVE
+    locked: Locked = nobody_locked
+
+
+TRUSTING = Trusted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +61,25 @@ def find(finder: str, limit: int = PAGE, skip: int = 0, **params: Any) -> Op[lis
     return [Stray(id, float(seconds or 0.0)) for id, seconds in rows]
 
 
-def checks(keep: Mapping[str, float], silent: float, slack: float, decided: Decided) -> list[Check]:
+def checks(
+    keep: Mapping[str, float], silent: float, slack: float, decided: Decided,
+    trusted: Trusted = TRUSTING,
+) -> list[Check]:  # fmt: skip
     """What the audit looks at: `keep` says how long ended jobs are kept, by their state, `silent`
     how long a silent worker is listed, `slack` how far past its deadline a job may be,
-    `decided` what becomes of it then."""
+    `decided` what becomes of it then, `trusted` whether expired leases are to be believed."""
     late = {"late": LATE}
     hung = slack + LATE
+    endless = "was not heard of, and its lease had no end in sight"
     return [
-        Check("invisible", "find_ownerless", _lost("had no owner and no lease")),
+        Check("invisible", "find_ownerless", _lost("had no owner and no lease", trusted)),
         Check("invisible", "find_invisible", _writes("disown")),
-        Check("owner-dead", "find_endless", _lost("is unknown, and its lease had no end in sight")),
-        Check("uncancelled", "find_uncancelled", _lost("stopped renewing"), late),
-        Check("forgotten", "find_forgotten", _lost("let go of it"), late),
-        Check("owner-dead", "find_owner_dead", _lost("stopped renewing"), late),
-        Check("owner-hung", "find_owner_hung", _overdue(hung, decided), {"late": hung}),
+        Check("owner-dead", "find_endless", _lost(endless, trusted)),
+        Check("uncancelled", "find_uncancelled", _lost("stopped renewing", trusted), late),
+        Check("forgotten", "find_forgotten", _lost("let go of it", trusted), late),
+        Check("owner-dead", "find_owner_dead", _lost("stopped renewing", trusted), late),
+        Check("owner-hung", "find_owner_hung", _overdue(hung, decided, trusted),
+              {"late": hung, "since": trusted.belief().since}),
         Check("timer-lost", "find_timer_lost", _writes("make_ready"), late),
         Check("expired", "find_expired", _end_expired, late),
         *[_leaked_slots(state, span) for state, span in keep.items()],
@@ -111,19 +127,20 @@ _REMOVALS = {
 KINDS = tuple(_PAGES)
 
 
-def _lost(how: str) -> Repair:
+def _lost(how: str, trusted: Trusted) -> Repair:
     def repair(ids: Sequence[str]) -> Op[int]:
         yield BEGIN
-        rows: Rows = yield Statement("hold_lost", {"ids": json.dumps(list(ids))})
-        return (yield from take_back(rows, how)).healed
+        given = {"ids": json.dumps(list(ids)), **trusted.belief().leases}
+        rows: Rows = yield Statement("hold_lost", given)
+        return (yield from take_back_silent(rows, how, trusted.locked)).healed
 
     return repair
 
 
-def _overdue(slack: float, decided: Decided) -> Repair:
+def _overdue(slack: float, decided: Decided, trusted: Trusted) -> Repair:
     def repair(ids: Sequence[str]) -> Op[int]:
         yield BEGIN
-        given = {"ids": json.dumps(list(ids)), "late": slack}
+        given = {"ids": json.dumps(list(ids)), "late": slack, **trusted.belief().deadlines}
         rows: Rows = yield Statement("hold_overdue", given)
         return (yield from past_deadline(rows, decided)).healed
 

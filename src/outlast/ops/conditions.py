@@ -39,6 +39,7 @@ class Surroundings:
     file_system: str | None = None
     clock: float = 0.0  # seconds that the database is ahead of this machine, for certain
     confirm_dead: Callable[[Sequence[str]], list[str]] = _nobody
+    confirm_locked: Callable[[Sequence[str]], list[str]] = _nobody
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def facts(around: Surroundings) -> Op[Facts]:
     duties = yield from report.duties()
     unhandled = yield from report.unhandled()
     owners = yield Statement("owners")
-    stray = yield from strays.strays()
+    stray = yield from strays.strays(around.confirm_locked)
     litter = yield from strays.left_behind()
     troubled = yield Statement("troubled_workers")
     around_it = yield from conditions.conditions(around)

@@ -5,24 +5,28 @@
                                           │ exit    its supervisor sees it at once
                                           │ lock    its liveness lock is free: about half a second
                                           │ lease   nothing else speaks: when its lease ends
-    and without a death:                    deadline  it runs past its own timeout
+    and without a death:                    lease     its process is stopped, or wedged
+                                            deadline  it runs past its own timeout
 
 Whatever was noticed, the job is ready again, with one crash more (or one failure more, past a
-deadline), or ended if that was too many. A job that was only offered to a remote worker never
-began, and comes back with nothing charged.
+deadline), or ended if that was too many. While the owner's process exists (its liveness lock is
+held) no crash is charged: the attempt has stalled. A job that was only offered to a remote worker
+never began, and comes back with nothing charged.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..model.job import Claim
+from ..model.lease_trust import BELIEVE, Belief
 from ..model.lifecycle import Outcome, State
 from ..model.offer import is_offer
-from ..model.outcome import Ended, Transition, crashed, decide, release
+from ..model.outcome import Ended, Transition, crashed, decide, release, stalled
 from ..model.retry import Retry
 from ..model.text import brief
 from .finish import finish
@@ -30,6 +34,15 @@ from .operate import note, note_each
 from .statement import BEGIN, Op, Row, Rows, Statement
 
 Decided = Callable[[Claim, Ended], Transition]  # what becomes of an attempt, by its task's policy
+Locked = Callable[[Sequence[str]], Collection[str]]  # workers whose liveness lock is held
+
+
+_WORKER = Claim._fields.index("worker")
+
+
+def nobody_locked(workers: Sequence[str]) -> Collection[str]:
+    """For callers that know no locks: every owner of an expired lease is taken for dead."""
+    return ()
 
 
 @dataclass(slots=True)
@@ -44,6 +57,7 @@ class Swept:
     cancelled: int = 0  # somebody had asked for that
     buried: int = 0  # workers
     queues: set[str] = field(default_factory=set)
+    ends: Counter[tuple[Outcome, State]] = field(default_factory=Counter)
 
     def add(self, other: Swept) -> None:
         self.found += other.found
@@ -54,13 +68,15 @@ class Swept:
         self.cancelled += other.cancelled
         self.buried += other.buried
         self.queues |= other.queues
+        self.ends += other.ends
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
     """What speaks for a loss."""
 
-    lease: bool = False
+    clock: float = 0.0  # the database's, in seconds since 1970
+    lease: bool = False  # one has run out, or will soon
     workers: tuple[str, ...] = ()  # on SQLite: those whose file has to be looked at
     fleet: int = 1  # how many share the looking
     flows: bool = False  # a cancelled flow has jobs that nobody has cancelled yet
@@ -82,10 +98,12 @@ def refusals(told: Sequence[Refusal]) -> Op[None]:
     yield from note_each("write-refused", [one._asdict() for one in told])
 
 
-def signs_of_loss() -> Op[Signs]:
-    """Is there anything to take back? One statement, and no row is locked."""
-    rows: Rows = yield Statement("signs_of_loss")
+def signs_of_loss(soon: float = 0.0) -> Op[Signs]:
+    """Is there anything to take back, or will there be within `soon` seconds? One statement, and no
+    row is locked."""
+    rows: Rows = yield Statement("signs_of_loss", {"soon": soon})
     return Signs(
+        clock=sum(float(what) for kind, what in rows if kind == "clock"),
         lease=any(kind == "lease" for kind, _ in rows),
         workers=tuple(what for kind, what in rows if kind == "worker"),
         fleet=sum(int(what) for kind, what in rows if kind == "fleet"),
@@ -95,17 +113,36 @@ def signs_of_loss() -> Op[Signs]:
     )
 
 
-def reclaim(limit: int = 500, skip: int = 0) -> Op[Swept]:
-    """Take back jobs whose lease ran out."""
+def reclaim(
+    limit: int = 500, skip: int = 0, belief: Belief = BELIEVE, locked: Locked = nobody_locked
+) -> Op[Swept]:
+    """Take back jobs whose lease ran out, as far as that is to be believed."""
     yield BEGIN
-    rows: Rows = yield Statement("lost", {"limit": limit, "skip": skip})
-    return (yield from take_back(rows, "stopped renewing"))
+    rows: Rows = yield Statement("lost", {"limit": limit, "skip": skip, **belief.leases})
+    return (yield from take_back_silent(rows, "stopped renewing", locked))
 
 
-def reclaim_overdue(slack: float, decided: Decided, limit: int = 500, skip: int = 0) -> Op[Swept]:
+def take_back_silent(rows: Rows, how: str, locked: Locked) -> Op[Swept]:
+    """Put back the claims of owners that stopped renewing. Those whose process exists, as its lock
+    shows within this transaction, have stalled."""
+    if not rows:
+        return Swept()
+    owners = sorted({row[_WORKER] for row in rows if row[_WORKER]})
+    told: Rows = yield Statement("still_locked", {"workers": json.dumps(owners)})
+    living = frozenset(locked([id for (id,) in told]) if told else ())
+    ids = [row[0] for row in rows if row[_WORKER] in living]
+    if not ids:
+        return (yield from take_back(rows, how))
+    counted: Rows = yield Statement("stalls", {"ids": json.dumps(ids)})
+    return (yield from take_back(rows, how, dict.fromkeys(ids, 0) | dict(counted)))
+
+
+def reclaim_overdue(
+    slack: float, decided: Decided, limit: int = 500, skip: int = 0, belief: Belief = BELIEVE
+) -> Op[Swept]:
     """Take back jobs that run past their own deadline although their owner lives."""
     yield BEGIN
-    given = {"slack": slack, "limit": limit, "skip": skip}
+    given = {"slack": slack, "limit": limit, "skip": skip, **belief.deadlines}
     rows: Rows = yield Statement("past_deadline", given)
     return (yield from past_deadline(rows, decided))
 
@@ -145,9 +182,14 @@ def _gone(workers: Iterable[str], how: str) -> Op[str]:
 _HOW = {"lock": "died (its liveness lock is free)", "exit": "died (its supervisor saw it exit)"}
 
 
-def take_back(rows: Rows, how: str) -> Op[Swept]:
-    """Put lost claims back, or end them if that was too many, or if somebody wanted them ended."""
-    lost = [_taken_back(Claim(*claim), bool(cancelling), how) for *claim, cancelling, _ in rows]
+def take_back(rows: Rows, how: str, stalls: Mapping[str, int] | None = None) -> Op[Swept]:
+    """Put lost claims back, or end them if that was too many, or if somebody wanted them ended.
+    `stalls`: the jobs whose owner's process exists, and how often each has stalled before."""
+    stalls = stalls or {}
+    lost = [
+        _taken_back(Claim(*claim), bool(cancelling), how, stalls.get(claim[0]))
+        for *claim, cancelling, _ in rows
+    ]
     return (yield from _apply(lost))
 
 
@@ -173,15 +215,19 @@ def _apply(lost: Sequence[Transition]) -> Op[Swept]:
         swept.cancelled = sum(state is State.CANCELLED for _, state in taken)
         swept.queues = {t.claim.queue for t, state in taken if state is State.READY}
         swept.queues |= finished.queues
+        swept.ends = Counter((t.outcome, state) for t, state in finished.accepted)
     return swept
 
 
-def _taken_back(claim: Claim, cancelling: bool, how: str) -> Transition:
+def _taken_back(claim: Claim, cancelling: bool, how: str, stalls: int | None) -> Transition:
     """A row too broken to tell what should become of it goes dead, and holds up no other. What was
     merely offered to a remote worker never began: it goes back unspent, and cost no worker."""
     try:
         if is_offer(claim.worker):
             return release(claim)
+        if stalls is not None:
+            evidence = _stall(claim, how, stalls)
+            return stalled(claim, stalls, cancelling=cancelling, error=evidence)
         return crashed(claim, cancelling=cancelling, error=_evidence(claim, how))
     except (TypeError, ValueError) as error:
         return _undecodable(claim, error)
@@ -211,6 +257,15 @@ def _evidence(claim: Claim, how: str) -> dict[str, str]:
         "type": "WorkerLost",
         "message": f"worker {claim.worker} {how} during attempt {claim.attempt}"
         f" (lost worker {claim.crashes + 1} of at most {claim.max_crashes})",
+        "traceback": "",
+    }
+
+
+def _stall(claim: Claim, how: str, before: int) -> dict[str, str]:
+    return {
+        "type": "WorkerStalled",
+        "message": f"worker {claim.worker} {how} during attempt {claim.attempt}, and its process"
+        f" exists (stalled worker {before + 1} of at most {claim.max_crashes})",
         "traceback": "",
     }
 

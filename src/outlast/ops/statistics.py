@@ -147,7 +147,7 @@ def counted(at: int, ended: Rows, attempts: Rows, there: Depths | None) -> list[
             one.runs.note(int(run_class), int(number), max(0.0, float(ran)))
     for tenant, queue, outcome, number in attempts:
         one = line(tenant, queue)
-        if outcome == Outcome.CRASHED:
+        if outcome in {Outcome.CRASHED, Outcome.STALLED}:
             one.crashed += int(number)
         elif outcome in {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.PERMANENT}:
             one.failed += int(number)

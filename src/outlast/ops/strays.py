@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ from ..model.words import count, span
 from . import audit, waits
 from .audit import FIRST, Stray
 from .findings import Finding
-from .statement import Op
+from .reclaim import Locked, nobody_locked
+from .statement import Op, Rows, Statement
 
 MOST = 1000  # rows looked at in each class
 # Nets look about twice a second, and duties every few seconds: what is this late, nobody does.
@@ -34,7 +36,8 @@ class Ailment:
     problem: bool = True
 
     def params(self) -> Mapping[str, Any]:
-        return {} if self.late is None else {"late": self.late}
+        given = {} if self.late is None else {"late": self.late}
+        return given | {"since": 0.0} if self.name == "owner-hung" else given
 
 
 AILMENTS = (
@@ -94,18 +97,32 @@ MISLED = {
 }  # fmt: skip
 
 Strays = list[tuple[Ailment, list[Stray]]]
+BY_LEASE = {"find_owner_dead", "find_endless", "find_uncancelled", "find_owner_hung"}
 
 
-def strays() -> Op[Strays]:
-    """What each of the audit's finders finds now."""
+def strays(locked: Locked = nobody_locked) -> Op[Strays]:
+    """What each of the audit's finders finds now. Right after a step of the clock all leases look
+    wrong: those of processes that exist say nothing, and the workers judge them."""
     found = []
     for ailment in AILMENTS:
         rows = yield from audit.find(ailment.finder, MOST, 0, **ailment.params())
+        if rows and ailment.finder in BY_LEASE:
+            rows = yield from _without_living(rows, locked)
         if rows:
             found.append((ailment, rows))
     misled, _ = yield from waits.misled(FIRST, MOST)
     found += [(MISLED[name], [Stray(id, 0.0) for id in ids]) for name, ids in misled.items()]
     return found
+
+
+def _without_living(rows: list[Stray], locked: Locked) -> Op[list[Stray]]:
+    ids = json.dumps([stray.id for stray in rows])
+    owned: Rows = yield Statement("job_owners", {"ids": ids})
+    workers = json.dumps(sorted({worker for _, worker in owned}))
+    held: Rows = yield Statement("still_locked", {"workers": workers})
+    living = set(locked([id for (id,) in held]) if held else ())
+    kept = {id for id, worker in owned if worker in living}
+    return [stray for stray in rows if stray.id not in kept]
 
 
 def told(found: Strays, alive: bool) -> Iterator[Finding]:

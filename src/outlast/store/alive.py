@@ -86,6 +86,11 @@ def dead(database: Path, workers: Iterable[str]) -> list[str]:
     return [worker for worker in workers if _is_free(folder(database) / worker)]
 
 
+def locked(database: Path, workers: Iterable[str]) -> list[str]:
+    """Those whose file somebody holds locked for certain."""
+    return [worker for worker in workers if _is_locked(folder(database) / worker)]
+
+
 def bury(database: Path, workers: Iterable[str]) -> None:
     for worker in workers:
         with suppress(OSError):
@@ -107,3 +112,20 @@ def _is_free(file: Path) -> bool:
         return True
     finally:
         os.close(fd)
+
+
+def _is_locked(file: Path) -> bool:
+    """False where nothing is told: then the lease decides."""
+    try:
+        fd = os.open(file, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar, ParamSpec, TypeVar
 
 from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
@@ -147,6 +149,10 @@ class Store(ABC):
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
         """Those of the workers with a sign of death that are dead."""
 
+    @abstractmethod
+    def confirm_locked(self, workers: Sequence[str]) -> list[str]:
+        """Those of the workers that seem to hold their liveness lock that do."""
+
     def buried(self, workers: Sequence[str]) -> None:  # noqa: B027
         """They are gone for good: clear away what proved their lives."""
 
@@ -164,8 +170,18 @@ class Store(ABC):
         self.proving = False
 
     @abstractmethod
-    def twin(self, connections: int | None = None) -> Store:
-        """Another store for the same place, with connections of its own: so many at the most."""
+    def twin(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
+        """Another store for the same place, with connections of its own: so many at the most, and
+        with a lock timeout of its own."""
+
+    def _settings_of_twin(
+        self, connections: int | None, lock_timeout: float | None
+    ) -> StoreSettings:
+        return replace(
+            self.settings,
+            pool_size=connections or self.settings.pool_size,
+            lock_timeout=min(lock_timeout or math.inf, self.settings.lock_timeout),
+        )
 
     def steady(self) -> Store:
         """One for what a worker says over and over: where it pays, with a connection of its own."""

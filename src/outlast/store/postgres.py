@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import psycopg
@@ -284,8 +283,11 @@ class PostgresStore(Store):
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
         return list(workers)  # the statement that found them has tried their locks
 
-    def twin(self, connections: int | None = None) -> Store:
-        settings = replace(self.settings, pool_size=connections or self.settings.pool_size)
+    def confirm_locked(self, workers: Sequence[str]) -> list[str]:
+        return list(workers)  # likewise
+
+    def twin(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
+        settings = self._settings_of_twin(connections, lock_timeout)
         twin = PostgresStore(self.address, settings)  # not steady: some of what others say sorts
         twin._checked, twin.pooled = self._checked, self.pooled
         return twin

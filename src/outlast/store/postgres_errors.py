@@ -31,7 +31,9 @@ def understood() -> Iterator[None]:
     except errors.ReadOnlySqlTransaction as error:
         # A server that has been demoted: whoever comes next may be led to the one in charge.
         raise StoreUnavailable(reason=first_line(error), broke=True) from error
-    except (errors.QueryCanceled, errors.LockNotAvailable) as error:
+    except errors.LockNotAvailable as error:
+        raise StoreBusy(reason=first_line(error), locked=True) from error
+    except errors.QueryCanceled as error:
         raise StoreBusy(reason=first_line(error)) from error
     except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
         raise SchemaMismatch(

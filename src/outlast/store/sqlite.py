@@ -292,11 +292,15 @@ class SqliteStore(Store):
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
         return alive.dead(self.path, workers)
 
+    def confirm_locked(self, workers: Sequence[str]) -> list[str]:
+        return alive.locked(self.path, workers)
+
     def buried(self, workers: Sequence[str]) -> None:
         alive.bury(self.path, workers)
 
-    def twin(self, connections: int | None = None) -> Store:
-        twin = SqliteStore(self.address, self.settings)
+    def twin(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
+        settings = self._settings_of_twin(connections, lock_timeout)
+        twin = SqliteStore(self.address, settings)
         twin._checked, twin._known = self._checked, self._known
         return twin
 

@@ -132,7 +132,7 @@ def understood() -> Iterator[None]:
     except sqlite3.OperationalError as error:
         code = _code(error)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise StoreBusy(reason=str(error)) from error
+            raise StoreBusy(reason=str(error), locked=True) from error
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
             raise StoreUnavailable(reason=str(error)) from error
         if str(error).startswith(("no such table", "no such column")):

@@ -42,6 +42,16 @@ class Place:
         return self.folder / "ready"
 
     @property
+    def opened(self) -> Path:
+        """Is there as soon as jobs that hold on may end."""
+        return self.folder / "opened"
+
+    @property
+    def charges(self) -> Path:
+        """What was charged to the jobs, as somebody counted it."""
+        return self.folder / "charges"
+
+    @property
     def verdict(self) -> Path:
         """What the judge said; it outlives the place."""
         return self.folder.with_suffix(".verdict")

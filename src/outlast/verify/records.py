@@ -95,6 +95,8 @@ def spent(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[Complaint]:
     failures = sum(before[kind] for kind in FAILURES)
     if before[Outcome.CRASHED] >= row.max_crashes:
         yield "poison", f"was claimed again after {before[Outcome.CRASHED]} crashes"
+    if before[Outcome.STALLED] >= row.max_crashes:
+        yield "poison", f"was claimed again after {before[Outcome.STALLED]} stalls"
     if failures >= row.max_attempts:
         yield "poison", f"was claimed again after {failures} failures"
 
@@ -151,6 +153,10 @@ def given_up(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[Complaint]:
     match last:
         case [Outcome.CRASHED] if row.crashes < row.max_crashes:
             yield "mislabelled", f"is dead after {row.crashes} of {row.max_crashes} crashes"
+        case [Outcome.STALLED]:
+            stalls = sum(record.outcome == Outcome.STALLED for record in records)
+            if stalls < row.max_crashes:
+                yield "mislabelled", f"is dead after {stalls} of {row.max_crashes} stalls"
         case [Outcome.FAILED | Outcome.TIMED_OUT] if row.failures < row.max_attempts:
             yield "mislabelled", f"is dead after {row.failures} of {row.max_attempts} failures"
         case [Outcome.SUCCEEDED | Outcome.POSTPONED | Outcome.RELEASED | Outcome.CANCELLED]:

@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from ..model.offer import remote_id
 from ..model.settings import WorkerSettings
+from ..ops import duties
+from .campaign import Wish
+from .figures import Figures
 from .lasting import Lasting, work_on
 from .ledger import Entry
 from .recovery import LONGEST
@@ -26,6 +31,7 @@ HELD = 86400.0  # seconds: nobody lives to see the end of one
 SLACK = 2.0  # seconds after the lease in which a job must be running again, at the very last
 PAUSE = (0.2, 0.9)  # seconds before the next kill, so that it finds the others at any moment
 LONG = 2.0  # seconds after which we go on, and kill another meanwhile
+REGISTER_EVERY_S = 30.0  # for remote workers, whose cards count for a minute
 AT_ONCE = 8  # kills that may be waited for
 
 
@@ -70,6 +76,13 @@ class Restarts(Lasting):
     columns = ("kills", "restarted")
     goal = "kills"
 
+    def __init__(
+        self, wish: Wish, watch: Callable[[Figures], None] = lambda _: None, *, remote: int = 0
+    ) -> None:
+        super().__init__(wish, watch)
+        self.remote = remote  # workers that are registered, and never look for lost jobs
+        self._registered_at = -REGISTER_EVERY_S
+
     def act(self) -> None:
         self.luck = random.Random(self.seed)
         self.hands = Hands()
@@ -84,12 +97,20 @@ class Restarts(Lasting):
         while not self.over() or self.hands.kills:
             self.tick()
             self._look()
+            self._register()
             if not self.over() and time.monotonic() >= self._strike_at:
                 self._strike()
         self.await_(self._all_begun, LONGEST)
         for pid in list(self.workers.at_work):
             self.workers.kill(pid)
         self.dismissed(self.workers)
+
+    def _register(self) -> None:
+        """Remote workers say from time to time that they are there."""
+        now = time.monotonic()
+        if self.remote and now - self._registered_at >= REGISTER_EVERY_S:
+            self._registered_at = now
+            self.children.start(partial(register, self.work, self.remote), self._prepared)
 
     def _all_begun(self) -> bool:
         """Nobody is left to wait out a job that begins only now."""
@@ -151,6 +172,14 @@ class Restarts(Lasting):
 
     def _feed(self, number: int) -> None:
         self.children.start(partial(hold, self.work, number), self._prepared)
+
+
+def register(work: Workload, number: int) -> None:
+    """In a child: the cards of remote workers."""
+    card = work.ol.worker().card()
+    for n in range(number):
+        work.ol.store.run(duties.arrive, card | {"id": remote_id("verify", str(n))})
+    work.ol.close()
 
 
 def hold(work: Workload, number: int) -> None:

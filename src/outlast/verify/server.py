@@ -32,6 +32,7 @@ class Server:
         """With `like`, an empty folder for a copy of that one."""
         self.folder = Path(tempfile.mkdtemp(prefix="outlast-verify-pg-"))
         self.pid = 0  # 0: not running
+        self.environment: dict[str, str] = {}  # beside that of the campaign
         self.port = _free_port()
         try:
             if like is None:
@@ -99,7 +100,7 @@ class Server:
         os.dup2(out, 1)
         os.dup2(out, 2)
         program = str(self._programs / name)
-        os.execv(program, [program, *words])  # noqa: S606
+        os.execve(program, [program, *words], os.environ | self.environment)  # noqa: S606
 
     def _is_ready(self) -> bool:
         try:

@@ -126,8 +126,16 @@ class Workload:
                 await asyncio.sleep(seconds)
             return result
 
+        @ol.task
+        async def holds(ctx: Context) -> dict[str, int]:
+            """Runs until it may end. As many crashes are too many as by default."""
+            result = self._ran(ctx)
+            while not self.place.opened.exists():  # noqa: ASYNC110 - a file has no event
+                await asyncio.sleep(0.2)
+            return result
+
         self.mark, self.thread, self.parent = mark, thread, parent
-        self.tarries, self.naps = tarries, naps
+        self.tarries, self.naps, self.holds = tarries, naps, holds
 
     def _define_awkward(self, ol: Outlast) -> None:
         @ol.task(max_crashes=OFTEN, retry=AT_ONCE)

@@ -4,12 +4,14 @@ of loudly, because something else has failed to do it."""
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..model.lease_trust import LeaseTrust
 from ..model.waits import FAULTS
 from ..ops import audit, duties, waits
-from ..ops.audit import Check, Repair
+from ..ops.audit import Check, Repair, Trusted
 from ..ops.duties import Tally
 from ..store import Store
 from .row_faults import Suspicion
@@ -25,9 +27,10 @@ MARGIN = 600.0  # seconds after which what should have been pruned counts as mis
 
 
 class Auditor:
-    def __init__(self, worker: Worker, store: Store) -> None:
+    def __init__(self, worker: Worker, store: Store, trust: LeaseTrust) -> None:
         self.worker = worker
         self.store = store
+        self._trusted = Trusted(lambda: trust.belief(time.monotonic()), store.confirm_locked)
         self._after = dict.fromkeys((*audit.KINDS, WAITING), audit.FIRST)
         self._suspicion = Suspicion()
 
@@ -60,9 +63,8 @@ class Auditor:
             "succeeded": kept.keep_succeeded + margin,
             "cancelled": kept.keep_cancelled + margin,
         }
-        return audit.checks(
-            keep, kept.keep_workers + margin, settings.cancel_grace, self.worker.carrier.decide
-        )
+        silent, decided = kept.keep_workers + margin, self.worker.carrier.decide
+        return audit.checks(keep, silent, settings.cancel_grace, decided, self._trusted)
 
     async def _page_through(self, check: Check) -> Tally:
         """What stays, because it was left alone or cannot be healed, is stepped over."""

@@ -88,19 +88,14 @@ class Figures:
         """What became of jobs whose owner was lost, by the class of orphan that they were."""
         again = swept.healed - swept.cancelled - swept.dead
         if way == "deadline":  # what goes dead there has used up its attempts
-            outcome, lost, ended = Outcome.TIMED_OUT, "owner-hung", "owner-hung"
+            lost, ended = "owner-hung", "owner-hung"
         else:
-            outcome, lost, ended = Outcome.CRASHED, "owner-dead", "poison"
+            lost, ended = "owner-dead", "poison"
         self._add(way, lost, again)
         self._add(way, ended, swept.dead)
         self._add(way, "uncancelled", swept.cancelled)
-        back = State.SCHEDULED if outcome is Outcome.TIMED_OUT else State.READY
-        for state, number in (
-            (back, again),
-            (State.DEAD, swept.dead),
-            (State.CANCELLED, swept.cancelled),
-        ):
-            self.ended[outcome, state] += number
+        for end, number in swept.ends.items():
+            self.ended[end] += number
         self.counts["buried"] += swept.buried
 
     def gave_back_forgotten(self) -> None:

@@ -10,14 +10,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
+from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy, StoreUnavailable
+from ..model.lease_trust import LeaseTrust
 from ..ops import duties, events
 from ..ops.duties import Tally
 from ..ops.enqueue import wake
 from ..ops.reclaim import (
+    Signs,
     Swept,
     bury,
     inherit,
+    reclaim,
     reclaim_overdue,
     refusals,
     signs_of_loss,
@@ -42,6 +45,7 @@ log = logging.getLogger("outlast.worker")
 
 SHARED = 4  # workers; a larger fleet does not look more often than so many
 CERTAIN = 0.15  # seconds between the two looks that make sure of a death
+SOON = 0.6  # of a lease: what is left of one that its owner should have renewed
 REUNION = 3.0  # seconds at least after an outage in which a free lock says nothing
 OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
 OVERDUE_EVERY = 10.0  # seconds between looks for such jobs
@@ -53,8 +57,8 @@ class Healer:
         self.worker = worker
         self.store = store
         self._suspected: dict[str, float] = {}  # workers without a lock, and since when
+        self.trust = LeaseTrust(worker.settings.lease, worker.settings.renew_every)
         self._away = False  # the database, when last asked
-        self._leases_count_at = 0.0
         self._locks_count_at = 0.0
         self._record_at = 0.0
         self._told_trouble: str | None = None  # of outcomes that cannot be handed in
@@ -65,7 +69,7 @@ class Healer:
         self.tender = FlowTender(worker, store, self.sweeper)
         self._flows = Loop("flows", self.tender.tend, 60.0)  # and whenever there is a sign
         self._expiry = Loop("expire", self.expire, RECORD_EVERY)  # likewise
-        self.auditor = Auditor(worker, store)
+        self.auditor = Auditor(worker, store, self.trust)
         self.statistician = Statistician(store)
         self._pruner = Pruner(store, worker.app.blobs)
 
@@ -81,7 +85,7 @@ class Healer:
                 OVERDUE_EVERY,
             ),
             self._expiry,
-            Loop("prune", self.duty("prune", self.prune, prune_every), prune_every),
+            Loop("prune", self.calmly(self.duty("prune", self.prune, prune_every)), prune_every),
             Loop(
                 "audit",
                 self.calmly(self.duty("audit", self.auditor.audit, audit_every)),
@@ -101,34 +105,50 @@ class Healer:
 
     async def reclaim(self) -> float | None:
         """Take back what dead workers held, however their death is noticed. When the database has
-        been away, nobody could renew: then leases say nothing until the living had their turn, or
-        an outage would be charged to their jobs as a crash. Nor do deadlines: an outcome may have
-        waited for the database as long as we have."""
+        been away or locked, nobody could renew: then leases say nothing until the living had their
+        turn. Nor do deadlines: an outcome may have waited for the database as long as we have."""
         try:
-            swept = await self._reclaim()
+            signs = await self._look()
+            swept = await self._reclaim(signs)
             await self._report(swept)
             await self._record(swept)
             await self._tell_refused()
             await self._tell_trouble()
         except OutlastError:
             self._away = True
+            self.trust.doubt()
             self.doubt_locks()
             raise
-        if self._suspected:
-            return CERTAIN
-        return self.worker.settings.reclaim_every * self._share * random.uniform(0.9, 1.1)
+        return CERTAIN if self._suspected else self._pause(signs)
+
+    def _pause(self, signs: Signs) -> float:
+        """A large fleet looks no more often than a small one. But a lease that ends is looked at
+        often enough to know what happens until then."""
+        settings = self.worker.settings
+        wait = settings.reclaim_every * self._share
+        if signs.lease:
+            wait = min(wait, max(settings.reclaim_every, settings.lease / 8))
+        return wait * random.uniform(0.9, 1.1)
 
     @property
     def _share(self) -> float:
         """A large fleet looks no more often than a small one."""
         return max(1.0, self._fleet / SHARED)
 
-    async def _reclaim(self) -> Swept:
-        signs = await self.store.arun(signs_of_loss)
+    async def _look(self) -> Signs:
+        """What speaks for a loss, and what time it is. A living owner renews before a third of its
+        lease is over: where less than SOON is left, what happens from now on matters."""
+        sent = time.monotonic()
+        signs = await self.store.arun(signs_of_loss, self.worker.settings.lease * SOON)
+        if self.trust.look(signs.clock, sent, time.monotonic()):
+            log.warning("the database's clock has stepped: leases are judged after one renewal")
         if self._away:  # from now on, however long it was until we asked again
-            self._leases_count_at = time.monotonic() + 3 * self.worker.settings.renew_every
-            self.doubt_locks()
             self._away = False
+            self.doubt_locks()
+        self._fleet = signs.fleet
+        return signs
+
+    async def _reclaim(self, signs: Signs) -> Swept:
         dead = []
         if time.monotonic() >= self._locks_count_at:
             dead = self._certainly_dead(self.store.confirm_dead(signs.workers))
@@ -137,21 +157,38 @@ class Healer:
             swept.add(await self.bury(dead))
             self.store.buried(dead)
             self.worker.figures.took_back("lock", swept)
-        if signs.lease and not self.reunion:
-            lost = await self.sweeper.lost()
-            self.worker.figures.took_back("lease", lost)
-            swept.add(lost)
+        if signs.lease:
+            swept.add(await self._reclaim_expired())
         if signs.flows or signs.late:
             self._flows.poke()
-        if signs.expired and time.monotonic() >= self._expire_at:
+        if signs.expired and time.monotonic() >= self._expire_at and not self.reunion:
             self._expiry.poke()
-        self._fleet = signs.fleet
         return swept
+
+    async def _reclaim_expired(self) -> Swept:
+        """Take back claims whose lease ran out, as far as that is to be believed. That this went
+        through shows that owners can renew; a lock in the way shows that they cannot."""
+
+        def believed(limit: int, skip: int) -> Op[Swept]:
+            belief = self.trust.belief(time.monotonic())
+            return reclaim(limit, skip, belief, self.store.confirm_locked)
+
+        sent = time.monotonic()
+        try:
+            lost = await self.sweeper.lost(once=believed)
+        except StoreBusy:
+            self.trust.doubt()
+            return Swept()
+        if not lost.found:
+            self.trust.probed(sent, time.monotonic())
+        self.worker.figures.took_back("lease", lost)
+        return lost
 
     @property
     def reunion(self) -> bool:
-        """The database is away, or has been just now: the living have not all had their turn."""
-        return self._away or time.monotonic() < self._leases_count_at
+        """The database is away, or has been just now, or its clock has stepped: the living have not
+        all had their turn."""
+        return self.trust.unsettled(time.monotonic())
 
     def doubt_locks(self) -> None:
         """A broken connection of our own: others may be making theirs anew as well."""
@@ -238,12 +275,13 @@ class Healer:
         and whoever meets one here has met one."""
 
         async def run() -> None:
-            if self.reunion:
-                return
             try:
-                await duty()
+                await self._look()  # the clock may have stepped just now
+                if not self.reunion:
+                    await duty()
             except (StoreUnavailable, DeadlineExceeded):
                 self._away = True
+                self.trust.doubt()
                 raise
 
         return run
@@ -252,15 +290,20 @@ class Healer:
         """Jobs that run past their own deadline although their worker lives."""
         slack = self.worker.settings.cancel_grace + OVERTIME
         decided = self.worker.carrier.decide
-        swept = await self.sweeper.through(
-            lambda limit, skip: reclaim_overdue(slack, decided, limit, skip)
-        )
+
+        def believed(limit: int, skip: int) -> Op[Swept]:
+            belief = self.trust.belief(time.monotonic())
+            return reclaim_overdue(slack, decided, limit, skip, belief)
+
+        swept = await self.sweeper.through(believed)
         self.worker.figures.took_back("deadline", swept)
         await self._report(swept)
         return tally_of(swept)
 
     async def expire(self) -> float:
         """End what nobody started in time; and from time to time say that there was nothing."""
+        if self.reunion:  # a clock that is set right again within seconds ends nothing
+            return 1.0
         self._expire_at = time.monotonic() + 1.0
         swept = await self.sweeper.through(_expire)
         if swept.failed:

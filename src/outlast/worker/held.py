@@ -125,6 +125,15 @@ class Hands:
             if held := self.get(id, fences[id]):
                 held.safe_until = until
 
+    def locked(self, fences: Mapping[str, int], until: float) -> None:
+        """From the keeper's thread: nobody can take these before that moment, because somebody's
+        lock keeps everyone from writing."""
+        now = time.monotonic()
+        for id, fence in fences.items():
+            held = self.get(id, fence)
+            if held and held.safe_until > now:
+                held.safe_until = max(held.safe_until, until)
+
     def running(self) -> list[Held]:
         return [held for held in self._all() if not held.ended]
 

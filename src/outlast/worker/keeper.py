@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy
 from ..model.job import Claim
+from ..model.lease_trust import RENEWAL_SHARE
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, release
 from ..ops import duties
@@ -43,6 +44,9 @@ log = logging.getLogger("outlast.worker")
 STILL = 10.0  # seconds without a turn of the worker's loop that are worth a word
 PAUSED = 5.0  # seconds between two pulses that mean a pause of us all
 SOONEST = 0.01  # seconds between looks at our own leases
+LOCK_SHARE = 0.06  # of a lease that a renewal waits for a lock, so that the database can say so
+RETRY_SHARE = 0.05  # of a lease until the next try, after somebody's lock was in the way
+SHORTEST_LOCK_WAIT_S = 0.1
 PATIENCE = 2.0  # seconds that every call may take: less would give up on a busy machine
 
 
@@ -52,7 +56,9 @@ class Keeper:
         self.settings = worker.settings
         # One connection for our own leases and one for healing: a slow sweep delays no renewal,
         # and a fleet of many workers does not use up what the database has to give.
-        self.store = worker.steady.twin(connections=1)
+        wait = max(SHORTEST_LOCK_WAIT_S, worker.settings.lease * LOCK_SHARE)
+        self.store = worker.steady.twin(connections=1, lock_timeout=wait)
+        self._locked = False  # by somebody, when we last tried to renew
         self.healer = Healer(worker, worker.steady.twin(connections=1))
         self.loops: list[Loop] = []
         self._strangers: dict[tuple[str, int], float] = {}  # and when we first saw them
@@ -190,8 +196,19 @@ class Keeper:
     async def renew(self) -> float | None:
         """Hold on to everything in hand; learn what is lost, what should stop, what we forgot. What
         somebody else holds at this moment is asked for again soon."""
+        fences = self.worker.hands.fences()
+        try:
+            wish = await self._renew_all(fences)
+        except StoreBusy as error:
+            if not error.locked:
+                raise
+            return self._locked_out(fences)
+        self._locked = False
+        return wish
+
+    async def _renew_all(self, fences: dict[str, int]) -> float | None:
         asked_at = time.monotonic()
-        worker, fences = self.worker, self.worker.hands.fences()
+        worker = self.worker
         renewed = await self._soon(renew, worker.id, fences, self.settings.lease)
         worker.hands.renewed(renewed.kept, fences, asked_at + self.settings.lease * SAFETY)
         if renewed.draining != worker.draining:
@@ -210,6 +227,17 @@ class Keeper:
         elif not proven and self.store.proving:
             await self._soon(duties.prove_life, worker.id)  # we hold the lock, and it says nothing
         return self.settings.renew_every / 4 if renewed.busy else None
+
+    def _locked_out(self, fences: dict[str, int]) -> float:
+        """Somebody's lock keeps us from renewing. It keeps everyone from taking our jobs, too, and
+        whoever looks for expired leases gives owners the time to renew once when it is gone: so
+        what is safe now is safe for that time from now on."""
+        lease = self.settings.lease
+        self.worker.hands.locked(fences, time.monotonic() + lease * RENEWAL_SHARE * SAFETY)
+        if not self._locked:
+            self._locked = True
+            log.warning("somebody's lock keeps this worker from renewing its leases")
+        return lease * RETRY_SHARE
 
     async def _soon(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """With a deadline that leaves time to renew on another connection; longer each time, as a

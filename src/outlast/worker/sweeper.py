@@ -15,6 +15,7 @@ log = logging.getLogger("outlast.worker")
 
 BATCH = 500
 MOST_FAILURES = 200  # in one pass; the next one goes on from there
+Once = Callable[[int, int], Op[Swept]]  # one page: how many, and how many to step over
 SET_ASIDE = 10.0  # seconds after which jobs that cannot be healed are tried again
 
 
@@ -26,9 +27,7 @@ class Sweeper:
         self._retry_at = 0.0
         self._suspicion = Suspicion()
 
-    async def through(
-        self, once: Callable[[int, int], Op[Swept]], batch: int = BATCH, skip: int = 0
-    ) -> Swept:
+    async def through(self, once: Once, batch: int = BATCH, skip: int = 0) -> Swept:
         """Page through what a statement finds. A batch that fails is halved until the row is found
         that is to blame; it is counted, and stepped over."""
         total, size = Swept(), batch
@@ -52,21 +51,21 @@ class Sweeper:
             size = min(batch, size * 2)
         return total
 
-    async def lost(self, batch: int = BATCH) -> Swept:
+    async def lost(self, batch: int = BATCH, once: Once = reclaim) -> Swept:
         """Page through all lost claims. Those that cannot be taken back come first, being the
         longest lost: they are stepped over, so that they delay nobody, and tried again later."""
-        swept = await self.through(reclaim, batch, self._bad)
+        swept = await self.through(once, batch, self._bad)
         if self._bad and time.monotonic() >= self._retry_at:
-            swept.add(await self._retry(batch))
+            swept.add(await self._retry(batch, once))
         elif swept.failed:
             self._bad += swept.failed
             self._retry_at = time.monotonic() + SET_ASIDE
         return swept
 
-    async def _retry(self, batch: int) -> Swept:
+    async def _retry(self, batch: int, once: Once) -> Swept:
         """Some of those that could not be taken back. If all is well where they were, somebody has
         mended or removed them, and the next pass begins at the beginning."""
-        again = await self.through(reclaim, batch, self._retry_from)
+        again = await self.through(once, batch, self._retry_from)
         self._retry_at = time.monotonic() + SET_ASIDE
         self._retry_from += again.failed
         self._bad = max(0, self._bad - again.healed)

@@ -16,14 +16,21 @@ WHERE j.state = 'running' AND j.lease_until < ol.ago(:late)
         SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker AND w.seen_at > j.lease_until)
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 
+-- fragment: endless
+((j.lease_until > ol.later(3600)
+            AND ol.epoch(j.lease_until) - ol.epoch(ol.now())
+                > 2 * COALESCE((SELECT max(lease) FROM ol.worker), 0)
+            AND NOT EXISTS (SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker))
+        OR EXISTS (SELECT 1 FROM ol.worker AS w
+            WHERE w.id = j.worker AND j.lease_until > ol.later(2 * w.lease + 60)
+                AND (w.seen_at > ol.later(60) OR w.seen_at < ol.ago(2 * w.lease))))
+
 -- name: find_endless
--- Running jobs of workers that nobody knows, under leases longer than any worker takes.
+-- Running jobs under leases longer than their worker takes: nobody knows the worker, or it was not
+-- heard of since the clock stepped back.
 SELECT CAST(j.id AS text), ol.epoch(j.lease_until) - ol.epoch(ol.now())
 FROM ol.job AS j
-WHERE j.state = 'running' AND j.lease_until > ol.later(3600)
-    AND ol.epoch(j.lease_until) - ol.epoch(ol.now())
-        > 2 * COALESCE((SELECT max(lease) FROM ol.worker), 0)
-    AND NOT EXISTS (SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker)
+WHERE j.state = 'running' AND j.lease_until > ol.now() AND ol.endless
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_owner_hung
@@ -33,11 +40,13 @@ SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(started_at) - timeout
 FROM ol.job
 WHERE state = 'running' AND timeout IS NOT NULL
     AND started_at + make_interval(secs => timeout + :late) < ol.now()
+    AND :since + timeout + :late < ol.epoch(ol.now())
 ORDER BY lease_until LIMIT :limit OFFSET :skip
 -- sqlite: moments are seconds
 SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(started_at) - timeout
 FROM ol.job
 WHERE state = 'running' AND timeout IS NOT NULL AND started_at + timeout + :late < ol.now()
+    AND :since + timeout + :late < ol.now()
 ORDER BY lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_uncancelled
@@ -158,21 +167,16 @@ ORDER BY cancelled_at LIMIT :limit OFFSET :skip
 SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
 FROM ol.job AS j
 WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state = 'running'
-    AND (j.lease_until IS NULL OR j.worker IS NULL OR j.lease_until < ol.now()
-        OR (j.lease_until > ol.later(3600)
-            AND ol.epoch(j.lease_until) - ol.epoch(ol.now())
-                > 2 * COALESCE((SELECT max(lease) FROM ol.worker), 0)
-            AND NOT EXISTS (SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker)))
+    AND (j.lease_until IS NULL OR j.worker IS NULL
+        OR (ol.believed AND date_part('epoch', clock_timestamp()) < :until
+            AND (j.lease_until < ol.now() OR ol.endless)))
 FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
 SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
 FROM ol.job AS j
 WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state = 'running'
-    AND (j.lease_until IS NULL OR j.worker IS NULL OR j.lease_until < ol.now()
-        OR (j.lease_until > ol.later(3600)
-            AND ol.epoch(j.lease_until) - ol.epoch(ol.now())
-                > 2 * COALESCE((SELECT max(lease) FROM ol.worker), 0)
-            AND NOT EXISTS (SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker)))
+    AND (j.lease_until IS NULL OR j.worker IS NULL
+        OR (ol.believed AND ol.now() < :until AND (j.lease_until < ol.now() OR ol.endless)))
 
 -- name: hold_overdue
 -- Those of the jobs that are past their own deadline at this moment, held until dealt with.
@@ -180,13 +184,16 @@ WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state = 'running'
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
 WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'running' AND timeout IS NOT NULL
-    AND started_at + make_interval(secs => timeout + :late) < ol.now()
+    AND (started_at + make_interval(secs => timeout + :late) < ol.now() OR started_at > ol.now())
+    AND :since + timeout + :late < ol.epoch(ol.now())
+    AND date_part('epoch', clock_timestamp()) < :until
 FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
 WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'running' AND timeout IS NOT NULL
-    AND started_at + timeout + :late < ol.now()
+    AND (started_at + timeout + :late < ol.now() OR started_at > ol.now())
+    AND :since + timeout + :late < ol.now() AND ol.now() < :until
 
 -- name: hold_jobs
 -- Those of the jobs that nobody else has in hand, held until they are dealt with.

@@ -1,10 +1,11 @@
 -- name: take_duty
--- One process takes a duty that is due, and thereby sets when it is due again.
+-- One process takes a duty that is due, and thereby sets when it is due again. One that is due later
+-- than anybody sets it was taken before the clock stepped back.
 INSERT INTO ol.duty AS d (name, every, next_at, worker)
 VALUES (:name, :every, ol.later(:soon), :worker)
 ON CONFLICT (name) DO UPDATE
 SET every = excluded.every, next_at = excluded.next_at, worker = excluded.worker
-    WHERE d.next_at <= ol.now()
+    WHERE d.next_at <= ol.now() OR d.next_at > ol.later(2 * d.every)
 RETURNING name
 
 -- name: report_duty

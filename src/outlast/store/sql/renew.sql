@@ -20,8 +20,10 @@ RETURNING CAST(j.id AS text), j.fence, j.cancelling
 SELECT ol.claim_columns FROM ol.job AS j WHERE j.state = 'running' AND j.worker = :worker
 
 -- fragment: signs
+SELECT 'clock', CAST(ol.epoch(ol.now()) AS text)
+UNION ALL
 SELECT 'lease', NULL WHERE EXISTS (
-    SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until < ol.now())
+    SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until < ol.later(:soon))
 UNION ALL
 SELECT 'expired', NULL WHERE EXISTS (
     SELECT 1 FROM ol.job WHERE expires_at IS NOT NULL
@@ -32,12 +34,18 @@ SELECT 'flow', NULL WHERE EXISTS (
 UNION ALL
 SELECT 'late', NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'waiting' AND late)
 UNION ALL
-SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker WHERE seen_at > ol.ago(60)
+SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker
+WHERE seen_at > ol.ago(60) AND seen_at < ol.later(60) AND id NOT LIKE 'remote-%'
+
+-- fragment: believed
+(j.worker LIKE 'offer-%' OR :calm >= COALESCE(
+        (SELECT 0.5 * w.lease FROM ol.worker AS w WHERE w.id = j.worker), :unknown))
 
 -- name: signs_of_loss
--- Is there a claim whose lease ran out, or a worker whose liveness lock is free? And how many are we,
--- to share the looking? Is a job past its expiry, a cancelled flow left half done, or a latecomer
--- uncounted? Asked often by everyone, so it is one statement and locks no row.
+-- Is there a claim whose lease ran out or soon will, or a worker whose liveness lock is free? What time
+-- is it? How many workers share the looking (remote workers do not look)? Is a job past its expiry, a
+-- cancelled flow left half done, or a latecomer uncounted? Asked often by everyone, so it is one
+-- statement and locks no row.
 -- postgres: a lock taken here is let go when the statement ends; one from before the server lost its
 -- memory went with that, and its absence says nothing
 ol.signs
@@ -51,32 +59,43 @@ UNION ALL
 SELECT 'worker', w.id FROM ol.worker AS w WHERE w.proof IS NOT NULL
 
 -- name: lost
--- Claims whose lease ran out, longest first, held until they are dealt with.
--- postgres: SKIP LOCKED, so that sweepers share the work
+-- Claims whose lease ran out although their owner could have renewed, longest first, held until they
+-- are dealt with. None if this statement comes later than its sender expects: it has waited for a
+-- lock, as renewals have, or the clock has stepped.
+-- postgres: SKIP LOCKED, so that sweepers share the work; a statement's own time is that of its
+-- arrival, before it waits
 SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
 FROM ol.job AS j
-WHERE j.state = 'running' AND j.lease_until < ol.now()
+WHERE j.state = 'running' AND j.lease_until < ol.now() AND ol.believed
+    AND date_part('epoch', clock_timestamp()) < :until
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
 SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
 FROM ol.job AS j
-WHERE j.state = 'running' AND j.lease_until < ol.now()
+WHERE j.state = 'running' AND j.lease_until < ol.now() AND ol.believed
+    AND ol.now() < :until
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 
 -- name: past_deadline
--- Claims that run past their own deadline although their owner lives, held until dealt with.
+-- Claims that run past their own deadline although their owner lives, held until dealt with. A job
+-- that started before :since, when the clock began to run evenly, has run since then at least. None
+-- if the clock has stepped since the sender looked at it, as in lost.
 -- postgres: SKIP LOCKED, so that sweepers share the work
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
 WHERE state = 'running' AND timeout IS NOT NULL
-    AND started_at + make_interval(secs => timeout + :slack) < ol.now()
+    AND (started_at + make_interval(secs => timeout + :slack) < ol.now() OR started_at > ol.now())
+    AND :since + timeout + :slack < ol.epoch(ol.now())
+    AND date_part('epoch', clock_timestamp()) < :until
 ORDER BY lease_until LIMIT :limit OFFSET :skip
 FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
-WHERE state = 'running' AND timeout IS NOT NULL AND started_at + timeout + :slack < ol.now()
+WHERE state = 'running' AND timeout IS NOT NULL
+    AND (started_at + timeout + :slack < ol.now() OR started_at > ol.now())
+    AND :since + timeout + :slack < ol.now() AND ol.now() < :until
 ORDER BY lease_until LIMIT :limit OFFSET :skip
 
 -- name: owned_by

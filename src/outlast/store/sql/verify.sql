@@ -86,3 +86,11 @@ WHERE id IN (SELECT ol.each_id(:ids)) AND state || '' = 'running'
 SELECT inet_server_port()
 -- sqlite: there is no server
 SELECT 0
+
+-- name: expire_leases
+-- Let the leases of a queue end an hour ago, as a step of the clock does.
+UPDATE ol.job SET lease_until = ol.ago(3600) WHERE state = 'running' AND queue = :queue
+
+-- name: put_duty_off
+-- Make a duty due in an hour, as a step of the clock back does.
+UPDATE ol.duty SET next_at = ol.later(3600) WHERE name = :name

@@ -55,6 +55,27 @@ SELECT id FROM named WHERE pg_try_advisory_xact_lock(hashtextextended(id, 0))
 -- sqlite: their files were looked at just now, and nobody takes such a file twice
 SELECT id FROM ol.worker WHERE id IN (SELECT ol.each(:workers)) AND proof = ol.proof()
 
+-- name: still_locked
+-- Those of the workers whose process holds its liveness lock, and so exists, whatever its leases say.
+-- postgres: a lock that cannot be had; one that was free is held until the end of the transaction
+WITH named AS MATERIALIZED (
+    SELECT id FROM ol.worker WHERE id IN (SELECT ol.each(:workers)) AND proof = ol.proof())
+SELECT id FROM named WHERE NOT pg_try_advisory_xact_lock(hashtextextended(id, 0))
+-- sqlite: which of them claim to hold a locked file; whether they do is asked of the file system
+SELECT id FROM ol.worker WHERE id IN (SELECT ol.each(:workers)) AND proof = ol.proof()
+
+-- name: job_owners
+-- Who runs these jobs.
+SELECT CAST(id AS text), worker FROM ol.job
+WHERE id IN (SELECT ol.each_id(:ids)) AND worker IS NOT NULL
+
+-- name: stalls
+-- How often jobs were taken back from a process that existed, since they were last redriven.
+SELECT CAST(j.id AS text), count(*)
+FROM ol.job AS j JOIN ol.attempt AS a ON a.job = j.id
+WHERE j.id IN (SELECT ol.each_id(:ids)) AND a.outcome = 'stalled' AND a.fence > j.fence - j.attempt
+GROUP BY j.id
+
 -- name: bury_workers
 -- Take down the cards of workers that are gone; each is buried by one process only.
 DELETE FROM ol.worker WHERE id IN (SELECT ol.each(:workers))

@@ -9,6 +9,7 @@
     durable       steps and completions that are kept when they must not be
     flowing       ends of which those whom they concern hear wrongly, twice, or never
     healing       nets that do not catch, or catch the living
+    lease_trust   leases that are believed although they prove nothing
     keeping       budgets, records, pruning, the tables themselves
     outside       replaced files, moments and rows that nobody can read
 
@@ -29,6 +30,7 @@ from . import (
     flowing,
     healing,
     keeping,
+    lease_trust,
     outside,
     owning,
 )
@@ -43,6 +45,7 @@ MUTANTS: list[Mutant] = [
     *durable.MUTANTS,
     *flowing.MUTANTS,
     *healing.MUTANTS,
+    *lease_trust.MUTANTS,
     *keeping.MUTANTS,
     *outside.MUTANTS,
 ]

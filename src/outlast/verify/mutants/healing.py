@@ -57,7 +57,11 @@ MUTANTS = [
         "cancel-forgotten",
         "a job that was asked to stop is run again when its owner dies",
         [
-            Edit(OUTCOME, "    if cancelling:\n", "    if False:\n"),
+            Edit(
+                OUTCOME,
+                'too many workers already."""\n    if cancelling:\n',
+                'too many workers already."""\n    if False:\n',
+            ),
             Edit(
                 FINISH,
                 "SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled')"
@@ -155,8 +159,8 @@ MUTANTS = [
         [
             Edit(
                 RENEW,
-                "timeout IS NOT NULL AND started_at + timeout + :slack < ol.now()",
-                "timeout IS NOT NULL AND started_at + :slack < ol.now()",
+                "    AND (started_at + timeout + :slack < ol.now() OR",
+                "    AND (started_at + :slack < ol.now() OR",
             )
         ],
         paths=("overdue",),
@@ -207,8 +211,8 @@ MUTANTS = [
         [
             Edit(
                 DUTIES,
-                "    WHERE d.next_at <= ol.now()\n",
-                "    WHERE d.next_at <= ol.now() AND d.worker = excluded.worker\n",
+                "    WHERE d.next_at <= ol.now() OR",
+                "    WHERE d.next_at <= ol.now() AND d.worker = excluded.worker OR",
             )
         ],
         paths=("duty",),

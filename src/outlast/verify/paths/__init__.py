@@ -16,6 +16,7 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     working       whole worker processes
     stale_claims  claims that no longer hold, told by their fence or their owner alone
     living        those whom no net may catch;  meeting  two at once;  waiting  what is not due yet
+    lease_trust   leases that prove nothing: stepped clocks, foreign locks, wedged processes
     unheard       a wake-up or an answer that got lost
     guarding      tokens, secrets, and what is to be forgotten
     migrating     the tables themselves
@@ -35,6 +36,7 @@ from . import (
     guarding,
     healing,
     holding,
+    lease_trust,
     living,
     meeting,
     migrating,
@@ -52,4 +54,4 @@ __all__ = ["LATER", "PATHS", "Path", "perform"]
 
 _MODULES = (enqueueing, holding, finishing, steering, healing, auditing, durable, working,
             migrating, living, meeting, waiting, unheard, flowing, flow_meeting,
-            guarding, offering, outside, stale_claims, breaking)  # fmt: skip
+            guarding, offering, outside, stale_claims, breaking, lease_trust)  # fmt: skip

@@ -1,0 +1,125 @@
+"""Leases that are believed although they prove nothing."""
+
+from __future__ import annotations
+
+from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+
+RENEW, DUTIES, RECLAIM = "store/sql/renew.sql", "store/sql/duties.sql", "ops/reclaim.py"
+TRUST, KEEPER = "model/lease_trust.py", "worker/keeper.py"
+
+AT_ONCE = Edit(
+    RENEW,
+    "(j.worker LIKE 'offer-%' OR :calm >= COALESCE(",
+    "(j.worker LIKE '%' OR :calm >= COALESCE(",
+)
+
+MUTANTS = [
+    Mutant(
+        "lease-believed-at-once",
+        "an expired lease is believed before its owner could renew",
+        [AT_ONCE],
+        paths=("late-sweep", "stepped-clock"),
+        points=12,
+    ),
+    Mutant(
+        "lease-believed-at-once-postgres",
+        "an expired lease is believed before its owner could renew",
+        [AT_ONCE],
+        paths=("late-sweep", "stepped-clock"),
+        points=12,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "late-sweep-takes",
+        "a sweep that waited for somebody's lock takes jobs all the same",
+        [Edit(RENEW, "\n    AND ol.now() < :until", "\n    AND :until > 0")],
+        paths=("late-sweep",),
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "late-sweep-takes-postgres",
+        "a sweep that waited for somebody's lock takes jobs all the same",
+        [
+            Edit(
+                RENEW,
+                " AND ol.believed\n    AND date_part('epoch', clock_timestamp()) < :until",
+                " AND ol.believed\n    AND date_part('epoch', clock_timestamp()) > :until * 0",
+            )
+        ],
+        paths=("late-sweep",),
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "clock-step-unseen",
+        "a step of the database's clock is not seen",
+        [Edit(TRUST, "        if stepped:\n            self.doubt()\n", "")],
+        paths=("stepped-clock",),
+        points=4,
+    ),
+    Mutant(
+        "stall-charged",
+        "a crash is charged although the owner's process exists",
+        [Edit(RECLAIM, "frozenset(locked([id for (id,) in told]) if told else ())", "frozenset()")],
+        paths=("stalled",),
+        points=8,
+    ),
+    Mutant(
+        "stall-charged-postgres",
+        "a crash is charged although the owner's process exists",
+        [Edit(RECLAIM, "frozenset(locked([id for (id,) in told]) if told else ())", "frozenset()")],
+        paths=("stalled",),
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "stalled-for-ever",
+        "a job that wedges every process that it meets is never given up",
+        [
+            Edit(
+                "model/outcome.py",
+                "    elif before + 1 >= claim.max_crashes:\n",
+                "    elif before < 0:\n",
+            )
+        ],
+        paths=("stalled",),
+        points=8,
+    ),
+    Mutant(
+        "early-deadline",
+        "a timeout is counted from before the clock stepped",
+        [Edit(RENEW, "    AND :since + timeout + :slack < ol.now() AND", "    AND :since > 0 AND")],
+        paths=("early-deadline",),
+        points=8,
+        store=SQLITE,
+    ),
+    Mutant(
+        "owner-lets-go-of-locked",
+        "an owner lets go of its jobs because of somebody's lock",
+        [
+            Edit(
+                KEEPER,
+                "        self.worker.hands.locked(fences, time.monotonic()"
+                " + lease * RENEWAL_SHARE * SAFETY)\n",
+                "",
+            )
+        ],
+        paths=("foreign-lock",),
+        points=4,
+    ),
+    Mutant(
+        "remote-workers-look",
+        "remote workers are counted among those who look for lost jobs",
+        [Edit(RENEW, " AND id NOT LIKE 'remote-%'", "")],
+        paths=("shared-looks",),
+        points=4,
+    ),
+    Mutant(
+        "duty-put-off",
+        "a duty is put off by an hour when the clock steps back",
+        [Edit(DUTIES, " OR d.next_at > ol.later(2 * d.every)", "")],
+        paths=("shared-looks",),
+        points=4,
+    ),
+]
