@@ -26,42 +26,33 @@ def reliant(database: Database, tmp_path: Path) -> Iterator[Reliant]:
     app.close()
 
 
-def test_the_breaker_outlives_the_worker_that_opened_it(
+def test_the_breaker_outlives_the_worker_that_opened_and_probes_it(
     reliant: Reliant, processes: Processes
 ) -> None:
-    """R120, R223: SIGKILL right after it opened; the next worker probes, and calls nothing else."""
+    """R120, R223: SIGKILL of the opener in the midst of its probe. Another worker of the fleet has
+    the right to probe then, calls nothing else, and closes it when the probe succeeds."""
     reliant.ol.enqueue(*(reliant.push.job(n) for n in range(JOBS)))
-    opener = reliant.work(processes, concurrency=3)
-    eventually(reliant.ol.breakers, PATIENCE, message=opener.output)
-    opener.kill()
-    called = len(reliant.ledger.read("call"))
-    other = reliant.work(processes, concurrency=10)
-    eventually(lambda: len(reliant.ledger.read("call")) > called + 2, PATIENCE)
-    (breaker,) = reliant.ol.breakers()
-    assert len(reliant.ledger.read("call")) <= called + breaker.probes
-    reliant.down.unlink()
-    all_succeeded(reliant)
-    assert reliant.ol.breakers() == []
-    other.terminate()
-    assert other.wait(PATIENCE) == 0
-
-
-def test_the_probe_of_a_killed_worker_is_made_by_another(
-    reliant: Reliant, processes: Processes
-) -> None:
-    """R223: SIGKILL while the probe runs; the right to probe is not lost with its owner."""
-    reliant.ol.enqueue(*(reliant.push.job(n) for n in range(JOBS)))
-    prober = reliant.work(processes, concurrency=3)
-    eventually(reliant.ol.breakers, PATIENCE, message=prober.output)
+    first = reliant.work(processes, concurrency=3)
+    eventually(reliant.ol.breakers, PATIENCE, message=first.output)
     reliant.hang.touch()
     eventually(lambda: any(one.probing for one in reliant.ol.breakers()), PATIENCE)
     other = reliant.work(processes, concurrency=10)
     eventually(lambda: len(reliant.ol.workers()) == 2, PATIENCE, message=other.output)
-    prober.kill()
-    reliant.down.unlink()
+    called, (before,) = len(reliant.ledger.read("call")), reliant.ol.breakers()
+    first.kill()
     reliant.hang.unlink()
-    all_succeeded(reliant)
-    assert reliant.ol.breakers() == []
+    eventually(lambda: len(reliant.ledger.read("call")) > called + 2, PATIENCE)
+    calls = len(reliant.ledger.read("call")) - called
+    (breaker,) = reliant.ol.breakers()
+    assert (breaker.opened_at, breaker.kind) == (before.opened_at, "ConnectionError")
+    assert calls <= breaker.probes - before.probes, "each call was a probe"
+    reliant.down.unlink()
+    eventually(
+        lambda: reliant.ol.counts()["succeeded"] == JOBS,
+        PATIENCE,
+        message=lambda: f"{reliant.ol.counts()} {reliant.ol.breakers()}",
+    )
+    eventually(lambda: reliant.ol.breakers() == [], PATIENCE)
     other.terminate()
     assert other.wait(PATIENCE) == 0
 
@@ -98,11 +89,3 @@ def test_a_large_outbox_waits_out_its_sink_in_silence(
 def _processor_seconds(process: Process) -> float:
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def all_succeeded(reliant: Reliant) -> None:
-    eventually(
-        lambda: reliant.ol.counts()["succeeded"] == JOBS,
-        PATIENCE,
-        message=lambda: f"{reliant.ol.counts()} {reliant.ol.breakers()}",
-    )

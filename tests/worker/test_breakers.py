@@ -103,14 +103,14 @@ async def test_a_whole_batch_that_fails_with_one_error_costs_no_item_anything(
     caplog.set_level(logging.INFO)
     sink = Sink()
 
-    @ol.task(batch=100, wait=LONG, retry=IMPATIENT, breaker=QUICK)
+    @ol.task(batch=100, wait=0.05, max_attempts=1, breaker=QUICK)
     async def publish(items: list[int]) -> None:
         sink.take(*items, error=kind("away"))
 
     await ol.aenqueue(*(publish.job(n) for n in range(300)))
     async with work(ol):
         await opened(ol)
-        await called(sink, sink.calls + 30)
+        await called(sink, sink.calls + 10)
         assert (await ol.acounts())["dead"] == 0
         sink.up = True
         await all_succeeded(ol, 300)
@@ -143,6 +143,7 @@ async def test_a_handler_that_knows_opens_it_with_the_first_call(
     assert [(await ol.ahistory(job.id))[0] for job in jobs[1:]] == [[]] * 19
 
 
+@pytest.mark.kinds("sqlite")
 async def test_a_job_that_always_fails_alone_is_dead_by_its_own_budget(ol: Outlast) -> None:
     """R054, R055: it is one job, so it is no outage; also where nothing else is to be done."""
 
@@ -160,6 +161,7 @@ async def test_a_job_that_always_fails_alone_is_dead_by_its_own_budget(ol: Outla
         assert await ol.abreakers() == []
 
 
+@pytest.mark.kinds("sqlite")
 async def test_a_bad_item_among_good_ones_does_not_open_it(ol: Outlast) -> None:
     """R055: its connection error is found to be its own."""
 
@@ -175,6 +177,7 @@ async def test_a_bad_item_among_good_ones_does_not_open_it(ol: Outlast) -> None:
         assert await ol.abreakers() == []
 
 
+@pytest.mark.kinds("sqlite")
 async def test_bad_items_in_both_halves_end_although_they_look_like_an_outage(
     ol: Outlast,
 ) -> None:
@@ -196,6 +199,7 @@ async def test_bad_items_in_both_halves_end_although_they_look_like_an_outage(
         await aeventually(dead, 20, message=lambda: f"{ol.counts()} {ol.breakers()}")
 
 
+@pytest.mark.kinds("sqlite")
 async def test_a_long_run_of_jobs_that_cannot_succeed_does_not_hold_up_the_others(
     ol: Outlast,
 ) -> None:
@@ -252,8 +256,9 @@ async def test_only_one_probe_of_the_fleet_is_under_way(ol: Outlast) -> None:
             running -= 1
 
     await push.aenqueue(0)
-    async with work(ol), work(ol), work(ol):
-        await opened(ol)
+    async with work(ol) as one, work(ol) as two, work(ol) as three:
+        fleet = (one, two, three)
+        await aeventually(lambda: _true(all(each.breakers.open for each in fleet)), 20)
         await ol.aenqueue(*(push.job(n) for n in range(1, 30)))
         await called(sink, 6)
         assert most == 1
@@ -343,6 +348,7 @@ async def test_it_outlives_the_workers(ol: Outlast) -> None:
         await all_succeeded(ol, 10)
 
 
+@pytest.mark.kinds("sqlite")
 async def test_after_a_close_the_count_begins_anew(ol: Outlast) -> None:
     """R120: re-arms: the next outage opens it again."""
     sink = Sink()
@@ -361,6 +367,7 @@ async def test_after_a_close_the_count_begins_anew(ol: Outlast) -> None:
             await opened(ol, 0)
 
 
+@pytest.mark.kinds("sqlite")
 async def test_without_a_breaker_failures_are_as_ever(ol: Outlast) -> None:
     """R054: `breaker=None`. DependencyDown then means: later, unspent."""
     down = True
@@ -442,6 +449,7 @@ def push(n: int) -> None:
 """
 
 
+@pytest.mark.kinds("sqlite")
 async def test_what_a_process_of_its_own_raises_counts(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
