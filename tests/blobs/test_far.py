@@ -106,7 +106,7 @@ async def test_what_has_not_succeeded_is_not_taken(served: Served, shelved: Outl
 async def test_forget_and_purge_over_http_remove_blobs(
     served: Served, shelved: Outlast, shelf: Shelf
 ) -> None:
-    """R168, R164"""
+    """R168, R165"""
     one, two = await given(shelved, LARGE), await given(shelved, LARGE)
     assert len(shelf.things) == 4
     assert served.post(f"{JOBS}/{one}/forget").status_code == 200

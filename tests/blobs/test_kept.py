@@ -288,7 +288,7 @@ def test_a_key_stands_for_one_call_however_it_is_kept(ol: Outlast, without: Outl
 async def test_what_is_pruned_or_forgotten_takes_its_blobs_along(
     ol: Outlast, folder: Path, shelved: Outlast, shelf: Shelf
 ) -> None:
-    """R168, R164: at once; where the store is out of reach, the verb succeeds all the same."""
+    """R168, R165: at once; where the store is out of reach, the verb succeeds all the same."""
 
     @ol.task
     async def big(data: str) -> str:

@@ -233,7 +233,7 @@ def test_a_sweep_beside_enqueuers_removes_nothing_that_is_referred_to(
 async def test_any_worker_that_has_the_store_sweeps_it(
     shelved: Outlast, shelf: Shelf, without: Outlast
 ) -> None:
-    """R168, R069: a duty like others, on record; one without the store does not take it."""
+    """R168, R089: a duty like others, on record; one without the store does not take it."""
     shelved.retention = RetentionSettings(blob_grace=0.0, blob_sweep_every=0.05)
     assert shelved.blobs is not None
     lost = of_args(shelved.blobs.place, b"data").name("01998000-0000-7000-8000-000000000000")
@@ -255,7 +255,7 @@ async def test_any_worker_that_has_the_store_sweeps_it(
 
 
 async def test_pruning_takes_blobs_along(ol: Outlast, folder: Path, database: Database) -> None:
-    """R168, R072: by a worker's duty, for all queues and for one that keeps less."""
+    """R168, R088: by a worker's duty, for all queues and for one that keeps less."""
     ol.retention = RetentionSettings(keep_succeeded=3600.0, prune_every=0.05)
 
     @ol.task

@@ -20,7 +20,7 @@ def say(visitor: Visitor, job: str, note: str, number: int) -> None:
 
 
 def test_events_come_by_themselves_and_after_a_lost_connection(visitor: Visitor) -> None:
-    """R135, R164: each once and in order, with the connection cut between them; the browser comes
+    """R135: each once and in order, with the connection cut between them; the browser comes
     back without help."""
     job = put_and_take(visitor.served.ol.store.run, queue="live").id
     host, port = visitor.served.url.removeprefix("http://").split(":")

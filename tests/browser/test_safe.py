@@ -52,7 +52,7 @@ def victim(
 
 @pytest.mark.timeout(1800)
 def test_nothing_that_is_stored_is_executed(victim: Visitor) -> None:
-    """R164: more than 200 payloads in every stored field, on every page, in a real browser: no
+    """More than 200 payloads in every stored field, on every page, in a real browser: no
     dialog, no global set, no error, no request elsewhere, no report of the policy."""
     open_paths, visited = all_paths(victim), 0
     for path in open_paths:  # grows as it goes
@@ -70,7 +70,7 @@ def test_nothing_that_is_stored_is_executed(victim: Visitor) -> None:
 
 
 def test_what_comes_live_is_not_executed_either(victim: Visitor) -> None:
-    """R164: events that a script puts on an open page, whatever their kind and their fields say."""
+    """Events that a script puts on an open page, whatever their kind and their fields say."""
     job = victim.stage.jobs["running 0"]
     page = victim.visit(f"/jobs/{job}")
     page.wait_for_selector("[data-job-live]:not([hidden])")
@@ -96,7 +96,7 @@ def all_paths(victim: Visitor) -> list[str]:
 
 
 def test_what_comes_by_an_address_is_not_executed_either(victim: Visitor) -> None:
-    """R164: filters and names that a link brings: into fields, headings and errors."""
+    """Filters and names that a link brings: into fields, headings and errors."""
     for number in range(0, len(PAYLOADS), 90):
         evil = quote(" ".join(PAYLOADS[number : number + 3])[:190], safe="")
         for path in BY_ADDRESS:

@@ -71,7 +71,7 @@ def test_a_milestone_needs_no_more_than_it_did(run: Run, app: Outlast) -> None:
 
 
 def test_a_cancel_returns_also_if_somebody_else_has_seen_its_end(verb: Run, app: Outlast) -> None:
-    """R104, R116: a worker goes on with every cancelled flow, and may be done with it first."""
+    """R116, R117: a worker goes on with every cancelled flow, and may be done with it first."""
     work = app.work  # type: ignore[attr-defined]
     first, _ = app.enqueue(chain(work.job(), work.job()))
     why = app.store.run(cancel_flow.declare, first.flow, "ann", "")

@@ -28,6 +28,8 @@ from tests.store.flowing import call, end_all, end_one, lay, left, results, stat
 from tests.store.jobs import ending, table, take
 from tests.support import Database, eventually
 
+pytestmark = pytest.mark.kinds("sqlite", "postgres")
+
 
 @pytest.fixture
 def run(store: Store) -> Run:

@@ -41,7 +41,7 @@ def test_a_chain_goes_step_by_step(run: Run, database: Database) -> None:
 
 
 def test_a_later_stage_that_dies_leaves_the_earlier_result(run: Run) -> None:
-    """R103, R104: stage 1 is readable, the flow says partial; each stage has its own budget."""
+    """R103: stage 1 is readable, and the flow says partial."""
     one, two = lay(run, chain(call(1, max_attempts=7), call(2, timeout=3.0)))
     end_one(run)
     (held,) = take(run)

@@ -142,7 +142,7 @@ def test_five_sweepers_heal_each_job_once(store: Store, database: Database) -> N
 
 
 def test_a_backlog_is_no_reason_to_do_anything(run: Run, database: Database) -> None:
-    """R086, R112, `mislabelled`: 10,000 queued and some slow but alive; ten sweeps change none."""
+    """R086, `mislabelled`: 10,000 queued and some slow but alive; ten sweeps change none."""
     run(enqueue, [new(delay=3600.0 if n % 10 == 0 else None) for n in range(10_000)])
     take(run, 10)
     everything = f"SELECT * FROM {table(database, 'job')} ORDER BY id"

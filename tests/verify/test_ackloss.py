@@ -51,7 +51,7 @@ def test_a_file_has_no_network(processes: Processes, database: Database, campaig
 def test_who_insists_on_encryption_is_not_overheard(
     processes: Processes, database: Database
 ) -> None:
-    """R197: a URL that demands it is refused, not weakened."""
+    """R198: a URL that demands it is refused, not weakened."""
     url = "postgresql://postgres:s3cret@127.0.0.1:1/nowhere?sslmode=verify-full"
     refused = start(processes, "ackloss", "--url", url)
     assert refused.wait(30.0) == 2

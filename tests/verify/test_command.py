@@ -95,7 +95,7 @@ def test_every_run_can_be_put_on_record(
 
 @pytest.mark.kinds("postgres")
 def test_no_password_is_told(processes: Processes, database: Database, tmp_path: Path) -> None:
-    """R197: not in the table, not in JSON, not on record."""
+    """R198: not in the table, not in JSON, not on record."""
     ledger = tmp_path / "ledger.jsonl"
     url = database.url.replace("postgres@", "postgres:s3cret@")
     words = ["--url", url, "--points", 2, "--path", "enqueue", "--ledger", ledger, "--json"]

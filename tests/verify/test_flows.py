@@ -47,7 +47,7 @@ def test_whoever_interrupts_it_finds_everything_removed(
 
 @pytest.mark.campaign
 def test_ten_thousand_fan_ins(processes: Processes, database: Database) -> None:
-    """R096, R104: of 1 to 1,000 children, with kills, cancels and dead children."""
+    """R091, R092, R096: of 1 to 1,000 children, with kills, cancels and dead children."""
     words = ["--url", database.url, "--json", "--points", 10_000, "--budget", "10m"]
     start(processes, "flows", *words).succeed(1800.0)
 
