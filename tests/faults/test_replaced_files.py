@@ -167,13 +167,20 @@ def test_a_file_that_comes_back_is_used_again(place: Path) -> None:
 def test_a_file_without_our_tables_is_not_taken_for_ours(place: Path) -> None:
     """R220: tables are made by a process that starts, or by migrate, not under a running one."""
     with Outlast(f"sqlite:///{place}") as ol:
-        ol.migrate()
+
+        @ol.task
+        def work() -> None: ...
+
+        work.enqueue()
         for name in (place, log_of(place), index_of(place)):
             name.unlink()
         with closing(sqlite3.connect(place)) as connection:
             connection.execute("CREATE TABLE theirs (n)")
         with pytest.raises(SchemaMismatch, match="without our tables"):
-            ol.counts()
+            work.enqueue()
+        with closing(sqlite3.connect(place)) as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+        assert tables == [("theirs",)]
         assert ol.migrate() != []
         assert sum(ol.counts().values()) == 0
 

@@ -11,7 +11,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
 from ..model.settings import StoreSettings
@@ -36,6 +37,8 @@ class Store(ABC):
         self.address = address
         self.settings = settings
         self.queries: dict[str, Query] = queries(address.dialect, address.schema)
+        self.callers: WeakSet[Any] = WeakSet()  # others' connections that lead here
+        self.seats: set[tuple[str, int, str]] = set()  # where our own connections went
         self._checked = False
         self._checking = threading.Lock()
         forks.mind(self)

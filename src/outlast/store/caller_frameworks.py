@@ -21,6 +21,9 @@ class SqlalchemySession(CallerSession):
     def dialect(self) -> str:
         return _our_name(self.inner.dialect.name)
 
+    def driver(self) -> Any:
+        return self.inner.connection.driver_connection
+
     def savepoint(self) -> AbstractContextManager[Any]:
         if not _in_transaction(self.inner.connection.driver_connection):
             if self._autocommits():
@@ -59,6 +62,10 @@ class SqlalchemySession(CallerSession):
 class DjangoSession(CallerSession):
     def dialect(self) -> str:
         return _our_name(self.connection.vendor)
+
+    def driver(self) -> Any:
+        self.connection.ensure_connection()
+        return self.connection.connection
 
     def savepoint(self) -> AbstractContextManager[Any]:
         from django.db import transaction

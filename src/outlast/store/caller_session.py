@@ -46,6 +46,10 @@ class CallerSession(ABC):
             self.stack.enter_context(self.savepoint())
             self.nested = True
 
+    def driver(self) -> Any:
+        """The driver's own connection, whatever wraps it."""
+        return self.connection
+
     @abstractmethod
     def dialect(self) -> str:
         """Which database it is for."""
@@ -84,6 +88,10 @@ class AsyncCallerSession(ABC):
         if isinstance(step, Together):
             return [await self.answer(statement) for statement in step]
         return await self.execute(self.queries[step.name], step)
+
+    def driver(self) -> Any:
+        """As above."""
+        return self.connection
 
     @abstractmethod
     async def savepoint(self) -> AbstractAsyncContextManager[Any]:

@@ -27,7 +27,10 @@ from ..model.errors import WrongConnection
 from ..ops.statement import Op, Rows, Statement
 from . import sqlite_files as sqlite
 from .base import Store
+from .caller_database import in_our_database, is_known, place, remember
+from .caller_errors import of_the_caller
 from .caller_frameworks import DjangoSession, SqlalchemySession
+from .caller_kinds import instead_of
 from .caller_session import AsyncCallerSession, CallerSession, commits_by_itself
 from .postgres_text import psycopg_text
 from .runner import adrive, drive
@@ -38,6 +41,8 @@ T = TypeVar("T")
 
 def run_on(connection: Any, store: Store, op: Op[T]) -> T:
     """Carry out an operation on a caller's blocking connection."""
+    if (advice := instead_of(connection)) is not None:
+        raise WrongConnection(reason=advice)
     if _is_async(connection):
         raise WrongConnection(
             reason="this is an asyncio connection: use the verb with an a (await task.aenqueue(…))"
@@ -45,20 +50,31 @@ def run_on(connection: Any, store: Store, op: Op[T]) -> T:
     kind = _KINDS.get(_family(connection))
     if kind is None:
         raise WrongConnection(reason=_unknown(connection))
-    return drive(op, kind(connection, store))
+    with of_the_caller():
+        session = kind(connection, store)
+        driver = session.driver()
+        if is_known(driver, store):
+            return drive(op, session)
+        ours = None if store.address.dialect == SQLITE else store.run(place)
+        answer = drive(in_our_database(op, store, ours), session)
+    remember(driver, store)
+    return answer
 
 
 async def arun_on(connection: Any, store: Store, op: Op[T]) -> T:
     """Carry out an operation on a caller's asyncio connection (or sqlite3, which never waits)."""
+    if (advice := instead_of(connection)) is not None:
+        raise WrongConnection(reason=advice)
     family = _family(connection)
     if family == "asyncpg":
-        return await adrive(op, AsyncpgSession(connection, store))
+        return await _arun(op, AsyncpgSession(connection, store), store)
     if family == "psycopg" and _is_async(connection):
-        return await adrive(op, AsyncPsycopgSession(connection, store))
+        return await _arun(op, AsyncPsycopgSession(connection, store), store)
     if family == "sqlalchemy" and _is_async(connection):
         if not hasattr(connection, "run_sync"):
             connection = connection()  # an async_scoped_session stands for its session
-        return await connection.run_sync(lambda inner: run_on(inner, store, op))  # type: ignore[no-any-return]
+        with of_the_caller():
+            return await connection.run_sync(lambda inner: run_on(inner, store, op))  # type: ignore[no-any-return]
     if family == "sqlite3":
         return run_on(connection, store, op)
     if family in _KINDS:
@@ -67,6 +83,16 @@ async def arun_on(connection: Any, store: Store, op: Op[T]) -> T:
             " an asyncio connection"
         )
     raise WrongConnection(reason=_unknown(connection))
+
+
+async def _arun(op: Op[T], session: AsyncCallerSession, store: Store) -> T:
+    driver = session.driver()
+    with of_the_caller():
+        if is_known(driver, store):
+            return await adrive(op, session)
+        answer = await adrive(in_our_database(op, store, await store.arun(place)), session)
+    remember(driver, store)
+    return answer
 
 
 class Sqlite3Session(CallerSession):
@@ -94,7 +120,14 @@ class Sqlite3Session(CallerSession):
     def execute(self, query: Query, statement: Statement) -> Rows:
         cursor = self.connection.cursor()
         cursor.row_factory = None
-        return sqlite.run(cursor, query, statement)
+        factory = self.connection.text_factory
+        if factory is str:
+            return sqlite.run(cursor, query, statement)
+        self.connection.text_factory = str  # theirs may be bytes, or anything
+        try:
+            return sqlite.run(cursor, query, statement)
+        finally:
+            self.connection.text_factory = factory
 
 
 class PsycopgSession(CallerSession):
@@ -105,11 +138,21 @@ class PsycopgSession(CallerSession):
         # On an idle connection that does not commit by itself, transaction() would commit: make
         # sure that the caller's transaction has begun, then it is a savepoint.
         if not self.connection.autocommit:
-            self.connection.execute("SELECT 1")
+            self.begin()
         return self.connection.transaction()  # type: ignore[no-any-return]
 
+    def begin(self) -> None:
+        from psycopg import Cursor
+
+        with Cursor(self.connection) as cursor:
+            cursor.execute("SELECT 1")
+
     def execute(self, query: Query, statement: Statement) -> Rows:
-        with _plain_cursor(self.connection) as cursor:
+        from psycopg import Cursor
+        from psycopg.rows import tuple_row
+
+        # Not of the caller's own kind: one of raw statements would not know our parameters.
+        with Cursor(self.connection, row_factory=tuple_row) as cursor:
             cursor.execute(psycopg_text(query), statement.given)
             # Asked of the statement: in the caller's pipeline the cursor does not know yet.
             return cursor.fetchall() if query.answers else []
@@ -118,16 +161,28 @@ class PsycopgSession(CallerSession):
 class AsyncPsycopgSession(AsyncCallerSession):
     async def savepoint(self) -> AbstractAsyncContextManager[Any]:
         if not self.connection.autocommit:  # as in PsycopgSession
-            await self.connection.execute("SELECT 1")
+            await self.begin()
         return self.connection.transaction()  # type: ignore[no-any-return]
 
+    async def begin(self) -> None:
+        from psycopg import AsyncCursor
+
+        async with AsyncCursor(self.connection) as cursor:
+            await cursor.execute("SELECT 1")
+
     async def execute(self, query: Query, statement: Statement) -> Rows:
-        async with _plain_cursor(self.connection) as cursor:
+        from psycopg import AsyncCursor
+        from psycopg.rows import tuple_row
+
+        async with AsyncCursor(self.connection, row_factory=tuple_row) as cursor:  # as above
             await cursor.execute(psycopg_text(query), statement.given)
             return await cursor.fetchall() if query.answers else []
 
 
 class AsyncpgSession(AsyncCallerSession):
+    def driver(self) -> Any:
+        return getattr(self.connection, "_con", self.connection)  # what a pool lends is a proxy
+
     async def savepoint(self) -> AbstractAsyncContextManager[Any]:
         return self.connection.transaction()  # type: ignore[no-any-return]
 
@@ -159,12 +214,6 @@ def _family(connection: Any) -> str:
 def _is_async(connection: Any) -> bool:
     names = [cls.__name__.lower() for cls in type(connection).__mro__]
     return _family(connection) == "asyncpg" or any("async" in name for name in names)
-
-
-def _plain_cursor(connection: Any) -> Any:
-    from psycopg.rows import tuple_row
-
-    return connection.cursor(row_factory=tuple_row)
 
 
 def _unknown(connection: Any) -> str:

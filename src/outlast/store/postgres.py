@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import conninfo
 
-from ..model.errors import NoDatabase, StoreUnavailable
+from ..model.errors import NoDatabase, StoreUnavailable, Unsupported
 from ..model.settings import StoreSettings
 from ..ops.statement import Op, Statement
 from . import schema
@@ -52,6 +52,9 @@ NEVER_BY_ITSELF = 2**31  # psycopg would prepare whatever was said so often
 STEADY = "-c plan_cache_mode=force_generic_plan -c jit=off " + " ".join(
     f"-c enable_{way}=off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
 )
+
+
+OURS = frozenset({"options", "client_encoding"})  # whatever the URL says
 
 
 class PostgresStore(Store):
@@ -126,6 +129,7 @@ class PostgresStore(Store):
         given: dict[str, Any] = {
             "connect_timeout": max(2, round(wait)),
             "application_name": "outlast",
+            "client_encoding": "UTF8",
             **KEEPALIVES,
             "tcp_user_timeout": round(self.settings.deadline * 1000),
         }
@@ -135,7 +139,7 @@ class PostgresStore(Store):
             steady = STEADY if self._steady else ""
             given["options"] = f"{url.get('options') or ''} {limits} {ISOLATION} {steady}".strip()
         return {
-            **{k: v for k, v in given.items() if k not in url or k == "options"},
+            **{k: v for k, v in given.items() if k not in url or k in OURS},
             "autocommit": True,
             "prepare_threshold": None if self.pooled else NEVER_BY_ITSELF,
         }
@@ -148,6 +152,7 @@ class PostgresStore(Store):
                 raise StoreUnavailable(reason=first_line(error)) from error
             self.pooled = True
             return self._connect()
+        self.seats.add((link.info.host, link.info.port, link.info.dbname))
         link.deadline = self.settings.deadline
         return link
 
@@ -161,6 +166,7 @@ class PostgresStore(Store):
 
     def prepare_schema(self, create: bool) -> None:
         with understood(), self._pool.lend() as link:
+            self._check_encoding(link)
             self._find_pooler(link)
             found = self._version(link)
         if found is None and not create:
@@ -171,6 +177,19 @@ class PostgresStore(Store):
             schema.check(*found)
         if self._steady:
             self._pool.clear()  # a worker goes on with asyncio: this one would only be held
+
+    def _check_encoding(self, link: Link) -> None:
+        """Any text must fit. SQL_ASCII takes every byte for what it is, and others lack characters:
+        a job would be stored that nobody can read, or its result could not be stored at all."""
+        encoding = link.info.parameter_status("server_encoding") or "UTF8"
+        if encoding not in {"UTF8", "UNICODE"}:
+            name = link.info.dbname
+            raise Unsupported(
+                reason=f"the database {name!r} has the encoding {encoding}, which cannot hold every"
+                " JSON text: keep jobs in one that was made with createdb --encoding=UTF8"
+                " --template=template0 NAME (or CREATE DATABASE name ENCODING 'UTF8' TEMPLATE"
+                " template0)"
+            )
 
     def _find_pooler(self, link: Link) -> None:
         """Behind a pooler the process we talk to is not the one that greeted us."""
@@ -196,6 +215,7 @@ class PostgresStore(Store):
 
     def _migrate(self, done: set[int]) -> None:
         with understood(), self._pool.lend() as link:
+            self._check_encoding(link)
             while self._migrate_on(link, done):
                 pass
 

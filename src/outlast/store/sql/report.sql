@@ -106,3 +106,32 @@ SELECT state, count(*), avg(ol.epoch(started_at) - ol.epoch(created_at)),
     avg(ol.epoch(finished_at) - ol.epoch(started_at))
 FROM ol.job WHERE state IN ('succeeded', 'cancelled') AND finished_at > ol.ago(60)
 GROUP BY state
+
+-- name: database_number
+-- The number of the database that a connection leads to, and whether its server may be asked for more.
+-- postgres: every role may read these two
+SELECT CAST(oid AS bigint), has_function_privilege('pg_control_system()', 'execute')
+FROM pg_database WHERE datname = current_database()
+-- sqlite: a file is known by its path
+SELECT 0, false
+
+-- name: server_identifier
+-- What a server, its standbys and its copies share, and no other server has.
+-- postgres: from its control file
+SELECT CAST(system_identifier AS text) FROM pg_control_system()
+-- sqlite: a file is known by its path
+SELECT ''
+
+-- name: database_files
+-- The files that a connection has open, the main one first.
+-- postgres: a server keeps its files to itself
+SELECT 'main', CAST(NULL AS text)
+-- sqlite: by its own list
+SELECT name, file FROM pragma_database_list ORDER BY seq
+
+-- name: main_tables
+-- Whether the main file of a connection has tables of our names.
+-- postgres: there is no other file
+SELECT 1 WHERE false
+-- sqlite: by its own list
+SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = 'ol.job'

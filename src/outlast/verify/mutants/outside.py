@@ -1,4 +1,5 @@
-"""Faults from outside that go unnoticed: replaced files, moments and rows that nobody can read."""
+"""Faults from outside that go unnoticed: replaced files, other databases and encodings, moments and
+rows that nobody can read."""
 
 from __future__ import annotations
 
@@ -47,6 +48,34 @@ MUTANTS = [
         paths=("file-renamed",),
         points=8,
         store=SQLITE,
+    ),
+    Mutant(
+        "any-database",
+        "a caller's connection to another database is taken for one to ours",
+        [
+            Edit(
+                "store/callers.py",
+                "        if is_known(driver, store):\n            return drive(op, session)\n",
+                "        if True:\n            return drive(op, session)\n",
+            )
+        ],
+        paths=("other-file",),
+        points=4,
+        store=SQLITE,
+    ),
+    Mutant(
+        "any-encoding",
+        "tables are made in a database whose encoding cannot hold our text",
+        [
+            Edit(
+                "store/postgres.py",
+                "            self._check_encoding(link)\n            while self._migrate_on",
+                "            while self._migrate_on",
+            )
+        ],
+        paths=("encoding",),
+        points=2,
+        store=POSTGRES,
     ),
     Mutant(
         "moments-unbound",

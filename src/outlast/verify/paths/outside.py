@@ -1,4 +1,5 @@
-"""What others do to the database: a file that is replaced, a row that is spoiled."""
+"""What others do to the database, and what they take for it: a file that is replaced, a row that is
+spoiled, another file, another encoding."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ...client import Outlast
-from ...model.errors import InvalidInput, StoreError
+from ...model.errors import InvalidInput, StoreError, Unsupported, WrongConnection
 from ..place import Place
 from ..stage import Stage
 from ..workload import Workload
@@ -87,6 +88,69 @@ def far_moment(stage: Stage) -> Iterator[None]:
         if [one.id for one in listed if one.unreadable] != [job.id]:
             stage.saw("I2", "poison", "a row that cannot be read is shown as if it could")
     work.ol.close()
+
+
+@path("other-file", only="sqlite", most=4)
+def other_file(stage: Stage) -> Iterator[None]:
+    """The caller's connection leads to another database that has our tables: refused."""
+    stage.ol.store.ready()
+    _, work = _own(stage)
+    work.ol.migrate()
+    with stage.place.connect() as connection:
+        yield
+        with suppress(WrongConnection):
+            work.mark.using(queue=stage.queue, conn=connection).enqueue()
+            stage.saw("I1", "lost", "a job was put into a database where no worker looks for it")
+    work.ol.close()
+
+
+@path("encoding", only="postgres", most=2)
+def encoding(stage: Stage) -> Iterator[None]:
+    """A database that takes any bytes for text is refused, and nothing is made in it."""
+    url = _database_of_bytes(stage)
+    yield
+    stage.enqueued(1)  # where it may be: one exchange at least, to be killed in
+    if url is not None:
+        ol = Outlast(url, schema=stage.place.schema, settings=stage.ol.store.settings)
+        with suppress(Unsupported):
+            ol.migrate()
+            stage.saw("I4", "zombie", "tables were made in a database that cannot hold our text")
+        ol.close()
+        stage.trap.armed = False
+        _drop(stage)
+
+
+@encoding.again
+def drop_database(stage: Stage) -> Iterator[str]:
+    _drop(stage)
+    yield from ()
+
+
+def _database_of_bytes(stage: Stage) -> str | None:
+    """Its URL; None where this role may make none."""
+    import psycopg
+
+    with psycopg.connect(stage.place.url, autocommit=True) as connection:
+        may = "SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user"
+        if connection.execute(may).fetchone() != (True,):
+            return None
+        connection.execute(
+            f"CREATE DATABASE {_bytes_name(stage)} ENCODING 'SQL_ASCII' LC_COLLATE 'C'"
+            " LC_CTYPE 'C' TEMPLATE template0"
+        )
+    mark = "&" if "?" in stage.place.url else "?"
+    return f"{stage.place.url}{mark}dbname={_bytes_name(stage)}"
+
+
+def _drop(stage: Stage) -> None:
+    import psycopg
+
+    with psycopg.connect(stage.place.url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {_bytes_name(stage)} WITH (FORCE)")
+
+
+def _bytes_name(stage: Stage) -> str:
+    return f"{stage.place.schema}_{stage.queue}_bytes"
 
 
 def _own(stage: Stage) -> tuple[Place, Workload]:
