@@ -71,7 +71,11 @@ MUTANTS = [
             Edit(
                 "client.py",
                 "        made = self.store.run(enqueue, jobs)\n",
-                "        made = self.store.run(lambda: enqueue(new_jobs(calls)))\n",
+                "        from dataclasses import replace\n"
+                "        from .model.ids import new_job_id\n"
+                "        made = self.store.run(\n"
+                "            lambda: enqueue([replace(job, id=new_job_id()) for job in jobs])\n"
+                "        )\n",
             )
         ],
         paths=("enqueue-unheard",),
