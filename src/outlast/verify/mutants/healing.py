@@ -196,9 +196,8 @@ MUTANTS = [
         [
             Edit(
                 "store/sql/claim.sql",
-                "claimable\nstate = 'ready' AND queue = :queue\n"
-                "        AND (expires_at IS NULL OR expires_at > ol.now())\n",
-                "claimable\nstate = 'ready' AND queue = :queue\n",
+                "startable\n(expires_at IS NULL OR expires_at > ol.now())\n        AND (task",
+                "startable\n(task",
             )
         ],
         paths=("expire",),
