@@ -13,6 +13,7 @@ from tests.store.conftest import Run
 from tests.store.flowing import call, lay, state
 from tests.store.jobs import end, put_and_take, take
 
+pytestmark = pytest.mark.kinds("sqlite", "postgres")
 DEAD = Filter(state="dead")
 
 
