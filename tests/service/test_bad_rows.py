@@ -105,6 +105,19 @@ def test_every_page_and_call_of_the_service_survives_bad_rows(
     assert ids["good"] in {job["id"] for job in served.get("/api/v1/jobs", admin).json()["jobs"]}
 
 
+def test_a_stream_of_events_survives_bad_rows(
+    served: Served, ol: Outlast, database: Database
+) -> None:
+    """R218: a bad event is sent with what can be read of it, and the stream goes on to its end."""
+    ids = sample(ol, database)
+    said = {"accept": "application/x-ndjson"}
+    came = served.get(f"/api/v1/jobs/{ids['dead']}/events", served.token("admin"), headers=said)
+    assert came.status_code == 200, came.text
+    frames = [json.loads(line) for line in came.text.splitlines()]
+    assert [frame["kind"] for frame in frames][-1] == "end"
+    assert "log" in {frame["kind"] for frame in frames}
+
+
 def paths(path: str, ids: dict[str, str], flow: str) -> list[str]:
     if "{" not in path:
         return [path, f"{path}?state=dead", f"{path}?queue=bad"] if "job" in path else [path]
