@@ -112,9 +112,10 @@ MUTANTS = [
         [
             Edit(
                 CLAIM,
-                "OR (ol.boolean(:last_life) AND id = (\n",
-                "OR (:last_life IS NOT NULL AND id IS NOT NULL OR id = (\n",
+                f"OR (ol.boolean(:last_life) AND id = (\n{' ' * indented}SELECT",
+                f"OR (:last_life IS NOT NULL AND id IS NOT NULL OR id = (\n{' ' * indented}SELECT",
             )
+            for indented in (12, 16)  # of one queue, and of several
         ],
         paths=("poison",),
         points=12,
