@@ -11,6 +11,7 @@
     healing       nets that do not catch, or catch the living
     lease_trust   leases that are believed although they prove nothing
     keeping       budgets, records, pruning, the tables themselves
+    wedging       workers that stop for good
     outside       replaced files, moments and rows that nobody can read
 
 Words are replaced in a copy of the package; a mutant whose words are not there any more is an
@@ -33,6 +34,7 @@ from . import (
     lease_trust,
     outside,
     owning,
+    wedging,
 )
 
 MUTANTS: list[Mutant] = [
@@ -48,4 +50,5 @@ MUTANTS: list[Mutant] = [
     *lease_trust.MUTANTS,
     *keeping.MUTANTS,
     *outside.MUTANTS,
+    *wedging.MUTANTS,
 ]

@@ -14,6 +14,7 @@ trap. What somebody was told on the way, it tells the ledger, and the judge does
     offering      jobs on their way to remote workers
     breaking      an outage of what a task depends on
     working       whole worker processes
+    wedging       what could stop a worker for good
     stale_claims  claims that no longer hold, told by their fence or their owner alone
     living        those whom no net may catch;  meeting  two at once;  waiting  what is not due yet
     lease_trust   leases that prove nothing: stepped clocks, foreign locks, wedged processes
@@ -46,6 +47,7 @@ from . import (
     steering,
     unheard,
     waiting,
+    wedging,
     working,
 )
 from .path import LATER, PATHS, Path, perform
@@ -54,4 +56,5 @@ __all__ = ["LATER", "PATHS", "Path", "perform"]
 
 _MODULES = (enqueueing, holding, finishing, steering, healing, auditing, durable, working,
             migrating, living, meeting, waiting, unheard, flowing, flow_meeting,
-            guarding, offering, outside, stale_claims, breaking, lease_trust)  # fmt: skip
+            guarding, offering, outside, stale_claims, breaking, lease_trust,
+            wedging)  # fmt: skip

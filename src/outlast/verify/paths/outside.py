@@ -24,7 +24,7 @@ AGAIN = 3  # jobs that are enqueued after the fault
 def file_replaced(stage: Stage) -> Iterator[None]:
     """A copy of the database takes its place while it is open. Whatever is acknowledged after that
     is in the copy."""
-    place, work = _own(stage)
+    place, work = own(stage)
     work.ol.migrate()
     work.mark.enqueue()
     yield
@@ -38,7 +38,7 @@ def file_replaced(stage: Stage) -> Iterator[None]:
 @path("file-renamed", only="sqlite", most=8)
 def file_renamed(stage: Stage) -> Iterator[None]:
     """The file is renamed while it is open: nothing is acknowledged, and none is made anew."""
-    place, work = _own(stage)
+    place, work = own(stage)
     work.ol.migrate()
     work.mark.enqueue()
     yield
@@ -54,7 +54,7 @@ def file_renamed(stage: Stage) -> Iterator[None]:
 @path("log-deleted", only="sqlite", most=8)
 def log_deleted(stage: Stage) -> Iterator[None]:
     """The write-ahead log is deleted alone: what is acknowledged after that is in the file."""
-    place, work = _own(stage)
+    place, work = own(stage)
     work.ol.migrate()
     work.mark.enqueue()
     yield
@@ -68,7 +68,7 @@ def log_deleted(stage: Stage) -> Iterator[None]:
 @path("far-moment", most=8)
 def far_moment(stage: Stage) -> Iterator[None]:
     """A date that nobody can read is refused; one that another hand wrote breaks no list."""
-    place, work = _own(stage)
+    place, work = own(stage)
     work.ol.migrate()
     yield
     with suppress(InvalidInput):
@@ -94,7 +94,7 @@ def far_moment(stage: Stage) -> Iterator[None]:
 def other_file(stage: Stage) -> Iterator[None]:
     """The caller's connection leads to another database that has our tables: refused."""
     stage.ol.store.ready()
-    _, work = _own(stage)
+    _, work = own(stage)
     work.ol.migrate()
     with stage.place.connect() as connection:
         yield
@@ -153,7 +153,7 @@ def _bytes_name(stage: Stage) -> str:
     return f"{stage.place.schema}_{stage.queue}_bytes"
 
 
-def _own(stage: Stage) -> tuple[Place, Workload]:
+def own(stage: Stage) -> tuple[Place, Workload]:
     place = stage.place.beside(stage.queue)
     return place, Workload(place)
 

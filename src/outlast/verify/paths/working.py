@@ -118,7 +118,7 @@ async def ended(working: Worker, number: int) -> bool:
     return working.counts["succeeded"] >= number
 
 
-def worker(stage: Stage, queue: str = "", **settings: Any) -> Worker:
+def worker(stage: Stage, queue: str | list[str] = "", **settings: Any) -> Worker:
     quick: dict[str, Any] = {
         "lease": stage.lease,
         "renew_every": stage.lease / 5,
