@@ -26,7 +26,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_blob_that_is_gone_or_spoilt_kills_its_own_job_alone(
     shelved: Outlast, shelf: Shelf, how: str, kind: str
 ) -> None:
-    """R168, R009: at once and with the reason, as a row does that cannot be decoded."""
+    """R168, R013: at once and with the reason, as a row does that cannot be decoded."""
     if kind == "sync":
 
         @shelved.task(name="big")
@@ -55,7 +55,7 @@ async def test_a_blob_that_is_gone_or_spoilt_kills_its_own_job_alone(
 async def test_a_store_that_is_out_of_reach_costs_a_job_nothing(
     shelved: Outlast, shelf: Shelf, soon: None
 ) -> None:
-    """R168, R119: it waits, spends no failure however often it is tried, and then succeeds."""
+    """R168, R054: it waits, spends no failure however often it is tried, and then succeeds."""
 
     @shelved.task(max_attempts=1)
     async def big(data: str) -> int:

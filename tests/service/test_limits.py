@@ -20,6 +20,7 @@ from outlast.service import problems, service
 from outlast.service.api.asked import FlowBody
 from outlast.service.bodies import MOST_LISTED
 from tests.service.serving import Served, running, serving
+from tests.worker.working import Spy
 
 pytestmark = pytest.mark.kinds("sqlite")
 JSON = {"content-type": "application/json"}
@@ -188,3 +189,49 @@ def stalls(served: Served) -> Iterator[list[float]]:
         yield longest
     finally:
         ticking.cancel()
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+def test_a_tenant_may_use_so_many_queue_names(ol: Outlast) -> None:
+    """R216: with unfinished jobs in them; others are not concerned, nor are library callers."""
+    few = ServiceSettings(max_queues=3, snapshot_every=0.1)
+
+    @ol.task(name="t")
+    def t() -> None: ...
+
+    t.using(queue="library", tenant="other").enqueue()
+    with serving(ol, few) as served:
+        acme = {"authorization": f"Bearer {served.token('enqueue', tenant='acme')}"}
+
+        def enqueue(queue: str, **said: Any) -> httpx.Response:
+            return served.post("/api/v1/jobs", json={"task": "t", "queue": queue}, **said)
+
+        jobs = [enqueue(f"q{n}", headers=acme) for n in range(3)]
+        assert [answer.status_code for answer in jobs] == [201] * 3
+        refused = enqueue("q3", headers=acme)
+        assert refused.status_code == 409
+        assert refused.json()["type"] == "urn:outlast:too-many-queues"
+        assert "3 (max_queues)" in refused.json()["detail"]
+        batch = {"jobs": [{"task": "t", "queue": "q0"}, {"task": "t", "queue": "q4"}]}
+        assert served.post("/api/v1/jobs/batch", json=batch, headers=acme).status_code == 409
+        assert enqueue("q1", headers=acme).status_code == 201, "a name that is in use"
+        zeta = {"authorization": f"Bearer {served.token('enqueue', tenant='zeta')}"}
+        assert enqueue("q9", headers=zeta).status_code == 201, "another tenant's"
+        for n in range(5):
+            t.using(queue=f"mine{n}", tenant="acme").enqueue()
+        ol.cancel(jobs[0].json()["id"])
+        assert sum(queue.name.startswith("mine") for queue in ol.queues()) == 5
+
+
+def test_a_queue_name_that_was_used_lately_costs_no_count(ol: Outlast) -> None:
+    """R216: the census is not asked for an ordinary enqueue."""
+    spy = Spy(ol)
+    with serving(ol, ServiceSettings(max_queues=3, snapshot_every=0.1)) as served:
+        token = {"authorization": f"Bearer {served.token('enqueue', tenant='acme')}"}
+        body = {"task": "t", "queue": "q"}
+        assert served.post("/api/v1/jobs", json=body, headers=token).status_code == 201
+        before = spy.counts["census"]
+        for _ in range(5):
+            time.sleep(0.05)  # the census is too old for the next by then
+            assert served.post("/api/v1/jobs", json=body, headers=token).status_code == 201
+        assert spy.counts["census"] == before

@@ -215,7 +215,7 @@ def test_no_plan_widens_a_limit(database: Database, planner: str) -> None:
 
 
 def test_a_key_is_free_again_when_its_job_is_pruned(run: Run) -> None:
-    """R088, R150"""
+    """R088, R003"""
     held = put_and_take(run, key="k")
     end(run, held)
     eventually(lambda: run(duties.prune, "succeeded", 0.0, 10) == 1)  # not in the same millisecond

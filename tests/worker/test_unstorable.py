@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from outlast import Context, Outlast, Retry, StoreError
+from outlast import Context, Outlast, StoreError
 from outlast.cli.doctor import surroundings
 from outlast.model.errors import StoreBusy
 from outlast.ops.doctor import examine
@@ -53,7 +53,7 @@ async def all_end(ol: Outlast, bad: Any, database: Database) -> Any:
     """One bad outcome among good ones, handed in together; how the bad one ended."""
     gate = asyncio.Event()
 
-    @ol.task(retry=Retry(max_attempts=1))
+    @ol.task
     async def odd(ctx: Context) -> Any:
         await gate.wait()
         return bad() if callable(bad) else bad

@@ -178,6 +178,9 @@ class ServiceSettings(Settings):
     )
     max_body: int = setting(2_000_000, "bytes of one request's body", 1_000, 100_000_000)
     max_jobs: int = setting(1000, "jobs enqueued by one request", 1, 10_000)
+    max_queues: int = setting(
+        1000, "names of queues in which one tenant's tokens may have unfinished jobs", 1, 1_000_000
+    )
     max_page: int = setting(500, "items on one page of a list", 1, 10_000)
     max_wait: float = setting(60.0, "seconds a request may wait for a result", 0.0, 3600)
     max_waiters: int = setting(1000, "requests that may wait for results at once", 1, 100_000)

@@ -72,6 +72,12 @@ class Census:
             return await asyncio.shield(next_one)
         return last if not last.is_old else await soon(next_one, PATIENCE) or last
 
+    async def counted_soon(self) -> Counted | None:
+        """The same for those who cannot wait long; None: it is not there yet."""
+        if self._last is not None:
+            return await self.counted()
+        return await soon(self._once.begin("census", self._count), PATIENCE)
+
     async def _count(self) -> Counted:
         began = time.monotonic()
         if began < self._not_before:

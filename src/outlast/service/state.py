@@ -20,6 +20,7 @@ from .dashboard.live import Live
 from .dequeue.desk import Desk, Office
 from .events.feeder import Feeder
 from .principals import Principals
+from .queue_names import QueueNames
 from .revocations import Revocations
 from .room import LIVE_PAGES, RESULT_WAITERS, WORKER_STREAMS, Room
 from .sessions import Sessions
@@ -47,6 +48,7 @@ class Service:
         self.revocations = Revocations(self)
         self.audit = Audit(self)
         self.census = Census(self)
+        self.queue_names = QueueNames(self.census, settings.max_queues)
         self.waiters = Room(RESULT_WAITERS, settings)
         self.worker_streams = Room(WORKER_STREAMS, settings)
         self.slow_store = ol.store.twin(1)  # for what takes long: nothing else waits for it

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeVar
 
-from ..model.errors import ClaimLost
+from ..model.errors import ClaimLost, OutlastError, StoreError
 from ..model.job import Claim, Hold
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import Ended, Transition
@@ -274,7 +274,10 @@ class Returns:
         self._counts["unstorable"] += 1
         log.error("job %s: its outcome cannot be stored: %s", claim.id, brief(error),
                   extra=facts(claim))  # fmt: skip
-        return self._decide(claim, Ended(Outcome.FAILED, error=describe(error)))
+        # What the database or its driver has against a value, it has against it next time, too.
+        ours = isinstance(error, OutlastError) and not isinstance(error, StoreError)
+        outcome = Outcome.FAILED if ours else Outcome.PERMANENT
+        return self._decide(claim, Ended(outcome, error=describe(error)))
 
     def _set_aside(self, claim: Claim, error: Exception) -> None:
         """It is tried again alone, later, and holds up no other."""

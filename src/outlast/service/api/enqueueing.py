@@ -65,6 +65,7 @@ async def _enqueued(call: Call, planned: Callable[[_Made], Sequence[Enqueueable]
     jobs = await apart(call.size, lambda: made.all_of(planned(made)))
     if made.after and call.reach != EVERYTHING:
         await call.ol.store.arun(all_in_reach, made.after, call.reach)
+    await call.service.queue_names.admit(jobs)
     carry_on(call.request.headers.get("traceparent"))  # a request is a task of its own
     try:
         return await call.ol._asend(jobs)
