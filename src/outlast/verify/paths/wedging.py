@@ -132,8 +132,8 @@ def _refuse_result(store: Store, job: str) -> None:
         async def aonce(self, op: Op[Any]) -> Any:
             return await super().aonce(checked(op))
 
-        def twin(self, connections: int | None = None) -> Any:
-            twin = super().twin(connections)
+        def twin(self, *said: Any, **settings: Any) -> Any:
+            twin = super().twin(*said, **settings)
             twin.__class__ = Refusing
             return twin
 
