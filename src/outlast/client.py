@@ -52,7 +52,8 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
 
     `url` is `sqlite:///file.db` or `postgresql://…`; without one, `$OUTLAST_URL`, else
     `sqlite:///outlast.db`. `schema` holds our tables; without one, `$OUTLAST_SCHEMA`, else
-    `outlast`. Nothing is opened before it is needed; missing tables are created.
+    `outlast`. Nothing is opened before it is needed; the first enqueue or worker
+    creates missing tables.
 
     `blobs` keeps arguments and results that are too large for a row: `file:///a/directory` or a
     `BlobStore`; without one, `$OUTLAST_BLOBS`, else they are refused.
