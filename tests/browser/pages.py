@@ -25,6 +25,7 @@ PAGES: dict[str, list[str]] = {
     "ask_pause_queue": ["/queues/pause?queue=mail"],
     "ask_resume_queue": ["/queues/resume?queue=mail"],
     "ask_keep_queue": ["/queues/keep?queue=mail"],
+    "ask_close_breaker": ["/queues/close-breaker?queue=mail"],
     "schedule_page": ["/schedule"],
     "tokens_page": ["/tokens"],
     "ask_revoke_token": ["/tokens/{token}/revoke"],

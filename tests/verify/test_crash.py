@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib.resources import files
 
 import pytest
 
@@ -49,14 +51,17 @@ TRACE = """
 def test_every_statement_that_writes_is_on_some_path(
     processes: Processes, database: Database
 ) -> None:
-    """R205: what is added to the protocol and to no path is noticed here."""
+    """R205: what is added to the protocol and to no path is noticed here. (What the campaigns
+    write themselves, to make a fault, is no part of the protocol.)"""
+    theirs = files("outlast.store").joinpath("sql", "verify.sql").read_text("utf-8")
+    faults = set(re.findall(r"^-- name: (\w+)$", theirs, re.MULTILINE))
     traced = json.loads(processes.python(TRACE, database.url).succeed(60.0))
     assert set(traced) == {name for name, path in PATHS.items() if path.only in (None, "sqlite")}
     said = {word for words in traced.values() for word in words}
     written = {
         query.name: " ".join(query.sql.split())[:60]
         for query in queries(SQLITE, "outlast").values()
-        if not query.reads
+        if not query.reads and query.name not in faults
     }
     assert [name for name, text in written.items() if text not in said] == []
 

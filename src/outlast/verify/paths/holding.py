@@ -88,6 +88,7 @@ def arrive(stage: Stage) -> Iterator[None]:
     yield
     stage.run(duties.arrive, card)
     stage.run(duties.live, card["id"], 0, "working")
+    stage.run(duties.tell_trouble, card["id"], "cannot hand in outcomes")
     stage.run(leave, card["id"])
 
 
