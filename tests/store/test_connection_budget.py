@@ -14,6 +14,7 @@ import pytest
 
 from outlast import Outlast, StoreBusy, StoreSettings
 from outlast.ops.report import clock
+from outlast.store.connection_budget import Lender
 from outlast.store.postgres import PostgresStore
 from tests.support import Database, Processes, aeventually, eventually
 
@@ -135,6 +136,47 @@ def test_a_loop_that_is_closed_gives_its_places_back(counted: Counted) -> None:
     lent.clear()
     gc.collect()
     assert counted.store._pools.budget._open == 1
+
+
+class Collecting(Lender):
+    """A pool that has the garbage collector run while the budget's lock is held."""
+
+    @property
+    def ended(self) -> bool:
+        gc.collect()
+        return False
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_garbage_collector_may_end_coroutines_under_the_lock(counted: Counted) -> None:
+    """R230: coroutines of a closed loop, one with a connection and one in line, are collected by a
+    thread that has the lock: it does not wait for itself, and their places are had again."""
+    budget = counted.store._pools.budget
+    loop = asyncio.new_event_loop()
+
+    async def hold() -> None:
+        async with counted.store._pools.mine().lend():
+            await asyncio.Event().wait()
+
+    gc.disable()
+    try:
+        for _ in range(5):
+            loop.create_task(hold())._log_destroy_pending = False  # type: ignore[attr-defined]
+        while len(budget._line) < 1 or counted.open() < 4:
+            loop.run_until_complete(asyncio.sleep(0.01))
+        loop.close()
+        del loop
+        collecting = Collecting()
+        collecting.places = 1
+        budget.join(collecting)
+        serving = threading.Thread(target=budget.serve, daemon=True)
+        serving.start()
+        serving.join(10)
+        assert not serving.is_alive(), "it waits for itself"
+    finally:
+        gc.enable()
+    assert counted.store.run(clock) > 0
+    assert (budget._open, len(budget._line)) == (1, 0)
 
 
 def test_a_waiter_that_is_cancelled_passes_its_turn_on(counted: Counted) -> None:

@@ -19,7 +19,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -89,7 +91,9 @@ class Budget:
         self._open = 0
         self._line: deque[Waiter] = deque()
         self._lenders: WeakSet[Lender] = WeakSet()
-        self._collected: deque[int] = deque()  # places of collected pools; appended without a lock
+        # Appended without the lock: places of collected pools, and returns that are to be made.
+        self._collected: deque[int] = deque()
+        self._returns: deque[Callable[[], None]] = deque()
 
     @property
     def inherited(self) -> bool:
@@ -97,12 +101,12 @@ class Budget:
         return self._pid != os.getpid()
 
     def join(self, lender: Lender) -> None:
-        with self._lock:
+        with self._locked():
             self._lenders.add(lender)
 
     def claim(self, lender: Lender) -> Grant | None:
         """A place at once, unless others wait for one."""
-        with self._lock:
+        with self._locked():
             if self._line or self._collected:
                 self._serve()
             if any(waiter.lender.serving for waiter in self._line):
@@ -115,49 +119,36 @@ class Budget:
 
     def uses(self, lender: Lender) -> bool:
         """Whether a pool has connections in use, or waits for some."""
-        with self._lock:
+        with self._locked():
             return lender.places > len(lender.idle) or any(
                 waiter.lender is lender for waiter in self._line
             )
 
     def wait_in_line(self, waiter: Waiter) -> None:
-        with self._lock:
+        with self._locked():
             self._line.append(waiter)
             self._serve()
 
     def serve(self) -> None:
         """Take back the places of event loops that ended, and hand out what is free."""
-        with self._lock:
+        with self._locked():
             self._serve()
 
     def leave_line(self, waiter: Waiter) -> None:
         """A waiter gave up: whatever it was granted goes to the next."""
-        with self._lock:
-            if waiter in self._line:
-                self._line.remove(waiter)
-            grant, waiter.grant = waiter.grant, None
-        if grant is not None:
-            grant.vacate()
-            self.release(grant, grant.link)
+        if self.inherited:
+            _OF_THE_PARENT.append(waiter)
+            return
+        self._returns.append(partial(self._leave, waiter))
+        self._settle()
 
     def release(self, grant: Grant, link: Any) -> None:
         """Return a place, with its connection if that may be used again."""
         if self.inherited:
             _OF_THE_PARENT.append(link)
             return
-        with self._lock:
-            lender = grant.lender
-            if not grant.spare and lender.places:
-                if link is not None:
-                    lender.idle.append(link)
-                    link = None
-                else:
-                    lender.places -= 1
-                    self._open -= 1
-                if self._line:
-                    self._serve()
-        if link is not None:
-            link.pgconn.finish()  # of a loop whose places were taken back
+        self._returns.append(partial(self._release, grant, link))
+        self._settle()
 
     def empty(self, lender: Lender) -> list[Any]:
         """Take a pool's idle connections out, to be closed by the caller."""
@@ -165,7 +156,7 @@ class Budget:
             _OF_THE_PARENT.extend(lender.idle)
             lender.idle, lender.places = [], 0
             return []
-        with self._lock:
+        with self._locked():
             links, lender.idle = lender.idle, []
             lender.places -= len(links)
             self._open -= len(links)
@@ -177,7 +168,8 @@ class Budget:
         if self.inherited:
             _OF_THE_PARENT.extend((*lender.idle, *lender.lent))
         else:
-            self._collected.append(lender.places)
+            places, lender.places = lender.places, 0
+            self._collected.append(places)
             lender.finish()
 
     def disown(self) -> None:
@@ -186,7 +178,48 @@ class Budget:
             _OF_THE_PARENT.extend((*lender.idle, *lender.lent))
             lender.idle, lender.places = [], 0
 
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Make the returns, or leave them to the holder of the lock, who does this afterwards. It
+        may be this very thread: the garbage collector ends coroutines of a closed event loop in the
+        middle of anything, and to wait for the lock there would be to wait for ever."""
+        while self._returns and self._lock.acquire(blocking=False):
+            try:
+                while self._returns:
+                    self._returns.popleft()()
+            finally:
+                self._lock.release()
+
     # With the lock held
+
+    def _leave(self, waiter: Waiter) -> None:
+        if waiter in self._line:
+            self._line.remove(waiter)
+        grant, waiter.grant = waiter.grant, None
+        if grant is not None:
+            grant.vacate()
+            self._release(grant, grant.link)
+
+    def _release(self, grant: Grant, link: Any) -> None:
+        lender = grant.lender
+        if grant.spare or not lender.places:  # none, or those of its loop were taken back
+            if link is not None:
+                link.pgconn.finish()
+            return
+        if link is not None:
+            lender.idle.append(link)
+        else:
+            lender.places -= 1
+            self._open -= 1
+        if self._line:
+            self._serve()
 
     def _serve(self) -> None:
         self._take_back()
