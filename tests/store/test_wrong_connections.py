@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -222,6 +223,8 @@ def test_a_drivers_errors_come_out_as_ours(app: Outlast, work: Any, database: Da
             work.using(conn=connection).enqueue()
         assert missing.value.__cause__ is not None
         connection.rollback()
+    with pytest.raises(WrongConnection, match="is closed"):
+        work.using(conn=connection).enqueue()
     engine.dispose()
 
 
@@ -240,20 +243,33 @@ async def test_errors_of_asyncpg_come_out_as_ours(
         assert isinstance(missing.value.__cause__, asyncpg.PostgresError)
         raise_away = connection.execute("ROLLBACK")
         await raise_away
+    busy = asyncio.create_task(connection.execute("SELECT pg_sleep(0.2)"))
+    await asyncio.sleep(0)
+    with pytest.raises(WrongConnection, match="another operation is in progress"):
+        await work.using(conn=connection).aenqueue()
+    await busy
     await connection.close()
     with pytest.raises(WrongConnection, match="is closed"):
         await work.using(conn=connection).aenqueue()
 
 
 def test_what_a_driver_says_is_mapped_by_its_code() -> None:
-    """R221: one table for every driver of PostgreSQL."""
+    """R221: one table for every driver of PostgreSQL; a connection that cannot be used now is not
+    a database that cannot be reached."""
     import asyncpg
+    import psycopg
+    from django.db.transaction import TransactionManagementError
+    from sqlalchemy.exc import PendingRollbackError
 
     for error, ours in {
         asyncpg.SerializationError("x"): Contention, asyncpg.QueryCanceledError("x"): StoreBusy,
         asyncpg.UndefinedTableError("x"): SchemaMismatch,
         asyncpg.AdminShutdownError("x"): StoreUnavailable,
         sqlite3.IntegrityError("x"): StoreError,
+        TransactionManagementError("until the end of the 'atomic' block."): WrongConnection,
+        PendingRollbackError("rolled back due to a previous exception"): WrongConnection,
+        psycopg.ProgrammingError("forbidden within a Transaction context"): WrongConnection,
+        psycopg.OperationalError("server closed the connection"): StoreUnavailable,
     }.items():  # fmt: skip
         with pytest.raises(ours), of_the_caller():
             raise error

@@ -20,6 +20,10 @@ from . import sqlite_files
 DRIVERS = frozenset({"psycopg", "psycopg2", "asyncpg", "sqlite3", "aiosqlite"})
 FRAMEWORKS = frozenset({"sqlalchemy", "django"})
 
+# What drivers and frameworks raise without a word from the database: the connection is in use, was
+# given back to its pool, or its transaction must be rolled back first.
+MISUSE = frozenset({"ProgrammingError", "InterfaceError", "InvalidRequestError"})
+
 MIGRATE = "the tables do not fit this release ({}): run `outlast migrate`"
 
 
@@ -57,8 +61,11 @@ def _of_a_driver(error: Exception) -> BaseException | None:
 
 def _is_error(error: BaseException) -> bool:
     """Of the database, and not of a program that calls the driver wrongly."""
-    names = {cls.__name__ for cls in type(error).__mro__}
-    return bool(names & {"Error", "PostgresError", "InterfaceError", "DBAPIError"})
+    return bool(_names(error) & (MISUSE | {"Error", "PostgresError", "DBAPIError"}))
+
+
+def _names(error: BaseException) -> set[str]:
+    return {cls.__name__ for cls in type(error).__mro__}
 
 
 def _family(error: BaseException) -> str:
@@ -66,12 +73,14 @@ def _family(error: BaseException) -> str:
 
 
 def _ours(error: BaseException) -> OutlastError:
-    said = str(error).partition("\n")[0] or type(error).__name__
+    said = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
     if any(word in said for word in ("is closed", "closed database", "already closed")):
         return WrongConnection(reason=f"the connection given is closed ({said})")
     if isinstance(error, sqlite3.Error):
         return _of_sqlite(error)
     code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if code is None and _names(error) & MISUSE:
+        return WrongConnection(reason=f"the connection given cannot be used now ({said})")
     return _by_code(code, said)
 
 
