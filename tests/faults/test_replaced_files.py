@@ -7,13 +7,14 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from outlast import Outlast, StoreError, StoreUnavailable
-from outlast.model.errors import SchemaMismatch
+from outlast.model.errors import NoDatabase, SchemaMismatch
 from tests.support import Database, Processes, eventually
 from tests.support.app import PATIENCE, App
 
@@ -240,3 +241,59 @@ def test_a_worker_waits_for_a_deleted_file(
     copy.replace(database.path)
     app.finished(app.mark.enqueue(3))
     app.close()
+
+
+def test_a_file_deleted_after_close_is_not_made_by_reading(database: Database) -> None:
+    """R232: a client that was closed and is used again finds out anew whether there is a database;
+    an enqueue makes one, with its tables."""
+    ol = Outlast(database.url)
+
+    @ol.task
+    def work() -> None: ...
+
+    work.enqueue()
+    ol.close()
+    path = Path(str(database.path))
+    for name in (path, log_of(path), index_of(path)):
+        name.unlink(missing_ok=True)
+    with pytest.raises(NoDatabase):
+        ol.counts()
+    assert not path.exists()
+    work.enqueue()
+    assert ol.counts()["ready"] == 1
+    ol.close()
+
+
+RECOVERING = """
+    import fcntl, os, sys, time
+    shared = os.open(sys.argv[1], os.O_RDWR)
+    for byte in (120, 122):  # the write lock and the recovery lock of the index
+        fcntl.lockf(shared, fcntl.LOCK_EX, 1, byte)
+    os.pwrite(shared, b"?", 40)  # the index is to be made anew
+    print("recovering", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_handlers_transaction_waits_for_a_recovery(
+    database: Database, processes: Processes
+) -> None:
+    """R220: while another process recovers the log, as after a crash, a transaction that a handler
+    begins waits as for any other writer."""
+    ol = Outlast(database.url)
+    ol.migrate()
+    connection = ol.store.lend()  # type: ignore[attr-defined]
+    connection.execute("SELECT count(*) FROM outlast_job").fetchall()
+    other = processes.python(RECOVERING, index_of(Path(str(database.path))))
+    eventually(lambda: "recovering" in other.output(), 20)
+    with pytest.raises(sqlite3.OperationalError) as told:
+        connection.begin(0.0)
+    assert told.value.sqlite_errorcode == sqlite3.SQLITE_BUSY_RECOVERY
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.submit(connection.begin, 20.0)
+        assert not wait([begun], timeout=0.2).done, "it waits"
+        other.kill()
+        begun.result()
+    connection.rollback()
+    ol.store.take_back(connection)  # type: ignore[attr-defined]
+    ol.close()

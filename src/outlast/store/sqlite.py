@@ -310,7 +310,7 @@ class SqliteStore(Store):
             thread.shutdown(wait=True)  # first: what it still does would open them again
         with self._lock:
             self._close_connections()
-            self._known = False
+            self._known = self._checked = False  # as if never opened: the file may be gone by then
 
     def _close_connections(self) -> None:
         if self._pid == os.getpid():

@@ -57,7 +57,8 @@ class GuardedConnection(FileConnection):
                 self.execute("BEGIN IMMEDIATE")
                 break
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY  # also of a recovery
+                if not busy or time.monotonic() > until:
                     raise
             time.sleep(LOCK_POLL_S)
         self.execute("PRAGMA busy_timeout = 5000")  # for databases that a handler attaches

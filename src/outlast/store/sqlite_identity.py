@@ -106,6 +106,9 @@ class FileConnection(sqlite3.Connection):
         with suppress(Exception):  # at the end of a process, half of Python is gone
             if self.identity is not None and not self.identity.is_in_place:
                 self._stay_open()
+                return
+            if (close := getattr(super(), "__del__", None)) is not None:
+                close()  # since Python 3.13, only this one closes it
 
     def _stay_open(self) -> None:
         if self.in_transaction:
