@@ -4,8 +4,8 @@
                              ├─ a failure while it is open: the job goes back, unspent
                              └─ a success of an attempt begun since: close
 
-What the database says comes with every look for work, so a claim costs nothing more. Openings and
-closings that cannot be written are kept until they can.
+What the database says comes with every look for work, so a claim costs nothing more. What cannot
+be written is tried again later, and holds up no outcome and no claim meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from ..model.breaker import (
@@ -30,10 +31,13 @@ from ..model.ids import new_job_id
 from ..model.job import Claim, Hold
 from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Error
+from ..model.text import brief
 from ..model.words import span
 from ..ops.breakers import close_breaker, open_breaker, probe_failed
 from ..store import Store
 from .figures import NAMES, OTHER
+from .loops import Backoff
+from .row_faults import is_away, is_busy
 
 log = logging.getLogger("outlast.worker")
 
@@ -89,6 +93,8 @@ class Breakers:
         self._opening: dict[Circuit, _Opening] = {}  # to be written
         self._closing: dict[Circuit, OpenBreaker] = {}  # to be written
         self._failed: list[_FailedProbe] = []  # to be written
+        self._write_at = 0.0  # by our clock: not before
+        self._patience = Backoff()
         self._changed_at: dict[Circuit, float] = {}  # by our clock: when it was opened or closed
         self._closed_at: dict[Circuit, float] = {}
 
@@ -199,27 +205,56 @@ class Breakers:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to write."""
-        return bool(self._opening or self._closing or self._failed)
+        """Whether there is something to write now."""
+        waits = bool(self._opening or self._closing or self._failed)
+        return waits and time.monotonic() >= self._write_at
 
     async def write(self, store: Store) -> bool:
-        """Write what is pending. What fails stays pending. Whether others should look again."""
-        changed = False
-        for circuit, opening in tuple(self._opening.items()):
-            changed |= await self._write_opening(store, circuit, opening)
-        for circuit, opened in tuple(self._closing.items()):
-            changed |= await self._write_closing(store, circuit, opened)
-        while self._failed:
-            probe = self._failed[0]
-            await store.arun(probe_failed, probe.opened, probe.hold, probe.message, probe.wait)
-            self._failed.pop(0)
+        """Write what is pending. Whether others should look again. An error is raised only if the
+        database is away: any other is a matter of its own breaker."""
+        writes = [
+            *(partial(self._write_opening, store, *one) for one in self._opening.items()),
+            *(partial(self._write_closing, store, *one) for one in self._closing.items()),
+            *(partial(self._write_failed, store, one) for one in self._failed),
+        ]
+        changed = failed = False
+        for write in writes:
+            try:
+                changed |= await write()
+            except Exception as error:
+                if is_away(error):
+                    raise
+                failed = True
+                log.warning("a breaker cannot be written: %s", brief(error))
+        if failed:
+            self._write_at = time.monotonic() + self._patience.failed()
+        else:
+            self._patience.succeeded()
         return changed
+
+    async def _write_failed(self, store: Store, probe: _FailedProbe) -> bool:
+        """One that is refused is not told again: the wait that began with the probe holds."""
+        try:
+            await store.arun(probe_failed, probe.opened, probe.hold, probe.message, probe.wait)
+        except Exception as error:
+            if is_away(error):
+                raise
+            self._failed.remove(probe)
+            raise
+        self._failed.remove(probe)
+        return False
 
     async def _write_opening(self, store: Store, circuit: Circuit, opening: _Opening) -> bool:
         worker = self._worker()
-        standing, ours = await store.arun(
-            open_breaker, opening.opened, opening.message, worker, opening.wait
-        )
+        try:
+            standing, ours = await store.arun(
+                open_breaker, opening.opened, opening.message, worker, opening.wait
+            )
+        except Exception as error:
+            if not is_away(error) and not is_busy(error):  # nobody would ever probe it
+                self._opening.pop(circuit, None)
+                self._forget(circuit)
+            raise
         self._opening.pop(circuit, None)
         self._changed_at[circuit] = time.monotonic()
         if standing is None:  # somebody closed it in between

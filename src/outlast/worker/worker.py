@@ -57,6 +57,7 @@ from .loops import Backoff
 from .news import News
 from .returns import Returns
 from .room import Room
+from .row_faults import is_away
 from .strays import Strays
 from .threads import Threads
 
@@ -254,9 +255,15 @@ class Worker:
             breaker = definition.breaker or Breaker()
             wait = breaker.wait(opened.probes + 1, random.random())
             asked_at, last_life = time.monotonic(), not self.hands.has_last_life()
-            claims = await self.steady.arun(
-                take_probe, opened, self.id, self.settings.lease, wait, last_life
-            )
+            try:
+                claims = await self.steady.arun(
+                    take_probe, opened, self.id, self.settings.lease, wait, last_life
+                )
+            except Exception as error:
+                if is_away(error):
+                    raise
+                self._failed(f"probing {opened.circuit} failed", error)
+                continue
             if claims:
                 self.breakers.probed(opened)
                 self._take(claims, asked_at)
