@@ -68,6 +68,41 @@ def test_a_probe_is_one_claim_and_free_again_with_it(run: Run, store: Store) -> 
     assert shown.probes == 2 and shown.message == "still away" and shown.next_probe > 50
 
 
+def moved(database: Database, column: str, seconds: float) -> str:
+    """A column's time, so much later: as if the clock had stepped back."""
+    later = str(seconds) if database.is_sqlite else f"make_interval(secs => {seconds})"
+    return f"{column} = {column} + {later}"
+
+
+def test_a_probe_that_hangs_is_not_waited_for(run: Run, database: Database) -> None:
+    """R223: else one handler that waits for ever would hold back all other jobs as long."""
+    put(run, 2)
+    here = opened(run)
+    (first,) = run(take_probe, here, "w", 3600.0, 0.0)
+    assert due(run) == [False]
+    sql(
+        database, f"UPDATE {{job}} SET {moved(database, 'started_at', -61)} WHERE state = 'running'"
+    )
+    assert due(run) == [True]
+    (second,) = run(take_probe, replace(here, probes=1), "w", 3600.0, 0.0)
+    assert second.id != first.id and due(run) == [False]
+
+
+def test_a_clock_that_stepped_back_keeps_no_breaker_open(run: Run, database: Database) -> None:
+    """R213, R223: it is probed at once, and once; the probe began after the opening."""
+    put(run, 2)
+    opened(run, 30.0)
+    step = f"{moved(database, 'opened_at', 3600)}, {moved(database, 'probe_at', 3600)}"
+    sql(database, f"UPDATE {{breaker}} SET {step}")
+    (standing,) = run(look).breakers
+    assert standing.due
+    (probe,) = run(take_probe, standing, "w", 60.0, 30.0)
+    (standing,) = run(look).breakers
+    assert standing.precedes(probe.started_at) and not standing.due
+    run(finish, [release(probe)])
+    assert due(run) == [False], "the next one waits"
+
+
 def test_of_many_that_want_to_probe_one_does(store: Store, database: Database) -> None:
     """R223: all at the same moment."""
     put(store.run, 20)

@@ -431,6 +431,27 @@ async def test_a_worker_that_stops_while_it_probes_leaves_the_probe_to_others(ol
         await all_succeeded(ol, 5)
 
 
+async def test_a_clock_that_stepped_back_does_not_keep_it_open(
+    ol: Outlast, database: Database
+) -> None:
+    """R213, R223: a probe tells whether the dependency is back, although it seems to have begun
+    before the breaker opened."""
+    sink = Sink()
+
+    @ol.task(breaker=SLOW)
+    async def push(n: int) -> None:
+        sink.take(n, error=DependencyDown("away"))
+
+    await ol.aenqueue(*(push.job(n) for n in range(5)))
+    async with work(ol, concurrency=2):
+        await opened(ol)
+        sink.up = True
+        hour = "3600" if database.is_sqlite else "interval '1 hour'"
+        step = f"opened_at = opened_at + {hour}, probe_at = probe_at + {hour}"
+        sql(database, f"UPDATE {{breaker}} SET {step}")
+        await all_succeeded(ol, 5)
+
+
 async def _true(value: object) -> bool:
     return bool(value)
 

@@ -52,7 +52,7 @@ def sql(database: Database, text: str, *params: Any) -> list[tuple[Any, ...]]:
     """One statement past the product; `{job}` is the table's name, `?` a parameter."""
     names = {
         table: _name(database, table)
-        for table in ("job", "attempt", "event", "step", "worker", "duty")
+        for table in ("job", "attempt", "event", "step", "worker", "duty", "breaker")
     }
     text = text.format(**names)
     return database.rows(text if database.is_sqlite else text.replace("?", "%s"), params)

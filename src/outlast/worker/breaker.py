@@ -314,10 +314,11 @@ class Breakers:
             self.open[one.circuit] = replace(one, due=False)
         return due
 
-    def probed(self, opened: OpenBreaker) -> None:
-        """A probe of ours is under way."""
+    def probed(self, opened: OpenBreaker, probe: Claim) -> None:
+        """A probe of ours is under way. It began after the opening, whatever the clock says."""
         if (known := self.open.get(opened.circuit)) and known.opening == opened.opening:
-            self.open[opened.circuit] = replace(known, probes=opened.probes + 1)
+            before = min(known.opened_at, probe.started_at - 0.001)
+            self.open[opened.circuit] = replace(known, probes=opened.probes + 1, opened_at=before)
 
 
 class ReportedOutages:

@@ -265,7 +265,7 @@ class Worker:
                 self._failed(f"probing {opened.circuit} failed", error)
                 continue
             if claims:
-                self.breakers.probed(opened)
+                self.breakers.probed(opened, claims[0])
                 self._take(claims, asked_at)
 
     # The loop

@@ -160,7 +160,7 @@ class Desk(Worker):
             take_probe, opened, self.id, self.terms.offer_lease, wait, last_life
         )
         if claims:
-            self.breakers.probed(opened)
+            self.breakers.probed(opened, claims[0])
         return self.take(stream, claims)
 
     # Offer

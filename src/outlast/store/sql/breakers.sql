@@ -1,10 +1,13 @@
 -- fragment: breaker_columns
 b.queue, b.task, b.opening, b.kind, ol.epoch(b.opened_at), b.probes
 
--- The probe under way is a running job: when its worker is lost, the probe ends with its claim.
+-- The probe under way is a running job: when its worker is lost, the probe ends with its claim. After
+-- a minute it is not waited for any more: it may hang, or be a long job. A breaker that was opened in
+-- the future was opened before the clock stepped back: so was the next probe set.
 -- fragment: probe_due
-b.probe_at <= ol.now() AND NOT EXISTS (SELECT 1 FROM ol.job AS p
-        WHERE p.id = b.probe_job AND p.fence = b.probe_fence AND p.state || '' = 'running')
+(b.probe_at <= ol.now() OR b.opened_at > ol.now())
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS p WHERE p.started_at > ol.ago(60)
+        AND p.id = b.probe_job AND p.fence = b.probe_fence AND p.state || '' = 'running')
 
 -- fragment: probe_claimable
 ol.claimable AND task = :task
@@ -31,8 +34,10 @@ RETURNING queue, task, kind, ol.epoch(opened_at)
 
 -- name: take_probe
 -- Take the right to probe, if nobody has it, its time has come and there is a job to probe with. The
--- next one is due after the wait, whatever becomes of this one.
-UPDATE ol.breaker AS b SET probes = b.probes + 1, probe_at = ol.later(:wait), probe_job = NULL
+-- next one is due after the wait, whatever becomes of this one. The probe begins after the opening,
+-- also where the clock stepped back.
+UPDATE ol.breaker AS b SET probes = b.probes + 1, probe_at = ol.later(:wait), probe_job = NULL,
+    opened_at = CASE WHEN b.opened_at > ol.now() THEN ol.ago(0.01) ELSE b.opened_at END
 WHERE b.queue = :queue AND b.task = :task AND b.opening = :opening AND b.probes = :probes
     AND ol.probe_due AND EXISTS (SELECT 1 FROM ol.job WHERE ol.probe_claimable)
 RETURNING b.probes
