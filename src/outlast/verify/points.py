@@ -67,8 +67,11 @@ def rounds(decks: Sequence[Deck], luck: random.Random) -> Iterator[list[Point]]:
 
 
 def batches(points: list[Point], size: int) -> Iterator[list[Point]]:
-    """Points that share a place. Paths that would remove what others leave are kept apart."""
+    """Points that share a place. Paths that would remove what others leave are kept apart, and some
+    have a place to themselves."""
     for apart in (True, False):
         chosen = [point for point in points if PATHS[point.path].apart is apart]
+        yield from ([point] for point in chosen if PATHS[point.path].alone)
+        chosen = [point for point in chosen if not PATHS[point.path].alone]
         for start in range(0, len(chosen), size):
             yield chosen[start : start + size]

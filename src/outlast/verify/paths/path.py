@@ -27,6 +27,7 @@ class Path:
     callers: bool = False
     most: int | None = None
     only: str | None = None  # the one kind of database on which there is such a path
+    alone: bool = False  # other paths in its place would spoil it
     retry: Again | None = field(default=None, repr=False)
 
     def again(self, retry: Again) -> Again:
