@@ -139,6 +139,25 @@ def test_flows_of_one_call_that_share_a_key_are_one(run: Run, database: Database
     assert results(run, jobs[-1]) == [jobs[1].id]
 
 
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_new_flow_may_come_beside_one_that_exists(
+    run: Run, database: Database, plan: Callable[[], Any]
+) -> None:
+    """R224: in either order in one call, with a key or without."""
+    first = lay(run, plan())
+    beside = [
+        lay(run, plan(), chain(call(5), call(6)).using(key="other")),
+        lay(run, plan(), chain(call(5), call(6))),
+        lay(run, chain(call(5), call(6)), plan()),
+    ]
+    ids = [job.id for job in first]
+    for jobs in beside[:2]:
+        assert [job.id for job in jobs[: len(ids)]] == ids
+        assert [str(job.state) for job in jobs[len(ids) :]] == ["ready", "waiting"]
+    assert [job.id for job in beside[2][2:]] == ids
+    assert end_all(run) == len(first) + 6 and stuck(database) == 0
+
+
 def test_a_job_can_come_after_one_of_the_flow_that_exists(run: Run) -> None:
     """R224: `after=` a job of a flow whose key is taken means the job that exists."""
     first, second = lay(run, chain(call(1), call(2)).using(key="k"))

@@ -50,6 +50,7 @@ def _insert(
     *, tied: bool, ours: bool,
 ) -> Op[dict[str, Job]]:  # fmt: skip
     """Insert jobs, with the flows that they found; returns the job that stands for each."""
+    held = {*held, *(flow.id for flow in flows)}  # those of this call are ours
     closed = (yield from found_flows(jobs, known.new_flows(flows), held)) if tied else {}
     unique, twins = _without_twins(jobs)
     if tied and twins:

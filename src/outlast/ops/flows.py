@@ -36,13 +36,12 @@ COUNTED = 2_500  # jobs that are counted anew by one statement, which may compar
 def found_flows(
     jobs: Sequence[NewJob], flows: Sequence[NewFlow], held: Collection[str]
 ) -> Op[dict[str | None, OutlastError]]:
-    """Insert the flows that come to be with these jobs, and hold those that they join; returns the
+    """Insert flows, and hold those that the jobs join, but for those that are `held`; returns the
     refusals of those that cannot be joined. (Whether a job would is known when it is inserted: one
     that was sent before is in.)"""
     if flows:
         yield Statement("insert_flows", rows=[flow.row() for flow in flows])
-    known = {flow.id for job in jobs for flow in job.founds} | set(held)
-    joined = {job.flow for job in jobs if job.flow is not None} - known
+    joined = {job.flow for job in jobs if job.flow is not None} - set(held)
     standing = (yield from hold_flows(joined)) if joined else {}
     closed: dict[str | None, OutlastError] = {}
     for flow in joined:
