@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .worker.worker import Worker
 
 DEFAULT_BREAKER = Breaker()
+TASK_OPTIONS = ("name", "isolated", "batch", "wait", "breaker")  # of a task, never of one job
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -122,15 +123,17 @@ class Outlast(SeeingVerbs, SteeringVerbs, FlowVerbs, OperatorVerbs, ResultVerbs)
         on_dead, on_cancel.
         """
 
+        said, gathered = Options.of(options, also=TASK_OPTIONS), batch_of(batch, wait)
+
         def register(function: Callable[P, R]) -> Task[P, R]:
             definition = Definition(
-                name=name or task_name(function),
+                name=task_name(function) if name is None else name,
                 function=function,
-                retry=retry or Retry(),
-                options=Options(**options),
+                retry=Retry() if retry is None else retry,
+                options=said,
                 isolated=isolated,
                 context_type=_context_type(batch is not None),
-                batch=batch_of(batch, wait),
+                batch=gathered,
                 breaker=breaker,
             )
             self.registry.add(definition)

@@ -39,7 +39,7 @@ class Prepared:
         return Prepared(
             self._app,
             self._definition,
-            Options(**options).over(self._options),
+            Options.of(options, also=("conn",)).over(self._options),
             self._conn if conn is None else conn,
         )
 

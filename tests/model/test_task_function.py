@@ -94,6 +94,16 @@ def test_what_has_no_name_must_be_given_one() -> None:
             Outlast("sqlite:////nowhere/at/all.db").task(function)
 
 
+def test_what_is_refused_as_a_task_is_not_called_an_option() -> None:
+    ol = Outlast("sqlite:////nowhere/at/all.db")
+    with pytest.raises(InvalidInput, match=r"^A task must be a function, not 5\.$"):
+        ol.task(5)  # type: ignore[call-overload]
+    with pytest.raises(InvalidInput, match=r"not 'it': its name is given with name=…\.$"):
+        ol.task("it")  # type: ignore[call-overload]
+    with pytest.raises(InvalidInput, match=r"^The task numbers is a generator function"):
+        ol.task(numbers)
+
+
 def test_a_function_that_another_process_cannot_find_cannot_be_isolated() -> None:
     with pytest.raises(InvalidInput, match="isolated is for functions of a module"):
         Outlast("sqlite:////nowhere/at/all.db").task(name="it", isolated=True)(partial(add, 1))

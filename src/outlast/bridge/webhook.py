@@ -116,7 +116,7 @@ def define(app: Outlast, to: Endpoint, events: Sequence[str], options: dict[str,
     name, known = to.receiver.name, app.webhooks.get(to.receiver.name)
     if known is not None and known.endpoint.receiver.url != to.receiver.url:
         raise InvalidOption(option="name", reason=f"{name!r} is taken by another webhook")
-    said = Options(**{"queue": QUEUE, **options, "timeout": to.receiver.timeout + SPARE})
+    said = Options.of({"queue": QUEUE, **options, "timeout": to.receiver.timeout + SPARE})
     definition = Definition(
         name=name,
         function=to.deliver,

@@ -47,7 +47,7 @@ class Batch:
                 option="batch",
                 reason=f"must be a whole number from 1 to {LARGEST}, not {self.size!r}",
             )
-        if seconds("wait", self.wait) is None or float(self.wait) > 60.0:
+        if (wait := seconds("wait", self.wait)) is None or wait > 60.0:
             raise InvalidOption(
                 option="wait", reason=f"must be at most 60 seconds, not {self.wait!r}"
             )
@@ -56,7 +56,7 @@ class Batch:
 def batch_of(size: int | None, wait: float | None) -> Batch | None:
     """What a task says about batches, if it does."""
     if size is not None:
-        return Batch(size) if wait is None else Batch(size, wait)
+        return Batch(size, DEFAULT_WAIT if wait is None else seconds("wait", wait) or 0.0)
     if wait is not None:
         raise InvalidOption(option="wait", reason="is for batch tasks: give batch=… as well")
     return None

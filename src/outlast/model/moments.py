@@ -46,7 +46,9 @@ def epoch(name: str, value: Any) -> float | None:
         raise _out_of_bounds(name, value) from None
     if since is None:
         raise InvalidOption(
-            option=name, reason=f"needs a time zone: {value.isoformat()} is ambiguous"
+            option=name,
+            reason=f"needs a time zone, and {value.isoformat()} has none: write datetime.now(UTC)"
+            " or datetime(…, tzinfo=UTC)",
         )
     if not within_bounds(since):
         raise _out_of_bounds(name, value)

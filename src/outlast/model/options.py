@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -58,12 +60,24 @@ class Options:
         if self.delay is not None and self.at is not None:
             raise InvalidOption(option="at", reason="cannot be given together with delay")
         if self.retry is not None and not isinstance(self.retry, Retry):
-            raise InvalidOption(option="retry", reason="must be a Retry(…)")
+            raise InvalidOption(
+                option="retry", reason=f"must be a Retry(…), not {_shown(self.retry)}"
+            )
         if self.when not in (None, *WHEN):
             raise InvalidOption(
                 option="when", reason=f"must be one of {', '.join(WHEN)}, not {self.when!r}"
             )
         _check_flow(self.flow)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], also: Sequence[str] = ()) -> Options:
+        """Options by name; an unknown name is refused, with those that the caller takes. `also`:
+        what the caller takes beside these."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise _unknown(name, sorted([*known, *also]))
+        return cls(**given)
 
     def over(self, other: Options) -> Options:
         """These options where they are given, the other's elsewhere."""
@@ -90,6 +104,16 @@ def seconds(name: str, value: Any, above: float | None = None) -> float | None:
     if above is not None and value <= above:
         raise InvalidOption(option=name, reason=f"must be more than {above:g} s, not {value!r}")
     return float(value)
+
+
+def _unknown(name: str, known: Sequence[str]) -> InvalidOption:
+    near = get_close_matches(name, known, n=1)
+    meant = f": did you mean {near[0]}?" if near else "."
+    return InvalidOption(
+        f"There is no option {name!r:.80}{meant} Options: {', '.join(known)}.",
+        option=name,
+        reason="is unknown",
+    )
 
 
 def check_times(job: NewJob) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -41,7 +41,16 @@ class Definition:
     def __post_init__(self) -> None:
         check_name("name", self.name)
         check_function(self.name, self.function)
+        if not isinstance(self.retry, Retry):
+            raise InvalidOption(
+                option="retry", reason=f"must be a Retry(…), not {self.retry!r:.80}"
+            )
+        if not isinstance(self.isolated, bool):
+            raise InvalidOption(
+                option="isolated", reason=f"must be True or False, not {self.isolated!r:.80}"
+            )
         said = self.options
+        _check_hook_kinds(said)
         if any((said.delay is not None, said.at, said.key, said.after, said.flow)):
             raise InvalidOption(
                 option="delay, at, key, after and flow",
@@ -179,6 +188,17 @@ def _hooks(said: Options) -> str | None:
 _HOOKS = {"succeeded": "on_success", "dead": "on_dead", "cancelled": "on_cancel"}
 
 
+def _check_hook_kinds(said: Options) -> None:
+    """Refuse at the declaration what can be no hook; the calls are checked at each enqueue."""
+    if not isinstance(said.tell, Iterator):  # which can be read once
+        _tellers(said.tell)
+    for option in _HOOKS.values():
+        given = getattr(said, option)
+        for hook in () if isinstance(given, Iterator) else _listed(given):
+            if not isinstance(hook, Teller):
+                _check_hook(option, hook)
+
+
 def _check_hook(option: str, call: Any) -> None:
     if not isinstance(call, Call):
         reason = f"takes task.job(…) or a webhook, not {call!r:.80}"
@@ -190,14 +210,19 @@ def _check_hook(option: str, call: Any) -> None:
 
 
 def _tellers(tell: Any) -> list[Teller]:
-    for one in _listed(tell):
+    listed = _listed(tell)
+    for one in listed:
         if not isinstance(one, Teller):
             raise InvalidOption(option="tell", reason=f"takes webhooks, not {one!r:.80}")
-    return _listed(tell)
+    return listed
 
 
 def _listed(given: Any) -> list[Any]:
-    return [given] if isinstance(given, Call | Teller | str) else list(given or ())
+    if given is None:
+        return []
+    if isinstance(given, Call | Teller | str) or not isinstance(given, Iterable):
+        return [given]
+    return list(given)
 
 
 class Registry:

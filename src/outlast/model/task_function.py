@@ -20,23 +20,26 @@ Function = Callable[..., Any]
 
 def task_name(function: Any) -> str:
     """The name of a task that was given none."""
+    if not callable(function):
+        raise _no_function(function)
     name = getattr(function, "__name__", None)
     if not isinstance(name, str):
         kind = type(function).__name__
-        raise InvalidOption(option="name", reason=f"must be given: a {kind} has no name of its own")
+        raise InvalidOption(option="name", reason=f"must be given: {kind} objects have no __name__")
     return name
 
 
 def check_function(task: str, function: Any) -> None:
     if isinstance(function, type):
-        raise _refused(f"{task} is a class: declare a function that uses it")
+        raise _refused(f"the task {task} is a class: declare a function that uses it")
     if not callable(function):
-        raise _refused(f"must be a function, not {function!r:.80}")
+        raise _no_function(function)
     called = _called(function)
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         raise _refused(
-            f"{task} is a generator function (it has `yield`), of which a call runs nothing: return"
-            " the result, and use ctx.progress(…) or ctx.enqueue(…) for what comes before it"
+            f"the task {task} is a generator function (it has `yield`), of which a call runs"
+            " nothing: return the result, and use ctx.progress(…) or ctx.enqueue(…) for what comes"
+            " before it"
         )
 
 
@@ -75,5 +78,10 @@ def _source(function: Function) -> str | None:
     return inspect.getsourcefile(inspect.unwrap(function))
 
 
+def _no_function(given: Any) -> InvalidOption:
+    named = ": its name is given with name=…" if isinstance(given, str) else ""
+    return _refused(f"a task must be a function, not {given!r:.80}{named}")
+
+
 def _refused(reason: str) -> InvalidOption:
-    return InvalidOption(option="task", reason=reason)
+    return InvalidOption(f"{reason[0].upper()}{reason[1:]}.", option="task", reason=reason)
