@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -58,6 +60,36 @@ def test_every_verb_reads_around_a_bad_row(ol: Outlast, database: Database) -> N
     assert listed[ids["far"]].state == "scheduled"
     assert str(listed[ids["state"]].state) == "unreadable"
     json.dumps([job.as_json() for job in listed.values()])
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_bad_row_of_a_worker_breaks_nothing(
+    served: Served, ol: Outlast, database: Database
+) -> None:
+    """R218: SQLite keeps text in a column of numbers; what is said of other workers and of jobs
+    that wait for one is shown all the same."""
+
+    @ol.task
+    def waiting() -> None: ...
+
+    job = waiting.enqueue()
+    with closing(sqlite3.connect(database.path)) as hand, hand:
+        hand.execute(
+            "INSERT INTO outlast_worker (id, host, pid, tasks, concurrency, running, state,"
+            " version, lease, started_at, seen_at)"
+            " VALUES ('bad', 'h', 'x', '[]', 'x', 'x', 'working', '1', 'x', 'x', 'x')"
+        )
+    admin = served.token("admin")
+    calls: dict[str, Callable[[], Any]] = {
+        "workers": lambda: [one.alive or one.serves("q") for one in ol.workers()],
+        "explain": lambda: ol.explain(job.id),
+    }
+    assert failures(calls) == {}
+    with looking(served) as browser:
+        browser.log_in(admin)
+        for path in ("/", "/workers", "/queues", f"/jobs/{job.id}"):
+            assert browser.http.get(path).status_code == 200, path
+    assert served.get("/api/v1/workers", admin).status_code == 200
 
 
 def test_every_action_works_on_a_bad_row(ol: Outlast, database: Database) -> None:

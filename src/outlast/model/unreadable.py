@@ -31,6 +31,14 @@ def read_state(word: Any) -> State:
     return STATES.get(word, UNREADABLE) if isinstance(word, str) else UNREADABLE
 
 
+def read_whole(value: Any) -> int:
+    """A stored whole number for its readers; 0 where there is none."""
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
 class Repair:
     """Reads the facts of one row one by one, and remembers what is wrong with them."""
 

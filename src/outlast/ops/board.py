@@ -11,6 +11,7 @@ from typing import Any
 from ..model.job import lenient_json
 from ..model.lifecycle import State
 from ..model.moments import age, moment
+from ..model.unreadable import read_whole
 from ..model.words import count, span
 from .findings import Finding
 from .reach import EVERYTHING, Reach
@@ -128,8 +129,8 @@ def board() -> Op[Board]:
             case "breaker":
                 made.breakers.append(HeldTask(name, state, said or "", first))
             case "worker":
-                queues = names_in(said)
-                made.hands.append(Hand(name, state, int(number), age(first), second, queues))
+                running, queues = read_whole(number), names_in(said)
+                made.hands.append(Hand(name, state, running, age(first), age(second), queues))
             case "duty":
                 made.nets[name] = Net(name, first, None if second < 0 else age(second), said)
             case "clock":

@@ -13,7 +13,7 @@ from ..model.job import Job, lenient_json, read_job, read_result
 from ..model.lifecycle import State
 from ..model.moments import age, moment
 from ..model.offer import is_offer
-from ..model.unreadable import read_state
+from ..model.unreadable import read_state, read_whole
 from .breaker_report import BreakerState, breakers
 from .reach import EVERYTHING, Reach
 from .statement import Op, Rows, Statement, Together
@@ -261,7 +261,10 @@ def _worker(row: tuple[Any, ...]) -> Worker:
     facts["queues"], facts["tasks"] = names_in(facts["queues"]), names_in(facts["tasks"]) or []
     for name in ("started_at", "seen_at"):
         facts[name] = moment(facts[name])
-    facts["silent_for"] = age(facts["silent_for"])
+    for name in ("pid", "concurrency", "running"):
+        facts[name] = read_whole(facts[name])
+    for name in ("silent_for", "lease"):
+        facts[name] = age(facts[name])
     return Worker(**facts)
 
 
