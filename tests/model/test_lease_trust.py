@@ -95,3 +95,12 @@ def test_an_outage_ends_the_calm_and_not_the_knowledge_of_the_clock() -> None:
     assert trust.belief(500.0).calm < 0
     assert trust.unsettled(501.0)
     assert not trust.unsettled(500.0 + 3 * RENEW_EVERY)
+
+
+def test_calm_is_not_believed_long_after_its_last_probe() -> None:
+    """R214: in a large fleet looks are rare, and a lock may have come and gone between two."""
+    trust = trusting()
+    for now in (1.0, 3.0, 5.0, 7.0, 9.0):
+        trust.probed(now - 0.01, now)
+    assert trust.belief(10.0).calm == pytest.approx(9.0)
+    assert trust.belief(30.0).calm < 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ import pytest
 
 from outlast import Outlast
 from outlast.model.lease_trust import BELIEVE, Belief
-from outlast.model.offer import remote_id
+from outlast.model.offer import new_desk_id, remote_id
 from outlast.ops import duties
 from outlast.ops.operate import redrive
 from outlast.ops.reclaim import by_row, reclaim, reclaim_overdue, signs_of_loss
@@ -122,6 +123,47 @@ def test_a_deadline_is_counted_from_when_the_clock_ran_evenly(
     assert run(reclaim_overdue, 5.0, by_row, 10, 0, late).found == 0, "it stepped after the look"
     before = BELIEVE._replace(since=run(signs_of_loss).clock - 3600)
     assert run(reclaim_overdue, 5.0, by_row, 10, 0, before).healed == 1
+
+
+async def test_offers_that_lapse_all_the_time_keep_no_other_lease_from_being_judged(
+    app: Outlast, store: Store, database: Database
+) -> None:
+    """R018, R214: a sweep that took something back shows, too, that owners can renew."""
+    short = 1.2
+    store.run(duties.arrive, app.worker(lease=short).card() | {"id": "dead"})
+    (lost,) = put(store.run)
+    take(store.run, worker="dead", lease=0.001)
+    healer = Healer(app.worker(lease=short), store)
+    until = time.monotonic() + 5 * short
+    while store.run(job, lost.id).state == "running" and time.monotonic() < until:
+        (offered,) = put(store.run, queue="offered")
+        take(store.run, worker=new_desk_id(), queue="offered", lease=0.001)
+        await asyncio.sleep(0.05)
+        await healer.reclaim()
+        assert store.run(job, offered.id).state == "ready"
+    assert store.run(job, lost.id).state == "ready"
+    await store.aclose()
+
+
+async def test_a_lease_from_before_a_step_back_is_judged_while_no_other_lease_ends(
+    app: Outlast, store: Store, database: Database
+) -> None:
+    """R213: the audit can only end it if the period of calm goes on all the time."""
+    short = 1.2
+    store.run(duties.arrive, app.worker(lease=short).card() | {"id": "dead"})
+    put(store.run)
+    take(store.run, worker="dead")
+    set_all(database, in_future(database, "lease_until", 3600))
+    seen = in_future(database, "seen_at", 3600)
+    database.rows(f"UPDATE {table(database, 'worker')} SET {seen}")
+    healer = Healer(app.worker(lease=short), store)
+    until = time.monotonic() + 5 * short
+    while states(database) == ["running"] and time.monotonic() < until:
+        await healer.reclaim()
+        await healer.auditor.audit()
+        await asyncio.sleep(0.05)
+    assert states(database) == ["ready"]
+    await store.aclose()
 
 
 async def test_the_audit_believes_no_lease_and_no_deadline_after_a_step(

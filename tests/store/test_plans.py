@@ -143,7 +143,7 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
         (CLAIM_ACROSS, "job_ready"),
         (OFFER_ACROSS, "job_ready"),
         (Statement("promote_due", {"limit": 100}), "job_due"),
-        (Statement("signs_of_loss", {"soon": 1.0}), "job_lease"),
+        (Statement("signs_of_loss", {"soon": 1.0, "far": 90.0}), "job_lease"),
         (Statement("lost", {"limit": 100, "skip": 0, **BELIEVE.leases}), "job_lease"),
         (Statement("expire", {"limit": 100, "skip": 0}), "job_expiry"),
         (Statement("prune_jobs", {"state": "succeeded", "keep": 9e9, "limit": 100}), "job_ended"),

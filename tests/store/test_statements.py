@@ -27,7 +27,7 @@ SAMPLES = {
     "every": 1.0, "lease": 1.0, "found": 1, "healed": 1, "skipped": 1, "failed": 1, "after": 0,
     "n": 0, "refund": 0, "failures": 0, "crashes": 0, "at": 0.0, "expires_at": 0.0,
     "expires_in": 1.0, "started_at": 0.0, "late": 1.0, "soon": 1.0, "slack": 1.0, "workers": "[]",
-    "last_life": True, "needs": "succeeded", "waits_for": 0, "quorum": 1, "reach": 1,
+    "far": 9.0, "last_life": True, "needs": "succeeded", "waits_for": 0, "quorum": 1, "reach": 1,
     "tied": True, "place": 0, "states": "[]", "fail_after": 1, "live": True, "flow": new_job_id(),
     "hooks": "{}", "result": "1", "more": 1, "scopes": "[]", "floor": new_job_id(),
     "window": 1, "above": 0, "low": 0, "high": 1, "span": 10, "text": "%x%",

@@ -16,10 +16,11 @@ from tests.support import Database, aeventually
 from .working import started, work
 
 JOBS = 5
+MODES = ("EXCLUSIVE", "SHARE", "ACCESS EXCLUSIVE")  # the second one is that of a CREATE INDEX
 
 
 @asynccontextmanager
-async def locked(database: Database) -> AsyncIterator[None]:
+async def locked(database: Database, mode: str) -> AsyncIterator[None]:
     """A stranger holds the lock that keeps everybody from writing jobs."""
     if database.is_sqlite:
         here = {"isolation_level": None, "timeout": 30.0, "check_same_thread": False}
@@ -30,7 +31,7 @@ async def locked(database: Database) -> AsyncIterator[None]:
         return
     with database.connect() as connection:
         connection.execute("BEGIN")
-        connection.execute(f"LOCK TABLE {database.schema}.job IN EXCLUSIVE MODE")
+        connection.execute(f"LOCK TABLE {database.schema}.job IN {mode} MODE")
         yield
         connection.execute("COMMIT")
 
@@ -54,8 +55,8 @@ async def hold_locks(ol: Outlast, database: Database, lease: float, longer: floa
         other = work(ol, queues=["other"], lease=lease, renew_every=lease / 4, reclaim_every=0.1)
         await stack.enter_async_context(other)
         await aeventually(other._watched.is_set)
-        for _ in range(3):
-            async with locked(database):
+        for mode in MODES:
+            async with locked(database, mode):
                 await asyncio.sleep(lease + longer)
             await asyncio.sleep(lease / 2)
         gate.set()

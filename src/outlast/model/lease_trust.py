@@ -101,6 +101,8 @@ class LeaseTrust:
         """What a statement may believe that is sent now."""
         if self._offset is None or self._since is None:
             return Belief(calm=-1.0, until=0.0, since=ALWAYS)
-        calm = -1.0 if self._calm_since is None else now - self._calm_since
+        calm = -1.0
+        if self._calm_since is not None and now - self._probed_at <= self._gap:
+            calm = now - self._calm_since
         until = now + self._offset[1] + self._prompt + TOLERANCE_S
         return Belief(calm, RENEWAL_SHARE * 3 * self._renew_every, until, self._since)

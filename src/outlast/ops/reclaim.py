@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..model.job import Claim
-from ..model.lease_trust import BELIEVE, Belief
+from ..model.lease_trust import ALWAYS, BELIEVE, Belief
 from ..model.lifecycle import Outcome, State
 from ..model.offer import is_offer
 from ..model.outcome import Ended, Transition, crashed, decide, release, stalled
@@ -43,6 +43,10 @@ _WORKER = Claim._fields.index("worker")
 def nobody_locked(workers: Sequence[str]) -> Collection[str]:
     """For callers that know no locks: every owner of an expired lease is taken for dead."""
     return ()
+
+
+def ignore_probe() -> None:
+    """For callers that do not judge leases."""
 
 
 @dataclass(slots=True)
@@ -76,7 +80,7 @@ class Signs:
     """What speaks for a loss."""
 
     clock: float = 0.0  # the database's, in seconds since 1970
-    lease: bool = False  # one has run out, or will soon
+    lease: bool = False  # one has run out, or will soon, or is too long
     workers: tuple[str, ...] = ()  # on SQLite: those whose file has to be looked at
     fleet: int = 1  # how many share the looking
     flows: bool = False  # a cancelled flow has jobs that nobody has cancelled yet
@@ -98,10 +102,10 @@ def refusals(told: Sequence[Refusal]) -> Op[None]:
     yield from note_each("write-refused", [one._asdict() for one in told])
 
 
-def signs_of_loss(soon: float = 0.0) -> Op[Signs]:
-    """Is there anything to take back, or will there be within `soon` seconds? One statement, and no
-    row is locked."""
-    rows: Rows = yield Statement("signs_of_loss", {"soon": soon})
+def signs_of_loss(soon: float = 0.0, far: float = ALWAYS) -> Op[Signs]:
+    """Is there anything to take back, or will there be within `soon` seconds, or does a lease last
+    for more than `far` seconds? One statement, and no row is locked."""
+    rows: Rows = yield Statement("signs_of_loss", {"soon": soon, "far": far})
     return Signs(
         clock=sum(float(what) for kind, what in rows if kind == "clock"),
         lease=any(kind == "lease" for kind, _ in rows),
@@ -114,11 +118,14 @@ def signs_of_loss(soon: float = 0.0) -> Op[Signs]:
 
 
 def reclaim(
-    limit: int = 500, skip: int = 0, belief: Belief = BELIEVE, locked: Locked = nobody_locked
-) -> Op[Swept]:
-    """Take back jobs whose lease ran out, as far as that is to be believed."""
+    limit: int = 500, skip: int = 0, belief: Belief = BELIEVE, locked: Locked = nobody_locked,
+    probed: Callable[[], None] = ignore_probe,
+) -> Op[Swept]:  # fmt: skip
+    """Take back jobs whose lease ran out, as far as that is to be believed. `probed` is called when
+    this transaction has the locks that renewals need."""
     yield BEGIN
     rows: Rows = yield Statement("lost", {"limit": limit, "skip": skip, **belief.leases})
+    probed()
     return (yield from take_back_silent(rows, "stopped renewing", locked))
 
 

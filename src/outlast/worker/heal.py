@@ -46,6 +46,7 @@ log = logging.getLogger("outlast.worker")
 SHARED = 4  # workers; a larger fleet does not look more often than so many
 CERTAIN = 0.15  # seconds between the two looks that make sure of a death
 SOON = 0.6  # of a lease: what is left of one that its owner should have renewed
+TOO_LONG = 60.0  # seconds beyond two leases: as in the audit's `endless`
 REUNION = 3.0  # seconds at least after an outage in which a free lock says nothing
 OVERTIME = 5.0  # seconds beyond timeout and grace after which others end a job that still runs
 OVERDUE_EVERY = 10.0  # seconds between looks for such jobs
@@ -137,9 +138,10 @@ class Healer:
 
     async def _look(self) -> Signs:
         """What speaks for a loss, and what time it is. A living owner renews before a third of its
-        lease is over: where less than SOON is left, what happens from now on matters."""
-        sent = time.monotonic()
-        signs = await self.store.arun(signs_of_loss, self.worker.settings.lease * SOON)
+        lease is over: where less than SOON is left, what happens from now on matters. So it does
+        where a lease is TOO_LONG, since the audit is to judge it."""
+        sent, lease = time.monotonic(), self.worker.settings.lease
+        signs = await self.store.arun(signs_of_loss, lease * SOON, 2 * lease + TOO_LONG)
         if self.trust.look(signs.clock, sent, time.monotonic()):
             log.warning("the database's clock has stepped: leases are judged after one renewal")
         if self._away:  # from now on, however long it was until we asked again
@@ -170,17 +172,19 @@ class Healer:
         through shows that owners can renew; a lock in the way shows that they cannot."""
 
         def believed(limit: int, skip: int) -> Op[Swept]:
-            belief = self.trust.belief(time.monotonic())
-            return reclaim(limit, skip, belief, self.store.confirm_locked)
+            sent = time.monotonic()  # on a connection: it is not what was waited for
 
-        sent = time.monotonic()
+            def probed() -> None:
+                self.trust.probed(sent, time.monotonic())
+
+            belief, locked = self.trust.belief(sent), self.store.confirm_locked
+            return (yield from reclaim(limit, skip, belief, locked, probed))
+
         try:
             lost = await self.sweeper.lost(once=believed)
         except StoreBusy:
             self.trust.doubt()
             return Swept()
-        if not lost.found:
-            self.trust.probed(sent, time.monotonic())
         self.worker.figures.took_back("lease", lost)
         return lost
 

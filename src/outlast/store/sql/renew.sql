@@ -24,6 +24,7 @@ SELECT 'clock', CAST(ol.epoch(ol.now()) AS text)
 UNION ALL
 SELECT 'lease', NULL WHERE EXISTS (
     SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until < ol.later(:soon))
+    OR EXISTS (SELECT 1 FROM ol.job WHERE state = 'running' AND lease_until > ol.later(:far))
 UNION ALL
 SELECT 'expired', NULL WHERE EXISTS (
     SELECT 1 FROM ol.job WHERE expires_at IS NOT NULL
@@ -42,8 +43,8 @@ WHERE seen_at > ol.ago(60) AND seen_at < ol.later(60) AND id NOT LIKE 'remote-%'
         (SELECT 0.5 * w.lease FROM ol.worker AS w WHERE w.id = j.worker), :unknown))
 
 -- name: signs_of_loss
--- Is there a claim whose lease ran out or soon will, or a worker whose liveness lock is free? What time
--- is it? How many workers share the looking (remote workers do not look)? Is a job past its expiry, a
+-- Is there a claim whose lease ran out, soon will, or is from before the clock stepped back, or a worker
+-- whose liveness lock is free? What time is it? How many workers share the looking (remote workers do not look)? Is a job past its expiry, a
 -- cancelled flow left half done, or a latecomer uncounted? Asked often by everyone, so it is one
 -- statement and locks no row.
 -- postgres: a lock taken here is let go when the statement ends; one from before the server lost its
@@ -63,7 +64,9 @@ SELECT 'worker', w.id FROM ol.worker AS w WHERE w.proof IS NOT NULL
 -- are dealt with. None if this statement comes later than its sender expects: it has waited for a
 -- lock, as renewals have, or the clock has stepped.
 -- postgres: SKIP LOCKED, so that sweepers share the work; a statement's own time is that of its
--- arrival, before it waits
+-- arrival, before it waits. The update of no row waits for every lock that a renewal waits for:
+-- FOR UPDATE alone passes the SHARE lock of a CREATE INDEX
+WITH renewable AS (UPDATE ol.job SET lease_until = lease_until WHERE false RETURNING id)
 SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
 FROM ol.job AS j
 WHERE j.state = 'running' AND j.lease_until < ol.now() AND ol.believed

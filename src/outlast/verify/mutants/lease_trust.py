@@ -52,6 +52,36 @@ MUTANTS = [
         store=POSTGRES,
     ),
     Mutant(
+        "sweep-passes-share-lock-postgres",
+        "a sweep goes through under a lock that keeps owners from renewing",
+        [
+            Edit(
+                RENEW,
+                "WITH renewable AS (UPDATE ol.job SET lease_until = lease_until WHERE false"
+                " RETURNING id)\n",
+                "",
+            )
+        ],
+        paths=("late-sweep",),
+        points=4,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "calm-without-probes",
+        "a period of calm is believed long after its last probe",
+        [Edit(TRUST, " and now - self._probed_at <= self._gap:", ":")],
+        paths=("late-sweep",),
+        points=4,
+    ),
+    Mutant(
+        "endless-lease-unseen",
+        "nobody looks at a lease from before the clock stepped back",
+        [Edit(RENEW, " AND lease_until > ol.later(:far))", " AND lease_until < 0 * :far)")],
+        paths=("early-deadline",),
+        points=4,
+        store=SQLITE,
+    ),
+    Mutant(
         "clock-step-unseen",
         "a step of the database's clock is not seen",
         [Edit(TRUST, "        if stepped:\n            self.doubt()\n", "")],

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from ...model.errors import StoreBusy
 from ...model.lease_trust import ALWAYS, BELIEVE, LeaseTrust
 from ...model.lifecycle import Outcome
 from ...model.offer import remote_id
@@ -24,6 +25,7 @@ AN_HOUR = 3600.0
 LONG_LEASE = 6.0  # seconds: longer than a renewal takes on a busy machine
 SHORT_LEASE = 1.2  # seconds
 LOCKED_LEASE = 2.4  # seconds, of an owner that somebody's lock keeps from renewing
+LOCK_WAIT = 0.1  # seconds after which a sweep gives up
 LOCKED = 0.8  # seconds by which a lock outlasts it
 CRASHES = 3
 TIMEOUT = 1.5  # seconds: longer than two statements take on a busy machine
@@ -35,6 +37,7 @@ SHORTLY = BELIEVE._replace(calm=LONG_LEASE / 4, unknown=ALWAYS)
 def late_sweep(stage: Stage) -> Iterator[None]:
     """A sweep that comes later than it expected, or too soon after a doubt, takes nothing."""
     stage.run(duties.arrive, stage.ol.worker(lease=LONG_LEASE).card() | {"id": stage.owner})
+    _see_unproven_calm(stage)
     stage.enqueued(2)
     claims = stage.began(stage.claim(lease=0.001))
     time.sleep(A_MOMENT)
@@ -47,6 +50,39 @@ def late_sweep(stage: Stage) -> Iterator[None]:
         stage.ledger.write("robbed", *transition.claim.hold)
 
 
+def _see_unproven_calm(stage: Stage) -> None:
+    """A period of calm ends with its last probe, and a lock that stops renewals stops a probe."""
+    trust = LeaseTrust(LONG_LEASE, LONG_LEASE / 3)
+    trust.look(AN_HOUR, 0.0, 0.01)
+    trust.probed(0.0, 0.01)
+    if trust.belief(2 * LONG_LEASE).calm > 0:
+        stage.saw("I2", "owner-dead", "a period of calm was believed without a probe")
+    if stage.place.is_sqlite:
+        return
+    other = stage.ol.store.twin(lock_timeout=LOCK_WAIT)
+    try:
+        with share_lock(stage):
+            other.run(reclaim, 1, 0, BELIEVE._replace(until=1.0))
+    except StoreBusy:
+        pass
+    else:
+        stage.saw("I2", "owner-dead", "a sweep went through while nobody could renew")
+    finally:
+        other.close()
+
+
+@contextmanager
+def share_lock(stage: Stage) -> Iterator[None]:
+    """The lock that CREATE INDEX takes: nobody can renew, and rows can be locked."""
+    from psycopg import sql
+
+    with stage.place.connect() as connection:
+        job = sql.Identifier(stage.place.schema, "job")
+        connection.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(job))
+        yield
+        connection.rollback()
+
+
 @path("early-deadline", apart=True, most=8)
 def early_deadline(stage: Stage) -> Iterator[None]:
     """After a step of the clock a job has run since the step for certain, and no longer."""
@@ -54,6 +90,8 @@ def early_deadline(stage: Stage) -> Iterator[None]:
     since = time.monotonic()
     claims = stage.began(stage.claim())
     time.sleep(TIMEOUT + A_MOMENT)
+    if not stage.run(signs_of_loss, 0.0, A_MOMENT).lease:
+        stage.saw("I2", "stalled-net", "nobody looks at a lease from before a step back")
     yield
     now = stage.run(signs_of_loss).clock
     stage.run(reclaim_overdue, 0.0, by_row, 500, 0, BELIEVE._replace(since=now))
