@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from outlast import Breaker, Outlast, Retry
+from outlast.model.breaker import Circuit, OpenBreaker
+from outlast.model.ids import new_job_id
+from outlast.ops.breakers import open_breaker
 from outlast.remote import RemoteWorker
+from outlast.worker import breaker
 from tests.remote.test_worker import working
 from tests.service.serving import Served
 from tests.support import aeventually
@@ -67,6 +73,28 @@ async def test_a_worker_of_one_tenant_does_not_hold_back_the_others(
 
         await aeventually(dead, 30, message=lambda: f"{ol.counts()}")
     assert await ol.abreakers() == []
+
+
+async def test_a_worker_of_one_tenant_does_not_wait_for_a_probe_that_nobody_makes(
+    served: Served, ol: Outlast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R223: who opened the breaker is gone, and workers of a tenant may not probe it."""
+    monkeypatch.setattr(breaker, "UNPROBED_S", 1.0)
+
+    @ol.task(breaker=QUICK, tenant="acme")
+    async def push(n: int) -> None: ...
+
+    await ol.aenqueue(*(push.job(n) for n in range(5)))
+    down = OpenBreaker(Circuit("default", push.name), new_job_id(), "ConnectionError")
+    await ol.store.arun(open_breaker, down, "refused", "gone", 0.5)
+    token = served.token("work", tenant="acme")
+    async with RemoteWorker(served.url, token, ol, concurrency=4, spool=tmp_path):
+
+        async def succeeded() -> bool:
+            return (await ol.acounts())["succeeded"] == 5
+
+        await aeventually(succeeded, 15, message=lambda: f"{ol.counts()}")
+    assert len(await ol.abreakers()) == 1
 
 
 async def _more(value: bool) -> bool:

@@ -11,6 +11,7 @@ be written is tried again later, and holds up no outcome and no claim meanwhile.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections import Counter
@@ -43,6 +44,7 @@ log = logging.getLogger("outlast.worker")
 
 MOST_CIRCUITS = 10_000  # whose failures are counted at a time
 MOST_NOTED = 1000  # failed probes that wait to be written
+UNPROBED_S = 60.0  # seconds for which a probe is due and nobody makes it: nobody can
 ANSWERS = (Outcome.FAILED, Outcome.PERMANENT, Outcome.UNDECODABLE)  # of another kind: no outage
 
 
@@ -97,12 +99,19 @@ class Breakers:
         self._patience = Backoff()
         self._changed_at: dict[Circuit, float] = {}  # by our clock: when it was opened or closed
         self._closed_at: dict[Circuit, float] = {}
+        self._due_since: dict[Circuit, float] = {}  # by our clock
 
     # What is held back
 
     def excluded(self, queue: str) -> set[str]:
         """Tasks of a queue that are not to be claimed."""
         return {circuit.task for circuit in self.open if circuit.queue == queue}
+
+    def excluded_while_probed(self, queue: str) -> set[str]:
+        """The same for those who may not probe: without the tasks that nobody probes."""
+        long_ago = time.monotonic() - UNPROBED_S
+        due_since = self._due_since
+        return {t for t in self.excluded(queue) if due_since.get((queue, t), math.inf) > long_ago}
 
     @property
     def queues(self) -> Collection[str]:
@@ -282,6 +291,8 @@ class Breakers:
     def seen(self, breakers: Iterable[OpenBreaker], asked_at: float) -> None:
         """Take over what a look found, unless something newer is known here."""
         found = {one.circuit: one for one in breakers}
+        since = self._due_since
+        self._due_since = {c: since.get(c, asked_at) for c, one in found.items() if one.due}
         if not found and not self.open:
             return
         for circuit in {*found, *self.open}:

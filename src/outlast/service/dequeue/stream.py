@@ -174,7 +174,7 @@ class Stream:
         finally:
             self.credit.asking -= asked.limit
         self._lookout.claimed(asked, claims)
-        if not claims and self.desk.breakers.excluded(asked.queue):
+        if not claims and self._held(asked.queue):
             self._lookout.rest_held(asked.queue, time.monotonic() - asked_at)
         return claims
 
@@ -206,7 +206,7 @@ class Stream:
         """At most half of what it can hold: while one half is on its way, the other runs. None: all
         of its tasks are held back there by breakers."""
         asker = self.asker
-        held = self.desk.breakers.excluded(queues[0])  # such a queue is asked alone
+        held = self._held(queues[0])  # such a queue is asked alone
         tasks = tuple(task for task in asker.tasks if task not in held) if held else asker.tasks
         if held and not tasks:
             self._lookout.rest_held(queues[0])
@@ -225,6 +225,14 @@ class Stream:
             tasks=tasks,
             tenant=asker.tenant,
         )
+
+    def _held(self, queue: str) -> set[str]:
+        """Tasks that breakers hold back there. A worker of one tenant may not probe: where it is
+        the only one that could, they do not hold it back for ever."""
+        breakers = self.desk.breakers
+        if self.asker.tenant is None:
+            return breakers.excluded(queue)
+        return breakers.excluded_while_probed(queue)
 
     async def _send(self, send: Send, claims: Sequence[Claim]) -> None:
         """What cannot be sent is not accepted, so `close` puts back every one of them."""
