@@ -52,6 +52,32 @@ async def test_queues_of_unknown_tasks_are_left_alone(
     ]
 
 
+async def test_breakers_in_many_queues_do_not_hold_up_another_queue(
+    ol: Outlast, database: Database
+) -> None:
+    """R216, R223: one dependency that is away, and a queue for each tenant: those are asked
+    together too, and rest."""
+    ol.migrate()
+
+    @ol.task(name="push")
+    async def push() -> None: ...
+
+    held = 400
+    fill(database, held, 1, task="push", prefix="held")
+    now, hour = ("strftime('%s')", 3600) if database.is_sqlite else ("now()", "interval '1 hour'")
+    sql(
+        database,
+        "INSERT INTO {breaker}"
+        " (queue, task, opening, kind, message, opened_by, opened_at, probe_at)"
+        f" SELECT queue, task, queue, 'E', '', 'w', {now}, {now} + {hour} FROM {{job}}",
+    )
+    fill(database, 1, 100, prefix="good")
+    spy = Spy(ol)
+    done, _ = await drained(ol, 100, 20, concurrency=10)
+    assert done == 100
+    assert spy.counts["claim"] + spy.counts["claim_across"] <= held / 4
+
+
 async def test_a_resting_queue_is_asked_again_in_time(ol: Outlast, database: Database) -> None:
     """R216: one that held only unknown tasks for long gets a known one, without any news of it."""
 

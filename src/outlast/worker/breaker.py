@@ -14,8 +14,8 @@ import logging
 import math
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -46,6 +46,9 @@ MOST_CIRCUITS = 10_000  # whose failures are counted at a time
 MOST_NOTED = 1000  # failed probes that wait to be written
 UNPROBED_S = 60.0  # seconds for which a probe is due and nobody makes it: nobody can
 ANSWERS = (Outcome.FAILED, Outcome.PERMANENT, Outcome.UNDECODABLE)  # of another kind: no outage
+
+
+HeldTasks = Mapping[str, frozenset[str]]
 
 
 class OutageJudge(Protocol):
@@ -90,6 +93,7 @@ class Breakers:
         self._when_opened = opened
         self._when_closed = closed
         self.open: dict[Circuit, OpenBreaker] = {}
+        self._held: HeldTasks | None = {}  # of those open; None: to be made anew
         self.openings: Counter[Circuit] = Counter()  # by this worker
         self._streaks: dict[Circuit, FailureStreak] = {}
         self._opening: dict[Circuit, _Opening] = {}  # to be written
@@ -103,20 +107,19 @@ class Breakers:
 
     # What is held back
 
-    def excluded(self, queue: str) -> set[str]:
-        """Tasks of a queue that are not to be claimed."""
-        return {circuit.task for circuit in self.open if circuit.queue == queue}
+    @property
+    def held(self) -> HeldTasks:
+        """Tasks that are not to be claimed, by queue."""
+        if self._held is None:
+            self._held = _by_queue(self.open)
+        return self._held
 
-    def excluded_while_probed(self, queue: str) -> set[str]:
+    @property
+    def held_while_probed(self) -> HeldTasks:
         """The same for those who may not probe: without the tasks that nobody probes."""
         long_ago = time.monotonic() - UNPROBED_S
         due_since = self._due_since
-        return {t for t in self.excluded(queue) if due_since.get((queue, t), math.inf) > long_ago}
-
-    @property
-    def queues(self) -> Collection[str]:
-        """In which some task is held back."""
-        return {circuit.queue for circuit in self.open} if self.open else ()
+        return _by_queue(c for c in self.open if due_since.get(c, math.inf) > long_ago)
 
     def holds(self, claim: Claim) -> bool:
         """Whether a job in hand should go back instead of being started."""
@@ -181,6 +184,7 @@ class Breakers:
             return self.open[circuit]
         opened = OpenBreaker(circuit, new_job_id(), error.get("type") or "Outage")
         self.open[circuit] = opened
+        self._held = None
         wait = breaker.wait(0, random.random())
         self._opening[circuit] = _Opening(opened, error.get("message") or "", wait)
         self._closing.pop(circuit, None)
@@ -302,6 +306,7 @@ class Breakers:
                 new = circuit not in self.open
                 self.open[circuit] = found[circuit]
                 if new:
+                    self._held = None
                     self._streaks.pop(circuit, None)
                     self._when_opened(circuit)
             else:
@@ -311,6 +316,7 @@ class Breakers:
         """It is closed."""
         if self.open.pop(circuit, None) is not None:
             now = time.monotonic()
+            self._held = None
             self._changed_at[circuit] = self._closed_at[circuit] = now
             self._closing.pop(circuit, None)
             self._when_closed(circuit)
@@ -353,6 +359,13 @@ class ReportedOutages:
 
 def _circuit(claim: Claim) -> Circuit:
     return Circuit(claim.queue, claim.task)
+
+
+def _by_queue(circuits: Iterable[Circuit]) -> HeldTasks:
+    held: defaultdict[str, set[str]] = defaultdict(set)
+    for queue, task in circuits:
+        held[queue].add(task)
+    return {queue: frozenset(tasks) for queue, tasks in held.items()}
 
 
 def _same_kind(opened: OpenBreaker | None, ended: Ended) -> Outage | None:

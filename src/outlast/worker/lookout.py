@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from ..model.job import Claim
@@ -38,7 +38,7 @@ class Lookout:
     def __init__(self, queues: Collection[str] | None, settings: WorkerSettings) -> None:
         self._queues = None if queues is None else frozenset(queues)
         self._settings = settings
-        self.alone: Collection[str] = ()  # queues in which breakers hold tasks back
+        self.held: Mapping[str, frozenset[str]] = {}  # tasks that breakers hold back, by queue
         self._turns = QueueTurns(settings.poll_min, settings.poll_max)
         self._troubled: dict[str, Backoff] = {}  # queues whose claims fail
         self._places: dict[str, tuple[Place, float]] = {}  # where to go on, and until when
@@ -95,22 +95,23 @@ class Lookout:
         self._apart = max(0, self._apart - 1)
         if self._apart or self._is_dense(first) or len(self._turns) < ONE_BY_ONE:
             return (first,)
-        return (first, *self._sparse(MOST_TOGETHER - 1))
+        return (first, *self._sparse(MOST_TOGETHER - 1, self.held.get(first)))
 
-    def _sparse(self, most: int) -> list[str]:
-        """Those next in line that do not want a turn of their own."""
+    def _sparse(self, most: int, held: frozenset[str] | None) -> list[str]:
+        """Those next in line that do not want a turn of their own, and in which breakers hold back
+        the same tasks: one statement leaves out the same tasks everywhere."""
         together: list[str] = []
-        dense: list[str] = []
-        while len(together) < most and len(dense) < most:
+        others: list[str] = []
+        while len(together) < most and len(others) < most:
             if (queue := self._turns.next()) is None:
                 break
-            (dense if self._is_dense(queue) else together).append(queue)
-        self._turns.put_back(dense)
+            fits = self.held.get(queue) == held and not self._is_dense(queue)
+            (together if fits else others).append(queue)
+        self._turns.put_back(others)
         return together
 
     def _is_dense(self, queue: str) -> bool:
-        full = queue in self._places or self._full.get(queue, 0) >= DENSE
-        return full or queue in self.alone
+        return queue in self._places or self._full.get(queue, 0) >= DENSE
 
     def place(self, queue: str) -> Place | None:
         """Where to go on in a queue that keeps us busy. What comes to stand before it since (a
@@ -178,9 +179,10 @@ class Lookout:
         """The database was away: they are first again."""
         self._turns.put_back(wanted.queues)
 
-    def rest_held(self, queue: str, took: float = 0.0) -> None:
-        """Breakers may hold back all that it has, and to ask again costs as much as this did."""
-        self.rest(queue, max(HELD_REST_S, min(LONGEST, HELD_SHARE * took)))
+    def rest_held(self, queues: Sequence[str], took: float = 0.0) -> None:
+        """Breakers may hold back all that they have, and to ask again costs as much as this did."""
+        for queue in queues:
+            self.rest(queue, max(HELD_REST_S, min(LONGEST, HELD_SHARE * took)))
 
     def reopen(self, queue: str) -> None:
         """A breaker has closed: whatever rest there was is over."""

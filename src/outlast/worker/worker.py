@@ -303,7 +303,7 @@ class Worker:
             return
         if room > 0 and self.lookout.wait() == 0:
             await self._look_around()
-        self.lookout.alone = self.breakers.queues
+        self.lookout.held = self.breakers.held
         queues = self.lookout.next() if room > 0 else ()
         if not queues:
             await self._give_back_or_rest(room)
@@ -321,7 +321,7 @@ class Worker:
         """Ask for more of a task whose next batch is being gathered."""
         try:
             closed = self.stopping or self.draining
-            held = gathering.definition.name in self.breakers.excluded(gathering.queue)
+            held = gathering.definition.name in self.breakers.held.get(gathering.queue, ())
             if not closed and not held and not self.room.short_of_memory():
                 wanted = self._wanted(gathering.queue, room=gathering.room)
                 await self._claim(replace(wanted, task=gathering.definition.name, place=None))
@@ -344,8 +344,8 @@ class Worker:
         self._take(claims, asked_at)
         if wanted.task is None:
             self.lookout.claimed(wanted, claims, took)
-            if not claims and self.breakers.excluded(wanted.queue):
-                self.lookout.rest_held(wanted.queue, took)
+            if not claims and wanted.queue in self.breakers.held:
+                self.lookout.rest_held(wanted.queues, took)
             all_there_was = len(claims) < wanted.limit and wanted.place is None
             for queue in wanted.queues:
                 self.carrier.batches.claimed(queue, all_there_was)
@@ -376,7 +376,7 @@ class Worker:
         if due:
             self._promote_at = now + PROMOTE_EVERY
         unknown, known = self.carrier.unknown(), self.carrier.known()
-        if self.breakers.open and (held := self.breakers.excluded(queue)):
+        if held := self.breakers.held.get(queue):  # the same in all of them
             unknown = {*unknown, *held}
             known = None if known is None else [task for task in known if task not in held]
         return Wanted(

@@ -20,6 +20,7 @@ from ...ops import duties
 from ...ops import offer as ops
 from ...ops.claim import Seen
 from ...store import Store
+from ...worker.breaker import HeldTasks
 from ...worker.lookout import Lookout
 from ...worker.loops import Backoff
 from .asker import Asker
@@ -157,7 +158,7 @@ class Stream:
             await self._lookout.look(self.desk.store)
             if self.desk.breakers.open and (probes := await self.desk.probe(self)):
                 return probes
-        self._lookout.alone = self.desk.breakers.queues
+        self._lookout.held = self._held()
         if not (queues := self._lookout.next()):
             return None
         if (asked := self._asked(queues, self.credit.room)) is None:
@@ -174,14 +175,14 @@ class Stream:
         finally:
             self.credit.asking -= asked.limit
         self._lookout.claimed(asked, claims)
-        if not claims and self._held(asked.queue):
-            self._lookout.rest_held(asked.queue, time.monotonic() - asked_at)
+        if not claims and asked.queue in self._lookout.held:
+            self._lookout.rest_held(asked.queues, time.monotonic() - asked_at)
         return claims
 
     def along(self, ending: int) -> ops.Asked | None:
         """What to claim in the very round trip that ends so many of the worker's jobs."""
         room = self.credit.room + ending
-        self._lookout.alone = self.desk.breakers.queues
+        self._lookout.held = self._held()
         if self.closed or self._why or room <= 0 or not (queues := self._lookout.next()):
             return None
         return self._asked(queues, room)
@@ -206,10 +207,10 @@ class Stream:
         """At most half of what it can hold: while one half is on its way, the other runs. None: all
         of its tasks are held back there by breakers."""
         asker = self.asker
-        held = self._held(queues[0])  # such a queue is asked alone
+        held = self._lookout.held.get(queues[0])  # the same in all of them
         tasks = tuple(task for task in asker.tasks if task not in held) if held else asker.tasks
         if held and not tasks:
-            self._lookout.rest_held(queues[0])
+            self._lookout.rest_held(queues)
             return None
         limit = min(room, (self.credit.most + 1) // 2, MOST_AT_ONCE)
         self.credit.asking += limit
@@ -226,13 +227,11 @@ class Stream:
             tenant=asker.tenant,
         )
 
-    def _held(self, queue: str) -> set[str]:
-        """Tasks that breakers hold back there. A worker of one tenant may not probe: where it is
-        the only one that could, they do not hold it back for ever."""
+    def _held(self) -> HeldTasks:
+        """Tasks that breakers hold back. A worker of one tenant may not probe: where it is the only
+        one that could, they do not hold it back for ever."""
         breakers = self.desk.breakers
-        if self.asker.tenant is None:
-            return breakers.excluded(queue)
-        return breakers.excluded_while_probed(queue)
+        return breakers.held if self.asker.tenant is None else breakers.held_while_probed
 
     async def _send(self, send: Send, claims: Sequence[Claim]) -> None:
         """What cannot be sent is not accepted, so `close` puts back every one of them."""
