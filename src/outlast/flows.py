@@ -12,6 +12,7 @@ from .model.job import Job
 from .ops import cancel_flow, flow_report, retry_flow
 from .ops.audit import FIRST
 from .ops.flow_report import FLOW_STATES, FlowState
+from .seeing import limited
 
 PAUSE = 0.02  # seconds before jobs that somebody else has in hand are tried again
 
@@ -31,24 +32,25 @@ class FlowVerbs(Connected):
     ) -> list[FlowState]:
         """Flows, newest first: all, or those in one state (see `FlowState.state`). For the next
         page, give the last one's id as `before`."""
-        return self.store.run(flow_report.flows, _state(state), before and flow_id(before), limit)
+        asked = _state(state), before and flow_id(before), limited(limit)
+        return self.store.run(flow_report.flows, *asked)
 
     async def aflows(
         self, *, state: str | None = None, before: str | None = None, limit: int = 100
     ) -> list[FlowState]:
-        asked = _state(state), before and flow_id(before), limit
+        asked = _state(state), before and flow_id(before), limited(limit)
         return await self.store.arun(flow_report.flows, *asked)
 
     def flow_jobs(self, id: str, *, after: str | None = None, limit: int = 1000) -> list[Job]:
         """The jobs of a flow, in the order they were enqueued. For the next page, give the last
         one's id as `after`."""
-        asked = flow_id(id), _cursor(after), limit
+        asked = flow_id(id), _cursor(after), limited(limit)
         return self.store.run(flow_report.jobs_of, *asked)
 
     async def aflow_jobs(
         self, id: str, *, after: str | None = None, limit: int = 1000
     ) -> list[Job]:
-        asked = flow_id(id), _cursor(after), limit
+        asked = flow_id(id), _cursor(after), limited(limit)
         return await self.store.arun(flow_report.jobs_of, *asked)
 
     def cancel_flow(self, id: str, reason: str = "") -> FlowState:
@@ -125,7 +127,8 @@ def flow_id(id: str) -> str:
 
 def _state(state: str | None) -> str | None:
     if state is not None and state not in FLOW_STATES:
-        raise InvalidOption(option="state", reason=f"must be one of {', '.join(FLOW_STATES)}")
+        listed = ", ".join(FLOW_STATES)
+        raise InvalidOption(option="state", reason=f"must be one of {listed}, not {state!r:.80}")
     return state
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from .connected import PAGE, Connected, actor, job_id
 from .model.bulk import BulkCount
-from .model.errors import InvalidOption
 from .model.job import Job
-from .model.lifecycle import FINAL, State
+from .model.lifecycle import State
 from .model.options import check_name
 from .model.options import seconds as span
 from .ops.bulk import matching, purge_some
@@ -17,6 +16,7 @@ from .ops.forget import forget
 from .ops.keep import set_keep
 from .ops.report import Filter
 from .ops.seize import seize, set_draining
+from .seeing import chosen
 
 Asked = tuple[Filter, dict[str, str | None], float]  # which, as it goes on record, and how old
 
@@ -116,8 +116,6 @@ class OperatorVerbs(Connected):
 def asked_for(
     state: str, queue: str | None, task: str | None, tenant: str | None, older: float
 ) -> Asked:
-    if state not in FINAL:
-        ended = ", ".join(one for one in State if one.final)
-        raise InvalidOption(option="state", reason=f"must be one of {ended}: only these are over")
+    which = chosen(state, queue, task, tenant, [one for one in State if one.final])
     told = {"state": str(state), "queue": queue, "task": task, "tenant": tenant}
-    return Filter(str(state), queue, task, tenant), told, span("older", older) or 0.0
+    return which, told, span("older", older) or 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .connected import Connected, job_id
 from .model.errors import InvalidOption
 from .model.job import Job
@@ -10,6 +12,8 @@ from .ops import report
 from .ops.breaker_report import BreakerState, breakers
 from .ops.explain import explain
 from .ops.report import Attempt, Duty, Event, Filter, Queue, Worker
+
+MOST_ROWS = 1_000_000_000  # of one list
 
 
 class SeeingVerbs(Connected):
@@ -35,7 +39,10 @@ class SeeingVerbs(Connected):
     ) -> list[Job]:
         """Jobs, newest first. For the next page, give the last one's id as `before`."""
         return self.store.run(
-            report.jobs, chosen(state, queue, task, tenant), before and job_id(before), limit
+            report.jobs,
+            chosen(state, queue, task, tenant),
+            before and job_id(before),
+            limited(limit),
         )
 
     async def ajobs(
@@ -49,7 +56,10 @@ class SeeingVerbs(Connected):
         limit: int = 1000,
     ) -> list[Job]:
         return await self.store.arun(
-            report.jobs, chosen(state, queue, task, tenant), before and job_id(before), limit
+            report.jobs,
+            chosen(state, queue, task, tenant),
+            before and job_id(before),
+            limited(limit),
         )
 
     def counts(self) -> dict[str, int]:
@@ -99,7 +109,27 @@ class SeeingVerbs(Connected):
         return await self.store.arun(report.duties)
 
 
-def chosen(state: str | None, queue: str | None, task: str | None, tenant: str | None) -> Filter:
-    if state is not None and state not in set(State):
-        raise InvalidOption(option="state", reason=f"must be one of {', '.join(State)}")
+def chosen(
+    state: str | None,
+    queue: str | None,
+    task: str | None,
+    tenant: str | None,
+    states: Sequence[State] | None = None,
+) -> Filter:
+    """A filter of jobs; `states`: those that the verb is for, if it is not for all."""
+    if (state is not None or states is not None) and state not in (states or tuple(State)):
+        listed = ", ".join(states or State)
+        raise InvalidOption(option="state", reason=f"must be one of {listed}, not {state!r:.80}")
+    for name, value in (("queue", queue), ("task", task), ("tenant", tenant)):
+        if value is not None and (not isinstance(value, str) or "\0" in value):
+            raise InvalidOption(option=name, reason=f"must be text, not {value!r:.80}")
     return Filter(state and str(state), queue, task, tenant)
+
+
+def limited(limit: int) -> int:
+    """The number of rows that a list may have."""
+    whole = isinstance(limit, int) and not isinstance(limit, bool)
+    if not whole or not 0 <= limit <= MOST_ROWS:
+        reason = f"must be a whole number from 0 to {MOST_ROWS}, not {limit!r:.80}"
+        raise InvalidOption(option="limit", reason=reason)
+    return limit

@@ -8,7 +8,7 @@ from .connected import ANYWHERE, PAGE, Connected, actor, job_id
 from .model.bulk import BulkCount
 from .model.ids import new_job_id
 from .model.job import Job
-from .model.lifecycle import State
+from .model.lifecycle import REDRIVABLE, State
 from .model.options import check_name
 from .ops import operate
 from .ops.breakers import close_breaker
@@ -52,7 +52,7 @@ class SteeringVerbs(Connected):
     ) -> BulkCount:
         """Redrive every job that fits, in small transactions; run again, it just goes on. Says how
         many, and why others that fitted were left alone."""
-        which = chosen(state, queue, task, tenant)
+        which = chosen(state, queue, task, tenant, REDRIVABLE)
         return self._retry_pages(self._pages(which), state)
 
     def _retry_pages(self, pages: Iterable[Sequence[str]], state: str) -> BulkCount:
@@ -72,7 +72,8 @@ class SteeringVerbs(Connected):
         task: str | None = None,
         tenant: str | None = None,
     ) -> BulkCount:
-        which, cursor, action = chosen(state, queue, task, tenant), None, new_job_id()
+        which = chosen(state, queue, task, tenant, REDRIVABLE)
+        cursor, action = None, new_job_id()
         done, counted = set[str](), [BulkCount.of(0, {})]
         while ids := await self.store.arun(matching, which, cursor, PAGE):
             revived, some = await self.store.arun(redrive_some, ids, state, actor(), action)

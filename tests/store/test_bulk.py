@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from outlast import Outlast
+from outlast import InvalidOption, Outlast
 from outlast.model.bulk import BulkCount, explained, packed, unpacked
 from outlast.model.flow import chain
 from outlast.ops.bulk import purge_some, redrive_some
@@ -67,6 +69,31 @@ def test_verbs_say_why_others_were_left_alone(verb: Run, app: Outlast) -> None:
     done = verb("purge", state="dead", older=3600.0)
     assert (done, done.left) == (0, {"ended too recently": 1})
     assert verb("retry_all") == 1 and state(run, first, second) == ["succeeded", "ready"]
+
+
+@pytest.mark.parametrize(
+    ("name", "filters", "reason"),
+    [
+        ("retry_all", {"state": "succeeded"}, "state must be one of dead, cancelled, not 'succ"),
+        ("retry_all", {"state": "nonsense"}, "state must be one of dead, cancelled, not 'nons"),
+        ("retry_all", {"state": None}, "state must be one of dead, cancelled, not None"),
+        ("purge", {"state": "ready"}, "must be one of succeeded, dead, cancelled, not 'ready'"),
+        ("retry_all", {"queue": 5}, "queue must be text, not 5"),
+        ("purge", {"task": 5}, "task must be text, not 5"),
+        ("jobs", {"tenant": 5}, "tenant must be text, not 5"),
+        ("jobs", {"queue": "a\0b"}, "queue must be text, not 'a"),
+        ("jobs", {"state": "nonsense"}, "must be one of waiting, scheduled, ready, running"),
+        ("jobs", {"limit": -1}, "limit must be a whole number from 0 to 1000000000, not -1"),
+        ("flows", {"limit": "5"}, "limit must be a whole number from 0 to 1000000000, not '5'"),
+        ("flows", {"state": 5}, "state must be one of running, cancelling, .* not 5"),
+    ],
+)
+def test_a_filter_that_can_match_nothing_is_refused(
+    verb: Run, name: str, filters: dict[str, Any], reason: str
+) -> None:
+    """A wrong state or type is an error of the caller, not an empty answer."""
+    with pytest.raises(InvalidOption, match=reason):
+        verb(name, **filters)
 
 
 def test_what_is_dead_because_of_a_job_comes_with_it(verb: Run, app: Outlast) -> None:

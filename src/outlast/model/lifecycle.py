@@ -32,6 +32,7 @@ class State(StrEnum):
 
 STATES = {state.value: state for state in State}  # by their names, as rows spell them
 FINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
+REDRIVABLE = (State.DEAD, State.CANCELLED)
 QUEUED = frozenset({State.WAITING, State.SCHEDULED, State.READY})
 
 LEGAL: dict[State, frozenset[State]] = {
