@@ -31,6 +31,7 @@ ARGUMENTS = {
     "keep": ["some_queue", "60"],
     "pause": ["some_queue"],
     "resume": ["some_queue"],
+    "close-breaker": ["some_queue"],
     "top": ["--once"],
     "token": ["list"],
 }

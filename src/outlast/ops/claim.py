@@ -97,7 +97,7 @@ class Seen:
 
     queues: list[str]  # with something ready, and not paused
     due: bool  # scheduled jobs wait to be made ready
-    breakers: Sequence[OpenBreaker] = ()
+    breakers: tuple[OpenBreaker, ...] = ()
 
 
 def look() -> Op[Seen]:
@@ -113,7 +113,8 @@ def look_among(queues: Sequence[str]) -> Op[Seen]:
 def _seen(rows: Rows) -> Seen:
     queues = [queue for queue, task, *_ in rows if isinstance(queue, str) and task is None]
     due = any(queue is None for queue, *_ in rows)
-    return Seen(queues, due, [read_breaker(row) for row in rows if row[1] is not None])
+    breakers = tuple(read_breaker(row) for row in rows if row[1] is not None)
+    return Seen(queues, due, breakers)
 
 
 def read_breaker(row: Row) -> OpenBreaker:

@@ -195,11 +195,19 @@ def _finish(transitions: Sequence[Transition]) -> Statement:
 def _succeed(transitions: Sequence[Transition]) -> list[Statement]:
     """One statement for each owner: a worker hands in its own jobs, so there is one of them. A
     remote worker's job that it has not accepted yet is finished by `_settle`."""
-    by_owner: dict[str, list[dict[str, Any]]] = {}
-    for t in _in_order(transitions):
-        row = {"id": t.claim.id, "fence": t.claim.fence, "result": t.result}
-        by_owner.setdefault(t.claim.worker, []).append(row)
-    return [Statement("succeed", {"owner": owner}, rows) for owner, rows in by_owner.items()]
+    ordered = _in_order(transitions)
+    owners = {t.claim.worker for t in ordered}
+    if len(owners) == 1:
+        return [_succeed_as(owners.pop(), ordered)]
+    by_owner: dict[str, list[Transition]] = {}
+    for transition in ordered:
+        by_owner.setdefault(transition.claim.worker, []).append(transition)
+    return [_succeed_as(owner, theirs) for owner, theirs in by_owner.items()]
+
+
+def _succeed_as(owner: str, ordered: Sequence[Transition]) -> Statement:
+    rows = [{"id": t.claim.id, "fence": t.claim.fence, "result": t.result} for t in ordered]
+    return Statement("succeed", {"owner": owner}, rows)
 
 
 def _in_order(transitions: Sequence[Transition]) -> list[Transition]:

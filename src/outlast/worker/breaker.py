@@ -52,7 +52,14 @@ HeldTasks = Mapping[str, frozenset[str]]
 
 
 class OutageJudge(Protocol):
-    """Decides whether failures are an outage's. A remote worker leaves that to its server."""
+    """Decides whether failures are an outage's. A remote worker leaves that to its server. While
+    both mappings are empty, no success has to be reported."""
+
+    @property
+    def open(self) -> Mapping[Circuit, OpenBreaker]: ...
+
+    @property
+    def streaks(self) -> Mapping[Circuit, FailureStreak]: ...
 
     def ended(self, claim: Claim, ended: Ended, breaker: Breaker | None) -> Ended: ...
 
@@ -95,7 +102,7 @@ class Breakers:
         self.open: dict[Circuit, OpenBreaker] = {}
         self._held: HeldTasks | None = {}  # of those open; None: to be made anew
         self.openings: Counter[Circuit] = Counter()  # by this worker
-        self._streaks: dict[Circuit, FailureStreak] = {}
+        self.streaks: dict[Circuit, FailureStreak] = {}
         self._opening: dict[Circuit, _Opening] = {}  # to be written
         self._closing: dict[Circuit, OpenBreaker] = {}  # to be written
         self._failed: list[_FailedProbe] = []  # to be written
@@ -144,7 +151,7 @@ class Breakers:
     def ended(self, claim: Claim, ended: Ended, breaker: Breaker | None) -> Ended:
         """What an end means for the circuit, and what the circuit means for the end."""
         if ended.outcome is Outcome.SUCCEEDED:
-            if self._streaks or self.open:
+            if self.streaks or self.open:
                 self._succeeded(claim)
             return ended
         circuit = _circuit(claim)
@@ -152,7 +159,7 @@ class Breakers:
         outage = ended.outage or _same_kind(opened, ended)
         if outage is None or breaker is None:
             if ended.outcome in ANSWERS:
-                self._streaks.pop(circuit, None)
+                self.streaks.pop(circuit, None)
             return ended
         if opened is None:
             opened, charged = self._judge(claim, ended, outage, breaker)
@@ -170,9 +177,9 @@ class Breakers:
         if outage is Outage.CERTAIN:
             return self.trip(claim, breaker, error), False
         circuit, refunds = _circuit(claim), self.refunds(claim)
-        if len(self._streaks) >= MOST_CIRCUITS:
-            self._streaks.clear()
-        streak = self._streaks.setdefault(circuit, FailureStreak())
+        if len(self.streaks) >= MOST_CIRCUITS:
+            self.streaks.clear()
+        streak = self.streaks.setdefault(circuit, FailureStreak())
         if streak.failed(claim.id) < breaker.failures:
             return None, True
         return self.trip(claim, breaker, error), not refunds
@@ -188,7 +195,7 @@ class Breakers:
         wait = breaker.wait(0, random.random())
         self._opening[circuit] = _Opening(opened, error.get("message") or "", wait)
         self._closing.pop(circuit, None)
-        self._streaks.pop(circuit, None)
+        self.streaks.pop(circuit, None)
         self._changed_at[circuit] = time.monotonic()
         self._when_opened(circuit)
         return opened
@@ -209,7 +216,7 @@ class Breakers:
 
     def _succeeded(self, claim: Claim) -> None:
         circuit = _circuit(claim)
-        self._streaks.pop(circuit, None)
+        self.streaks.pop(circuit, None)
         opened = self.open.get(circuit)
         if opened is not None and opened.precedes(claim.started_at):
             self._closing[circuit] = opened
@@ -307,7 +314,7 @@ class Breakers:
                 self.open[circuit] = found[circuit]
                 if new:
                     self._held = None
-                    self._streaks.pop(circuit, None)
+                    self.streaks.pop(circuit, None)
                     self._when_opened(circuit)
             else:
                 self._forget(circuit)
@@ -340,6 +347,10 @@ class Breakers:
 
 class ReportedOutages:
     """A remote worker's: it says what it saw, and its server decides."""
+
+    def __init__(self) -> None:
+        self.open: dict[Circuit, OpenBreaker] = {}
+        self.streaks: dict[Circuit, FailureStreak] = {}
 
     def ended(self, claim: Claim, ended: Ended, breaker: Breaker | None) -> Ended:
         return ended

@@ -87,7 +87,7 @@ class Carrier:
                 held = there.popleft()
                 if held.ended or not self._hands.holds(held):
                     continue  # told to stop, or lost, before it began
-                if self._breakers.holds(held.claim):
+                if self._breakers.open and self._breakers.holds(held.claim):
                     self.end(held, HELD_BACK)
                     continue
                 if free <= 0 and not self._needs_no_slot(held):
@@ -202,7 +202,8 @@ class Carrier:
                 self.end(held, HELD_BACK)
 
     def end(self, held: Held, ended: Ended) -> None:
-        ended = self._breakers.ended(held.claim, ended, self._breaker(held.claim))
+        if ended.outcome is not Outcome.SUCCEEDED or self._breakers.open or self._breakers.streaks:
+            ended = self._breakers.ended(held.claim, ended, self._breaker(held.claim))
         held.transition = self.decide(held.claim, ended)
         if held.execution is not None and (trace := held.execution.context.run_trace):
             held.transition = held.transition._replace(trace=trace)

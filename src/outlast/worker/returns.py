@@ -339,7 +339,7 @@ def in_plain_words(claim: Claim, error: Exception) -> Transition:
 
 
 def has_keys(transition: Transition) -> bool:
-    return any(
+    return bool(transition.jobs) and any(
         job.key is not None or any(flow.key is not None for flow in job.founds)
         for job in transition.jobs
     )
