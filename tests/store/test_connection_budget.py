@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 
 from outlast import Outlast, StoreBusy, StoreSettings
 from outlast.ops.report import clock
-from outlast.store.connection_budget import Lender
+from outlast.store.connection_budget import HANDOVER_S, Budget, Lender, Waiter
 from outlast.store.postgres import PostgresStore
 from tests.support import Database, Processes, aeventually, eventually
 
@@ -136,6 +137,30 @@ def test_a_loop_that_is_closed_gives_its_places_back(counted: Counted) -> None:
     lent.clear()
     gc.collect()
     assert counted.store._pools.budget._open == 1
+
+
+def test_a_returned_connection_stays_in_its_pool_for_a_moment() -> None:
+    """R230: pools that share a full budget do not open a new connection for each call; and nobody
+    waits longer than a moment for that."""
+    budget, mine, other = Budget(1), Lender(), Lender()
+    for lender in (mine, other):
+        budget.join(lender)
+    grant = budget.claim(mine)
+    assert grant is not None
+    link = SimpleNamespace(pgconn=SimpleNamespace(finish=lambda: None))
+    line = [Waiter(lender, lambda: None) for lender in (other, mine, mine)]
+    for waiter in line:
+        budget.wait_in_line(waiter)
+    budget.release(grant, link)
+    assert [waiter.grant is not None for waiter in line] == [False, True, False]
+    granted = line[1].grant
+    assert granted is not None and granted.link is link and granted.evicted is None
+    line[0].since -= 2 * HANDOVER_S
+    budget.release(granted, link)
+    assert [waiter.grant is not None for waiter in line] == [True, True, False]
+    assert line[0].grant is not None and line[0].grant.evicted is link
+    budget.release(line[0].grant, None)
+    assert line[2].grant is not None
 
 
 class Collecting(Lender):
