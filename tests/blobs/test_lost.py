@@ -224,7 +224,9 @@ async def test_a_zombie_s_result_does_not_replace_its_heir_s(
     @ol.task
     def gives(ctx: Context) -> str:
         if ctx.attempt == 1:
-            sql(database, "UPDATE {job} SET fence = fence + 1 WHERE id = ?", ctx.job.id)
+            # Somebody else's: a claim in its own name that it does not know it would give back.
+            taken = "UPDATE {job} SET fence = fence + 1, worker = 'other' WHERE id = ?"
+            sql(database, taken, ctx.job.id)
             zombies.append(ctx.job.id)
             return "zombie " + LARGE
         return "heir " + LARGE

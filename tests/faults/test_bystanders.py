@@ -57,6 +57,7 @@ def test_a_forked_child_does_not_end_its_parents_sessions(
 ) -> None:
     """R193: neither the blocking nor the asyncio ones, by closing its copy of the client."""
     with Outlast(database.url, schema=database.schema) as ol, asyncio.Runner() as runner:
+        ol.migrate()
         ol.counts()
         runner.run(ol.acounts())
         before = sessions(postgres_server)

@@ -85,6 +85,7 @@ async def test_the_asyncio_pool_survives_too(database: Database, postgres_server
 def test_a_silent_database_costs_one_deadline(database: Database, proxy: Proxy) -> None:
     """R169: a half-open connection cannot hang a caller."""
     with client(database, proxy.url(database.url), deadline=0.6, connect_timeout=2) as ol:
+        ol.migrate()
         ol.counts()
         proxy.freeze()
         begun = time.monotonic()
@@ -102,6 +103,7 @@ async def test_a_silent_database_costs_an_asyncio_caller_one_deadline(
     """R169: nor an asyncio one; and a cancelled caller is let go at once."""
     ol = client(database, proxy.url(database.url), deadline=0.6, connect_timeout=2)
     async with ol:
+        await ol.amigrate()
         await ol.acounts()
         proxy.freeze()
         with pytest.raises((DeadlineExceeded, StoreUnavailable)):
@@ -124,7 +126,7 @@ def test_a_lost_answer_never_makes_a_second_job(database: Database, proxy: Proxy
     """R004, R170: the server committed, the answer was cut off, the client sent it again."""
     with client(database, proxy.url(database.url)) as ol:
         add = ol.task(name="add")(_add)
-        ol.counts()
+        ol.migrate()
         for number in range(20):
             trap = proxy.swallow_reply_after(b'"task":"add"')  # its row: the text is known there
             job = add.enqueue(n=number)
