@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -51,6 +52,7 @@ def test_a_database_of_another_encoding_is_refused(other: Database) -> None:
         answer = run(*command)
         assert answer.code != 0
         assert "template0" in answer.err + answer.out, answer
+    assert json.loads(run("doctor", "--json").out)[0]["name"] == "unsupported"  # not: unreachable
     query = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s"
     assert other.rows(query, (other.schema,)) == [(0,)]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..model.errors import CorruptDatabase, NoDatabase, SchemaMismatch, StoreError
+from ..model.errors import CorruptDatabase, NoDatabase, SchemaMismatch, StoreError, Unsupported
 from ..model.words import count
 from ..ops.conditions import Surroundings
 from ..ops.doctor import examine
@@ -53,6 +53,8 @@ def diagnose(store: Store) -> list[Finding]:
         return [Finding("missing", sentence(error), "Check the URL, or run outlast migrate.")]
     except CorruptDatabase as error:
         return [Finding("corrupt", sentence(error), "Restore a backup; jobs may be lost.")]
+    except Unsupported as error:
+        return [Finding("unsupported", sentence(error), "Keep jobs in another database.")]
     except SchemaMismatch as error:
         return [Finding("unmigrated", sentence(error), "Run outlast migrate, or upgrade outlast.")]
     except StoreError as error:
