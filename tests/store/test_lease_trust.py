@@ -13,13 +13,14 @@ from outlast import Outlast
 from outlast.model.lease_trust import BELIEVE, Belief
 from outlast.model.offer import new_desk_id, remote_id
 from outlast.ops import duties
+from outlast.ops.finish import finish
 from outlast.ops.operate import redrive
 from outlast.ops.reclaim import by_row, reclaim, reclaim_overdue, signs_of_loss
 from outlast.ops.report import history, job
 from outlast.ops.strays import strays
 from outlast.store import Store, alive
 from outlast.worker.heal import Healer
-from tests.store.jobs import Run, put, set_all, states, table, take
+from tests.store.jobs import Run, ending, put, set_all, states, table, take
 from tests.store.test_audit import some_checks
 from tests.support import Database
 from tests.support.calm import seasoned
@@ -110,6 +111,24 @@ def test_a_job_that_wedges_every_process_ends_dead_with_the_evidence(
             assert dead.error["type"] == "WorkerStalled"
             assert "3 of at most 3" in dead.error["message"]
             run(redrive, [stuck.id], "somebody", "")
+
+
+def test_releases_in_between_do_not_hide_stalls(
+    app: Outlast, run: Run, store: Store, database: Database
+) -> None:
+    """R049, R213: a release gives its attempt back, and its fence stays spent."""
+    arrived(app, run, "w1")
+    (stuck,) = put(run, 1, max_crashes=3)
+    with holding_lock(database, "w1"):
+        for _ in range(3):
+            for _ in range(2):
+                (claim,) = take(run)
+                assert run(finish, [ending(claim, "released")]).accepted
+            take(run, 1, lease=0.001)
+            time.sleep(0.01)
+            run(reclaim, 10, 0, BELIEVE, store.confirm_locked)
+    dead = run(job, stuck.id)
+    assert (dead.state, dead.crashes) == ("dead", 0)
 
 
 def test_a_deadline_is_counted_from_when_the_clock_ran_evenly(

@@ -70,11 +70,15 @@ SELECT CAST(id AS text), worker FROM ol.job
 WHERE id IN (SELECT ol.each_id(:ids)) AND worker IS NOT NULL
 
 -- name: stalls
--- How often jobs were taken back from a process that existed, since they were last redriven.
-SELECT CAST(j.id AS text), count(*)
-FROM ol.job AS j JOIN ol.attempt AS a ON a.job = j.id
-WHERE j.id IN (SELECT ol.each_id(:ids)) AND a.outcome = 'stalled' AND a.fence > j.fence - j.attempt
-GROUP BY j.id
+-- How often jobs were taken back from a process that existed, since they were last redriven: the event
+-- of that end is newer than every redrive's. (Attempts do not tell: releases give them back.)
+SELECT CAST(a.job AS text), count(*)
+FROM ol.attempt AS a
+JOIN ol.event AS e ON e.job = a.job AND e.fence = a.fence AND e.kind = 'attempt' AND e.n IS NULL
+WHERE a.job IN (SELECT ol.each_id(:ids)) AND a.outcome = 'stalled' AND NOT EXISTS (
+    SELECT 1 FROM ol.event AS r
+    WHERE r.job = a.job AND r.kind = 'redrive' AND r.fence IS NULL AND r.seq > e.seq)
+GROUP BY a.job
 
 -- name: bury_workers
 -- Take down the cards of workers that are gone; each is buried by one process only.
