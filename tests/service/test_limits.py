@@ -235,3 +235,28 @@ def test_a_queue_name_that_was_used_lately_costs_no_count(ol: Outlast) -> None:
             time.sleep(0.05)  # the census is too old for the next by then
             assert served.post("/api/v1/jobs", json=body, headers=token).status_code == 201
         assert spy.counts["census"] == before
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+def test_a_few_new_queue_names_cost_no_count(ol: Outlast) -> None:
+    """R216: up to a tenth of the limit. A count before an enqueue would be shown after it."""
+
+    @ol.task(name="t")
+    def t() -> None: ...
+
+    for n in range(20):
+        t.using(queue=f"old{n}", tenant="acme").enqueue()
+    spy = Spy(ol)
+    with serving(ol, ServiceSettings(max_queues=20, snapshot_every=60)) as served:
+        token = served.token("admin", tenant="acme")
+
+        def enqueue(queue: str) -> int:
+            body = {"task": "t", "queue": queue}
+            return served.post("/api/v1/jobs", token, json=body).status_code
+
+        assert [enqueue(queue) for queue in ("a", "b", "a")] == [201] * 3
+        assert spy.counts["census"] == 0
+        assert enqueue("c") == 409, "the third name in no count: they are counted"
+        assert spy.counts["census"] > 0
+        assert served.get("/api/v1/counts", token).json()["total"] == 23
+        assert [enqueue(queue) for queue in ("old7", "b", "d")] == [201, 201, 409]

@@ -63,6 +63,11 @@ class Census:
         self._not_before = 0.0
         self._once: Once[Counted] = Once()
 
+    @property
+    def last(self) -> Counted | None:
+        """The last count, however old; nothing is counted for it."""
+        return self._last
+
     async def counted(self) -> Counted:
         last = self._last
         if last is not None and last.age < last.life:

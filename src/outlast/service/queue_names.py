@@ -1,9 +1,11 @@
 """How many queue names one tenant may use: each costs every worker a little.
 
-A name counts while it has jobs that are not finished. Names are compared with the census, which is
-counted now and then for whoever asks, and only if a name was not used here lately: the path of an
-ordinary enqueue is a look into a dictionary. Several servers, and a census that is a moment old,
-make the limit a soft one.
+A name counts while it has jobs that are not finished. The path of an ordinary enqueue is a look
+into a dictionary: a name that was used here lately is accepted. Counting reads every row, and
+readers are shown the last count for a while, so an enqueue asks for a count only if the last one
+and the names accepted since then do not suffice: if the limit would be passed, or if the names that
+are in no count are more than a tenth of the limit. Thus the limit is a soft one: after a start, and
+with several servers, each may accept that tenth more.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from ..model.lifecycle import QUEUED, State
 from .problems import Conflict, Unavailable
 
 if TYPE_CHECKING:
-    from .census import Census
+    from .census import Census, Counted
 
 LATELY_S = 60.0  # for which a name that was accepted is not looked up again
 MOST_KEPT = 100_000  # names of all tenants
+UNCOUNTED = 10  # one part in so many of the limit is accepted without a count
 
 UNFINISHED = frozenset(map(str, (*QUEUED, State.RUNNING)))
 
@@ -35,6 +38,7 @@ class QueueNames:
     def __init__(self, census: Census, most: int) -> None:
         self._census = census
         self._most = most
+        self._uncounted = most // UNCOUNTED
         self._lately: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by tenant
 
     async def admit(self, jobs: Iterable[NewJob]) -> None:
@@ -48,22 +52,34 @@ class QueueNames:
             await self._look_up(tenant, names)
 
     async def _look_up(self, tenant: str, names: set[str]) -> None:
-        lately = self._lately[tenant]
+        counted, since = self._used(tenant, self._census.last)
+        added = (since | names) - counted
+        if len(added) > self._uncounted or len(counted | added) > self._most:
+            await self._count(tenant, names)
+        if sum(map(len, self._lately.values())) > MOST_KEPT:
+            self._lately.clear()
+            self._uncounted = 0  # what was accepted since the last count is not known any more
+        until = time.monotonic() + LATELY_S
+        self._lately[tenant] |= dict.fromkeys(names, until)
+
+    async def _count(self, tenant: str, names: set[str]) -> None:
         try:
-            counted = await self._census.counted_soon()
+            last = await self._census.counted_soon()
         except (StoreError, Unavailable):
-            counted = None
-        if counted is None:
-            return  # not known yet: the next one is looked up again
-        used = {k.queue for k in counted.kinds if k.tenant == tenant and k.state in UNFINISHED}
-        # Those accepted since it was counted may not be among them.
-        used |= {name for name, until in lately.items() if until - LATELY_S >= counted.made}
+            last = None
+        if last is None:
+            return  # not known yet: accepted, and the next name is looked up again
+        used = set().union(*self._used(tenant, last))
         if names - used and len(used | names) > self._most:
             raise TooManyQueues(
                 f"this tenant has unfinished jobs in {len(used):,} queues, and may have them in"
                 f" {self._most:,} (max_queues): use fewer names, or wait until jobs are finished"
             )
-        if sum(map(len, self._lately.values())) > MOST_KEPT:
-            self._lately.clear()
-        until = time.monotonic() + LATELY_S
-        self._lately[tenant] |= dict.fromkeys(names, until)
+
+    def _used(self, tenant: str, last: Counted | None) -> tuple[set[str], set[str]]:
+        """The names in a count, and those accepted since, which may not be among them."""
+        lately = self._lately[tenant]
+        if last is None:
+            return set(), set(lately)
+        counted = {k.queue for k in last.kinds if k.tenant == tenant and k.state in UNFINISHED}
+        return counted, {name for name, until in lately.items() if until - LATELY_S >= last.made}
