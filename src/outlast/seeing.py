@@ -12,6 +12,7 @@ from .ops import report
 from .ops.breaker_report import BreakerState, breakers
 from .ops.explain import explain
 from .ops.report import Attempt, Duty, Event, Filter, Queue, Worker
+from .ops.search import all_queues
 
 MOST_ROWS = 1_000_000_000  # of one list
 
@@ -84,10 +85,12 @@ class SeeingVerbs(Connected):
         return await self.store.arun(explain, job_id(id), self.store.confirm_dead)
 
     def queues(self) -> list[Queue]:
-        return self.store.run(report.queues)
+        """Every queue that holds a job or has a setting, with its jobs counted by state. It reads
+        all jobs: ask seldom."""
+        return self.store.run(all_queues)
 
     async def aqueues(self) -> list[Queue]:
-        return await self.store.arun(report.queues)
+        return await self.store.arun(all_queues)
 
     def breakers(self) -> list[BreakerState]:
         """Circuit breakers that are open: tasks whose calls have stopped, and why."""

@@ -124,7 +124,7 @@ def test_a_bad_option_is_refused_and_named(
 @pytest.mark.kinds("sqlite")
 def test_a_delay_and_a_moment_exclude_each_other(run: Commands) -> None:
     answer = run("enqueue", "t", "--delay", "5", "--at", "2040-01-31T12:00:00Z")
-    assert (answer.code, answer.out) == (1, "")
+    assert (answer.code, answer.out) == (2, "")
     assert "cannot be given together with delay" in answer.err
 
 
@@ -171,3 +171,22 @@ def test_every_problem_with_the_arguments_is_named(
     assert answer.code == 1
     assert all(problem in answer.err for problem in said)
     assert sum(ol.counts().values()) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--priority", "500"], "The option priority must be a whole number from -100 to 100"),
+        (["--delay", "99999d"], "The option delay must be a span of 0 seconds to ten years"),
+        (["--at", "2040-01-31T12:00:00Z", "--delay", "1"], "at cannot be given together with"),
+        (["--queue", "!a"], "The option queue must not start with '!'"),
+        (["--expires", "1x"], "'1x' is no span and no moment: write 30, 30s, 5m, 2h, 1d or 2030-"),
+    ],
+)
+@pytest.mark.kinds("sqlite")
+def test_an_option_out_of_range_is_written_wrongly(
+    run: Commands, ol: Outlast, words: list[str], told: str
+) -> None:
+    answer = run("enqueue", "t", *words)
+    assert answer.code == 2 and told in answer.err
+    assert ol.jobs() == []

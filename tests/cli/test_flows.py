@@ -191,6 +191,12 @@ def test_what_a_job_says_cannot_steer_the_terminal(run: Commands, ol: Outlast) -
         assert "\x1b" not in out and "\\x1b[31mred" in out
 
 
+def test_the_key_of_a_flow_is_shown(run: Commands, ol: Outlast, tasks: Tasks) -> None:
+    id = flow_of(ol.enqueue(chain(*tasks.ones(1, 2)).using(key="order-7")))
+    assert "key: order-7" in run("flow", id).out
+    assert "order-7" in run("flows").out
+
+
 # Flows
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from outlast import Context, Outlast, Permanent, Retry
 from outlast.connected import actor
+from outlast.model.lifecycle import State
 from tests.cli.conftest import Commands, Program, patiently, work_off
 from tests.support import Database
 
@@ -98,7 +99,20 @@ def test_counts_of_queues_agree(run: Commands, ol: Outlast) -> None:
     assert shown.keys() == told.keys() == {"default", "docs"}
     for name, queue in told.items():
         assert (shown[name]["counts"], shown[name]["paused"]) == (queue.counts, queue.paused)
+        assert list(queue.counts) == [str(state) for state in State], "as the HTTP API has them"
     assert run("top", "--json").json["counts"] == ol.counts()
+
+
+def test_a_queue_whose_jobs_have_all_succeeded_is_listed(run: Commands, ol: Outlast) -> None:
+    @ol.task(queue="done")
+    def work() -> None: ...
+
+    work.enqueue()
+    asyncio.run(work_off(ol))
+    (queue,) = run("queues", "--json").json
+    assert (queue["name"], queue["counts"]["succeeded"], queue["oldest"]) == ("done", 1, None)
+    assert "succeeded" in run("queues").out
+    assert [one.name for one in ol.queues()] == ["done"]
 
 
 def test_a_job_is_shown_in_words(run: Commands, ol: Outlast) -> None:

@@ -109,7 +109,7 @@ def test_many_are_retried_by_filter_and_counted_first(run: Commands, ol: Outlast
     for id in ids[:2]:
         assert [event.data["by"] for event in ol.history(id)[1]] == [actor()]
     again = run("retry", "--all", "--queue", "a", "--yes", "--json").json
-    assert again == {"found": 0, "retried": 0}
+    assert again == {"found": 0, "retried": 0, "left": {}, "more": 0}
 
 
 @pytest.mark.parametrize("command", [("retry", "--all"), ("purge",)])
@@ -139,7 +139,8 @@ def test_cancelled_jobs_are_retried_only_when_asked_for(run: Commands, ol: Outla
     run("cancel", id)
     assert run("retry", "--all", "--yes", "--json").json["retried"] == 0
     chosen = ("--state", "cancelled", "--task", "add", "--tenant", "acme")
-    assert run("retry", "--all", *chosen, "--yes", "--json").json == {"found": 1, "retried": 1}
+    again = run("retry", "--all", *chosen, "--yes", "--json").json
+    assert again == {"found": 1, "retried": 1, "left": {}, "more": 0}
     assert ol.job(id).state == "ready"
 
 
@@ -215,5 +216,5 @@ def test_a_paused_queue_starts_nothing_and_a_running_job_goes_on(
 @pytest.mark.parametrize("command", ["pause", "resume"])
 def test_a_queue_that_cannot_be_is_refused(run: Commands, command: str) -> None:
     answer = run(command, "x" * 201)
-    assert (answer.code, answer.out) == (1, "")
+    assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("outlast: The option queue must be 1 to 200 characters")

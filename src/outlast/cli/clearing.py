@@ -9,6 +9,7 @@ import click
 
 from ..model.lifecycle import State
 from ..model.words import count
+from ..model.words import span as in_words
 from .jobs import filters
 from .places import connected, json_option
 from .steering import agreed, each, tell_count, tell_each
@@ -62,5 +63,6 @@ def purge(ol: Outlast, older: float, yes: bool, as_json: bool, **chosen: Any) ->
     given = asked_for(**chosen, older=older)
     pages = list(ol._pages(given[0]))
     found = sum(map(len, pages))
-    agreed(f"{count(found, chosen['state'] + ' job')}, to be removed if old enough.", found, yes)
+    old = f", of which those that ended {in_words(older)} ago are" if older else ""
+    agreed(f"{count(found, chosen['state'] + ' job')}{old} to be removed.", found, yes)
     tell_count("Removed", found, ol._purge_pages(pages, given), as_json)

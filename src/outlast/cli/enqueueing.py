@@ -9,6 +9,7 @@ import click
 
 from ..model.errors import InvalidOption
 from .apps import find_app
+from .failing import command_line_values
 from .places import json_option, opened, placed
 from .show import print_json
 from .values import json_object, moment, span, span_or_moment
@@ -82,8 +83,11 @@ def enqueue(
             arguments = _as_annotated(definition, arguments)
         else:
             ol = stack.enter_context(opened(url, schema))
-            definition = _unseen(task)
-        options = Options(**said, tell=_webhooks(ol, tell) or None)
+            with command_line_values():
+                definition = _unseen(task)
+        told = _webhooks(ol, tell) or None
+        with command_line_values():
+            options = Options(**said, tell=told)
         (job,) = ol.enqueue(Call(definition, options, (), arguments))
     if as_json:
         print_json(job)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from ..model.errors import OutlastError
+from ..model.errors import InvalidOption, OutlastError
 
 
 class Failed(click.ClickException):
@@ -17,6 +17,21 @@ class Failed(click.ClickException):
 
     def show(self, file: object = None) -> None:
         click.echo(f"outlast: {self.message}", err=True)
+
+
+class WrittenWrongly(Failed):
+    """A value on the command line is out of range, or options contradict each other."""
+
+    exit_code = 2
+
+
+@contextmanager
+def command_line_values() -> Iterator[None]:
+    """An option that the library refuses was written wrongly on the command line."""
+    try:
+        yield
+    except InvalidOption as error:
+        raise WrittenWrongly(sentence(error)) from error
 
 
 @contextmanager

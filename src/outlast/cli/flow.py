@@ -137,6 +137,8 @@ def head(seen: Seen) -> list[Text]:
     first.append(flow.state, style=STYLES.get(flow.state, ""))
     age = span(seen.now - flow.created_at.timestamp())
     lines = [first, Text(f"{bar(flow)}  {counted(flow.counts)}  {age} old")]
+    if flow.key is not None:
+        lines.append(Text(f"key: {one_line(flow.key)}", style="dim"))
     if flow.cancelled_at and flow.reason:
         lines.append(Text(f"cancelled: {one_line(flow.reason)}", style="yellow"))
     return lines
@@ -254,7 +256,7 @@ def flows(ol: Outlast, as_json: bool, **chosen: Any) -> None:
     if as_json:
         return print_json([one.as_json() for one in found])
     return print_table(
-        ["id", "name", "state", "ended#", "of#", "jobs", "created"],
+        ["id", "name", "key", "state", "ended#", "of#", "jobs", "created"],
         _rows(found),
         none="No flow fits.",
     )
@@ -263,4 +265,4 @@ def flows(ol: Outlast, as_json: bool, **chosen: Any) -> None:
 def _rows(flows: Iterable[FlowState]) -> Iterable[Sequence[Any]]:
     for one in flows:
         jobs = counted(one.counts)
-        yield [one.id, one.name, one.state, one.ended, one.total, jobs, one.created_at]
+        yield [one.id, one.name, one.key, one.state, one.ended, one.total, jobs, one.created_at]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from ..model.lifecycle import State
 from ..model.words import count, span
-from .failing import safe
+from .failing import command_line_values, safe
 from .places import connected, json_option
 from .show import print_json, print_table
 from .values import span as span_of
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from ..ops.report import Queue
 
 
-STATES = ("waiting", "scheduled", "ready", "running", "dead")
+OPEN_STATES = ("waiting", "scheduled", "ready", "running", "dead")  # counted without a full scan
+STATES = tuple(str(state) for state in State)
 
 
 @click.command(epilog="Example: outlast queues --json")
@@ -30,12 +33,14 @@ def queues(ol: Outlast, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        print_table(QUEUE_COLUMNS, map(queue_row, found), none="There is no queue yet.")
+        rows = (queue_row(queue, STATES) for queue in found)
+        print_table(queue_columns(STATES), rows, none="There is no queue yet.")
         for breaker in [one for queue in found for one in queue.breakers]:
             click.echo(breaker_line(breaker))
 
 
-QUEUE_COLUMNS = ["queue", "", *(f"{state}#" for state in STATES), "oldest ready#"]
+def queue_columns(states: Sequence[str]) -> list[str]:
+    return ["queue", "", *(f"{state}#" for state in states), "oldest ready#"]
 
 
 def breaker_line(breaker: BreakerState) -> str:
@@ -46,12 +51,12 @@ def breaker_line(breaker: BreakerState) -> str:
     )
 
 
-def queue_row(queue: Queue) -> list[object]:
+def queue_row(queue: Queue, states: Sequence[str]) -> list[object]:
     held = [one.task for one in queue.breakers]
     return [
         queue.name,
         ", ".join(["paused"] * queue.paused + ["open: " + ", ".join(held)] * bool(held)),
-        *(queue.counts.get(state, 0) for state in STATES),
+        *(queue.counts.get(state, 0) for state in states),
         None if queue.oldest is None else span(queue.oldest),
     ]
 
@@ -62,7 +67,8 @@ def queue_row(queue: Queue) -> list[object]:
 @connected
 def pause(ol: Outlast, queue: str, as_json: bool) -> None:
     """Claim no more jobs of QUEUE; running ones go on. Survives restarts."""
-    ol.pause(queue)
+    with command_line_values():
+        ol.pause(queue)
     _say(ol, queue, as_json)
 
 
@@ -72,7 +78,8 @@ def pause(ol: Outlast, queue: str, as_json: bool) -> None:
 @connected
 def resume(ol: Outlast, queue: str, as_json: bool) -> None:
     """Claim jobs of QUEUE again."""
-    ol.resume(queue)
+    with command_line_values():
+        ol.resume(queue)
     _say(ol, queue, as_json)
 
 

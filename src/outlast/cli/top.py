@@ -22,7 +22,7 @@ from ..ops.report import Filter, Queue, Worker
 from ..ops.statement import Op
 from .failing import sentence
 from .places import connected, json_option
-from .queues import QUEUE_COLUMNS, queue_row
+from .queues import OPEN_STATES, queue_columns, queue_row
 from .show import console, print_json, short, table
 from .workers import WORKER_COLUMNS, worker_row
 
@@ -157,7 +157,8 @@ def _pace(seen: Glance) -> str:
 
 
 def _lists(seen: Glance) -> Iterator[tuple[str, list[str], list[list[Any]]]]:
-    yield "Queues", QUEUE_COLUMNS, [queue_row(queue) for queue in seen.queues[:ROWS]]
+    rows = [queue_row(queue, OPEN_STATES) for queue in seen.queues[:ROWS]]
+    yield "Queues", queue_columns(OPEN_STATES), rows
     yield "Workers", WORKER_COLUMNS, [worker_row(worker) for worker in seen.workers[:ROWS]]
     yield (
         "Running",

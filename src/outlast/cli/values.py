@@ -41,6 +41,10 @@ def span_or_moment(
 ) -> float | datetime | None:
     if text is not None and re.match(r"\d{4}-", text):
         return moment(ctx, param, text)
+    if text is not None and seconds_in(text) is None:
+        raise click.BadParameter(
+            f"{text!r} is no span and no moment: write 30, 30s, 5m, 2h, 1d or 2030-01-31T12:00:00Z."
+        )
     return span(ctx, param, text)
 
 

@@ -39,8 +39,8 @@ class BulkCount(int):
         return cls.of(done, left, more)
 
     def as_json(self) -> dict[str, object]:
-        """Why it differs from what was announced; nothing if it does not."""
-        return {"left": dict(self.left), "more": self.more} if self.left or self.more else {}
+        """Why it differs from what was announced."""
+        return {"left": dict(self.left), "more": self.more}
 
 
 def explained(announced: int, done: BulkCount) -> str:

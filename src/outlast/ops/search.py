@@ -19,9 +19,11 @@ from ..model.errors import FlowNotFound, JobNotFound
 from ..model.job import Job, read_job
 from ..model.lifecycle import State
 from ..model.moments import age
+from ..model.unreadable import read_state
 from .audit import FIRST
+from .breaker_report import breakers
 from .reach import EVERYTHING, Reach
-from .report import BEYOND
+from .report import BEYOND, Queue, queue_settings
 from .statement import Op, Rows, Statement
 
 WINDOW = 5_000  # jobs that one look reads
@@ -114,6 +116,22 @@ def census(limit: int = MOST_KINDS) -> Op[list[Kind]]:
         Kind(tenant, queue, task, state, int(number), age(oldest))
         for tenant, queue, task, state, number, oldest in rows
     ]
+
+
+def all_queues() -> Op[list[Queue]]:
+    """The queues that hold a job or have a setting, with jobs of every state counted."""
+    found = yield from queue_settings()
+    for kind in (yield from census()):
+        queue = found.setdefault(kind.queue, Queue(kind.queue))
+        state = str(read_state(kind.state))
+        queue.counts[state] = queue.counts.get(state, 0) + kind.number
+        if state == State.READY:
+            queue.oldest = max(queue.oldest or 0.0, kind.oldest)
+    for breaker in (yield from breakers()):
+        found.setdefault(breaker.queue, Queue(breaker.queue)).breakers.append(breaker)
+    for queue in found.values():
+        queue.counts = {str(state): 0 for state in State} | queue.counts
+    return [found[name] for name in sorted(found)]
 
 
 def all_in_reach(ids: Collection[str], reach: Reach) -> Op[None]:
