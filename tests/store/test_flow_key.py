@@ -139,6 +139,18 @@ def test_flows_of_one_call_that_share_a_key_are_one(run: Run, database: Database
     assert results(run, jobs[-1]) == [jobs[1].id]
 
 
+def test_a_part_of_a_flow_sent_twice_leaves_nothing_behind(run: Run, database: Database) -> None:
+    """R224: a handler that is tried again enqueues a group with a key, which fails as one, in its
+    own flow."""
+    flow = lay(run, chain(call(1), call(2)))[0].flow
+    plan = group(call(3), call(4), fail_fast=True).using(key="k")
+    first = run(enqueue, new_jobs([plan], within=flow))
+    rows = left(database)
+    again = run(enqueue, new_jobs([plan, plan], within=flow))
+    assert [job.id for job in again] == 2 * [job.id for job in first]
+    assert left(database) == rows
+
+
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_new_flow_may_come_beside_one_that_exists(
     run: Run, database: Database, plan: Callable[[], Any]

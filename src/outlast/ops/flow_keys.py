@@ -21,14 +21,21 @@ Member = tuple[NewFlow, Sequence[NewJob]]  # a flow with a key, and its jobs
 class ExistingFlows:
     """Flows of one call that exist already, or are in the call twice."""
 
-    flows: set[str] = field(default_factory=set)  # which are not inserted
+    flows: set[str] = field(default_factory=set)  # which are not inserted, and parts of them
     instead: dict[str, str] = field(default_factory=dict)  # their jobs → the jobs that exist
     jobs: Mapping[str, Job] = field(default_factory=dict)  # by id; those pruned since are missing
 
     def new_flows(self, flows: Sequence[NewFlow]) -> list[NewFlow]:
         """Those without a key, which are still to be inserted; with their parts."""
         left_out = self.flows
-        return [flow for flow in flows if flow.key is None and flow.part_of not in left_out]
+        return [
+            flow for flow in flows if flow.key is None and not {flow.id, flow.part_of} & left_out
+        ]
+
+    def leave_out(self, flow: NewFlow, jobs: Sequence[NewJob]) -> None:
+        """Within a flow that exists, groups that fail as one are parts of that flow: only the jobs
+        tell which are of this one."""
+        self.flows.update({flow.id, *(job.team for job in jobs if job.team is not None)})
 
     def new_jobs(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
         return [job for job in jobs if job.id not in self.instead] if self.instead else jobs
@@ -53,7 +60,7 @@ def take_keys(jobs: Sequence[NewJob], flows: Sequence[NewFlow]) -> Op[ExistingFl
     refused = [(flow, own) for flow, own in unique if flow.id not in made]
     found = (yield from _existing(refused)) if refused else ExistingFlows()
     for (flow, own), (_, first) in twins:
-        found.flows.add(flow.id)
+        found.leave_out(flow, own)
         for job, same in zip(own, first, strict=True):
             found.instead[job.id] = found.instead.get(same.id, same.id)
     return found
@@ -101,7 +108,7 @@ def _existing(refused: Sequence[Member]) -> Op[ExistingFlows]:
         if id == flow.id:
             continue  # sent before, and the answer got lost: its jobs are found by their ids
         _refuse_other(flow, id, shape)
-        found.flows.add(flow.id)
+        found.leave_out(flow, own)
         found.instead.update(zip((job.id for job in own), json.loads(ids), strict=True))
     jobs = (yield from _read(set(found.instead.values()))) if found.instead else {}
     for flow, own in refused:
