@@ -198,3 +198,20 @@ async def test_a_worker_that_cannot_hand_in_says_so(
         assert worker.returns.held_up == 0
     assert ran == [1]
     assert sql(database, "SELECT count(*) FROM {attempt}") == [(0,)]
+
+
+async def test_what_is_no_longer_in_hand_is_not_told_of(ol: Outlast) -> None:
+    """R217, R084: an outcome that was set aside, and whose claim is gone: no complaint stays."""
+    spy = Spy(ol)
+
+    @ol.task
+    async def fine(ctx: Context) -> None:
+        ctx.enqueue(fine.using(queue="nobody").job())
+
+    spy.refuse("finish", StoreError("permission denied for table job"), times=1000)
+    await fine.using(queue="ours").aenqueue()
+    async with work(ol, queues=["ours"]) as worker:
+        await aeventually(lambda: worker.returns.held_up == 1, timeout=20)
+        for held in worker.hands.ended():
+            worker.hands.drop(held)
+        await aeventually(lambda: worker.returns.held_up == 0, timeout=20)

@@ -157,6 +157,7 @@ class Returns:
                 if held.transition is not None and self._hands.holds(held):
                     self._settle(await self._finish_alone(held.transition))
                 self._keyed.remove(held)
+                self._refused_since.pop(held.claim.hold, None)
                 self._patience.succeeded()
             except Exception as error:
                 if is_away(error):
