@@ -1,14 +1,19 @@
-"""Breakers that cannot be written or probed hold up nothing but themselves."""
+"""Breakers that cannot be written or probed, or are many, hold up nothing but themselves."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
 from outlast import DependencyDown, Outlast
+from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.errors import StoreBusy, StoreError
-from tests.support import aeventually
+from outlast.model.ids import new_job_id
+from outlast.ops.breakers import open_breaker
+from tests.support import Database, aeventually
 from tests.worker.test_breakers import QUICK, Sink, all_succeeded, opened
-from tests.worker.working import Spy, work
+from tests.worker.working import Spy, sql, work
 
 REFUSED, BUSY = StoreError("permission denied"), StoreBusy(reason="a row is locked")
 
@@ -50,3 +55,27 @@ async def test_a_breaker_that_cannot_be_written_holds_up_no_outcome(
         spy._refused[statement][0].clear()
         sink.up = True
         await all_succeeded(ol, 6)
+
+
+async def test_a_worker_makes_no_more_probes_than_it_has_room_for(
+    ol: Outlast, database: Database
+) -> None:
+    """R223: breakers of many queues are due at once; each gets its turn."""
+    gate, spy = asyncio.Event(), Spy(ol)
+
+    @ol.task(breaker=QUICK)
+    async def push() -> None:
+        await gate.wait()
+
+    queues = [f"q{n}" for n in range(40)]
+    await ol.aenqueue(*(push.using(queue=queue).job() for queue in queues))
+    for queue in queues:
+        down = OpenBreaker(Circuit(queue, push.name), new_job_id(), "ConnectionError")
+        await ol.store.arun(open_breaker, down, "refused", "w", 0.0)
+    async with work(ol, concurrency=2):
+        await aeventually(lambda: ol.counts()["running"] == 2)
+        assert spy.counts["take_probe"] <= 4  # SQLite's are counted twice
+        gate.set()
+        await all_succeeded(ol, 40)
+    assert ol.breakers() == []
+    assert sql(database, "SELECT max(attempt), max(fence) FROM {job}") == [(1, 1)]

@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from ..model.breaker import (
@@ -331,10 +332,13 @@ class Breakers:
             if len(times) > MOST_CIRCUITS:
                 times.clear()
 
-    def due(self, serves: Callable[[Circuit], bool]) -> Sequence[OpenBreaker]:
-        """Those that may be probed by us now. What comes of it is known after the next look."""
-        due = [one for one in self.open.values() if one.due and serves(one.circuit)]
+    def due(self, serves: Callable[[Circuit], bool], most: int) -> Sequence[OpenBreaker]:
+        """Those that may be probed by us now, and for which there is room. What comes of it is
+        known after the next look; until then others go first."""
+        ours = (one for one in self.open.values() if one.due and serves(one.circuit))
+        due = list(islice(ours, most))
         for one in due:
+            del self.open[one.circuit]
             self.open[one.circuit] = replace(one, due=False)
         return due
 

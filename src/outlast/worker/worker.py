@@ -248,9 +248,9 @@ class Worker:
         known = self.app.registry.get(circuit.task) is not None
         return known and self.lookout.serves(circuit.queue)
 
-    async def _probe(self) -> None:
+    async def _probe(self, room: int) -> None:
         """Try one job of each task whose breaker is due, if no other worker does."""
-        for opened in self.breakers.due(self._probes):
+        for opened in self.breakers.due(self._probes, room):
             definition = self.app.registry[opened.circuit.task]
             breaker = definition.breaker or Breaker()
             wait = breaker.wait(opened.probes + 1, random.random())
@@ -302,7 +302,7 @@ class Worker:
             await self._fill(gathering)
             return
         if room > 0 and self.lookout.wait() == 0:
-            await self._look_around()
+            room = await self._look_around(room)
         self.lookout.held = self.breakers.held
         queues = self.lookout.next() if room > 0 else ()
         if not queues:
@@ -310,12 +310,15 @@ class Worker:
             return
         await self._claim(self._wanted(*queues, room=room))
 
-    async def _look_around(self) -> None:
+    async def _look_around(self, room: int) -> int:
+        """Look, probe what is due; the room that is left."""
         asked_at = time.monotonic()
         seen = await self.lookout.look(self.steady)
         self.breakers.seen(seen.breakers, asked_at)
-        if self.breakers.open:
-            await self._probe()
+        if not self.breakers.open:
+            return room
+        await self._probe(room)
+        return self.room.for_claims()
 
     async def _fill(self, gathering: Gathering) -> None:
         """Ask for more of a task whose next batch is being gathered."""

@@ -149,7 +149,7 @@ class Desk(Worker):
     async def probe(self, stream: Stream) -> list[Claim]:
         """Offer one job of each task of a stream whose breaker is due, if nobody else probes it."""
         claims: list[Claim] = []
-        for opened in self.breakers.due(stream.asker.probes):
+        for opened in self.breakers.due(stream.asker.probes, stream.credit.room):
             claims += await asyncio.shield(self.spawn(self._take_probe(stream, opened)))
         return claims
 
