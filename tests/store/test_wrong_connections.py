@@ -68,6 +68,26 @@ async def test_pools_and_engines_are_refused_with_what_to_give(
     await async_engine.dispose()
 
 
+@pytest.mark.kinds("postgres")
+async def test_what_has_no_connection_yet_is_refused_with_what_to_give(
+    app: Outlast, work: Any, database: Database
+) -> None:
+    """R221: `pool.acquire()` that was not entered, and sessions that are bound to no engine."""
+    import asyncpg
+    from sqlalchemy.ext.asyncio import AsyncSession
+    from sqlalchemy.orm import Session
+
+    async with asyncpg.create_pool(database.direct_url, min_size=1, max_size=1) as pool:
+        with pytest.raises(WrongConnection, match=r"async with pool\.acquire\(\) as conn"):
+            await work.using(conn=pool.acquire()).aenqueue()
+    with Session() as session, pytest.raises(WrongConnection, match=r"Session\(engine\)"):
+        work.using(conn=session).enqueue()
+    async with AsyncSession() as later:
+        with pytest.raises(WrongConnection, match=r"Session\(engine\)"):
+            await work.using(conn=later).aenqueue()
+    assert app.jobs() == []
+
+
 @pytest.mark.kinds("sqlite")
 def test_a_connection_to_another_file_is_refused(
     app: Outlast, work: Any, database: Database, tmp_path: Path
@@ -118,11 +138,11 @@ async def test_a_connection_to_another_database_is_refused(
     engine = create_engine(there.replace("postgresql:", "postgresql+psycopg:"))
     with psycopg.connect(there) as plain, engine.connect() as alchemy:
         for connection in (plain, alchemy):
-            with pytest.raises(WrongConnection, match="leads to another database"):
+            with pytest.raises(WrongConnection, match="leads to the database 'beside' at "):
                 work.using(conn=connection).enqueue()
     engine.dispose()
     away = await asyncpg.connect(there)
-    with pytest.raises(WrongConnection, match="leads to another database"):
+    with pytest.raises(WrongConnection, match="leads to the database 'beside' at "):
         await work.using(conn=away).aenqueue()
     await away.close()
     assert app.jobs() == []

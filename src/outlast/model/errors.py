@@ -4,8 +4,8 @@
     ├── InvalidInput              what was asked for cannot be (also a ValueError)
     │   ├── InvalidArguments      a call's arguments do not fit its task; names every problem
     │   ├── InvalidResult         what a handler returned cannot be stored; names every problem
-    │   ├── InvalidFlow           jobs that cannot wait for each other so; names every problem
-    │   ├── InvalidOption         a job's option (priority, delay, queue, …) is out of range
+    │   ├── InvalidFlow           jobs that cannot be enqueued together; names every problem
+    │   ├── InvalidOption         an option (priority, delay, queue, …) is unknown or out of range
     │   └── InvalidSetting        a setting is out of range or unknown; names the field
     ├── KeyConflict               the same idempotency key was used with another call
     ├── UnknownTask               no task of that name is registered here
@@ -106,14 +106,14 @@ class InvalidResult(InvalidInput):
 
 
 class InvalidFlow(InvalidInput):
-    """These jobs cannot wait for each other."""
+    """These jobs cannot be enqueued together."""
 
     problems: Sequence[Problem]
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         found = tuple(problems)
         listed = "".join(f"\n  {problem}" for problem in found)
-        super().__init__(f"these jobs cannot wait for each other so{listed}", problems=found)
+        super().__init__(f"these jobs cannot be enqueued together{listed}", problems=found)
 
 
 class InvalidOption(InvalidInput):
@@ -127,6 +127,8 @@ class InvalidSetting(InvalidInput):
 class KeyConflict(OutlastError):
     """The key {key!r} in queue {queue!r} already belongs to job {job}, which is another call: use \
 another key, or the same arguments."""
+
+    flow: str | None = None  # for the key of a flow
 
     @classmethod
     def of_flow(cls, key: str, flow: str) -> KeyConflict:

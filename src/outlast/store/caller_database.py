@@ -59,7 +59,7 @@ def _seat(driver: Any) -> tuple[str, int, str] | None:
         return None
 
 
-def in_our_database(op: Op[T], store: Store, ours: Place | None) -> Op[T]:
+def in_our_database(op: Op[T], store: Store, ours: Place | None, driver: Any) -> Op[T]:
     """The operation, after a look where it would be carried out."""
     if store.address.dialect == SQLITE:
         rows: Rows = yield Statement("database_files")
@@ -71,8 +71,16 @@ def in_our_database(op: Op[T], store: Store, ours: Place | None) -> Op[T]:
     else:
         found = yield from place()
         if ours is not None and _differ(ours, found):
-            raise _elsewhere("another database", store)
+            raise _elsewhere(_named(driver), store)
     return (yield from op)
+
+
+def _named(driver: Any) -> str:
+    """Which database of PostgreSQL a connection leads to, in words."""
+    if (seat := _seat(driver)) is None:
+        return "another database"
+    host, port, database = seat
+    return f"the database {database!r} at {host}{f':{port}' if port else ''}"
 
 
 def place() -> Op[Place]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from ..model.errors import WrongConnection
 from ..ops.statement import Rows, Statement
 from .base import Store
 from .caller_session import CallerSession, commits_by_itself
@@ -15,7 +16,7 @@ from .statements import POSTGRES, SQLITE, Query
 
 class SqlalchemySession(CallerSession):
     def __init__(self, connection: Any, store: Store) -> None:
-        self.inner = connection.connection() if hasattr(connection, "get_bind") else connection
+        self.inner = _connection_of(connection)
         super().__init__(connection, store)
 
     def dialect(self) -> str:
@@ -57,6 +58,21 @@ class SqlalchemySession(CallerSession):
 
         result = self.inner.execute(text(query.sql), statement.given)
         return [tuple(row) for row in result] if result.returns_rows else []
+
+
+def _connection_of(given: Any) -> Any:
+    """The connection of a session; a connection is its own."""
+    if not hasattr(given, "get_bind"):
+        return given
+    from sqlalchemy.exc import UnboundExecutionError
+
+    try:
+        return given.connection()
+    except UnboundExecutionError as error:
+        raise WrongConnection(
+            reason="this session is bound to no engine, so it leads to no database: make it with"
+            " Session(engine) or sessionmaker(engine)"
+        ) from error
 
 
 class DjangoSession(CallerSession):

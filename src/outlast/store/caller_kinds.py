@@ -9,6 +9,11 @@ _INSTEAD = {
     ("asyncpg", "Pool"): _POOL.format(
         how="give what it lends (`async with pool.acquire() as conn, conn.transaction():`)"
     ),
+    (
+        "asyncpg",
+        "PoolAcquireContext",
+    ): "this is pool.acquire() before it has lent a connection: give"
+    " what it lends (`async with pool.acquire() as conn, conn.transaction():`)",
     ("psycopg_pool", "BasePool"): _POOL.format(
         how="give what it lends (`with pool.connection() as conn:`)"
     ),

@@ -56,7 +56,7 @@ def run_on(connection: Any, store: Store, op: Op[T]) -> T:
         if is_known(driver, store):
             return drive(op, session)
         ours = None if store.address.dialect == SQLITE else store.run(place)
-        answer = drive(in_our_database(op, store, ours), session)
+        answer = drive(in_our_database(op, store, ours, driver), session)
     remember(driver, store)
     return answer
 
@@ -90,7 +90,8 @@ async def _arun(op: Op[T], session: AsyncCallerSession, store: Store) -> T:
     with of_the_caller():
         if is_known(driver, store):
             return await adrive(op, session)
-        answer = await adrive(in_our_database(op, store, await store.arun(place)), session)
+        ours = await store.arun(place)
+        answer = await adrive(in_our_database(op, store, ours, driver), session)
     remember(driver, store)
     return answer
 
