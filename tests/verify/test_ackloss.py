@@ -14,7 +14,7 @@ from tests.support import Database, Processes
 from tests.verify.running import run, start
 from tests.verify.test_crash import left
 
-SILENT = {"start", "rollback", "not-yet"}  # they commit nothing
+SILENT = {"start", "rollback", "not-yet", "purge-changed"}  # they commit nothing
 # Nor these, if somebody else's sweep came first: it takes back, prunes or ends what is theirs.
 OTHERS = {*SWEEPS, "audit", "poison", "flow-prune", "late-finish", "wrong-clock"}
 

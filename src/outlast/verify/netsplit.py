@@ -203,7 +203,7 @@ def walk(upstream: Upstream, work: Workload, label: str, point: Point) -> None:
     with by_proxy(work, upstream, chunks) as chunks.proxy, suppress(OutlastError, *theirs):
         stage = Stage(work, label, LEASE, trap)
         stage.patience = PATIENCE
-        Stopwatch(work.ledger, label, lambda: chunks.struck, theirs).install()
+        Stopwatch(work.ledger, label, lambda: chunks.struck, (*theirs, *path.raises)).install()
         perform(path, stage)
     ended(chunks.struck)
 

@@ -83,7 +83,8 @@ def by_proxy(work: Workload, upstream: Upstream, inspect: Inspector) -> Iterator
     """In a child: from now on everything that is said passes the inspector."""
     with Proxy(upstream) as proxy:
         proxy.inspect = inspect
-        work.trust(replace(work.place, url=through(work.place.url, proxy)))
+        direct = work.place.url
+        work.trust(replace(work.place, url=through(direct, proxy), direct=direct))
         yield proxy
 
 

@@ -31,6 +31,7 @@ class Place:
     url: str = field(repr=False)  # it may hold a password
     schema: str
     folder: Path
+    direct: str | None = field(default=None, repr=False)  # the URL past a campaign's proxy
 
     @property
     def ledger(self) -> Path:
@@ -80,6 +81,12 @@ class Place:
 
             with closing(psycopg.connect(self.url)) as connection:
                 yield connection
+
+    @contextmanager
+    def connect_past_proxy(self) -> Iterator[Any]:
+        """A connection of somebody else, which no fault of a campaign's network meets."""
+        with replace(self, url=self.direct or self.url).connect() as connection:
+            yield connection
 
     def add_business(self) -> None:
         """A table of the caller's own, for what commits together with jobs."""

@@ -76,7 +76,7 @@ def share_lock(stage: Stage) -> Iterator[None]:
     """The lock that CREATE INDEX takes: nobody can renew, and rows can be locked."""
     from psycopg import sql
 
-    with stage.place.connect() as connection:
+    with stage.place.connect_past_proxy() as connection:
         job = sql.Identifier(stage.place.schema, "job")
         connection.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(job))
         yield
@@ -129,7 +129,7 @@ def _lock_of(stage: Stage) -> Iterator[None]:
         finally:
             proof.forget()
         return
-    with stage.place.connect() as connection:
+    with stage.place.connect_past_proxy() as connection:
         connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (stage.owner,))
         connection.commit()
         stage.run(duties.prove_life, stage.owner)
@@ -198,7 +198,7 @@ async def _under_lock(stage: Stage) -> None:
             await asyncio.to_thread(hold_lock, stage, LOCKED_LEASE + LOCKED)
             while not here.counts["succeeded"] and time.monotonic() < until:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-            if here.counts["lost"]:
+            if here.counts["lost"] and stage.patience is None:
                 stage.saw("I3", "zombie", "an owner let go of its job because of somebody's lock")
     finally:
         await stage.ol.store.aclose()
@@ -215,7 +215,7 @@ def hold_lock(stage: Stage, seconds: float) -> None:
         return
     from psycopg import sql
 
-    with stage.place.connect() as connection:
+    with stage.place.connect_past_proxy() as connection:
         job = sql.Identifier(stage.place.schema, "job")
         connection.execute(sql.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(job))
         time.sleep(seconds)
@@ -228,12 +228,17 @@ def shared_looks(stage: Stage) -> Iterator[None]:
     put off because the clock stepped back."""
     yield
     stage.run(duties.take, stage.queue, 60.0, stage.owner)
-    stage.run(_put_off, stage.queue)
-    if not stage.run(duties.take, stage.queue, 60.0, stage.owner):
+    if not any(_takes_late(stage) for _ in range(2)):  # one answer may be lost
         stage.saw("I2", "stalled-net", "a duty sleeps for an hour because the clock stepped back")
     # Others may arrive at the same moment, but not every time.
     if all(stage.run(_counts_remote, stage, number) for number in range(3)):
         stage.saw("I2", "stalled-net", "remote workers count among those who look")
+
+
+def _takes_late(stage: Stage) -> bool:
+    """Whether a duty is taken that is due in an hour, and done every minute."""
+    stage.run(_put_off, stage.queue)
+    return stage.run(duties.take, stage.queue, 60.0, stage.owner)
 
 
 def _counts_remote(stage: Stage, number: int) -> Op[bool]:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def far_moment(stage: Stage) -> Iterator[None]:
         work.mark.using(at=datetime.max.replace(tzinfo=UTC)).enqueue()
         stage.saw("I2", "poison", "a date at the end of the calendar was accepted")
     job = work.mark.using(delay=3600).enqueue()
-    with place.connect() as connection:
+    with place.connect_past_proxy() as connection:
         table = f"{place.schema}_job" if place.is_sqlite else f'"{place.schema}".job'
         far = "9e999" if place.is_sqlite else "'infinity'"
         connection.execute(f"UPDATE {table} SET run_at = {far}")  # noqa: S608 - names of ours
@@ -109,15 +110,21 @@ def encoding(stage: Stage) -> Iterator[None]:
     """A database that takes any bytes for text is refused, and nothing is made in it."""
     url = _database_of_bytes(stage)
     yield
-    stage.enqueued(1)  # where it may be: one exchange at least, to be killed in
-    if url is not None:
-        ol = Outlast(url, schema=stage.place.schema, settings=stage.ol.store.settings)
-        with suppress(Unsupported):
-            ol.migrate()
-            stage.saw("I4", "zombie", "tables were made in a database that cannot hold our text")
-        ol.close()
+    try:
+        stage.enqueued(1)  # where it may be: one exchange at least, to be killed in
+        if url is not None:
+            _see_refused(stage, url)
+    finally:
         stage.trap.armed = False
-        _drop(stage)
+        if url is not None:
+            _drop(stage)
+
+
+def _see_refused(stage: Stage, url: str) -> None:
+    ol = Outlast(url, schema=stage.place.schema, settings=stage.ol.store.settings)
+    with ol, suppress(Unsupported):
+        ol.migrate()
+        stage.saw("I4", "zombie", "tables were made in a database that cannot hold our text")
 
 
 @encoding.again
@@ -145,7 +152,8 @@ def _database_of_bytes(stage: Stage) -> str | None:
 def _drop(stage: Stage) -> None:
     import psycopg
 
-    with psycopg.connect(stage.place.url, autocommit=True) as connection:
+    url = stage.place.direct or stage.place.url
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {_bytes_name(stage)} WITH (FORCE)")
 
 
@@ -154,8 +162,9 @@ def _bytes_name(stage: Stage) -> str:
 
 
 def own(stage: Stage) -> tuple[Place, Workload]:
+    """Tables of its own, asked for with the settings of the stage."""
     place = stage.place.beside(stage.queue)
-    return place, Workload(place)
+    return place, Workload(place, **asdict(stage.ol.store.settings))
 
 
 def _file(place: Place) -> Path:

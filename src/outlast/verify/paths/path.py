@@ -28,6 +28,7 @@ class Path:
     most: int | None = None
     only: str | None = None  # the one kind of database on which there is such a path
     alone: bool = False  # other paths in its place would spoil it
+    raises: tuple[type[Exception], ...] = ()  # errors that it causes in calls, none of ours
     retry: Again | None = field(default=None, repr=False)
 
     def again(self, retry: Again) -> Again:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
-from ...client import Outlast
 from ...model.job import FENCE_LIMIT
 from ...ops.statement import Begin, Op, Statement, Step, Together
 from ...store import Store
@@ -31,7 +30,7 @@ def many_queues(stage: Stage) -> Iterator[None]:
         stage.promise(stage.work.mark.using(queue=name).enqueue().id)
     yield
     working = worker(stage, names)
-    if not asyncio.run(_works(stage.ol, working, lambda: working.counts["succeeded"] >= QUEUES)):
+    if not asyncio.run(_works(stage, working, lambda: working.counts["succeeded"] >= QUEUES)):
         stage.saw("I2", "unstarted", "a worker with many queues does not come to some of them")
 
 
@@ -50,9 +49,13 @@ def resting_queue(stage: Stage) -> Iterator[None]:
             _set(place, strange.id, "task = 'mark'")
         return working.counts["succeeded"] >= 1
 
-    if not asyncio.run(_works(work.ol, working, ran)):
+    if not asyncio.run(_works(stage, working, ran)):
         stage.saw("I2", "unstarted", "a queue that rests is not asked again")
     work.ol.close()
+
+
+class Unsendable(ValueError):
+    """What a driver says to a value that it cannot send."""
 
 
 @path("unstorable-outcome", most=8)
@@ -67,8 +70,11 @@ def unstorable_outcome(stage: Stage) -> Iterator[None]:
     def ended() -> bool:
         return working.counts["succeeded"] >= 3 and working.counts["dead"] >= 1
 
-    if not asyncio.run(_works(stage.ol, working, ended)):
+    if not asyncio.run(_works(stage, working, ended)):
         stage.saw("I2", "unfinished", "an outcome that cannot be stored holds up others")
+
+
+unstorable_outcome.raises = (Unsendable,)
 
 
 @path("counter-at-limit", most=8)
@@ -83,29 +89,29 @@ def counter_at_limit(stage: Stage) -> Iterator[None]:
     def ended() -> bool:
         return working.counts["succeeded"] >= 3 and working.counts["dead"] >= 1
 
-    if not asyncio.run(_works(work.ol, working, ended)):
+    if not asyncio.run(_works(stage, working, ended)):
         stage.saw("I2", "unstarted", "a row at an integer limit stops its queue, or was run")
     work.ol.close()
 
 
-async def _works(ol: Outlast, working: Worker, enough: Callable[[], bool]) -> bool:
-    """Whether a worker gets so far in time."""
+async def _works(stage: Stage, working: Worker, enough: Callable[[], bool]) -> bool:
+    """Whether a worker gets so far in time. Where its network may be cut nobody expects that."""
     running = asyncio.create_task(working.arun())
-    until = time.monotonic() + LONGEST_S
+    until = time.monotonic() + (LONGEST_S if stage.patience is None else stage.patience)
     try:
         while not (done := enough()) and not running.done() and time.monotonic() < until:
             await asyncio.wait([running], timeout=0.01)
         working.stop()
         await running
     finally:
-        await ol.store.aclose()
-    return done
+        await working.app.store.aclose()
+    return done or stage.patience is not None
 
 
 def _set(place: Place, id: str, change: str) -> None:
     """Past the product."""
     table = f"{place.schema}_job" if place.is_sqlite else f'"{place.schema}".job'
-    with place.connect() as connection:
+    with place.connect_past_proxy() as connection:
         connection.execute(f"UPDATE {table} SET {change} WHERE id = '{id}'")  # noqa: S608 - ours
         connection.commit()
 
@@ -145,7 +151,7 @@ def _refuse(step: Step, job: str) -> None:
         return
     for statement in step if isinstance(step, Together) else (step,):
         if any(_has_result(row, job) for row in _rows(statement)):
-            raise ValueError("this value cannot be sent")
+            raise Unsendable("this value cannot be sent")
 
 
 def _rows(statement: Statement) -> list[dict[str, Any]]:
