@@ -287,6 +287,25 @@ print("fine")
     assert "fine" in processes.python(script).succeed(20)
 
 
+def test_threads_of_a_forked_child_find_no_pool_of_the_parent(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R230: while one thread starts over, others see the parent's budget, or all of the new: the
+    lock of the parent's may be held for ever."""
+    pools = counted.store._pools
+    pools.budget._pid = -1  # as in a child
+    seen: list[bool] = []
+    join = Budget.join
+
+    def look_and_join(budget: Budget, lender: Lender) -> None:
+        seen.append(pools.budget.inherited or pools._threads._budget is pools.budget)
+        join(budget, lender)
+
+    monkeypatch.setattr(Budget, "join", look_and_join)
+    assert pools.threads._budget is pools.budget and not pools.budget.inherited
+    assert seen == [True]
+
+
 async def test_a_worker_opens_no_more_connections_than_its_page_says(counted: Counted) -> None:
     """R230: pool_size for its handlers' calls, in threads and in its loop, and four more."""
     ol, most = counted.ol, 0

@@ -41,11 +41,12 @@ class Pools:
         self._reset()
 
     def _reset(self) -> None:
-        self.budget = Budget(self._size)
-        self._threads = Pool(self._connect, self, self._patience)
+        budget = Budget(self._size)
+        self._threads = Pool(self._connect, self, budget, self._patience)
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = (
             weakref.WeakKeyDictionary()
         )
+        self.budget = budget  # last: a thread that sees it must not find the pools of a parent
 
     @property
     def threads(self) -> Pool:
@@ -86,11 +87,13 @@ class Pools:
 class Pool(Lender):
     """Blocking connections, lent to one thread at a time."""
 
-    def __init__(self, connect: Callable[[], Link], pools: Pools, patience: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Link], pools: Pools, budget: Budget, patience: float
+    ) -> None:
         super().__init__()
         self._connect = connect
         self._pools = weakref.ref(pools)
-        self._budget = pools.budget
+        self._budget = budget
         self._patience = patience
         self._budget.join(self)
 
