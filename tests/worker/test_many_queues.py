@@ -9,8 +9,11 @@ import pytest
 
 from outlast import Outlast
 from outlast.cli.doctor import surroundings
+from outlast.model.settings import WorkerSettings
+from outlast.ops.claim import Wanted
 from outlast.ops.doctor import examine
 from outlast.worker.carry import MOST_UNKNOWN
+from outlast.worker.lookout import Lookout
 from tests.support import Database, aeventually
 
 from .many_queues import drained, fill
@@ -187,3 +190,22 @@ async def test_ten_thousand_queues_do_not_choke_those_who_look(
         print(f"\n{database.kind}: {name} with 10,000 queues: {took * 1000:.0f} ms")
         assert took < 2.0 + SLACK
     await asyncio.sleep(0)
+
+
+def test_queues_with_long_lines_of_held_jobs_are_asked_together_in_small_groups() -> None:
+    """R216, R223: a claim walks over what is held back; outcomes wait for it meanwhile."""
+    lookout = Lookout(None, WorkerSettings())
+    queues = [f"q{n}" for n in range(500)]
+    lookout.held = dict.fromkeys(queues, frozenset({"push"}))
+    lookout.held = {**lookout.held, "q200": frozenset({"other"})}
+    for queue in queues:
+        lookout.hear(queue)
+
+    def asked(took: float) -> int:
+        first, *others = lookout.next()
+        wanted = Wanted("w", first, 10, 15.0, others=tuple(others))
+        lookout.claimed(wanted, [], took)
+        assert len({lookout.held[queue] for queue in wanted.queues}) == 1
+        return len(wanted.queues)
+
+    assert [asked(took) for took in (1.0, 1.0, 0.05, 0.01, 0.01)] == [100, 25, 6, 6, 12]

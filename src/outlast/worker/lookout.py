@@ -31,6 +31,7 @@ MOST_NAMED = 1000  # queues of a worker that are asked for by name
 # Many queues that hold few jobs each are asked together: a round trip each would cost the most.
 ONE_BY_ONE = 4  # queues in line that are still asked one by one
 MOST_TOGETHER = 100  # queues
+HELD_CLAIM_S = 0.1  # seconds that a claim from queues with open breakers should take at most
 DENSE = 3  # full answers in a row after which a queue is asked alone, for as much as there is room
 
 
@@ -44,6 +45,7 @@ class Lookout:
         self._places: dict[str, tuple[Place, float]] = {}  # where to go on, and until when
         self._full: dict[str, int] = {}  # full answers of a queue in a row
         self._apart = 0  # turns for which queues are asked one by one
+        self._held_together = MOST_TOGETHER  # queues with open breakers that are asked together
         self._idle = settings.poll_min
         self._look_at = 0.0
         self._rest_look_at = 0.0  # not before: looks are at most half of an idle worker's time
@@ -95,7 +97,8 @@ class Lookout:
         self._apart = max(0, self._apart - 1)
         if self._apart or self._is_dense(first) or len(self._turns) < ONE_BY_ONE:
             return (first,)
-        return (first, *self._sparse(MOST_TOGETHER - 1, self.held.get(first)))
+        most = self._held_together if first in self.held else MOST_TOGETHER
+        return (first, *self._sparse(most - 1, self.held.get(first)))
 
     def _sparse(self, most: int, held: frozenset[str] | None) -> list[str]:
         """Those next in line that do not want a turn of their own, and in which breakers hold back
@@ -122,6 +125,8 @@ class Lookout:
     def claimed(self, wanted: Wanted, claims: Sequence[Claim], took: float = 0.0) -> None:
         """What we got there, in so many seconds: as much as we had room for means that there may be
         more."""
+        if wanted.queue in self.held:
+            self._adapt(len(wanted.queues), took)
         if wanted.others:
             self._claimed_across(wanted, claims)
         else:
@@ -130,6 +135,13 @@ class Lookout:
         if claims:
             self._idle = self._settings.poll_min
             self._look_at = min(self._look_at, time.monotonic() + self._idle)
+
+    def _adapt(self, queues: int, took: float) -> None:
+        """A claim walks over all jobs that are held back: fewer queues, if these are many."""
+        if took > HELD_CLAIM_S:
+            self._held_together = max(1, queues // 4)
+        elif took < HELD_CLAIM_S / 4:
+            self._held_together = min(MOST_TOGETHER, self._held_together * 2)
 
     def _claimed_across(self, wanted: Wanted, claims: Sequence[Claim]) -> None:
         """Queues are asked in their order until there are enough jobs: those after the last that
