@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.job import Claim
 from outlast.model.outcome import release
 from outlast.ops.breaker_report import breakers
-from outlast.ops.breakers import close_breaker, open_breaker, probe_failed, take_probe
+from outlast.ops.breakers import (
+    close_breaker,
+    close_without_jobs,
+    closed_by_probe,
+    open_breaker,
+    probe_failed,
+    take_probe,
+)
 from outlast.ops.claim import look, look_among
 from outlast.ops.finish import finish, settled
 from outlast.ops.operate import cancel
@@ -121,6 +129,50 @@ def test_without_a_job_there_is_no_probe(run: Run) -> None:
     assert run(take_probe, here, "w", 60.0, 0.0) == []
     assert [(one.probes, one.due) for one in run(look).breakers] == [(0, True)]
     assert [one.due for one in run(look_among, ["other"]).breakers] == [True]
+
+
+def closings(database: Database) -> list[str]:
+    """The reasons that are on record."""
+    rows = sql(database, "SELECT data FROM {event} WHERE kind = 'breaker-closed' ORDER BY seq")
+    told = [json.loads(data) if isinstance(data, str) else data for (data,) in rows]
+    return [one["reason"] for one in told]
+
+
+def test_a_breaker_whose_task_has_no_job_left_is_closed(run: Run, database: Database) -> None:
+    """R223: on record, once its probe is due; not while a job could still be the probe."""
+    here = opened(run, 60.0)
+    assert run(close_without_jobs, here, "w") == [], "no probe is due"
+    run(close_breaker, "default", "work", None, "me")
+    here = opened(run)
+    for options in ({}, {"delay": 30.0}):
+        put(run, 1, **options)
+        assert run(close_without_jobs, here, "w") == []
+        sql(database, "DELETE FROM {job}")
+    put(run, 1)
+    take(run, 1)
+    assert run(close_without_jobs, here, "w") == [], "one runs"
+    sql(database, "DELETE FROM {job}")
+    put(run, 1, task="other")
+    put(run, 1, queue="other")
+    put(run, 1, delay=86_400.0)
+    assert run(close_without_jobs, replace(here, opening="another"), "w") == []
+    ((task, seconds),) = run(close_without_jobs, here, "w")
+    assert task == "work" and 0 <= seconds < 60 and run(breakers) == []
+    assert closings(database) == ["by hand", "no job left to probe with"]
+
+
+def test_it_is_known_whether_a_probe_closed_it(run: Run, database: Database) -> None:
+    """R054: the latest close counts; without one, none is known."""
+    circuit = DOWN.circuit
+    assert run(closed_by_probe, circuit) is False
+    opened(run)
+    run(close_breaker, *circuit, "first", "w")
+    assert run(closed_by_probe, circuit) is True
+    assert run(closed_by_probe, Circuit("default", "other")) is False
+    opened(run)
+    run(close_breaker, *circuit, None, "me")
+    assert run(closed_by_probe, circuit) is False
+    assert closings(database) == ["a probe succeeded", "by hand"]
 
 
 def test_a_job_that_is_held_back_leaves_no_trace(run: Run, database: Database) -> None:

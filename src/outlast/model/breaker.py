@@ -4,7 +4,7 @@
            a whole batch; DependencyDown
     closed ──────────────────────────────────────────▶ open ──▶ one probe at a time, with back-off
        ▲                                                 │        │ fails: refunded, wait longer
-       └──────── a probe succeeds, or an operator ◀──────┴────────┘
+       └── a probe succeeds, or an operator; no job is left ◀─────┘
 
 A circuit is one task in one queue. While it is open its jobs stay ready and unspent.
 """
@@ -38,6 +38,14 @@ class Outage(StrEnum):
     SUSPECTED = "suspected"  # one connection error
 
 
+class CloseReason(StrEnum):
+    """Why a breaker was closed, as the event and the log say it."""
+
+    PROBE = "a probe succeeded"
+    OPERATOR = "by hand"
+    NO_JOB = "no job left to probe with"
+
+
 class Circuit(NamedTuple):
     """What one breaker stands for."""
 
@@ -64,12 +72,15 @@ class Breaker:
         if not whole or not 1 <= self.failures <= MOST_FAILURES:
             raise _invalid("failures", f"a whole number from 1 to {MOST_FAILURES}", self.failures)
         errors = isinstance(self.kinds, tuple) and all(map(_is_error, self.kinds))
-        if not errors:
-            raise _invalid("kinds", "a tuple of exception types", self.kinds)
+        if not errors or not self.kinds:
+            raise _invalid("kinds", "a tuple of exception types, at least one", self.kinds)
+        most = f"{LONGEST_PROBE_WAIT_S:.0f}"
         if not _is_span(self.probe_first):
-            raise _invalid("probe_first", "a number of seconds above 0", self.probe_first)
+            wanted = f"a number of seconds above 0, at most {most}"
+            raise _invalid("probe_first", wanted, self.probe_first)
         if not _is_span(self.probe_cap) or self.probe_cap < self.probe_first:
-            raise _invalid("probe_cap", "a number of seconds, at least probe_first", self.probe_cap)
+            wanted = f"a number of seconds from probe_first to {most}"
+            raise _invalid("probe_cap", wanted, self.probe_cap)
 
     def __repr__(self) -> str:
         """What is not as by default."""

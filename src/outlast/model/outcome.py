@@ -102,8 +102,9 @@ def _failed(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition
 
 
 def release(claim: Claim, delay: float | None = None, error: Error | None = None) -> Transition:
-    """Back where it was, the attempt unspent; with a delay where coming back at once would spin."""
-    to = State.READY if delay is None else State.SCHEDULED
+    """Back where it was, the attempt unspent; with a delay where coming back at once would spin.
+    With a delay of 0 it is ready, behind the others of its priority."""
+    to = State.SCHEDULED if delay else State.READY
     return Transition(claim, Outcome.RELEASED, to, delay=delay, error=error, refund=1)
 
 

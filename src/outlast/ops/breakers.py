@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..model.breaker import OpenBreaker
+from ..model.breaker import RELAPSE_S, Circuit, CloseReason, OpenBreaker
 from ..model.job import Claim, Hold
 from .claim import in_order, read_breaker
 from .operate import note
 from .statement import BEGIN, Op, Rows, Statement
 
 REACH = 10_000  # ready jobs among which a probe is chosen
+SOON_S = 300.0  # seconds: a scheduled job that is due by then can still be a probe
+CLOSINGS = 100  # the latest closes among which the one of a breaker is looked for
 
 
 def open_breaker(
@@ -43,14 +45,38 @@ def close_breaker(
     rows: Rows = yield Statement(
         "close_breaker", {"queue": queue, "task": task, "opening": opening}
     )
+    reason = CloseReason.OPERATOR if opening is None else CloseReason.PROBE
+    return (yield from _closed(rows, queue, by, reason))
+
+
+def close_without_jobs(opened: OpenBreaker, by: str) -> Op[list[tuple[str, float]]]:
+    """Close a breaker whose probe is due, if no job of the task is there to probe with."""
+    yield BEGIN
+    queue, task = opened.circuit
+    given = {"queue": queue, "task": task, "opening": opened.opening, "soon": SOON_S}
+    rows: Rows = yield Statement("close_breaker_without_jobs", given)
+    return (yield from _closed(rows, queue, by, CloseReason.NO_JOB))
+
+
+def _closed(rows: Rows, queue: str, by: str, reason: CloseReason) -> Op[list[tuple[str, float]]]:
     if not rows:
         return []
     now: Rows = yield Statement("clock")
     closed = [(closed, float(now[0][0]) - float(opened_at)) for _, closed, _, opened_at in rows]
-    for closed_task, seconds in closed:
-        told: dict[str, Any] = {"by": by, "queue": queue, "task": closed_task}
+    for task, seconds in closed:
+        told: dict[str, Any] = {"by": by, "reason": str(reason), "queue": queue, "task": task}
         yield from note("breaker-closed", [None], {**told, "open_for": round(seconds, 3)})
     return closed
+
+
+def closed_by_probe(circuit: Circuit) -> Op[bool]:
+    """Whether the last close of a breaker, a moment ago, followed on a probe that succeeded."""
+    rows: Rows = yield Statement("breaker_closings", {"within": RELAPSE_S, "limit": CLOSINGS})
+    for (data,) in rows:
+        told = json.loads(data)
+        if (told.get("queue"), told.get("task")) == circuit:
+            return bool(told.get("reason") == CloseReason.PROBE)
+    return False
 
 
 def take_probe(

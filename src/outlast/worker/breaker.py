@@ -3,6 +3,7 @@
     handler ends ─▶ ended() ─┬─ a failure in a row too many: open, here at once, then for all
                              ├─ a failure while it is open: the job goes back, unspent
                              └─ a success of an attempt begun since: close
+    look for work ─▶ seen() ─── a probe is due and no job is there for it: retire(): close
 
 What the database says comes with every look for work, so a claim costs nothing more. What cannot
 be written is tried again later, and holds up no outcome and no claim meanwhile.
@@ -25,6 +26,7 @@ from ..model.breaker import (
     RELAPSE_S,
     Breaker,
     Circuit,
+    CloseReason,
     FailureStreak,
     OpenBreaker,
     Outage,
@@ -35,7 +37,13 @@ from ..model.lifecycle import Outcome
 from ..model.outcome import Ended, Error
 from ..model.text import brief
 from ..model.words import span
-from ..ops.breakers import close_breaker, open_breaker, probe_failed
+from ..ops.breakers import (
+    close_breaker,
+    close_without_jobs,
+    closed_by_probe,
+    open_breaker,
+    probe_failed,
+)
 from ..store import Store
 from .figures import NAMES, OTHER
 from .loops import Backoff
@@ -46,6 +54,8 @@ log = logging.getLogger("outlast.worker")
 MOST_CIRCUITS = 10_000  # whose failures are counted at a time
 MOST_NOTED = 1000  # failed probes that wait to be written
 UNPROBED_S = 60.0  # seconds for which a probe is due and nobody makes it: nobody can
+WITHOUT_JOB_S = 2.0  # seconds for which it is due: is there a job left? Asked again as seldom
+WITHOUT_JOB_AT_ONCE = 10  # breakers of which this is asked in one turn
 ANSWERS = (Outcome.FAILED, Outcome.PERMANENT, Outcome.UNDECODABLE)  # of another kind: no outage
 
 
@@ -110,8 +120,10 @@ class Breakers:
         self._write_at = 0.0  # by our clock: not before
         self._patience = Backoff()
         self._changed_at: dict[Circuit, float] = {}  # by our clock: when it was opened or closed
-        self._closed_at: dict[Circuit, float] = {}
+        self._closed_at: dict[Circuit, float] = {}  # likewise, by a probe that succeeded
+        self._vanished: dict[Circuit, float] = {}  # closed by others since: why is to be read
         self._due_since: dict[Circuit, float] = {}  # by our clock
+        self._asked_at: dict[Circuit, float] = {}  # of those: whether there is a job left
 
     # What is held back
 
@@ -143,7 +155,8 @@ class Breakers:
 
     def refunds(self, claim: Claim) -> bool:
         """Whether an inferred outage costs its jobs nothing. Not if it comes right after a probe
-        has succeeded: then some of the jobs may be to blame, which must end in time."""
+        has succeeded: then some of the jobs may be to blame, which must end in time. A close by
+        hand says nothing of the dependency."""
         closed_at = self._closed_at.get(_circuit(claim))
         return closed_at is None or time.monotonic() - closed_at > RELAPSE_S
 
@@ -204,16 +217,16 @@ class Breakers:
     def _held_back(
         self, opened: OpenBreaker, claim: Claim, ended: Ended, breaker: Breaker
     ) -> Ended:
-        """Unspent. One that was begun since was the probe, or as good as one: it goes behind the
-        others, so that the next probe is another job."""
+        """Unspent, and ready. One that was begun since was the probe, or as good as one: it goes
+        behind the others, so that the next probe is another job."""
         error = {**(ended.error or {}), "traceback": ""}
-        wait = None
+        behind = None
         if opened.precedes(claim.started_at):
-            wait = breaker.wait(opened.probes + 1, random.random())
+            behind, wait = 0.0, breaker.wait(opened.probes + 1, random.random())
             if len(self._failed) < MOST_NOTED:
                 told = _FailedProbe(opened, claim.hold, error.get("message", ""), wait)
                 self._failed.append(told)
-        return Ended(Outcome.RELEASED, delay=wait, error=error, quiet=True)
+        return Ended(Outcome.RELEASED, delay=behind, error=error, quiet=True)
 
     def _succeeded(self, claim: Claim) -> None:
         circuit = _circuit(claim)
@@ -227,7 +240,7 @@ class Breakers:
     @property
     def pending(self) -> bool:
         """Whether there is something to write now."""
-        waits = bool(self._opening or self._closing or self._failed)
+        waits = bool(self._opening or self._closing or self._failed or self._vanished)
         return waits and time.monotonic() >= self._write_at
 
     async def write(self, store: Store) -> bool:
@@ -237,6 +250,7 @@ class Breakers:
             *(partial(self._write_opening, store, *one) for one in self._opening.items()),
             *(partial(self._write_closing, store, *one) for one in self._closing.items()),
             *(partial(self._write_failed, store, one) for one in self._failed),
+            *(partial(self._read_reason, store, *one) for one in self._vanished.items()),
         ]
         changed = failed = False
         for write in writes:
@@ -285,20 +299,57 @@ class Breakers:
         if ours:
             many = circuit not in self.openings and len(self.openings) >= NAMES
             self.openings[Circuit(OTHER, OTHER) if many else circuit] += 1
+            told = opening.opened.kind + (f": {opening.message}" if opening.message else "")
             log.warning(
                 "breaker open: queue %r, task %r: %s; its jobs wait unspent, next probe in %s",
-                *circuit, opening.opened.kind, span(opening.wait),
+                *circuit, told, span(opening.wait),
             )  # fmt: skip
         return ours
 
     async def _write_closing(self, store: Store, circuit: Circuit, opened: OpenBreaker) -> bool:
         closed = await store.arun(close_breaker, *circuit, opened.opening, self._worker())
         self._closing.pop(circuit, None)
-        for task, seconds in closed:
-            log.warning("breaker closed: queue %r, task %r: a probe succeeded; it was open for %s",
-                        circuit.queue, task, span(seconds))  # fmt: skip
+        _log_closed(circuit, closed, CloseReason.PROBE)
         self._forget(circuit)
+        self._closed_at[circuit] = time.monotonic()
         return bool(closed)
+
+    async def _read_reason(self, store: Store, circuit: Circuit, at: float) -> bool:
+        """Another process closed it: what it says is a reason to charge jobs only if a probe
+        succeeded. One that cannot be read is not asked for again."""
+        self._vanished.pop(circuit, None)
+        if await store.arun(closed_by_probe, circuit):
+            self._closed_at[circuit] = at
+        return False
+
+    async def retire(self, store: Store) -> None:
+        """Close those whose due probe nobody makes because there is no job to make it with. Any
+        worker does, also one that does not know the task."""
+        for circuit in self._unprobed():
+            self._asked_at[circuit] = time.monotonic()
+            try:
+                closed = await store.arun(close_without_jobs, self.open[circuit], self._worker())
+            except Exception as error:
+                if is_away(error):
+                    raise
+                log.warning("a breaker cannot be closed: %s", brief(error))
+                continue
+            if closed:
+                _log_closed(circuit, closed, CloseReason.NO_JOB)
+                self._forget(circuit)
+
+    def _unprobed(self) -> list[Circuit]:
+        """Some whose jobs are to be looked for now, the one not asked about for longest first."""
+        if not self._due_since:
+            self._asked_at.clear()
+            return []
+        long_ago, asked_at = time.monotonic() - WITHOUT_JOB_S, self._asked_at
+        found = [
+            (asked_at.get(circuit, since), circuit)
+            for circuit, since in self._due_since.items()
+            if circuit in self.open and circuit not in self._opening
+        ]
+        return [one for at, one in sorted(found)[:WITHOUT_JOB_AT_ONCE] if at <= long_ago]
 
     def seen(self, breakers: Iterable[OpenBreaker], asked_at: float) -> None:
         """Take over what a look found, unless something newer is known here."""
@@ -319,16 +370,16 @@ class Breakers:
                     self._when_opened(circuit)
             else:
                 self._forget(circuit)
+                self._vanished[circuit] = time.monotonic()
 
     def _forget(self, circuit: Circuit) -> None:
         """It is closed."""
         if self.open.pop(circuit, None) is not None:
-            now = time.monotonic()
             self._held = None
-            self._changed_at[circuit] = self._closed_at[circuit] = now
+            self._changed_at[circuit] = time.monotonic()
             self._closing.pop(circuit, None)
             self._when_closed(circuit)
-        for times in (self._changed_at, self._closed_at):
+        for times in (self._changed_at, self._closed_at, self._vanished, self._asked_at):
             if len(times) > MOST_CIRCUITS:
                 times.clear()
 
@@ -370,6 +421,12 @@ class ReportedOutages:
 
     def trip(self, claim: Claim, breaker: Breaker, error: Error) -> None:
         return None
+
+
+def _log_closed(circuit: Circuit, closed: Sequence[tuple[str, float]], reason: CloseReason) -> None:
+    for task, seconds in closed:
+        log.warning("breaker closed: queue %r, task %r: %s; it was open for %s",
+                    circuit.queue, task, reason, span(seconds))  # fmt: skip
 
 
 def _circuit(claim: Claim) -> Circuit:

@@ -318,6 +318,7 @@ class Worker:
         if not self.breakers.open:
             return room
         await self._probe(room)
+        await self.breakers.retire(self.steady)
         return self.room.for_claims()
 
     async def _fill(self, gathering: Gathering) -> None:

@@ -137,6 +137,7 @@ class Desk(Worker):
         asked_at = time.monotonic()
         seen = await see(self.store)
         self.breakers.seen(seen.breakers, asked_at)
+        await self.breakers.retire(self.steady)
         return seen
 
     # Circuit breakers

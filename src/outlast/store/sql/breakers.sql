@@ -32,6 +32,26 @@ WHERE queue = :queue AND (CAST(:task AS text) IS NULL OR task = :task)
     AND (CAST(:opening AS text) IS NULL OR opening = :opening)
 RETURNING queue, task, kind, ol.epoch(opened_at)
 
+-- name: close_breaker_without_jobs
+-- Close the breaker of a task that has no job to probe with, now or soon. (Ready jobs are few or found
+-- at once, running ones are few, and of the scheduled ones the next are looked at: there may be
+-- millions.)
+DELETE FROM ol.breaker AS b
+WHERE b.queue = :queue AND b.task = :task AND b.opening = :opening AND ol.probe_due
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j
+        WHERE j.state = 'ready' AND j.queue = :queue AND j.task = :task)
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j
+        WHERE j.state = 'running' AND j.queue = :queue AND j.task = :task)
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.state = 'scheduled'
+        AND j.run_at <= ol.later(:soon) AND j.queue = :queue AND j.task = :task)
+RETURNING b.queue, b.task, b.kind, ol.epoch(b.opened_at)
+
+-- name: breaker_closings
+-- The latest closes of breakers, newest first.
+SELECT CAST(data AS text) FROM ol.event
+WHERE job IS NULL AND kind = 'breaker-closed' AND at > ol.ago(:within)
+ORDER BY seq DESC LIMIT :limit
+
 -- name: take_probe
 -- Take the right to probe, if nobody has it, its time has come and there is a job to probe with. The
 -- next one is due after the wait, whatever becomes of this one. The probe begins after the opening,

@@ -14,7 +14,7 @@ MUTANTS = [
         [
             Edit(
                 WORKER,
-                "        return Ended(Outcome.RELEASED, delay=wait, error=error, quiet=True)\n",
+                "        return Ended(Outcome.RELEASED, delay=behind, error=error, quiet=True)\n",
                 "        return ended\n",
             )
         ],
