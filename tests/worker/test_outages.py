@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from outlast import Context, Outlast
-from outlast.model.errors import StoreUnavailable
+from outlast.model.errors import DeadlineExceeded, ServerUnavailable, StoreUnavailable
 from outlast.model.job import Claim
 from outlast.worker.held import Held
 from outlast.worker.keeper import Urgent
 from outlast.worker.loops import Backoff, Loop
+from outlast.worker.outage_log import OutageLog
 from tests.support import Database, Proxy, aeventually
 
 from .working import SLACK, ended, work
 
+WORKER_LOG = "outlast.worker"
 LOOPS = 8  # the worker's own, its watch, and the keeper's
 
 
@@ -48,23 +50,26 @@ async def outage(
     async with work(far, lease=3600, renew_every=1.0) as worker:
         await talks.aenqueue()
         await far.aresult((await quick.aenqueue()).id, timeout=10)
-        proxy.refuse()
         caplog.clear()
+        proxy.refuse()
         refused, used = proxy.accepted, time.process_time()
         await asyncio.sleep(seconds)
         attempts, used = proxy.accepted - refused, time.process_time() - used
-        lines = len([record for record in caplog.records if record.name.startswith("outlast")])
+        lines = [record.getMessage() for record in caplog.records if record.name == WORKER_LOG]
         proxy.accept()
         failed = worker.counts["turn_failed"]
         assert 1 <= failed <= most
         # A broken connection is replaced twice at once; only then is the database away.
         assert attempts <= LOOPS * (most + 2)
-        assert lines <= attempts + LOOPS
+        assert len(lines) == 1, lines
+        assert "cannot be reached" in lines[0] and "next try in" in lines[0]
         assert used < 0.05 * seconds + 0.5
         before = time.monotonic()
         assert await far.aresult((await quick.aenqueue()).id, timeout=40) == "quick"
         assert time.monotonic() - before < 30 + SLACK
         await aeventually(lambda: worker._backoff.failures == 0)
+        await aeventually(lambda: "the database answers again, after" in caplog.text)
+        assert caplog.text.count("answers again") == 1
         for job in await far.ajobs(state="running"):
             await far.acancel(job.id)
             await ended(far, job, timeout=40)
@@ -186,3 +191,27 @@ def test_a_renewal_is_tried_again_soon_while_a_lease_is_at_stake() -> None:
         worker.hands.take(Held(Claim(**facts | {"id": "x", "fence": 1}), safe_until=0.0))
         busy = Urgent(worker)
         assert max(busy.failed() for _ in range(20)) <= 2.5
+
+
+def test_an_outage_is_logged_when_it_begins_lasts_and_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One line for all parts of a worker; one a minute while it lasts; none for a short relapse."""
+    now = 0.0
+    outage, away = OutageLog(lambda: now), StoreUnavailable(reason="refused")
+    assert not outage.covers(DeadlineExceeded(seconds=30), 1.0), "one slow statement is no outage"
+    assert all(outage.covers(away, 1.0) for _ in range(5))
+    assert outage.covers(DeadlineExceeded(seconds=30), 1.0)
+    now = 90.0
+    outage.covers(away, 30.0)
+    outage.answered()
+    outage.answered()
+    now = 92.0
+    outage.covers(away, 1.0)
+    outage.answered()
+    assert not outage.covers(ServerUnavailable(reason="refused"), 1.0), "of a remote worker"
+    assert [record.getMessage() for record in caplog.records] == [
+        "The database cannot be reached: refused; next try in 1.0 s",
+        "The database cannot be reached: refused; away for 90.0 s; next try in 30.0 s",
+        "the database answers again, after 90.0 s",
+    ]

@@ -43,10 +43,12 @@ async def _step_or_pause(worker: Worker, deadline: float) -> None:
 
 async def _hand_in(worker: Worker) -> None:
     """The last outcomes; what cannot be handed in now is reclaimed by others."""
-    deadline = time.monotonic() + worker.store.settings.connect_timeout
+    deadline, told = time.monotonic() + worker.store.settings.connect_timeout, False
     while worker.returns and time.monotonic() < deadline:
         try:
             await worker.returns.exchange()
         except Exception as error:
-            log.warning("%s; %d outcomes wait", error, len(worker.returns))
+            level = logging.DEBUG if told else logging.WARNING  # a try each moment, one line
+            log.log(level, "%s; %d outcomes wait", error, len(worker.returns))
+            told = True
             await asyncio.sleep(0.1)

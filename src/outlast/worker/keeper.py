@@ -131,6 +131,9 @@ class Keeper:
         self._loop = asyncio.get_running_loop()
         self._watch = Loop("watch", self.watch, 0.0, Backoff(first=0.02, factor=2.0), settled=1.0)
         self.loops = self._all_loops()
+        for loop in self.loops:
+            loop.outage = self.worker.outage
+            loop.proves_answer = loop.name in ("renew", "reclaim")
         self._started.set()
         try:
             async with asyncio.TaskGroup() as group:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from ..model.errors import OutlastError
+from .outage_log import OutageLog
 
 log = logging.getLogger("outlast.worker")
 
@@ -61,6 +62,8 @@ class Loop:
         self._settled = self._backoff.cap if settled is None else settled
         self._poke = asyncio.Event()
         self._stopped = False
+        self.outage: OutageLog | None = None  # of its worker, if it talks to the database
+        self.proves_answer = False  # each pass that succeeds has talked to the database
 
     async def run(self) -> None:
         while not self._stopped:
@@ -76,6 +79,8 @@ class Loop:
             return self._failed(error, time.monotonic() - began)
         self._backoff.succeeded()
         self.succeeded_at = time.monotonic()
+        if self.proves_answer and self.outage is not None:
+            self.outage.answered()
         return self.every * random.uniform(0.8, 1.0) if wish is None else wish
 
     def _failed(self, error: Exception, lasted: float) -> float:
@@ -84,7 +89,9 @@ class Loop:
         self.failures += 1
         wait = self._backoff.failed()
         bug = not isinstance(error, OutlastError)  # its traceback tells more than its message
-        log.warning("%s failed (%s); next try in %.1f s", self.name, error, wait, exc_info=bug)
+        known = self.outage is not None and self.outage.covers(error, wait)
+        level = logging.DEBUG if known else logging.WARNING
+        log.log(level, "%s failed (%s); next try in %.1f s", self.name, error, wait, exc_info=bug)
         return wait
 
     def poke(self) -> None:

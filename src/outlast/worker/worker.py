@@ -55,6 +55,7 @@ from .keeper import Keeper
 from .lookout import Lookout
 from .loops import Backoff
 from .news import News
+from .outage_log import OutageLog
 from .returns import Returns
 from .room import Room
 from .row_faults import is_away
@@ -105,6 +106,7 @@ class Worker:
         self._broken = False  # it stopped by itself
         self._promote_at = 0.0
         self._backoff = Backoff()
+        self.outage = OutageLog()
         self._background: asyncio.Task[None] | None = None
         self._watched = asyncio.Event()  # the keeper hears of news, and proves that we live
         self.owns_process = False  # or a guest in somebody's program
@@ -198,12 +200,14 @@ class Worker:
         while not self.stopping:
             try:
                 await self.steady.arun(duties.arrive, self.card())
+                self.outage.answered()
                 return
             except (CorruptDatabase, SchemaMismatch, Unsupported):
                 raise  # waiting would not help
             except StoreError as error:
                 wait = backoff.failed()
-                log.warning("%s; next try in %.1f s", error, wait)
+                if not self.outage.covers(error, wait):
+                    log.warning("%s; next try in %.1f s", error, wait)
                 await self.ears.hold(wait, self.stopping)
 
     async def _watched_over(self) -> None:
@@ -279,17 +283,20 @@ class Worker:
             self._backoff.succeeded()
         except Exception as error:
             wait = self._backoff.failed()
-            self._failed(f"next try in {wait:.1f} s", error)
+            known = self.outage.covers(error, wait)
+            self._failed(
+                f"next try in {wait:.1f} s", error, logging.DEBUG if known else logging.WARNING
+            )
             await self.ears.hold(wait, self.stopping)
         if not self.keeper.alive and not self.hurry:
             log.critical("the keeper's thread died: leaving, so that no lease is held in vain")
             self.stop()
             self._broken = self.hurry = True  # without renewals there is no time to drain
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _failed(self, what: str, error: Exception, level: int = logging.WARNING) -> None:
         self.counts["turn_failed"] += 1
         bug = not isinstance(error, OutlastError)  # its traceback tells more than its message
-        log.warning("%s; %s", error, what, exc_info=bug)
+        log.log(level, "%s; %s", error, what, exc_info=bug)
 
     async def turn(self) -> None:
         """Give back what has ended, take what there is room for, or wait."""
@@ -344,6 +351,7 @@ class Worker:
             others = f" and {len(wanted.others)} others" if wanted.others else ""
             self._failed(f"claiming from {wanted.queue!r}{others} failed", error)
             return
+        self.outage.answered()
         took = time.monotonic() - asked_at
         self._take(claims, asked_at)
         if wanted.task is None:
