@@ -11,6 +11,7 @@ from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.errors import StoreBusy, StoreError
 from outlast.model.ids import new_job_id
 from outlast.ops.breakers import open_breaker
+from outlast.worker.breaker import Breakers
 from tests.support import Database, aeventually
 from tests.worker.test_breakers import QUICK, Sink, all_succeeded, opened
 from tests.worker.working import Spy, sql, work
@@ -79,3 +80,18 @@ async def test_a_worker_makes_no_more_probes_than_it_has_room_for(
         await all_succeeded(ol, 40)
     assert ol.breakers() == []
     assert sql(database, "SELECT max(attempt), max(fence) FROM {job}") == [(1, 1)]
+
+
+async def test_reasons_of_many_closes_are_read_a_few_at_a_time(ol: Outlast) -> None:
+    """R216, R223: another worker closed hundreds; outcomes do not wait for what it says of each."""
+    await ol.acounts()
+    spy = Spy(ol)
+    breakers = Breakers(lambda: "w", lambda _: None, lambda _: None)
+    breakers.seen([OpenBreaker(Circuit(f"q{n}", "push"), "o", "E", 1.0) for n in range(50)], 1.0)
+    breakers.seen([], 2.0)
+    assert breakers.pending
+    await breakers.write(ol.store)
+    assert 0 < spy.counts["breaker_closings"] <= 20 and breakers.pending
+    for _ in range(4):
+        await breakers.write(ol.store)
+    assert not breakers.pending

@@ -56,6 +56,7 @@ MOST_NOTED = 1000  # failed probes that wait to be written
 UNPROBED_S = 60.0  # seconds for which a probe is due and nobody makes it: nobody can
 WITHOUT_JOB_S = 2.0  # seconds for which it is due: is there a job left? Asked again as seldom
 WITHOUT_JOB_AT_ONCE = 10  # breakers of which this is asked in one turn
+REASONS_AT_ONCE = 10  # closes by others whose reason is read in one turn
 ANSWERS = (Outcome.FAILED, Outcome.PERMANENT, Outcome.UNDECODABLE)  # of another kind: no outage
 
 
@@ -246,11 +247,12 @@ class Breakers:
     async def write(self, store: Store) -> bool:
         """Write what is pending. Whether others should look again. An error is raised only if the
         database is away: any other is a matter of its own breaker."""
+        vanished = islice(self._vanished.items(), REASONS_AT_ONCE)
         writes = [
             *(partial(self._write_opening, store, *one) for one in self._opening.items()),
             *(partial(self._write_closing, store, *one) for one in self._closing.items()),
             *(partial(self._write_failed, store, one) for one in self._failed),
-            *(partial(self._read_reason, store, *one) for one in self._vanished.items()),
+            *(partial(self._read_reason, store, *one) for one in vanished),
         ]
         changed = failed = False
         for write in writes:
