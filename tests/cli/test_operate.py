@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from outlast import Outlast
 from outlast.model.breaker import Circuit, OpenBreaker
@@ -38,17 +39,27 @@ def test_an_open_breaker_is_shown_and_closed(run: Commands, ol: Outlast) -> None
     assert f"open: {task}" in shown and "\x1b" not in shown
     assert f"Breaker open: queue default, task {task}: ConnectionError: refused" in shown
     assert "the next probe is in" in shown
+    assert re.search(r"; since \d\d:\d\d \S+ \(", shown), "with the zone"
     (queue,) = run("queues", "--json").json
     assert queue["breakers"][0]["kind"] == "ConnectionError"
     told = run("job", id).out
-    assert "circuit breaker of its task in its queue is open" in told and "\x1b" not in told
+    assert "circuit breaker of its task in its queue has been open" in told and "\x1b" not in told
     doctor = run("doctor", "--json")
     found = [one for one in json.loads(doctor.out) if one["name"] == "breaker-open"]
     assert doctor.code == 1 and "outlast close-breaker default" in found[0]["advice"]
+    assert "has been open for" in str(found[0])
+    wrong = run("close-breaker", "default", "typo")
+    said = f"outlast: default: no breaker of the task typo is open. Open: {task}.\n"
+    assert (wrong.code, wrong.out, wrong.err) == (1, "", said)
+    asked = run("close-breaker", "default", "typo", "--json")
+    told_json = {"queue": "default", "task": "typo", "closed": 0, "open": [task]}
+    assert (asked.code, json.loads(asked.out)) == (1, told_json)
+    elsewhere = f"mail: no breaker is open. Open: {task} in default.\n"
+    assert (run("close-breaker", "mail").out, run("close-breaker", "mail").code) == (elsewhere, 0)
     assert run("close-breaker", "default", task).out == "default: 1 breaker closed.\n"
     assert run("close-breaker", "default").out == "default: no breaker is open.\n"
-    asked = run("close-breaker", "default", "--json").json
-    assert asked == {"queue": "default", "task": None, "closed": 0}
+    asked = run("close-breaker", "default", "--json")
+    assert asked.json == {"queue": "default", "task": None, "closed": 0, "open": []}
     assert "Breaker" not in run("queues").out
 
 

@@ -48,14 +48,19 @@ def test_an_open_breaker_is_shown_and_closed(served: Served) -> None:
     (queue,) = served.get("/api/v1/queues", everybody).json()["queues"]
     (shown,) = queue["breakers"]
     assert (shown["task"], shown["kind"], shown["message"]) == ("t", "ConnectionError", "refused")
-    assert shown["probing"] is False and 50 < shown["next_probe"] <= 60
+    assert (
+        shown["opened_by"] == "w1" and shown["probing"] is False and 50 < shown["next_probe"] <= 60
+    )
     (queue,) = served.get("/api/v1/queues", own).json()["queues"]
-    assert queue["breakers"][0]["message"] is None
+    assert (queue["breakers"][0]["message"], queue["breakers"][0]["opened_by"]) == (None, None)
+    other = {"queue": "default", "task": "typo"}
+    answer = served.post("/api/v1/queues/close-breaker", everybody, json=other)
+    assert answer.json() == {"queue": "default", "closed": 0, "open": ["t"]}
     close = {"queue": "default", "task": "t"}
     assert served.post("/api/v1/queues/close-breaker", own, json=close).status_code == 403
     for closed in (1, 0):
         answer = served.post("/api/v1/queues/close-breaker", everybody, json=close)
-        assert answer.json() == {"queue": "default", "closed": closed}
+        assert answer.json() == {"queue": "default", "closed": closed, "open": []}
 
 
 def test_a_tenant_removes_its_own_jobs_alone(served: Served, database: Database) -> None:

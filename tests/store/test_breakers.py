@@ -18,6 +18,8 @@ from outlast.ops.breakers import (
     take_probe,
 )
 from outlast.ops.claim import look, look_among
+from outlast.ops.events import page, place
+from outlast.ops.explain import explain
 from outlast.ops.finish import finish, settled
 from outlast.ops.operate import cancel
 from outlast.ops.reclaim import reclaim
@@ -204,3 +206,15 @@ def test_a_close_by_hand_is_for_a_task_or_for_the_queue(run: Run, database: Data
     assert [one.queue for one in run(breakers)] == ["b"]
     kinds = sql(database, "SELECT kind FROM {event} ORDER BY seq")
     assert [kind for (kind,) in kinds] == ["breaker-opened"] * 3 + ["breaker-closed"] * 2
+    run(place)
+    told = [(one.queue, one.task) for one in run(page, 0, None, 10).told]
+    assert told == [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x"), ("a", "y")]
+
+
+def test_a_job_that_is_scheduled_tells_of_the_breaker(run: Run) -> None:
+    """R201: it would not run when its time comes."""
+    (soon,) = put(run, 1, delay=30.0)
+    opened(run, 60.0)
+    told = run(explain, soon.id, lambda workers: [])
+    assert told.startswith("It is scheduled to run in ")
+    assert "circuit breaker of its task in its queue has been open for" in told

@@ -33,6 +33,7 @@ async def test_it_closes_when_no_job_is_left(
         sink.up = True
         await push.aenqueue(8)
         await all_succeeded(ol, 1)
+    assert "task 'push': ConnectionError: refused; its jobs wait" in caplog.text
     assert "no job left to probe with; it was open for" in caplog.text
     ((data,),) = sql(database, "SELECT data FROM {event} WHERE kind = 'breaker-closed'")
     assert "no job left to probe with" in str(data)

@@ -9,7 +9,7 @@ import click
 
 from ..model.lifecycle import State
 from ..model.words import count, span
-from .failing import command_line_values, safe
+from .failing import Failed, command_line_values, safe
 from .places import connected, json_option
 from .show import print_json, print_table
 from .values import span as span_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..ops.report import Queue
 
 
+NAMED = 10  # open breakers that are named where another was asked for
 OPEN_STATES = ("waiting", "scheduled", "ready", "running", "dead")  # counted without a full scan
 STATES = tuple(str(state) for state in State)
 
@@ -44,7 +45,7 @@ def queue_columns(states: Sequence[str]) -> list[str]:
 
 
 def breaker_line(breaker: BreakerState) -> str:
-    since = breaker.opened_at.astimezone().strftime("%H:%M")
+    since = breaker.opened_at.astimezone().strftime("%H:%M %Z")
     return safe(
         f"Breaker open: queue {breaker.queue}, task {breaker.task}: {breaker.reason}; since {since}"
         f" ({span(breaker.open_for)}), {breaker.probe_in_words}."
@@ -92,14 +93,32 @@ def close_breaker(ol: Outlast, queue: str, task: str | None, as_json: bool) -> N
     """Close the open circuit breaker of TASK in QUEUE, or all of the queue: run its jobs at once.
 
     A breaker closes by itself when a probe succeeds; `outlast queues` shows those that are open.
+    Exits 1 if TASK is named and its breaker is not open.
     """
-    closed = ol.close_breaker(queue, task)
+    with command_line_values():
+        closed = ol.close_breaker(queue, task)
+    still = ol.breakers()
     if as_json:
-        print_json({"queue": queue, "task": task, "closed": closed})
+        there = [one.task for one in still if one.queue == queue]
+        print_json({"queue": queue, "task": task, "closed": closed, "open": there})
     elif closed:
         click.echo(f"{queue}: {count(closed, 'breaker')} closed.")
+    elif task is not None:
+        raise Failed(_none_closed(queue, task, still))
     else:
-        click.echo(f"{queue}: no breaker is open.")
+        click.echo(_none_closed(queue, task, still))
+    if task is not None and not closed:
+        raise SystemExit(1)
+
+
+def _none_closed(queue: str, task: str | None, still: Sequence[BreakerState]) -> str:
+    """What is open instead: a name may have been mistyped."""
+    which = "no breaker" if task is None else f"no breaker of the task {task}"
+    there = [one.task for one in still if one.queue == queue]
+    known = there or [f"{one.task} in {one.queue}" for one in still]
+    found = ", ".join(known[:NAMED])
+    more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
+    return safe(f"{queue}: {which} is open." + (f" Open: {found}{more}." if found else ""))
 
 
 @click.command(

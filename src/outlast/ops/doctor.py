@@ -174,8 +174,8 @@ def open_breakers(facts: Facts) -> Iterator[Finding]:
     for breaker in [one for queue in facts.queues for one in queue.breakers]:
         yield Finding(
             "breaker-open",
-            f"The circuit breaker of the task {breaker.task!r} in the queue {breaker.queue!r} is"
-            f" open for {span(breaker.open_for)}: {breaker.reason}; {breaker.probe_in_words}.",
+            f"The circuit breaker of the task {breaker.task!r} in the queue {breaker.queue!r} has"
+            f" been open for {span(breaker.open_for)}: {breaker.reason}; {breaker.probe_in_words}.",
             "Bring back what the task depends on; the breaker closes by itself when a probe"
             f" succeeds. To try all jobs at once: outlast close-breaker {breaker.queue}"
             f" {breaker.task}",

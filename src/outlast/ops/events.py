@@ -20,10 +20,12 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..model.job import lenient_json
 from ..model.lifecycle import FINAL
 from .statement import Op, Rows, Statement, Together
 
 PLACES = 1000  # given in one transaction
+OF_BREAKERS = ("breaker-opened", "breaker-closed")
 
 
 class Told(NamedTuple):
@@ -99,8 +101,17 @@ def page(after: int, tenant: str | None, limit: int) -> Op[Page]:
     )
     reach, number = reached
     # More may have come between the two: that is for the next page.
-    told = [one for one in map(Told._make, rows) if one.place <= reach]
+    told = [_named(one) for one in map(Told._make, rows) if one.place <= reach]
     return Page(told, int(reach), number >= limit)
+
+
+def _named(told: Told) -> Told:
+    """An event of a breaker is of no job: its queue and task are in its data."""
+    if told.kind not in OF_BREAKERS:
+        return told
+    said = lenient_json(told.data)
+    names = said if isinstance(said, dict) else {}
+    return told._replace(queue=names.get("queue"), task=names.get("task"))
 
 
 def page_of_job(id: str, after: int, tenant: str | None, limit: int) -> Op[Page]:

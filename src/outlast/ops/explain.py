@@ -164,10 +164,19 @@ def _held_back(breaker: BreakerState, facts: Facts) -> str:
         else ""
     )
     return (
-        f"The circuit breaker of its task in its queue is open for {span(breaker.open_for)}: {why}."
-        f" It is held back, unspent, until a probe succeeds; {breaker.probe_in_words}.{_who(facts)}"
-        f"{close}"
+        f"The circuit breaker of its task in its queue has been open for {span(breaker.open_for)}:"
+        f" {why}. It is held back, unspent, until a probe succeeds; {breaker.probe_in_words}."
+        f"{_who(facts)}{_no_prober(facts)}{close}"
     )
+
+
+def _no_prober(facts: Facts) -> str:
+    """A probe that is due waits for a worker that can make it."""
+    job = facts.job
+    able = [one for one in facts.alive if one.serves(job.queue) and job.task in one.tasks]
+    if able or not facts.alive:
+        return ""
+    return f" No live worker serves the queue {job.queue!r} and knows the task {job.task!r}."
 
 
 def _waiting(facts: Facts) -> str:
@@ -214,12 +223,13 @@ def _scheduled(facts: Facts) -> str:
     when = f"in {span(wait)}" if wait > 0 else "now: the next worker that looks takes it"
     if wait <= 0 and not facts.alive:
         when = f"(due {span(-wait)} ago) when a worker is alive: start one"
+    held = "" if facts.breaker is None else f" {_held_back(facts.breaker, facts)}"
     if job.failures or job.attempt:
         return (
             f"It tries again {when} (attempt {job.attempt + 1}, {count(job.failures, 'failure')}"
-            f" of {job.max_attempts}). Last error: {reason(job.error)}."
+            f" of {job.max_attempts}). Last error: {reason(job.error)}.{held}"
         )
-    return f"It is scheduled to run {when}."
+    return f"It is scheduled to run {when}.{held}"
 
 
 def _running(facts: Facts) -> str:

@@ -54,7 +54,7 @@ def _breaker(breaker: BreakerState, call: Call) -> dict[str, Any]:
     """What an error says may be of anybody's job."""
     told = {**asdict(breaker), "opened_at": breaker.opened_at.isoformat()}
     if call.who.tenant is not None:
-        told["message"] = None
+        told["message"] = told["opened_by"] = None
     return {name: told[name] for name in BreakerView.model_fields}
 
 
@@ -64,7 +64,9 @@ async def close_queue_breaker(call: Call) -> dict[str, Any]:
     closed = await call.ol.store.arun(close_breaker, asked.queue, asked.task, None, call.by)
     if closed:
         await tell(call, "")
-    return {"queue": asked.queue, "closed": len(closed)}
+    held = await call.ol.store.arun(breakers)
+    still = [one.task for one in held if one.queue == asked.queue]
+    return {"queue": asked.queue, "closed": len(closed), "open": still}
 
 
 async def pause_queue(call: Call) -> dict[str, Any]:

@@ -155,6 +155,7 @@ class BreakerView(BaseModel):
     task: str
     kind: str = Field(description="the type of the error that opened it")
     message: str | None = Field(description="the latest error; null for a token of one tenant")
+    opened_by: str | None = Field(description="a worker; null for a token of one tenant")
     opened_at: datetime
     open_for: float = Field(description="seconds")
     probes: int = Field(description="that have been made")
@@ -185,7 +186,8 @@ class QueueKeep(BaseModel):
 
 class BreakersClosed(BaseModel):
     queue: str
-    closed: int = Field(description="how many were open")
+    closed: int = Field(description="how many were open; 0: none of that name was")
+    open: list[str] = Field(description="tasks of the queue whose breakers are still open")
 
 
 class QueueState(BaseModel):
