@@ -107,10 +107,27 @@ def test_a_job_that_wedges_every_process_ends_dead_with_the_evidence(
                 time.sleep(0.01)
                 run(reclaim, 10, 0, BELIEVE, store.confirm_locked)
             dead = run(job, stuck.id)
-            assert (dead.state, dead.crashes) == ("dead", 0)
+            assert (dead.state, dead.crashes) == ("dead", 2)  # kept apart from its second stall on
             assert dead.error["type"] == "WorkerStalled"
             assert "3 of at most 3" in dead.error["message"]
             run(redrive, [stuck.id], "somebody", "")
+
+
+def test_a_stalled_process_does_not_kill_the_neighbours_of_the_job_that_wedges_it(
+    app: Outlast, run: Run, store: Store, database: Database
+) -> None:
+    """R050: from the second stall on, none of them shares a process with another."""
+    arrived(app, run, "w1")
+    put(run, 11, max_crashes=3)
+    with holding_lock(database, "w1"):
+        for _ in range(2):
+            assert len(take(run, 11, lease=0.001)) == 11
+            time.sleep(0.01)
+            assert run(reclaim, 20, 0, BELIEVE, store.confirm_locked).healed == 11
+        assert len(take(run, 11, lease=0.001)) == 1
+        time.sleep(0.01)
+        assert run(reclaim, 20, 0, BELIEVE, store.confirm_locked).dead == 1
+    assert states(database).count("ready") == 10
 
 
 def test_releases_in_between_do_not_hide_stalls(
@@ -128,7 +145,7 @@ def test_releases_in_between_do_not_hide_stalls(
             time.sleep(0.01)
             run(reclaim, 10, 0, BELIEVE, store.confirm_locked)
     dead = run(job, stuck.id)
-    assert (dead.state, dead.crashes) == ("dead", 0)
+    assert (dead.state, dead.error["type"]) == ("dead", "WorkerStalled")
 
 
 def test_a_deadline_is_counted_from_when_the_clock_ran_evenly(

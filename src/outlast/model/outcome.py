@@ -127,16 +127,17 @@ def crashed(claim: Claim, *, cancelling: bool, error: Error) -> Transition:
 
 
 def stalled(claim: Claim, before: int, *, cancelling: bool, error: Error) -> Transition:
-    """Its owner stopped renewing although its process exists: run it elsewhere, without a crash
-    being charged. `before`: how often this happened to the job. As often as it may crash is too
-    often: it wedges every process that it meets."""
+    """Its owner stopped renewing although its process exists: run it elsewhere. `before`: how often
+    this happened to the job. The first stalls charge no crash. The last but one makes the job a
+    suspect: it then shares a process with no other suspect (`Claim.last_life`), so that the next
+    stall ends the job that wedges its processes, and none of its neighbours."""
+    stalls, suspect_at = before + 1, claim.max_crashes - 1
     if cancelling:
-        to = State.CANCELLED
-    elif before + 1 >= claim.max_crashes:
-        to = State.DEAD
-    else:
-        to = State.READY
-    return Transition(claim, Outcome.STALLED, to, error=error)
+        return Transition(claim, Outcome.STALLED, State.CANCELLED, error=error)
+    if stalls > suspect_at and (claim.last_life or not suspect_at):
+        return Transition(claim, Outcome.STALLED, State.DEAD, error=error)
+    charge = max(0, suspect_at - claim.crashes) if stalls >= suspect_at else 0
+    return Transition(claim, Outcome.STALLED, State.READY, error=error, crashes=charge)
 
 
 def reason(error: Any) -> str:

@@ -121,7 +121,8 @@ def hasty(row: JobRow) -> Iterator[Complaint]:
 
 
 def counted(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterator[Complaint]:
-    """Counters say what the record says; a redrive sets them back."""
+    """Counters say what the record says; a redrive sets them back. Stalls in a row make a job one
+    crash short of the last."""
     outcomes = Counter(record.outcome for record in records)
     expected = {
         "attempt": row.fence - outcomes[Outcome.RELEASED],
@@ -130,7 +131,8 @@ def counted(row: JobRow, records: Sequence[AttemptRow], redriven: int) -> Iterat
     }
     for name, most in expected.items():
         counter = getattr(row, name)
-        if counter > most or (counter < most and not redriven):
+        stalled = row.max_crashes - 1 if name == "crashes" and outcomes[Outcome.STALLED] else 0
+        if counter > most + stalled or (counter < most and not redriven):
             yield "miscounted", f"{name} is {counter}, the record says {most}"
     if not redriven:
         yield from _numbered(records)

@@ -109,8 +109,8 @@ MUTANTS = [
         [
             Edit(
                 "model/outcome.py",
-                "    elif before + 1 >= claim.max_crashes:\n",
-                "    elif before < 0:\n",
+                "    if stalls > suspect_at and",
+                "    if stalls < 0 and",
             )
         ],
         paths=("stalled",),
