@@ -59,5 +59,9 @@ def test_the_same_seed_gives_the_same_order() -> None:
 def test_paths_that_remove_what_others_leave_are_kept_apart() -> None:
     points = [Point(name, 1, False) for name in PATHS]
     found = list(batches(points, 1000))
-    assert [{PATHS[p.path].apart for p in batch} for batch in found] == [{True}, {False}]
+    shared = [batch for batch in found if not any(PATHS[p.path].alone for p in batch)]
+    assert [{PATHS[p.path].apart for p in batch} for batch in shared] == [{True}, {False}]
+    assert [len(batch) for batch in found if batch not in shared] == [
+        1 for path in PATHS.values() if path.alone
+    ]
     assert sorted(map(str, points)) == sorted(str(p) for batch in found for p in batch)
