@@ -112,8 +112,9 @@ def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         # The server stops by itself, and then has the signal do what it did before: nothing more.
         signal.signal(number, lambda *_: None)
+    app = service(ol, settings)
     server = Server(
-        service(ol, settings),
+        app,
         host=place[0],
         port=place[1],
         log_config=None,
@@ -125,6 +126,8 @@ def _serve(
         timeout_graceful_shutdown=10,
     )
     server.run()
+    if (unusable := app.service.runner.unusable) is not None:
+        raise unusable
 
 
 def _refuse_open_doors(ol: Outlast, host: str) -> None:

@@ -191,6 +191,10 @@ class Server(uvicorn.Server):
         protocols: Any = _protocols(self.open, Patience(chosen))
         super().__init__(uvicorn.Config(app, http=protocols, backlog=ACCEPTED_AT_ONCE, **settings))
         self._service = app.service
+        self._service.runner.on_unusable = self._end
+
+    def _end(self) -> None:
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """`backlog` is two things: how many connections asyncio accepts in one go (few: they are

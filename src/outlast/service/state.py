@@ -5,35 +5,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import logging
-from typing import Protocol
 
 from ..client import Outlast
 from ..metrics import Answers, Gauges, OneService
 from ..model.ids import entropy
 from ..model.settings import ServiceSettings
 from ..ops import tokens
-from ..store import Store
 from .audit import Audit
 from .census import Census
 from .dashboard.live import Live
 from .dequeue.desk import Desk, Office
 from .events.feeder import Feeder
+from .parts import Part, PartRunner
 from .principals import Principals
 from .queue_names import QueueNames
 from .revocations import Revocations
 from .room import LIVE_PAGES, RESULT_WAITERS, WORKER_STREAMS, Room
 from .sessions import Sessions
 
-log = logging.getLogger("outlast.service")
-
 SIGNING = "service signing"  # the name of the secret in the database
-
-
-class Part(Protocol):
-    """Something that works in the background: `run` until it is cancelled."""
-
-    async def run(self) -> None: ...
 
 
 class Service:
@@ -58,13 +48,14 @@ class Service:
         self.desk = Desk(ol, settings)
         self.live = Live(self)
         self.viewers = Room(LIVE_PAGES, settings)
-        self.parts: list[Part] = [
+        parts: list[Part] = [
             self.revocations,
             self.audit,
             self.events,
             Office(self.desk),
             self.live,
         ]
+        self.runner = PartRunner(ol.store, parts)
         self._tell()
         self._tasks: list[asyncio.Task[None]] = []
         self._secret: bytes | None = None
@@ -96,7 +87,7 @@ class Service:
         """Idempotent. Tasks of a loop that has ended are gone with it."""
         loop = asyncio.get_running_loop()
         if not self._tasks or self._tasks[0].get_loop() is not loop:
-            self._tasks = [asyncio.create_task(_run(self.ol.store, part)) for part in self.parts]
+            self._tasks = self.runner.start()
 
     def leave(self) -> None:
         """The server is going away: streams end in good order, before it waits for their end."""
@@ -110,15 +101,3 @@ class Service:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.answers.aclose()
         await self.slow_store.aclose()
-
-
-async def _run(store: Store, part: Part) -> None:
-    """A part that fails is told of and started again. A service creates the database, as a worker
-    does: it is there to take jobs in."""
-    while True:
-        try:
-            await store.aready()
-            await part.run()
-        except Exception:
-            log.exception("a part of the service failed, and is started again")
-            await asyncio.sleep(1.0)

@@ -14,10 +14,13 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from ..model.errors import OutlastError
+from ..model.errors import CorruptDatabase, OutlastError, SchemaMismatch, Unsupported
 from .outage_log import OutageLog
 
 log = logging.getLogger("outlast.worker")
+
+# A program that starts on such a database ends with the reason: no waiting repairs it.
+WAITING_IS_USELESS = (CorruptDatabase, SchemaMismatch, Unsupported)
 
 
 class Backoff:

@@ -28,13 +28,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..model.breaker import Breaker, Circuit
 from ..model.errors import (
-    CorruptDatabase,
     DeadlineExceeded,
     OutlastError,
-    SchemaMismatch,
     StoreError,
     StoreUnavailable,
-    Unsupported,
 )
 from ..model.ids import INSTANCE, new_instance_id
 from ..model.job import Claim
@@ -53,7 +50,7 @@ from .figures import Figures
 from .held import Hands
 from .keeper import Keeper
 from .lookout import Lookout
-from .loops import Backoff
+from .loops import WAITING_IS_USELESS, Backoff
 from .news import News
 from .outage_log import OutageLog
 from .returns import Returns
@@ -202,8 +199,8 @@ class Worker:
                 await self.steady.arun(duties.arrive, self.card())
                 self.outage.answered()
                 return
-            except (CorruptDatabase, SchemaMismatch, Unsupported):
-                raise  # waiting would not help
+            except WAITING_IS_USELESS:
+                raise
             except StoreError as error:
                 wait = backoff.failed()
                 if not self.outage.covers(error, wait):
