@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from outlast.model.settings import ServiceSettings
 from outlast.worker import logs
 from tests.support import Database, Processes, eventually
 from tests.support.app import PATIENCE, App
@@ -185,6 +187,14 @@ class TestSecrets:
             said += os.read(pipe.reading, 65536).decode()
         assert "hunter2" not in said
         assert "***" in said
+
+    def test_settings_are_no_secrets(self) -> None:
+        """R198: a name that contains the word, and a number; secrets beside it are masked."""
+        names = [field.name for field in fields(ServiceSettings) if "token" in field.name]
+        assert names
+        line = ", ".join(f"{name}=500" for name in names)
+        assert logs.redact(line) == line
+        assert logs.redact(f"{line}, token=hunter2") == f"{line}, token=***"
 
     def test_masking_a_long_line_takes_no_time(self) -> None:
         """R198, R191: whatever somebody logs."""

@@ -15,9 +15,16 @@ import re
 import threading
 import time
 from contextlib import suppress
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
+from ..model.settings import (
+    RetentionSettings,
+    ServiceSettings,
+    StoreSettings,
+    WorkerSettings,
+)
 from ..model.text import clean
 
 FACTS = ("job", "attempt", "fence", "tenant", "trace")  # what a line about a job carries
@@ -27,8 +34,20 @@ READ = 10 * LONGEST  # characters that are looked at
 LAST_WORDS = 0.5  # seconds at exit to write what still waits
 STDERR = 2
 
+_SECRETS = r"(?:passw(?:or)?d|pwd|secret|token|api[_-]?key|authorization|credential)"
+
+
+def _settings_spared() -> str:
+    """Lookbehinds for settings whose names contain such a word and whose values are no secrets:
+    `waiters_per_token=500`."""
+    kinds = (WorkerSettings, StoreSettings, RetentionSettings, ServiceSettings)
+    names = {spec.name for kind in kinds for spec in fields(kind)}
+    found = {name[: match.start()] for name in names if (match := re.search(_SECRETS, name))}
+    return "".join(rf"(?<!\b{prefix})" for prefix in sorted(found) if prefix)
+
+
 # All repetitions are bounded: a log line may be as long as somebody's file.
-_NAME = r"(?:passw(?:or)?d|pwd|secret|token|api[_-]?key|authorization|credential)[\w-]{0,40}"
+_NAME = rf"{_settings_spared()}{_SECRETS}[\w-]{{0,40}}"
 _VALUE = r"""(?:"[^"]{0,999}"?|'[^']{0,999}'?|(?:bearer|basic)\s+\S{1,999}|[^\s,;&)}\]]{1,999})"""
 _MASKS = [
     (hints, re.compile(pattern, re.IGNORECASE), masked)
