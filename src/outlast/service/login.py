@@ -10,12 +10,19 @@ from ..model.tokens import LONGEST_TOKEN, Scope
 from .bodies import body_of, form_of, kind_of
 from .calls import Call
 from .dashboard.links import Links
-from .dashboard.refusals import wants_page
+from .dashboard.refusals import LACKS_READ, wants_page
 from .guards import refuse_strange_origin
-from .route import PUBLIC, Route
+from .problems import Forbidden
+from .route import ANY_TOKEN, PUBLIC, Route
 
 FORM = "application/x-www-form-urlencoded"
 LONGEST_LOGIN = 4_000  # bytes
+
+
+class NoPages(Forbidden):
+    """A good token that opens none of the pages."""
+
+    kind = LACKS_READ
 
 
 class LoginBody(BaseModel):
@@ -33,6 +40,8 @@ async def login(call: Call) -> Response:
         body, _ = await body_of(request, LoginBody, LONGEST_LOGIN)
     who = await call.service.principals.login(request, body.token)
     assert who.token is not None
+    if form and not who.may(Scope.READ):
+        raise NoPages("this token lacks the scope `read`, which every page needs: use another one")
     response = _on(request, body.after) if form else Response(status_code=204)
     await call.service.sessions.begin(request, response, who.token)
     return response
@@ -71,5 +80,5 @@ ROUTES = (
           status=204, statuses=(400, 401, 403, 413, 415, 422, 429)),
     Route("POST", "/logout", PUBLIC, logout, "End a browser's session", status=204,
           statuses=(403,)),
-    Route("GET", "/api/v1/whoami", Scope.READ, whoami, "Who calls", response=Whoami),
+    Route("GET", "/api/v1/whoami", ANY_TOKEN, whoami, "Who calls", response=Whoami),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from ..model.tokens import Scope
 from ..version import VERSION
 from .calls import Call
 from .problems import MEDIA, Problem
-from .route import PUBLIC, Route
+from .route import ANY_TOKEN, PUBLIC, Route
 
 REF = "#/components/schemas/{model}"
 
@@ -77,6 +77,8 @@ def _operation(route: Route) -> dict[str, Any]:
 def _who(route: Route) -> str:
     if route.scope is PUBLIC:
         return "Anybody may call it."
+    if route.scope is ANY_TOKEN:
+        return "Needs a token, whatever its scopes."
     whole = " It concerns all tenants: a tenant's own token will not do." if route.everyone else ""
     return f"Needs the scope `{route.scope}`.{whole}"
 

@@ -26,6 +26,7 @@ from .guards import is_local
 from .live_tokens import LiveTokens
 from .once import Once
 from .problems import Throttled, Unauthorised
+from .route import ANY_TOKEN, PUBLIC, AnyToken
 from .throttle import Throttle
 
 if TYPE_CHECKING:
@@ -57,8 +58,10 @@ class Principal:
     def by_cookie(self) -> bool:
         return self.session is not None
 
-    def may(self, scope: Scope | None) -> bool:
-        return scope is None or scope in self.scopes or Scope.ADMIN in self.scopes
+    def may(self, scope: Scope | AnyToken | None) -> bool:
+        if scope is PUBLIC or scope is ANY_TOKEN:
+            return True
+        return scope in self.scopes or Scope.ADMIN in self.scopes
 
     def serves(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import dashboard
 from .openapi import description
-from .route import PUBLIC, Route
+from .route import ANY_TOKEN, PUBLIC, Route
 from .routes import ROUTES
 
 INTRODUCTION = """\
@@ -77,11 +77,15 @@ def _section(route: Route, told: dict[str, Any]) -> str:
 def _who(route: Route) -> str:
     if route.scope is PUBLIC:
         return "Anybody may call it."
+    if route.scope is ANY_TOKEN:
+        return "Any token will do, whatever its scopes."
     whole = ", by a token that is not one tenant's own" if route.everyone else ""
     return f"Scope `{route.scope}`{whole}."
 
 
 def _scope(route: Route) -> str:
+    if route.scope is ANY_TOKEN:
+        return "any"
     return "" if route.scope is PUBLIC else f"`{route.scope}`"
 
 

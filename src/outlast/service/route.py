@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 HTML = "text/html"
 PUBLIC = None  # the scope of a route that anybody may call
+
+
+class AnyToken(Enum):
+    """The scope of a route that needs a token, and no scope of it."""
+
+    ANY_TOKEN = 1
+
+
+ANY_TOKEN: Final = AnyToken.ANY_TOKEN
 
 Answer = Response | BaseModel | dict[str, Any] | None
 Endpoint = Callable[["Call"], Awaitable[Answer]]
@@ -33,7 +43,7 @@ class Route:
 
     method: str
     path: str
-    scope: Scope | None
+    scope: Scope | AnyToken | None
     endpoint: Endpoint
     summary: str
     request: type[BaseModel] | None = None

@@ -158,6 +158,17 @@ def test_who_is_not_known_logs_in_and_comes_back(served: Served, browser: Browse
 
 
 @pytest.mark.kinds("sqlite")
+def test_a_token_without_read_is_refused_at_the_login(served: Served, browser: Browser) -> None:
+    """It would open no page: the login says so and begins no session; `whoami` needs no scope."""
+    token = served.token("enqueue", name="feeder")
+    refused = browser.send(browser.go("/login").form_to("/login"), 403, token=token)
+    assert "lacks the scope `read`" in refused.text
+    assert refused.form_to("/login"), "to try another one"
+    assert not browser.http.cookies
+    assert served.get("/api/v1/whoami", token).json()["scopes"] == ["enqueue"]
+
+
+@pytest.mark.kinds("sqlite")
 def test_a_theme_is_chosen_without_a_script(served: Served, browser: Browser) -> None:
     form = browser.go("/queues").form_to("/theme")
     browser.send(form, theme="dark")

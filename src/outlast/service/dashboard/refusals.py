@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 KNOWN_ANYWAY = {403, 404, 409, 422}  # whoever gets one of these may have a menu to go on with
 
+LACKS_READ = "lacks-read"  # the kind of problem of a login with a token that opens no page
+
 ADVICE = {
     403: "A token with the scope it needs opens this page; whoever runs this service makes one with"
     " outlast token create.",
@@ -48,7 +50,8 @@ async def refusal(service: Service, request: Request, problem: Response) -> Resp
     told |= json.loads(bytes(problem.body))
     who = await _known(service, request) if problem.status_code in KNOWN_ANYWAY else None
     around = await frame(service, request, who)
-    template = "login.html" if problem.status_code in {401, 429} else "refusal.html"
+    asks = problem.status_code in {401, 429} or told["type"] == f"urn:outlast:{LACKS_READ}"
+    template = "login.html" if asks else "refusal.html"
     advice = ADVICE.get(problem.status_code, "")
     facts = {"problem": told, "advice": advice, "after": address_of(request)}
     kept = {
