@@ -55,9 +55,16 @@ def test_an_open_breaker_is_shown_and_closed_by_people(
     put(run, 3, queue="mail")
     down = OpenBreaker(Circuit("mail", "work"), "first", "ConnectionError")
     run(open_breaker, down, "refused <b>", "w1", 60.0)
+    arrived = served.ol.worker().card() | {"id": "somebody"}
+    run(duties.arrive, arrived)  # else the queue is stuck for another reason
     browser.log_in(served.token("admin", name="ada"))
-    assert "breaker open mail : work (ConnectionError" in browser.go("/").text
+    overview = browser.go("/").text
+    assert "breaker open mail : work (ConnectionError" in overview
+    assert "1 circuit breaker is open." in overview
+    assert "Nothing is" not in overview, "whatever the audit says"
     page = browser.go("/queues")
+    assert "mail breaker open breaker of work" in page.text and "working" not in page.text
+    assert "when the breaker closes" in page.text
     assert "breaker of work open for" in page.text
     assert "ConnectionError: refused <b>; next probe in" in page.text
     question = browser.go(page.links["Close breaker"])
