@@ -88,6 +88,47 @@ def test_a_flow_has_one_key(served: Served, ol: Outlast) -> None:
     assert sum(ol.counts().values()) == 12
 
 
+def test_the_header_and_the_key_in_the_body_are_one_key(served: Served, ol: Outlast) -> None:
+    """R003, R224: given both ways alike it is one key; two different ones are refused."""
+    key = {"idempotency-key": "order-7"}
+    job = {"task": "a", "key": "order-7"}
+    flow = {"flow": {"chain": [{"task": "c"}, {"task": "d"}]}, "key": "order-7"}
+    for path, body in ((JOBS, job), ("/api/v1/flows", flow)):
+        both = served.post(path, json=body, headers=key)
+        assert both.status_code == 201, both.text
+        assert _ids(served.post(path, json=body).json()) == _ids(both.json())
+        before = sum(ol.counts().values())
+        refused = served.post(path, json=body, headers={"idempotency-key": "order-8"})
+        assert refused.status_code == 422
+        assert "'order-8'" in refused.text and "'order-7'" in refused.text
+        assert sum(ol.counts().values()) == before
+    batch = served.post(f"{JOBS}/batch", json={"jobs": [job, job]}, headers=key)
+    assert batch.status_code == 422 and "leave out the header" in batch.text
+    plain = {name: value for name, value in flow.items() if name != "key"}
+    again = served.post("/api/v1/flows", json=plain, headers=key).json()
+    assert served.get(f"/api/v1/flows/{again['flow']}").json()["key"] == "order-7"
+    assert _ids(again) == _ids(served.post("/api/v1/flows", json=flow).json())
+
+
+def test_callers_read_their_own_keys(served: Served) -> None:
+    """R003, R224: in a job, in a flow, and in what a conflict says; with what has the key."""
+    key = {"idempotency-key": "mine"}
+    one = served.post(JOBS, json={"task": "a"}, headers=key).json()
+    many = {"jobs": [{"task": "b"}, {"task": "c"}]}
+    made = served.post(f"{JOBS}/batch", json=many, headers=key).json()
+    assert [one["key"], *(job["key"] for job in made["jobs"])] == ["mine", "mine[0]", "mine[1]"]
+    parts = [{"task": "d"}, {"task": "e"}]
+    flow = served.post("/api/v1/flows", json={"flow": {"chain": parts}}, headers=key).json()["flow"]
+    told = served.post(JOBS, json={"task": "z"}, headers=key).json()
+    assert told["job"] == one["id"] and "flow" not in told
+    assert told["detail"].startswith("The key 'mine' in queue 'default' already belongs to job")
+    other = {"flow": {"chain": parts[::-1]}}
+    for said in ({"json": other, "headers": key}, {"json": {**other, "key": "mine"}}):
+        told = served.post("/api/v1/flows", **said).json()
+        assert told["flow"] == flow and "job" not in told, told
+        assert told["detail"].startswith("The key 'mine' already belongs to flow")
+
+
 def _ids(answer: Any) -> list[str]:
     return [job["id"] for job in answer.get("jobs", [answer])]
 

@@ -37,6 +37,7 @@ class Problem(BaseModel):
         None, description="each thing that is wrong with what was sent: path and message"
     )
     job: str | None = Field(None, description="the job that it is about")
+    flow: str | None = Field(None, description="the flow that it is about")
     incident: str | None = Field(None, description="under this name the server's log has more")
 
 
@@ -164,8 +165,10 @@ def _foreseen(error: Exception, status: int) -> Response:
             {"path": redact(str(one.path)), "message": redact(one.message)}
             for one in found[:MOST_PROBLEMS]
         ]
-    if isinstance(error, errors.OutlastError) and "job" in error.facts:
-        facts["job"] = str(error.facts["job"])[:100]
+    if isinstance(error, errors.OutlastError):
+        for name in ("job", "flow"):
+            if (about := error.facts.get(name)) is not None:
+                facts[name] = str(about)[:100]
     return problem(status, kind, detail, headers, **facts)
 
 

@@ -27,10 +27,14 @@ test compares them. The same as OpenAPI 3.1 is served at `/api/v1/openapi.json`.
 - Lists come in pages. `next` of one is the `cursor` of the following; null says that there is no
   more. A page may be short or empty and have a `next` all the same, where a filter fits little.
 - What goes wrong is `application/problem+json`: `type` (a name for the kind of problem), `title`,
-  `status`, `detail`, and where it helps `problems` (each with `path` and `message`) and `job`.
+  `status`, `detail`, and where it helps `problems` (each with `path` and `message`), `job` and
+  `flow`.
 - 429 and 503 say when to try again (`Retry-After`).
 - `Idempotency-Key` on what enqueues: a request that is sent again with the same key makes no more
   jobs, for as long as the first ones are kept. Another request under the same key is refused (409).
+  It is another way to give `key` of the body, for a job or a flow; both are fine if they are equal,
+  and refused (422) if they differ. Jobs of a batch that have no `key` of their own get the header's
+  with their index: `order-7[0]`; with a batch whose jobs all have their own, it is refused (422).
 
 | status | means |
 |---|---|

@@ -42,7 +42,13 @@ async def enqueue_job(call: Call) -> dict[str, Any]:
 
 
 async def enqueue_jobs(call: Call) -> dict[str, Any]:
-    jobs = await _enqueued(call, lambda made: [made.job(body) for body in call.body.jobs])
+    body: JobsBody = call.body
+    if IDEMPOTENCY in call.request.headers and all(job.key is not None for job in body.jobs):
+        raise Invalid(
+            "Idempotency-Key is for jobs without a `key` of their own, and all jobs of this batch"
+            " have one: leave out the header"
+        )
+    jobs = await _enqueued(call, lambda made: [made.job(one) for one in body.jobs])
     return {"jobs": [_shown(call, job) for job in jobs]}
 
 
@@ -122,7 +128,7 @@ class _Made:
         said["after"] = body.after or None
         said["tell"] = [self._webhook(name) for name in body.tell] or None
         if self._number_keys:
-            said.setdefault("key", self._key(f" {self.number}"))
+            said["key"] = self._job_key(body.key)
         self.after |= {id for one in body.after if (id := _id(one)) is not None}
         return Options(tenant=self._call.who.tenant, **said)
 
@@ -135,18 +141,30 @@ class _Made:
             raise Forbidden(f"this token does not reach the queue {found.queue!r}")
         return found
 
-    def _key(self, suffix: str = "") -> str | None:
-        """A request that is sent again finds its jobs, or its flow, by key, and makes no others."""
-        if self._request_key is None:
-            return None
-        return f"{self._call.route.name} {self._request_key}{suffix}"
+    def _job_key(self, own: str | None) -> str | None:
+        """A repeated request finds its jobs by key. The header is the key of a single job; in a
+        batch it is for the jobs that have no key of their own, which are numbered."""
+        if not isinstance(self._call.body, JobsBody):
+            return self._same_key(own)
+        if own is None and self._request_key is not None:
+            return f"{self._request_key}[{self.number}]"
+        return own
+
+    def _same_key(self, own: str | None) -> str | None:
+        """The key, given by the header, in the body, or by both alike."""
+        if None not in (own, self._request_key) and own != self._request_key:
+            raise Invalid(
+                f"Idempotency-Key is {self._request_key!r}, and `key` in the body is {own!r}: give"
+                " one of them, or the same in both"
+            )
+        return own or self._request_key
 
     def flow(self, body: FlowBody) -> Flow | Chain | Group:
         self._number_keys = False  # the key belongs to the whole flow
         plan = self.graph(body) if body.flow is None else self.part(body.flow, DEEPEST)
         if not self.number:
             raise Invalid("a flow without jobs is none")
-        key = body.key or self._key()
+        key = self._same_key(body.key)
         return plan if key is None else plan.using(key=key)
 
     def graph(self, body: FlowBody) -> Flow:
@@ -198,7 +216,8 @@ def _request_key(call: Call) -> str | None:
 
 
 _HEADERS = {
-    "Idempotency-Key": "a request that is sent again with the same key makes no more jobs",
+    "Idempotency-Key": "a request that is sent again with the same key makes no more jobs; another"
+    " way to give `key` of the body",
     "traceparent": "the trace that the jobs belong to, as W3C writes it",
 }
 
