@@ -55,7 +55,7 @@ class Service:
             Office(self.desk),
             self.live,
         ]
-        self.runner = PartRunner(ol.store, parts)
+        self.runner = PartRunner(ol.store, parts, self.desk.outage)
         self._tell()
         self._tasks: list[asyncio.Task[None]] = []
         self._secret: bytes | None = None
