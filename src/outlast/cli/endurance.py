@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .places import json_option, placed
+from .places import campaign_url_option, json_option, placed, refused_url_option
 from .show import console, table
 from .values import span
 
@@ -32,10 +32,17 @@ budget_option = click.option(
 )
 
 
-def lasting_options(command: F) -> F:
+def lasting_options(
+    command: F, url_option: Callable[[Callable[..., Any]], Any] = campaign_url_option
+) -> F:
     for option in (keep_option, ledger_option, seed_option):
         command = option(command)
-    return json_option(placed(command))
+    return json_option(placed(command, url_option))
+
+
+def own_server_options(command: F) -> F:
+    """The same for campaigns that start the database that they work on."""
+    return lasting_options(command, refused_url_option)
 
 
 def workers_option(default: int) -> Callable[[F], F]:
@@ -121,7 +128,7 @@ def soak(**given: Any) -> None:
 )
 @workers_option(3)
 @budget_option
-@lasting_options
+@own_server_options
 def dbcrash(**given: Any) -> None:
     """Under load, stop a PostgreSQL at once, without its goodbyes, and start it again.
 
@@ -161,7 +168,7 @@ def dbcrash(**given: Any) -> None:
 )
 @workers_option(3)
 @budget_option
-@lasting_options
+@own_server_options
 def failover(**given: Any) -> None:
     """Under load, stop the primary of a pair of PostgreSQL servers and promote its standby.
 
@@ -222,7 +229,7 @@ def failover(**given: Any) -> None:
     help="Jobs that run meanwhile.",
 )
 @workers_option(4)
-@lasting_options
+@own_server_options
 def clock(**given: Any) -> None:
     """Step the database's clock by an hour, and lock its tables, under running jobs.
 
@@ -294,7 +301,7 @@ def _run(
 def show(figures: Figures) -> None:
     """What was done, how often; and what was measured, with a picture."""
     counted = [
-        [path, what, row.counts[what]]
+        [path, what.replace("_", " "), row.counts[what]]
         for path, row in figures.rows.items()
         for what in figures.columns
         if what in row.counts

@@ -22,6 +22,16 @@ url_option = click.option(
     show_envvar=True,
     help="sqlite:///file.db or postgresql://…; without one, sqlite:///outlast.db.",
 )
+campaign_url_option = click.option(
+    "--url",
+    metavar="URL",
+    envvar="OUTLAST_URL",
+    show_envvar=True,
+    help="sqlite:///file.db or postgresql://…; without one, a temporary SQLite file.",
+)
+refused_url_option = click.option(
+    "--url", metavar="URL", help="Refused: this campaign starts a database of its own."
+)
 schema_option = click.option(
     "--schema",
     metavar="NAME",
@@ -58,7 +68,9 @@ def _said(ctx: click.Context, name: str) -> str | None:
     return None
 
 
-def placed(command: F) -> F:
+def placed(
+    command: F, url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = url_option
+) -> F:
     """Gives a command `url` and `schema`: what the user said, or None."""
 
     @wraps(command)

@@ -13,7 +13,7 @@ from ..model.words import count
 from .endurance import clock, dbcrash, failover, flows, recovery, soak
 from .failing import safe
 from .mutants import mutants
-from .places import json_option, placed
+from .places import campaign_url_option, json_option, placed
 from .show import console, print_json, table
 from .values import span
 
@@ -76,7 +76,7 @@ def campaign_options(command: F) -> F:
         )
     ):
         command = option(command)
-    return json_option(placed(command))
+    return json_option(placed(command, campaign_url_option))
 
 
 @verify.command(
@@ -202,12 +202,20 @@ def _conclude(figures: Figures) -> None:
 
 
 def _sentence(figures: Figures) -> str:
-    counts = ", ".join(f"{figures.total(what):,} {what}" for what in figures.columns)
+    counts = ", ".join(_counted(figures.total(what), what) for what in figures.columns)
     rate = figures.total(figures.goal) / max(figures.seconds, 0.001)
+    goal = figures.goal.replace("_", " ")
     wrong = count(len(figures.wrong), "violation")
     ended = " (interrupted)" if figures.interrupted else ""
     return (
         f"{figures.url}, seed {figures.seed}: {counts}, {figures.jobs:,} jobs in"
-        f" {figures.seconds:.0f} s ({rate:.1f} {figures.goal} a second){ended}: {wrong}."
+        f" {figures.seconds:.0f} s ({rate:.1f} {goal} a second){ended}: {wrong}."
         + "".join(f"\n{name.replace('_', ' ')}: {fact}" for name, fact in figures.facts.items())
     )
+
+
+def _counted(number: int, what: str) -> str:
+    word = what.replace("_", " ")
+    if number == 1:
+        word = "crash" if word == "crashes" else word.removesuffix("s")
+    return f"{number:,} {word}"
