@@ -44,8 +44,12 @@ async def test_an_outage_stops_the_offers(served: Served, ol: Outlast, tmp_path:
         await aeventually(ol.abreakers, 20)
         before = calls
         await aeventually(lambda: _more(calls > before + 10), 30)
-        counts = await ol.acounts()
-        assert counts["dead"] == 0 and counts["ready"] > 90
+
+        async def held() -> bool:  # what was in flight as it opened comes back in time
+            return (await ol.acounts())["ready"] > 90
+
+        await aeventually(held, 20, message=lambda: f"{ol.counts()} {ol.breakers()}")
+        assert (await ol.acounts())["dead"] == 0
         up = True
 
         async def done() -> bool:
