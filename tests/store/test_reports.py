@@ -86,9 +86,9 @@ def test_every_path_tells_the_same_state(verb: Run, app: Outlast, database: Data
             assert one.state == state == one.as_json()["state"]
             assert run(report.ended, [one.id])[one.id][0] == state
             assert verb("explain", one.id)
-    held = {one.name: one.counts for one in verb("queues")}
-    assert held["default"] == {"ready": 2, "scheduled": 1}
-    assert held["q"] == {"running": 1, "dead": 1}
+    held = {one.name: Counter(one.counts) for one in verb("queues")}
+    assert held["default"] == Counter(ready=2, scheduled=1)
+    assert held["q"] == Counter(running=1, succeeded=1, dead=1, cancelled=1)
 
 
 def test_what_does_not_exist_is_not_found(app: Outlast, verb: Run) -> None:

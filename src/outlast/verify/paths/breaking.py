@@ -10,7 +10,13 @@ from ...model.breaker import Circuit, OpenBreaker
 from ...model.lifecycle import Outcome
 from ...model.outcome import Ended
 from ...ops.breaker_report import breakers
-from ...ops.breakers import close_breaker, open_breaker, probe_failed, take_probe
+from ...ops.breakers import (
+    close_breaker,
+    close_without_jobs,
+    open_breaker,
+    probe_failed,
+    take_probe,
+)
 from ...ops.claim import look
 from ...ops.report import job as one_job
 from ..stage import Stage
@@ -40,6 +46,7 @@ def outage(stage: Stage) -> Iterator[None]:
     for failing in (True, False):
         _probe(stage, failing)
     stage.run(close_breaker, stage.queue, "mark", None, stage.owner)
+    stage.run(close_without_jobs, ours, stage.owner)
 
 
 def _probe(stage: Stage, failing: bool) -> None:

@@ -119,6 +119,9 @@ def stalled(stage: Stage) -> Iterator[None]:
         stage.saw("I4", "poison", f"a job was taken back from {stands.fence} wedged processes")
 
 
+stalled.alone = True  # sweeps of other paths would charge a crash
+
+
 @contextmanager
 def _lock_of(stage: Stage) -> Iterator[None]:
     """The liveness lock of the stage's owner is held."""
