@@ -129,7 +129,7 @@ class _Others:
     @classmethod
     def now(cls) -> _Others:
         # A process that was started in a way that is not audited is seen while it lives, on Linux.
-        children = (file.read_text().split() for file in Path("/proc/self/task").glob("*/children"))
+        children = (_children(file) for file in Path("/proc/self/task").glob("*/children"))
         threads = frozenset(threading.enumerate())
         return cls(_started, frozenset(itertools.chain(*children)), threads)
 
@@ -138,6 +138,14 @@ class _Others:
         now = _Others.now()
         there_is_new = now.children - self.children or now.threads - self.threads
         return now.started == self.started and not there_is_new
+
+
+def _children(thread: Path) -> list[str]:
+    """The processes that a thread has started; none if it has just ended."""
+    try:
+        return thread.read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 class _Schema:
