@@ -3,7 +3,7 @@
 #   make test ARGS="-k reclaim"     passes more arguments on
 
 PYTHON ?= python3
-VENV   := .venv
+VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
@@ -11,13 +11,21 @@ ARGS   ?=
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
 
 # Most tests wait for a process or a lease; more workers than this make each other's slow.
-PYTEST_WORKERS ?= -n 4 --dist loadfile
+# Files start in the order of tests/conftest.py: the long ones early.
+PYTEST_WORKERS ?= -n 4 --dist loadfile --no-loadscope-reorder
+
+# What differs between versions of Python: decisions, both stores, processes, forks, event loops.
+SMOKE ?= tests/model tests/store/test_claim.py tests/worker/test_isolated.py \
+  tests/worker/test_forks_and_threads.py tests/service/test_jobs.py tests/remote/test_worker.py
+
+# Which failed tests passed alone.
+DIAGNOSIS := failed-tests.log
 
 # Who starts thousands of processes does not have each of them compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench verify campaign docs screenshots format clean
+.PHONY: help demo test smoke check bench verify campaign docs screenshots format clean
 
 help: ## show the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -25,12 +33,17 @@ help: ## show the verbs
 demo: $(VENV)/.core ## kill workers and watch every job finish
 	@$(BIN)/outlast demo $(ARGS)
 
-# Hundreds of tests here wait for real leases, kills and restarts, two at a time on whatever machine
-# this is. One that fails in that crowd is run once more with nobody beside it; that run decides.
+# This run decides: a failure beside the others is a failure. Failed tests run once more, alone, for
+# diagnosis only; which of them passed then is printed and written to a file.
 test: $(VENV)/.dev ## run the tests
-	@$(BIN)/python -m pytest $(PYTEST_WORKERS) $(ARGS) || \
-	  { test $$? -eq 1 && echo "Some failed beside the others: once more, alone." && \
-	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
+	@$(BIN)/python -m pytest $(PYTEST_WORKERS) $(ARGS) || { code=$$?; test $$code -ne 1 || { \
+	  echo "Failed. The failed tests again, alone, for diagnosis (kept in $(DIAGNOSIS)):"; \
+	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -q -rpfE $(ARGS) 2>&1 | \
+	    tee $(DIAGNOSIS); }; exit $$code; }
+
+# On another Python, in an environment of its own: make smoke PYTHON=python3.13 VENV=.venv-newest
+smoke: $(VENV)/.dev ## run a short choice of the tests
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(SMOKE) $(ARGS)
 
 check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/ruff check .
@@ -44,8 +57,9 @@ bench: $(VENV)/.dev ## measure, side by side with others
 verify: $(VENV)/.dev ## show that the promise holds
 	@$(BIN)/outlast verify $(ARGS)
 
-campaign: $(VENV)/.dev ## run the long tests
+campaign: $(VENV)/.dev ## run the long tests, and all of the store's through PgBouncer
 	@$(BIN)/python -m pytest -m campaign --timeout 3600 $(ARGS)
+	@$(BIN)/python -m pytest -m pgbouncer --through-pgbouncer tests/store $(ARGS)
 
 docs: $(VENV)/.dev ## test the documentation
 	@$(BIN)/python -m pytest tests/docs $(ARGS)
@@ -58,7 +72,7 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 clean: ## remove what the other verbs made
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .bench
+	@rm -rf $(VENV) .venv-newest $(DIAGNOSIS) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .bench
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -18,7 +18,7 @@ from outlast.bench.contender import OURS, PEER, Contender, chosen, found_in
 from outlast.bench.ground import Ground
 from outlast.bench.rounds import Plan, measure
 from outlast.bench.show import line
-from outlast.cli.benching import measuring_options, show
+from outlast.cli.bench import plan_options, print_results
 
 PEERS = Path(__file__).parent / "contenders"
 CACHE = Path(".bench")
@@ -45,7 +45,7 @@ def names(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) ->
 
 
 @main.command()
-@measuring_options
+@plan_options
 @click.option(
     "--contender", "wanted", metavar="NAME", multiple=True, callback=names,
     help="Who takes part: outlast, huey/redis, /sqlite …; else everybody.",
@@ -63,7 +63,7 @@ def run(
     with grounds(contenders, url) as ground:
         taking_part = list(ready(contenders, ground, fresh))
         results = measure(plan, taking_part, ground, _say(line), keeping(out))
-    click.echo(json.dumps(results, indent=2)) if as_json else show(results)
+    click.echo(json.dumps(results, indent=2)) if as_json else print_results(results)
     click.echo(f"\nWritten to {out}", err=True)
 
 

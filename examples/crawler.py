@@ -1,14 +1,14 @@
-"""A crawler that adds its own jobs, and a summary when there is nothing left to crawl.
+"""A crawler that adds its own jobs, and a summary when all pages are crawled.
 
     python crawler.py start    crawl the site below, beginning at /
     python crawler.py work     runs jobs until Ctrl-C
-    python crawler.py show     how it stands, and the summary
+    python crawler.py show     shows the state, and the summary
 
-How many pages there are is known only at the end. Each page enqueues those that it links to with
-`join=True`: whoever waits for the page, here the summary, then waits for them too. They come to be
-in the transaction in which the page succeeds, so no kill leaves a page whose links were forgotten,
-and the summary can neither start too early nor never. A key for each page keeps two links from
-fetching it twice.
+The number of pages is known only at the end. Each page enqueues the pages that it links to with
+`join=True`: followers of the page, here the summary, then wait for them, too. They are inserted in
+the transaction in which the page succeeds, so no kill leaves a page whose links were forgotten, and
+the summary starts once, after all of them. A key for each page keeps two links from fetching it
+twice.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A document pipeline of two stages: what the first one made is kept if the second one fails.
+"""A document pipeline of two stages: the first one's result survives a failure of the second.
 
     python documents.py add a.txt b.txt    one flow for each document: extract, then refine
     python documents.py work               runs jobs until Ctrl-C
-    python documents.py show               each document's flow, and what there is of it
+    python documents.py show               shows each document's flow and results
 
 Each stage is a job with a result of its own, and `refine` reads that of `extract` by
-`ctx.results()`. A refinement that goes dead (say "unclear" in a document) leaves a flow whose state
-is "partial": its extract can be read, and `outlast retry --flow ID` runs only what failed. Kill a
-worker in either stage with `kill -9`: the stage runs again, the one before it does not.
+`ctx.results()`. A refinement that becomes dead (write "unclear" in a document) leaves a flow whose
+state is "partial": its extract can be read, and `outlast retry --flow ID` runs only failed jobs.
+Kill a worker in either stage with `kill -9`: the stage runs again, the one before it does not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ol = Outlast("sqlite:///documents.db")
 
 @ol.task
 def extract(path: str, ctx: Context) -> list[str]:
-    """The words of a document, slowly."""
+    """Extract the words of a document, slowly."""
     print(f"extracting {path}, attempt {ctx.attempt}", flush=True)
     pause(ctx)
     return Path(path).read_text("utf-8").split()
@@ -30,7 +30,7 @@ def extract(path: str, ctx: Context) -> list[str]:
 
 @ol.task
 def refine(ctx: Context) -> dict[str, int]:
-    """How often each word occurs."""
+    """Count the occurrences of each word."""
     print(f"refining, attempt {ctx.attempt}", flush=True)
     pause(ctx)
     (words,) = ctx.results()
@@ -40,13 +40,13 @@ def refine(ctx: Context) -> dict[str, int]:
 
 
 def pause(ctx: Context) -> None:
-    """Time for somebody to kill us in."""
+    """Leave time to kill the worker."""
     if ctx.cancelled.wait(0.5):
         raise InterruptedError("asked to stop")
 
 
 def add(paths: list[str]) -> None:
-    """All of it is stored when this returns: both stages of every document, or nothing."""
+    """Store both stages of every document in one transaction."""
     flows = []
     for path in paths:
         flow = Flow(path)

@@ -1,11 +1,11 @@
-"""A thousand files are read side by side, and one job adds up what they held.
+"""Fan-out and fan-in: a thousand files are read in parallel, and one job adds up their words.
 
     python fanout.py add FOLDER    one job for each *.txt in it, and one after all of them
     python fanout.py work          runs jobs until Ctrl-C
-    python fanout.py show          how far it is, and the sum
+    python fanout.py show          shows the progress, and the sum
 
-All jobs come to be in one transaction. The last file's job, whichever that is, starts the sum in
-the transaction in which it ends, so there is no moment at which a crash could lose it.
+All jobs are inserted in one transaction. The job that ends last starts the sum in its own
+finishing transaction, so there is no moment at which a crash could lose it.
 `ctx.results()` reads a page at a time: a sum of very many files needs no more memory than one of a
 few. Kill workers with `kill -9` as often as you like: every file is in the sum, and none twice.
 """

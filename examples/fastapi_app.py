@@ -4,7 +4,7 @@
     curl -X POST 'localhost:8000/reports?month=2026-11'
     curl localhost:8000/reports/JOB
 
-Kill it with `kill -9` while a report is being made, and start it again: the report gets made.
+Kill it with `kill -9` while a report is running, and start it again: the report is completed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/reports", status_code=202)
 async def start(month: str, days: int = 30) -> dict[str, str]:
-    """A month is reported once a day: who asks again gets the report that is on its way."""
+    """Start a report. A repeated request returns the same job while its row exists."""
     job = await report.using(key=f"{month}-{days}").aenqueue(month, days=days)
     return {"job": job.id}
 

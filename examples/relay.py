@@ -1,11 +1,11 @@
 """An outbox: orders and the messages about them commit together; a batch task publishes them.
 
-    python relay.py add 20          so many orders, each with its message, in one transaction
-    python relay.py add 1 --long    one that the broker will not take
+    python relay.py add 20          adds 20 orders, each with its message, in one transaction
+    python relay.py add 1 --long    adds one that the broker refuses
     python relay.py work            publishes until Ctrl-C
-    python relay.py show            what there is, and what the broker has got
+    python relay.py show            shows the jobs, and the broker's messages
 
-The broker is a file, broker.log, and down while there is a file broker.down. Kill the relay with
+The broker is a file, broker.log, and is down while a file broker.down exists. Kill the relay with
 `kill -9` in the middle of a batch: no message is lost, and one published twice keeps its id.
 """
 
@@ -33,7 +33,7 @@ class Message:
 @ol.task(batch=100, wait=0.1)
 def publish(messages: list[Message], ctx: BatchContext) -> None:
     if DOWN.exists():
-        raise DependencyDown("the broker is down")  # all wait for it, and it costs them nothing
+        raise DependencyDown("the broker is down")  # all jobs wait, uncharged
     print(f"publishing {len(messages)}", flush=True)
     refused: dict[int, Permanent] = {}
     with BROKER.open("a", buffering=1) as broker:  # one connection for all
@@ -44,7 +44,7 @@ def publish(messages: list[Message], ctx: BatchContext) -> None:
                 broker.write(f"{ctx.items[index].job.id} {message.text}\n")
                 time.sleep(0.01)
     if refused:
-        raise BatchFailed(refused)  # these alone; the others are published
+        raise BatchFailed(refused)  # only these; the others are published
 
 
 def add(number: int, text: str) -> None:

@@ -17,15 +17,15 @@ const [server, tokenFile, credit = '4'] = process.argv.slice(2)
 const headers = { authorization: `Bearer ${readFileSync(tokenFile, 'utf8').trim()}`, 'content-type': 'application/json' }
 const worker = `node-${process.pid}-${Date.now().toString(36)}`
 const leaving = new AbortController()
-const held = new Map() // what is here, by its task token
-let lease = 15 // seconds; the server says
+const held = new Map() // jobs in flight, by task token
+let lease = 15 // seconds; set by the server
 
-// A call, again and again until the server answers; a refusal ends the program.
+// A request, retried until the server responds; a refusal ends the program.
 async function call(method, path, body, signal) {
   for (let wait = 100; ; wait = Math.min(2 * wait, 5000)) {
     const answer = await fetch(server + path, { method, headers, body, signal }).catch(() => null)
     const said = answer?.ok && (method === 'GET' ? answer : await answer.text().catch(() => null))
-    if (said) return said // and not one that broke off
+    if (said) return said // complete, not truncated
     if (answer && !answer.ok && answer.status < 500 && answer.status !== 429) {
       console.error(`refused: ${answer.status} ${await answer.text()}`)
       process.exit(1)
@@ -38,15 +38,18 @@ async function report(reports) {
   return JSON.parse(await call('POST', '/api/v1/tasks/reports', JSON.stringify({ reports }))).reports
 }
 
-// Hold on to jobs; the first time, this accepts them. What is lost or cancelled stops.
+// Renew jobs; the first renewal accepts them. Lost or cancelled jobs stop.
 async function renew(tokens) {
   const asked = Date.now()
   const answers = tokens.length ? await report(tokens.map((token) => ({ do: 'renew', token }))) : []
-  answers.forEach(({ status, cancel }, i) => {
+  answers.forEach(({ status, cancel, locked }, i) => {
     const one = held.get(tokens[i])
-    if (status === 'ok' && one) one.until = asked + 900 * lease // a tenth of it is for safety
+    if (status === 'ok' && one) one.until = asked + 900 * lease // a tenth is the safety margin
+    if (locked && one?.until > Date.now()) // locked, so nobody can reclaim it: renew again soon
+      one.until = Math.max(one.until, asked + 450 * lease), keep.at = Date.now() + 50 * lease
     if (status === 'lost' || cancel) one?.stop.abort(status)
     if (status === 'lost') held.delete(tokens[i])
+    if (status === 'ok' && one) one.runs ??= run(one.job)
   })
 }
 
@@ -62,14 +65,8 @@ async function run(job) {
     const told = { type: error.constructor.name, message: error.message, traceback: error.stack }
     outcome = stop.signal.reason === 'leaving' ? { do: 'release' } : { do: 'fail', how, error: told }
   }
-  if (held.has(token)) await report([...said, { token, ...outcome }]) // else it is no longer ours
+  if (held.has(token)) await report([...said, { token, ...outcome }]) // else the claim is lost
   held.delete(token)
-}
-
-async function take(jobs) {
-  for (const { token } of jobs) held.set(token, { stop: new AbortController(), until: 0 })
-  await renew(jobs.map(({ token }) => token))
-  for (const job of jobs) if (held.get(job.token)?.until) run(job)
 }
 
 async function listen() {
@@ -81,13 +78,14 @@ async function listen() {
     rest = lines.pop()
     for (const frame of lines.filter((line) => line.trim()).map((line) => JSON.parse(line))) {
       if (frame.type === 'hello') lease = frame.lease, keep.at = 0
-      if (frame.type === 'offers') take(frame.jobs)
+      for (const job of frame.jobs ?? []) held.set(job.token, { job, stop: new AbortController(), until: 0 })
+      if (frame.type === 'offers') renew(frame.jobs.map(({ token }) => token))
       if (frame.type === 'renew') renew([...held.keys()])
     }
   }
 }
 
-async function keep() { // three renewals in a lease; what could not be renewed in time stops here
+async function keep() { // three renewals per lease; jobs not renewed in time stop here
   for (const [token, one] of held) if (one.until && Date.now() > one.until) held.delete(token) && one.stop.abort('lost')
   if (Date.now() > (keep.at ?? 0)) renew([...held.keys()], keep.at = Date.now() + 300 * lease)
 }

@@ -3,10 +3,10 @@
     python signup.py add ada@example.org             a row and a job, in one transaction
     python signup.py add bob@example.org --wait 60   sleeps before the commit: kill it there
     python signup.py work                            runs jobs until Ctrl-C
-    python signup.py show                            what there is
+    python signup.py show                            shows users and mails
 
-Kill any of them with `kill -9` at any moment: there is never a user without a mail to come, and
-never a mail for a user who is not there.
+Kill any of them with `kill -9` at any moment: there is never a user without a mail job, and never a
+mail for a user that does not exist.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Pictures made small: a sync task with progress, retries and a failure that is for good.
+"""Thumbnails: a sync task with progress, retries and permanent failures.
 
-    python thumbnails.py cat.ppm dog.ppm     enqueues them, works, and shows how they ended
+    python thumbnails.py cat.ppm dog.ppm     enqueues them, runs a worker, and shows the results
 
-Pictures are binary PPM (P6), so that nothing needs to be installed. A picture that is not there yet
-is tried again; a file that is no picture is not.
+Pictures are binary PPM (P6), so that nothing needs to be installed. A missing picture is retried; a
+file that is no picture is not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ol = Outlast("sqlite:///thumbnails.db")
 
 @ol.task(queue="pictures", timeout=30, retry=Retry(max_attempts=5, base=0.2, cap=5.0))
 def shrink(picture: str, factor: int, ctx: Context) -> str:
-    """Every `factor`-th pixel of every `factor`-th row."""
+    """Keep every `factor`-th pixel of every `factor`-th row."""
     width, height, pixels = read(Path(picture))
     rows = range(0, height, factor)
     small = bytearray()
@@ -32,7 +32,7 @@ def shrink(picture: str, factor: int, ctx: Context) -> str:
         ctx.progress(done, len(rows))
     columns = len(range(0, width, factor))
     target = Path(picture).with_suffix(".small.ppm")
-    # Written aside and renamed: a second run does no harm, and nobody sees half a picture.
+    # Write to a temporary file and rename it: idempotent, and no reader sees a partial picture.
     aside = target.with_suffix(f".{ctx.fence}")
     aside.write_bytes(b"P6 %d %d 255\n" % (columns, len(rows)) + small)
     aside.rename(target)

@@ -1,13 +1,13 @@
-"""Orders are shipped, and somebody else's server is told of each by a signed webhook.
+"""Orders are shipped, and another server is notified of each by a signed webhook.
 
-    export STORE_SECRET=$(python -c "from outlast.bridge.webhook import *; print(new_secret())")
-    python webhook.py receive      the other server: checks what comes, and notes each order once
-    python webhook.py ship 10      so many orders
-    python webhook.py work         ships and tells until Ctrl-C
-    python webhook.py show         what there is, and what the other server has noted
+    export STORE_SECRET=$(python -c "from outlast.webhooks.webhook import *; print(new_secret())")
+    python webhook.py receive      the other server: verifies deliveries, records each order once
+    python webhook.py ship 10      enqueues 10 orders
+    python webhook.py work         ships and notifies until Ctrl-C
+    python webhook.py show         shows the jobs, and the records of the other server
 
 Kill any of them with `kill -9`, or start the receiver last: every order is shipped at once, and the
-receiver learns of each. What it hears twice it knows by the id.
+receiver is notified of each. It recognises a repeated delivery by its id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from outlast import Outlast, Retry, WebhookRefused
-from outlast.bridge.webhook import verify
+from outlast.webhooks.webhook import verify
 
 PORT, SECRET, NOTED = int(os.environ.get("PORT", "8643")), os.environ["STORE_SECRET"], "noted.log"
 ol = Outlast("sqlite:///webhook.db")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Where tests are about jobs, not about how the tables come to be: theirs were there before.
 LENDING = [Path(__file__).parent / folder for folder in "metrics service store worker".split()]
+
+# Where a file may take ten seconds and more: it starts processes, or repeats races many times.
+LONG = [
+    Path(__file__).parent / path
+    for path in (
+        "browser", "crash", "docs", "faults", "metrics", "remote", "test_collection.py", "verify",
+        "bench/test_cells.py", "cli/test_demo.py", "service/test_events.py",
+        "service/test_event_servers.py", "service/test_schema.py", "store/test_claim_at_once.py",
+        "store/test_legal_transitions.py", "store/test_model_machine.py", "store/test_nets.py",
+        "store/test_plans.py", "store/test_races.py", "worker/test_completion.py",
+        "worker/test_leases.py",
+    )
+]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +86,7 @@ def postgres_url(postgres_server: Postgres) -> Iterator[Database]:
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """One test on each kind: sqlite and postgres; in tests/store also through pgbouncer."""
+    """One test on each kind: sqlite and postgres, or those of its mark `kinds`."""
     if request.param == "sqlite":
         yield sqlite_database(tmp_path)
         return
@@ -147,11 +161,19 @@ def _kinds(metafunc: pytest.Metafunc) -> tuple[str, ...]:
     if marker := metafunc.definition.get_closest_marker("kinds"):
         assert set(marker.args) <= set(KINDS), f"kinds{marker.args}: choose from {KINDS}"
         return marker.args
-    conformance = metafunc.config.rootpath / "tests" / "store"
-    inside = metafunc.definition.path.is_relative_to(conformance)
-    if inside or metafunc.config.getoption("--through-pgbouncer"):
-        return KINDS
-    return ("sqlite", "postgres")
+    return KINDS if metafunc.config.getoption("--through-pgbouncer") else ("sqlite", "postgres")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with files that take long, by turns with the others, which take what time is left:
+    tests run in several processes, and the last file to start is the last to end."""
+    files = dict.fromkeys(item.path for item in items)
+    long, short = [], []
+    for file in files:
+        (long if any(file.is_relative_to(one) for one in LONG) else short).append(file)
+    by_turns = itertools.chain(*itertools.zip_longest(long, short))
+    places = {file: place for place, file in enumerate(by_turns) if file}
+    items.sort(key=lambda item: places[item.path])
 
 
 def _parametrized_by_hand(metafunc: pytest.Metafunc) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -56,20 +58,20 @@ def small(tmp_path: Path) -> Small:
 
 
 @pytest.mark.parametrize(
-    ("folder", "options", "kinds"),
+    ("mark", "options", "kinds"),
     [
-        ("tests/store", [], ["sqlite", "postgres", "pgbouncer"]),
-        ("tests/worker", [], ["sqlite", "postgres"]),
-        ("tests/worker", ["--through-pgbouncer"], ["sqlite", "postgres", "pgbouncer"]),
-        ("tests/store", ["-m", "not pgbouncer"], ["sqlite", "postgres"]),
+        ("", [], ["sqlite", "postgres"]),
+        ("", ["--through-pgbouncer"], ["sqlite", "postgres", "pgbouncer"]),
+        ('@pytest.mark.kinds("sqlite", "pgbouncer")', [], ["sqlite", "pgbouncer"]),
     ],
 )
-def test_the_conformance_suite_runs_through_pgbouncer_and_others_when_asked(
-    small: Small, folder: str, options: list[str], kinds: list[str]
+def test_a_test_runs_on_both_databases_and_through_pgbouncer_when_asked(
+    small: Small, mark: str, options: list[str], kinds: list[str]
 ) -> None:
-    run = small.run("def test_a(database): ...", "--collect-only", "-q", *options, folder=folder)
+    body = f"import pytest\n{mark}\ndef test_a(database): ..."
+    run = small.run(body, "--collect-only", "-q", *options)
     collected = [line for line in run.stdout.splitlines() if "::" in line]
-    assert collected == [f"{folder}/test_small.py::test_a[{kind}]" for kind in kinds]
+    assert collected == [f"tests/test_small.py::test_a[{kind}]" for kind in kinds]
 
 
 @pytest.mark.parametrize(
@@ -126,3 +128,41 @@ def test_nothing_outlives_a_killed_run(small: Small, tmp_path: Path) -> None:
     server, child, folder = note.read_text().split()
     eventually(lambda: not alive(int(server)) and not alive(int(child)))
     eventually(lambda: not Path(folder).exists())
+
+
+def test_a_failure_beside_other_tests_decides_and_is_diagnosed_alone(tmp_path: Path) -> None:
+    """`make test`: what fails and then passes alone has failed; that it passed is written down."""
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (tmp_path / "test_small.py").write_text(
+        "import pathlib\n"
+        "def test_once():\n"
+        "    before = pathlib.Path('before')\n"
+        "    seen = before.exists()\n"
+        "    before.touch()\n"
+        "    assert seen\n"
+    )
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "venv" / ".dev").touch()
+    given = ["VENV=venv", "PYTEST_WORKERS=", "ARGS=-p no:schemathesis"]
+    environment = os.environ | {"PYTEST_ADDOPTS": "", "MAKEFLAGS": ""}
+    made = subprocess.run(
+        ["make", "-f", ROOT / "Makefile", "test", *given],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 2, made.stdout + made.stderr
+    assert "1 failed" in made.stdout
+    for told in (made.stdout, (tmp_path / "failed-tests.log").read_text()):
+        assert "PASSED test_small.py::test_once" in told
+        assert "1 passed" in told
+
+
+def test_files_that_are_named_exist() -> None:
+    """Those of `make smoke`, and those that begin early: one that was renamed is noticed here."""
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    [named] = re.findall(r"^SMOKE \?= (.*)$", makefile, re.MULTILINE)
+    conftest = runpy.run_path(str(ROOT / "tests" / "conftest.py"))
+    files = [ROOT / path for path in named.split()] + conftest["LONG"]
+    assert [file for file in files if not file.exists()] == []

@@ -2,7 +2,7 @@
 
 Each figure counts something a newcomer stumbles over: files in the wheel, words that are bound to
 many things, class names that stand in several modules, parts that reach into the whole worker.
-Run it on another checkout with `--src PATH/src/outlast` to compare.
+Run it on another checkout with `--src REPORTS_PATH/src/outlast` to compare.
 """
 
 from __future__ import annotations

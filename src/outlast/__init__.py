@@ -2,15 +2,15 @@
 
 In reading order, by what happens to a job:
 
-    model.task, tasks        define     a function becomes a task
+    task_decorator, tasks    define     a function becomes a task
     ops.enqueue, client      enqueue    a call becomes a row, in your transaction if you like
     store.blobs              put aside  what is too large for a row, before there is one
     ops.claim                claim      a worker takes it, under a lease and a fence
-    worker.execute           run        the function is called (worker.batches: with many items)
+    worker.executor           run        the function is called (worker.batches: with many items)
     worker.steps, ops.steps  keep       what its steps gave, for later attempts
     ops.finish               finish     the one way out of running
-    ops.consequences         go on      those who wait for it are told, and the next ones start
-    bridge.webhook           tell       somebody's server hears of its end, by a job of its own
+    ops.dependents           go on      those who wait for it are told, and the next ones start
+    webhooks.webhook           tell       somebody's server hears of its end, by a job of its own
     ops.renew, ops.reclaim   recover    held while it runs; taken back when its owner is gone
     ops.report, ops.explain  observe    what there is, and why something is not running
 
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .client import Outlast
+    from .client.client import Outlast
     from .model.blob import Blob
     from .model.breaker import Breaker
     from .model.errors import (
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Permanent,
         PrerequisiteFailed,
         Problem,
+        ResultMismatch,
         ResultTimeout,
         RetryLater,
         SchemaMismatch,
@@ -82,16 +83,16 @@ if TYPE_CHECKING:
     from .model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
     from .model.task import Call
     from .ops.flow_report import FlowState
-    from .store.blobs import BlobStore
-    from .tasks import Task
+    from .store.blobs.store import BlobStore
+    from .task import Task
     from .worker.batch_context import BatchContext
     from .worker.context import Context
     from .worker.worker import Worker
 
 _HOMES = {
-    "Outlast": "client",
+    "Outlast": "client.client",
     "Blob": "model.blob",
-    "BlobStore": "store.blobs",
+    "BlobStore": "store.blobs.store",
     "Breaker": "model.breaker",
     "Chain": "model.flow",
     "Flow": "model.flow",
@@ -109,7 +110,7 @@ _HOMES = {
     "WorkerSettings": "model.settings",
     "FlowState": "ops.flow_report",
     "Call": "model.task",
-    "Task": "tasks",
+    "Task": "task",
     "BatchContext": "worker.batch_context",
     "Context": "worker.context",
     "Worker": "worker.worker",
@@ -158,6 +159,7 @@ __all__ = [
     "Permanent",
     "PrerequisiteFailed",
     "Problem",
+    "ResultMismatch",
     "ResultTimeout",
     "RetentionSettings",
     "Retry",

@@ -22,12 +22,12 @@ from time import monotonic
 from typing import Any
 
 from .model.job import Claim, NewJob
-from .model.text import frames, type_name
+from .model.safe_text import format_frames, type_name
 
 API = "opentelemetry.trace"
-LOOK = 1.0  # seconds between looks whether somebody has begun to record
+PROVIDER_CHECK_S = 1.0  # seconds between looks whether somebody has begun to record
 _modules = sys.modules
-_look_at = 0.0
+_next_check_at = 0.0
 _carried: ContextVar[str | None] = ContextVar("outlast_trace", default=None)
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -39,7 +39,7 @@ def traced(jobs: list[NewJob], parent: str | None = None) -> list[NewJob]:
     return [_with(trace, job) for job in jobs]
 
 
-def carry_on(trace: str | None) -> None:
+def continue_trace(trace: str | None) -> None:
     """What is enqueued here from now on (in this task or thread) belongs to this trace, unless a
     span says otherwise. What is no trace is not carried on."""
     if trace is not None and _TRACEPARENT.fullmatch(trace):
@@ -59,10 +59,10 @@ def _with(trace: str, job: NewJob) -> NewJob:
 
 def current(carried: str | None) -> str | None:
     """Where we are, for a system that is told of it: this span, or else what a row carries."""
-    return _current() or known(carried)
+    return _current() or valid_traceparent(carried)
 
 
-def known(trace: str | None) -> str | None:
+def valid_traceparent(trace: str | None) -> str | None:
     """A traceparent, if it is one."""
     return trace if trace is not None and _TRACEPARENT.fullmatch(trace) else None
 
@@ -87,12 +87,12 @@ def trace_of(span: Any) -> str | None:
 def tracer() -> Any:
     """Where attempts are recorded; None where they are not. Asked for each job, and asking
     OpenTelemetry takes a while: that nobody records is believed for a moment."""
-    global _look_at  # noqa: PLW0603
+    global _next_check_at  # noqa: PLW0603
     api = _modules.get(API)
-    if api is None or monotonic() < _look_at:
+    if api is None or monotonic() < _next_check_at:
         return None
     if isinstance(api.get_tracer_provider(), _no_providers(api)):
-        _look_at = monotonic() + LOOK
+        _next_check_at = monotonic() + PROVIDER_CHECK_S
         return None
     return api.get_tracer("outlast")
 
@@ -166,7 +166,9 @@ def _failed(span: Any, error: BaseException) -> None:
 
     kind = type_name(error)
     span.set_attribute("error.type", kind)
-    span.add_event("exception", {"exception.type": kind, "exception.stacktrace": frames(error)})
+    span.add_event(
+        "exception", {"exception.type": kind, "exception.stacktrace": format_frames(error)}
+    )
     span.set_status(Status(StatusCode.ERROR))
 
 

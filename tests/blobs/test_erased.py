@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outlast import Context, Erased, JobDead, Outlast, Retry, TooEarly, chain
-from outlast.ops.forget import take_result
+from outlast.ops.erase import take_result
 from tests.support import Database
 from tests.worker.working import ended, sql, work
 
@@ -79,7 +79,7 @@ async def test_of_many_readers_one_gets_it(ol: Outlast, database: Database) -> N
     async with work(ol):
         for job in jobs:
             await ol.aresult(job.id, timeout=20)
-    other = Outlast(database.url, schema=database.schema, blobs=ol.blobs and ol.blobs.kept_in)
+    other = Outlast(database.url, schema=database.schema, blobs=ol.blobs and ol.blobs.location)
     got: list[str] = []
     others: list[str] = []
     start = threading.Barrier(4)
@@ -186,7 +186,7 @@ async def test_who_comes_second_is_told_so_even_between_the_row_and_the_blob(
             return super().get(name)
 
     assert shelved.blobs is not None
-    snatched = shelved.blobs.kept_in = Snatched()
+    snatched = shelved.blobs.location = Snatched()
     snatched.faster = Shelf()
     snatched.faster.things = snatched.things
     job = await gives.aenqueue()

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from outlast import Blob, Context, InvalidOption, Outlast, ServiceSettings, chain
-from outlast.model.blob import of_args, read
+from outlast.model.blob import args_blob, parse_reference
 from outlast.model.ids import new_job_id
 from outlast.model.job import NewJob
-from outlast.ops.claim import Wanted, claim
-from outlast.ops.reach import EVERYTHING
+from outlast.ops.access import ALL_JOBS
+from outlast.ops.claim import ClaimRequest, claim
 from outlast.remote import RemoteWorker
 from outlast.service.dequeue import followups
-from outlast.service.dequeue.reports import Report, ended_by
-from outlast.worker import referring
+from outlast.service.dequeue.report_batch import TaskReport, attempt_end_of
+from outlast.worker import blob_io
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK
 from tests.support import aeventually
@@ -130,7 +130,7 @@ async def test_a_remote_worker_reads_by_reference_and_gives_no_reference(
 
     @shelved.task(queue="far")
     async def forges() -> list[Any]:
-        return json.loads(of_args("0" * 16, b"data").as_text())  # type: ignore[no-any-return]
+        return json.loads(args_blob("0" * 16, b"data").as_text())  # type: ignore[no-any-return]
 
     one, two = shelved.enqueue(chain(first.job(), second.job(LARGE)))
     three = forges.enqueue()
@@ -150,7 +150,7 @@ async def test_a_remote_worker_without_the_store_gives_the_job_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """R168, R142: unspent, and says why."""
-    monkeypatch.setattr(referring, "LONGEST_WAIT", 0.2)
+    monkeypatch.setattr(blob_io, "MAX_RETRY_DELAY_S", 0.2)
 
     @without.task(name="big")
     async def big(data: str) -> None: ...
@@ -176,11 +176,11 @@ def test_what_a_worker_far_away_says_refers_to_nothing(shelved: Outlast) -> None
     def parent() -> None: ...
 
     parent.enqueue()
-    [held] = shelved.store.run(claim, Wanted("w", "default", 1, 60.0))
-    text = of_args("0" * 16, b"data").as_text()
-    said = ended_by(Report(do="complete", token="", result=text), held, EVERYTHING)
-    assert said.result is not None and read(said.result) is None
+    [held] = shelved.store.run(claim, ClaimRequest("w", "default", 1, 60.0))
+    text = args_blob("0" * 16, b"data").as_text()
+    said = attempt_end_of(TaskReport(do="complete", token="", result=text), held, ALL_JOBS)
+    assert said.result is not None and parse_reference(said.result) is None
     assert json.loads(said.result) == json.loads(text)
     child = NewJob(new_job_id(), "default", "default", "t", text, 0, 1, 1)
     with pytest.raises(InvalidOption, match="must be an object"):
-        followups.read([asdict(child)], held, EVERYTHING)
+        followups.read_followups([asdict(child)], held, ALL_JOBS)

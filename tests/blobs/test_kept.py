@@ -53,6 +53,21 @@ async def test_a_hundred_megabytes_make_a_small_row(
     assert files(folder) == []
 
 
+def numbers() -> set[int]:
+    return set(range(50_000))
+
+
+async def test_a_large_result_comes_back_as_its_type(ol: Outlast) -> None:
+    """R168: as a result in a row does."""
+    job = await ol.task(numbers).aenqueue()
+    async with work(ol):
+        assert await ol.aresult(job, timeout=30) == numbers()
+    assert ol.result(job) == numbers()
+    assert ol.result(job, raw=True) == ol.result(job.id)
+    assert sorted(ol.result(job.id)) == list(range(50_000))
+    assert isinstance(ol.jobs()[0].result, Blob)
+
+
 def test_files_are_their_owner_s_alone(ol: Outlast, folder: Path) -> None:
     """R168, R198: in directories that nobody else can enter; nothing unfinished is left there."""
 
@@ -178,7 +193,7 @@ async def test_a_batch_has_large_items_and_large_results(ol: Outlast) -> None:
     given = ["small", LARGE, "bad" + LARGE, "gone" + LARGE]
     jobs = ol.enqueue(*(double.job(item) for item in given))
     assert ol.blobs is not None
-    ol.blobs.kept_in.delete(jobs[3].args.name(jobs[3].id))
+    ol.blobs.location.delete(jobs[3].args.name(jobs[3].id))
     async with work(ol):
         assert await ol.aresult(jobs[0].id, timeout=20) == "smallsmall"
         assert await ol.aresult(jobs[1].id, timeout=20) == LARGE * 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outlast import BlobLost, BlobUnavailable, Context, JobDead, Outlast, chain
-from outlast.worker import referring
+from outlast.worker import blob_io
 from tests.support import Database, aeventually
 from tests.worker.working import ended, sql, work
 
@@ -18,7 +18,7 @@ from .keeping import LARGE, Shelf, files
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be had now is tried again at once."""
-    monkeypatch.setattr(referring, "LONGEST_WAIT", 0.2)
+    monkeypatch.setattr(blob_io, "MAX_RETRY_DELAY_S", 0.2)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -117,7 +117,7 @@ async def test_a_result_that_cannot_be_kept_for_long_is_made_again_later(
     shelved: Outlast, shelf: Shelf, soon: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R168: without spending a failure."""
-    monkeypatch.setattr(referring, "PATIENCE", 0.0)
+    monkeypatch.setattr(blob_io, "STORE_WAIT_S", 0.0)
     calls: list[int] = []
 
     @shelved.task(max_attempts=1)
@@ -207,7 +207,7 @@ async def test_a_directory_that_is_not_there_is_an_outage(
         return len(data)
 
     job = await big.aenqueue(LARGE)
-    place = folder / job.args.place
+    place = folder / job.args.namespace
     hidden = place.rename(folder / "elsewhere")
     async with work(ol):
         await aeventually(lambda: tried(ol, job.id))

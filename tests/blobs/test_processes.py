@@ -56,8 +56,8 @@ def test_worker_processes_are_told_where_blobs_are(
         assert len(files(folder)) == 3
     env: dict[str, str | None] = {"OUTLAST_URL": database.url, "OUTLAST_BLOBS": blobs}
     shown = processes.python("outlast", "job", job.id, env=env).succeed(30.0)
-    assert "11,000,011 bytes, kept by reference (SHA-256 " in shown
-    assert "11,000,002 bytes, kept by reference (SHA-256 " in shown
+    assert "11,000,011 bytes, stored by reference (SHA-256 " in shown
+    assert "11,000,002 bytes, stored by reference (SHA-256 " in shown
     told = json.loads(processes.python("outlast", "job", job.id, "--json", env=env).succeed(30.0))
     assert told["args"]["outlast:blob"]["bytes"] == 11_000_011
     ended = "--state", "succeeded", "--yes"

@@ -17,10 +17,10 @@ import psycopg
 import pytest
 
 from outlast import Context, Outlast, RetentionSettings, StoreBusy, StoreSettings
-from outlast.model.blob import of_args, of_result
-from outlast.ops.blobs import unreferred
-from outlast.ops.claim import Wanted, claim
-from outlast.store.blob_files import ABANDONED, UNFINISHED, FileBlobs
+from outlast.model.blob import args_blob, result_blob
+from outlast.ops.blobs import unreferenced
+from outlast.ops.claim import ClaimRequest, claim
+from outlast.store.blobs.files import ABANDONED_AFTER_S, UNFINISHED_PREFIX, FileBlobs
 from outlast.worker.blob_sweeper import BlobSweeper
 from tests.support import Database, Processes, aeventually
 from tests.worker.working import sql, work
@@ -30,7 +30,7 @@ from .keeping import LARGE, Shelf, files
 KILLED = """
 import os, signal, stat, sys
 from outlast import Outlast
-from outlast.store.blob_files import FileBlobs
+from outlast.store.blobs.files import FileBlobs
 from tests.blobs.keeping import BRIEF, LARGE
 
 url, schema, folder, when = sys.argv[1:]
@@ -62,12 +62,12 @@ big.enqueue(LARGE)
 def swept(ol: Outlast) -> Iterator[Callable[[], int]]:
     """One pass of the duty; the number of blobs that it removed."""
     ol.retention = RetentionSettings(blob_grace=0.0)
-    worker = ol.worker()
     assert ol.blobs is not None
-    sweeper = BlobSweeper(worker, ol.store, ol.blobs)
+    blobs, state = ol.blobs, ol.worker().shared.state
     with asyncio.Runner() as loop:
 
         def once() -> int:
+            sweeper = BlobSweeper(ol.store, blobs, ol.retention.blob_grace, state)
             tally = loop.run(sweeper.once())
             assert tally.found == tally.healed + tally.failed
             return tally.healed
@@ -86,9 +86,9 @@ def test_an_enqueuer_that_is_killed_before_its_row_leaves_nothing_for_long(
     assert killed.wait(30.0) == -signal.SIGKILL
     assert ol.jobs() == [] and len(files(folder)) == 1
     if when == "in the blob":
-        [unfinished] = list(folder.rglob(f"{UNFINISHED}*"))
+        [unfinished] = list(folder.rglob(f"{UNFINISHED_PREFIX}*"))
         assert swept() == 0 and unfinished.exists(), "somebody might be writing it"
-        long_ago = time.time() - ABANDONED - 60
+        long_ago = time.time() - ABANDONED_AFTER_S - 60
         os.utime(unfinished, (long_ago, long_ago))
     assert swept() == (when == "after the blob")
     assert files(folder) == []
@@ -162,10 +162,10 @@ def test_what_is_young_or_not_ours_is_left_alone(
 ) -> None:
     """R168: what may be in an open transaction, another database's, and what somebody put there."""
     assert ol.blobs is not None
-    place, other = ol.blobs.place, "0" * 16
+    place, other = ol.blobs.namespace, "0" * 16
     id = "01998000-0000-7000-8000-000000000000"
     for where in (place, other):
-        ol.blobs.kept_in.put(of_args(where, b"data").name(id), b"data")
+        ol.blobs.location.put(args_blob(where, b"data").name(id), b"data")
     (folder / place / "README").write_text("mine")
     (folder / place / f"{id}.args").write_text("mine")
     ol.retention = RetentionSettings(blob_grace=3600.0)
@@ -183,15 +183,15 @@ def test_a_result_on_its_way_is_not_swept(ol: Outlast, swept: Callable[[], int])
     def gives() -> None: ...
 
     job = gives.enqueue()
-    [mine] = ol.store.run(claim, Wanted("w", "default", 1, 60.0))
+    [mine] = ol.store.run(claim, ClaimRequest("w", "default", 1, 60.0))
     assert ol.blobs is not None
-    on_its_way = of_result(ol.blobs.place, mine.fence, b"data").name(job.id)
-    of_a_zombie = of_result(ol.blobs.place, mine.fence + 1, b"data").name(job.id)
+    on_its_way = result_blob(ol.blobs.namespace, mine.fence, b"data").name(job.id)
+    of_a_zombie = result_blob(ol.blobs.namespace, mine.fence + 1, b"data").name(job.id)
     for name in (on_its_way, of_a_zombie):
-        ol.blobs.kept_in.put(name, b"data")
-    assert ol.store.run(unreferred, [on_its_way, of_a_zombie]) == [of_a_zombie]
+        ol.blobs.location.put(name, b"data")
+    assert ol.store.run(unreferenced, [on_its_way, of_a_zombie]) == [of_a_zombie]
     assert swept() == 1
-    assert ol.blobs.kept_in.get(on_its_way) == b"data"
+    assert ol.blobs.location.get(on_its_way) == b"data"
 
 
 def test_a_sweep_beside_enqueuers_removes_nothing_that_is_referred_to(
@@ -236,7 +236,7 @@ async def test_any_worker_that_has_the_store_sweeps_it(
     """R168, R089: a duty like others, on record; one without the store does not take it."""
     shelved.retention = RetentionSettings(blob_grace=0.0, blob_sweep_every=0.05)
     assert shelved.blobs is not None
-    lost = of_args(shelved.blobs.place, b"data").name("01998000-0000-7000-8000-000000000000")
+    lost = args_blob(shelved.blobs.namespace, b"data").name("01998000-0000-7000-8000-000000000000")
     shelf.put(lost, b"data")
     shelf.away = True
     async with work(without):
@@ -277,7 +277,7 @@ async def test_pruning_takes_blobs_along(ol: Outlast, folder: Path, database: Da
 def test_no_name_leads_out_of_the_directory(folder: Path) -> None:
     """R168, R138"""
     kept = FileBlobs(folder)
-    good = of_args("0" * 16, b"x").name("01998000-0000-7000-8000-000000000000")
+    good = args_blob("0" * 16, b"x").name("01998000-0000-7000-8000-000000000000")
     for name in ("../x", "/etc/passwd", f"../{good}", f"{good}/x", f"{good}\n", good.upper()):
         for verb in (kept.get, kept.delete, lambda name: kept.put(name, b"x")):
             with pytest.raises(ValueError, match="no name of a blob"):
@@ -297,9 +297,9 @@ def test_a_store_that_names_more_than_it_was_asked_for_loses_nothing_by_it(
             yield from ((name, 9e9) for name in sorted(self.things) if name > after)
 
     assert shelved.blobs is not None
-    talkative = shelved.blobs.kept_in = Talkative()
+    talkative = shelved.blobs.location = Talkative()
     id = "01998000-0000-7000-8000-000000000000"
-    names = [of_args(place, b"x").name(id) for place in (shelved.blobs.place, "f" * 16)]
+    names = [args_blob(place, b"x").name(id) for place in (shelved.blobs.namespace, "f" * 16)]
     for name in names:
         talkative.put(name, b"x")
     assert list(shelved.blobs.old(0.0)) == names[:1]

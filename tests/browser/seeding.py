@@ -6,8 +6,8 @@ import math
 import random
 from dataclasses import dataclass, field
 
-from outlast.model.spans import CLASSES
-from outlast.ops.statistics import LONG_SPAN, SPAN
+from outlast.model.histogram import BUCKETS
+from outlast.ops.statistics import LONG_SPAN_S, SPAN_S
 from tests.browser.payloads import PAYLOADS
 from tests.browser.rows import Rows, filling
 from tests.support import Database
@@ -80,19 +80,19 @@ LOADS = {"mail": 9, "documents": 4, "payments": 2, "search": 6}  # jobs in ten s
 def _statistics(rows: Rows) -> None:
     """An hour of short spans, a week of long ones: busy by day, quiet by night, one bad hour."""
     chance = random.Random(11)
-    last = int(rows.now) // SPAN * SPAN
+    last = int(rows.now) // SPAN_S * SPAN_S
     for place in range(1, 361):
         for queue, load in LOADS.items():
             busy = 1 + 0.5 * chance.random() - (place % 40 == 9)
             ready = load * (1.5 + math.sin(place / (8 + load)) + 0.3 * chance.random())
-            _counted(rows, SPAN, last - place * SPAN, queue, load * busy, ready)
-    last = int(rows.now - 90) // LONG_SPAN * LONG_SPAN
+            _counted(rows, SPAN_S, last - place * SPAN_S, queue, load * busy, ready)
+    last = int(rows.now - 90) // LONG_SPAN_S * LONG_SPAN_S
     for place in range(1, 7 * 144):
         for queue, load in LOADS.items():
-            by_day = 0.55 + 0.45 * math.cos(place * LONG_SPAN / 86_400 * 2 * math.pi)
+            by_day = 0.55 + 0.45 * math.cos(place * LONG_SPAN_S / 86_400 * 2 * math.pi)
             ready = load * (0.5 + 2 * by_day * chance.random() + 6 * (40 < place < 46))
-            busy = by_day * (1.15 + 0.2 * chance.random()) * (LONG_SPAN // SPAN)
-            _counted(rows, LONG_SPAN, last - place * LONG_SPAN, queue, load * busy, ready)
+            busy = by_day * (1.15 + 0.2 * chance.random()) * (LONG_SPAN_S // SPAN_S)
+            _counted(rows, LONG_SPAN_S, last - place * LONG_SPAN_S, queue, load * busy, ready)
 
 
 def _counted(rows: Rows, span: int, at: int, queue: str, done: float, ready: float) -> None:
@@ -104,7 +104,7 @@ def _counted(rows: Rows, span: int, at: int, queue: str, done: float, ready: flo
 
 def _classes(number: int, *places: int) -> list[float]:
     """Most in the first of these classes of spans of time, fewer in the next."""
-    spans = [0] * CLASSES
+    spans = [0] * BUCKETS
     for half, place in enumerate(places):
         spans[place] = number >> half
     return [*spans, round(sum(spans) * 0.05, 3)]
@@ -244,7 +244,7 @@ def _malicious(rows: Rows, stage: Stage, chunks: list[str], number: int) -> None
             "detail": evil(15), "jobs": [dead, evil(16)], "number": 2}  # fmt: skip
     rows.event(None, "worker-lost", lost)
     rows.event(None, "write-refused", {"job": evil(19), "worker": worker, "outcome": evil(20)})
-    for span in (SPAN, LONG_SPAN):
+    for span in (SPAN_S, LONG_SPAN_S):
         rows.insert("statistic", span=span, at=int(rows.now) // span * span - span, tenant=evil(7),
                     queue=evil(6), succeeded=1, waits=[], runs=[],
                     depths={"ready": 3})  # fmt: skip

@@ -100,7 +100,7 @@ def test_main_actions_are_reached_by_keyboard_alone(visitor: Visitor) -> None:
         tab_to(page, "Redrive it", 5)
     page.keyboard.press("Enter")
     page.wait_for_selector(".flash-done")
-    assert "new life" in page.inner_text(".flash-done")
+    assert "redriven" in page.inner_text(".flash-done")
     page = visitor.visit("/queues")
     tab_to(page, "Pause")
     page.keyboard.press("Enter")

@@ -94,7 +94,7 @@ def test_all_that_fit_are_counted_asked_about_and_done_with(visitor: Visitor) ->
     put(visitor.served.ol.store.run, 230, queue="crowd")
     eventually(lambda: counted(visitor) == 230, timeout=20)
     page = visitor.visit("/jobs?queue=crowd")
-    page.click("text=Cancel all that fit…")
+    page.click("text=Cancel all matching…")
     page.wait_for_selector("dialog[open]")
     assert "Cancel 230 jobs?" in page.inner_text("dialog h1")
     page.fill("dialog #reason", "all of it")
@@ -120,21 +120,21 @@ def test_the_dead_are_redriven_by_what_they_died_of(visitor: Visitor) -> None:
     assert re.search(rf"Redrive {number} jobs\?", page.inner_text("dialog h1"))
     page.click("dialog button.primary")
     page.wait_for_selector(".flash-done")
-    assert f"new life to {number} jobs." in page.inner_text(".flash-done")
+    assert f"Redrove {number} jobs." in page.inner_text(".flash-done")
     assert dead(visitor) == before - number
 
 
 def test_what_operators_do_is_asked_in_a_dialog_and_told(visitor: Visitor) -> None:
     """R167, R200: in a browser as without a script."""
     page = visitor.visit(f"/jobs/{visitor.stage.jobs['running']}")
-    assert "was taken from worker-1" in told(page, "Reclaim…")
+    assert "was reclaimed from worker-1" in told(page, "Reclaim…")
     visitor.visit(f"/jobs/{visitor.stage.jobs['cancelled']}")
     assert "is erased" in told(page, "Forget…")
     visitor.visit("/workers")
-    assert "worker-1 was told to claim no more" in told(page, "Drain…")
-    assert "worker-1 was told to claim again" in told(page, "Undrain…")
+    assert "worker-1 is draining" in told(page, "Drain…")
+    assert "worker-1 claims again" in told(page, "Undrain…")
     visitor.visit("/queues")
-    assert "for 2 h at the most" in told(page, "Keep…", keep="2h")
+    assert "for 2 h at most" in told(page, "Keep…", keep="2h")
     before = dead(visitor)
     visitor.visit("/dead")
     (number,) = re.findall(r"Removed (\d+) jobs?\.", told(page, "Purge…"))
@@ -162,7 +162,7 @@ def test_a_token_is_made_shown_once_and_revoked(visitor: Visitor) -> None:
     page.fill("#name", "a robot")
     page.check("[name=enqueue]")
     page.fill("#queues", "mail, documents")
-    page.click("text=Make it")
+    page.click("text=Create token")
     secret = page.inner_text(".secret")
     assert re.fullmatch(r"olt_[\w-]{43}", secret)
     assert visitor.served.get("/api/v1/whoami", secret).json()["queues"] == ["documents", "mail"]
@@ -179,6 +179,6 @@ def test_what_is_wrong_with_a_token_is_said_in_the_form(visitor: Visitor) -> Non
     page.fill("#name", "nobody")
     page.uncheck("[name=read]")
     page.fill("#days", "soon")
-    page.click("text=Make it")
+    page.click("text=Create token")
     assert "days" in page.inner_text("[role=alert]")
     assert page.input_value("#name") == "nobody"

@@ -55,7 +55,7 @@ def test_nothing_that_is_stored_is_executed(victim: Visitor) -> None:
     """More than 200 payloads in every stored field, on every page, in a real browser: no
     dialog, no global set, no error, no request elsewhere, no report of the policy."""
     open_paths, visited = all_paths(victim), 0
-    for path in open_paths:  # grows as it goes
+    for path in open_paths:  # grows during the loop
         page = victim.visit(path)
         page.mouse.move(300, 300)
         page.keyboard.press("Tab")

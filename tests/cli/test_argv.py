@@ -47,15 +47,15 @@ def test_a_supervisor_passes_its_url_on_without_showing_it(
 HIRED = """
 import sys
 from pathlib import Path
-from outlast.verify.hired import supervised
-from outlast.verify.place import Place
+from outlast.verify.supervised import run_supervisor
+from outlast.verify.workspace import Workspace
 from outlast.verify.workload import Workload
 import os
-place = Place(os.environ["PLACE"], os.environ["SCHEMA"], Path(os.environ["FOLDER"]))
+place = Workspace(os.environ["PLACE"], os.environ["SCHEMA"], Path(os.environ["FOLDER"]))
 work = Workload(place)
 work.ol.migrate()
 assert "hunter2" not in repr(place)
-supervised(work, {"grace": 5.0}, 1)
+run_supervisor(work, {"grace": 5.0}, 1)
 """
 
 
@@ -67,7 +67,7 @@ def test_the_workers_of_a_campaign_are_not_given_the_url_as_an_argument(
     hiring = processes.python(HIRED, env=env)
     patiently(lambda: len(arguments_of_children(hiring)) == 2, message=hiring.output)
     children = arguments_of_children(hiring)
-    assert any("outlast.verify.hired" in line for line in children), children
+    assert any("outlast.verify.supervised" in line for line in children), children
     assert SECRET not in str(children)
     hiring.terminate()
     hiring.wait(30)

@@ -72,4 +72,4 @@ def test_who_stops_it_finds_nothing_left_behind(
 def test_a_cell_that_does_not_exist_is_refused(run: Callable[..., Process]) -> None:
     bench = run("--cell", "drane")
     assert bench.wait(30.0) == 2
-    assert "'drane' is none of: all, drain," in bench.output()
+    assert "'drane' is not one of: all, drain," in bench.output()

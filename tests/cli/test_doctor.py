@@ -10,8 +10,8 @@ import pytest
 
 from outlast import Outlast, Permanent
 from outlast.ops import duties
-from outlast.ops.doctor import CHECKS
-from outlast.ops.duties import Tally
+from outlast.ops.doctor.checks import CHECKS
+from outlast.ops.duties import DutyTally
 from outlast.store.schema import latest
 from tests.cli.conftest import Commands, Program, patiently, work_off
 from tests.support import Database
@@ -45,7 +45,7 @@ def finding(run: Commands, *names: str) -> dict[str, dict[str, Any]]:
 def test_an_empty_database_is_well(run: Commands) -> None:
     assert examined(run) == (0, {})
     shown = run("doctor")
-    assert shown.out.endswith(": 2 problems.\n" if shown.code else ": all well.\n")
+    assert shown.out.endswith(": 2 problems.\n" if shown.code else ": healthy.\n")
 
 
 def test_a_live_worker_with_nothing_amiss_is_well(
@@ -125,11 +125,11 @@ def test_late_timers_are_found(run: Commands, database: Database) -> None:
 def test_late_and_failing_nets_are_found(run: Commands, ol: Outlast, database: Database) -> None:
     """R199, `stalled-net`: a worker is alive, and yet nobody does these duties."""
     prefix, then = "outlast_" if database.is_sqlite else "", an_hour_ago(database)
-    ol.store.run(duties.arrive, ol.worker().card())
+    ol.store.run(duties.register, ol.worker().registration_row())
     for name in ("late", "failing", "fine"):
-        ol.store.run(duties.take, name, 60.0, "w")
-        ol.store.run(duties.report, name, Tally())
-    ol.store.run(duties.report, "failing", Tally(failed=1, error="disk on fire"))
+        ol.store.run(duties.take_duty, name, 60.0, "w")
+        ol.store.run(duties.report_duty, name, DutyTally())
+    ol.store.run(duties.report_duty, "failing", DutyTally(failed=1, error="disk on fire"))
     database.rows(f"UPDATE {prefix}worker SET started_at = {then}")
     database.rows(f"UPDATE {prefix}duty SET succeeded_at = {then} WHERE name = 'late'")
     answer = run("doctor", "--json")

@@ -14,10 +14,11 @@ import pytest
 
 from outlast import Outlast
 from outlast.cli import doctor
-from outlast.ops import conditions, duties
-from outlast.ops.conditions import Conditions, Surroundings, told
-from outlast.ops.findings import Finding
-from outlast.store import alive
+from outlast.ops import duties
+from outlast.ops.doctor import database as conditions
+from outlast.ops.doctor.database import DatabaseFacts, HostFacts, database_findings
+from outlast.ops.doctor.findings import Finding
+from outlast.store.sqlite import liveness
 from tests.cli.conftest import Commands, patiently
 from tests.cli.test_doctor import examined
 from tests.store.jobs import table
@@ -79,7 +80,7 @@ def vacuum_is_held_back(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> 
         session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         session.execute("SELECT 1")
         assert on(postgres) == [], "not open for long"
-        monkeypatch.setattr(conditions, "LONG_OPEN", 0.0)
+        monkeypatch.setattr(conditions, "LONG_TRANSACTION_S", 0.0)
         (found,) = on(postgres)
         assert found["name"] == "vacuum-held-back" and found["problem"]
         assert f"pid {session.info.backend_pid}, 'the culprit'" in found["sentence"]
@@ -117,15 +118,15 @@ def test_a_live_worker_without_its_lock_is_found(
 ) -> None:
     """R027: one that never had it (behind a pooler), and one that lost it."""
     cards = f"UPDATE {table(database, 'worker')} SET started_at = {moment(database, -60)}"
-    ol.store.run(duties.arrive, CARD | {"lease": 9999.0})
+    ol.store.run(duties.register, CARD | {"lease": 9999.0})
     assert examined(run) == (0, {}), "it has just started"
     database.rows(cards)
     code, found = examined(run)
     assert (code, found["no-liveness-lock"]["problem"]) == (0, False)
     assert "has never had its liveness lock" in found["no-liveness-lock"]["sentence"]
-    assert ol.store.run(duties.prove_life, "w1")
+    assert ol.store.run(duties.prove_liveness, "w1")
     if database.is_sqlite:
-        alive.folder(database.path).mkdir()  # as it had it when it proved its life
+        liveness.folder(database.path).mkdir()  # as it had it when it proved its life
     code, found = examined(run)
     assert (code, found["no-liveness-lock"]["problem"]) == (1, True)
     assert "does not hold its liveness lock" in found["no-liveness-lock"]["sentence"]
@@ -160,17 +161,17 @@ def test_clocks_that_differ_are_told_of(
 @pytest.mark.parametrize(
     ("around", "name"),
     [
-        (Surroundings(1, sqlite=(3, 45, 1), file_system="ext4"), "wal-reset"),
-        (Surroundings(1, sqlite=(3, 51, 3), file_system="tmpfs"), "file-system"),
-        (Surroundings(1, sqlite=(3, 51, 3), file_system=None), "file-system"),
-        (Surroundings(1, sqlite=(3, 51, 3), file_system="ext4"), None),
-        (Surroundings(1, pooled=True), "pooled"),
-        (Surroundings(1), None),
+        (HostFacts(1, sqlite=(3, 45, 1), file_system="ext4"), "wal-reset"),
+        (HostFacts(1, sqlite=(3, 51, 3), file_system="tmpfs"), "file-system"),
+        (HostFacts(1, sqlite=(3, 51, 3), file_system=None), "file-system"),
+        (HostFacts(1, sqlite=(3, 51, 3), file_system="ext4"), None),
+        (HostFacts(1, pooled=True), "pooled"),
+        (HostFacts(1), None),
     ],
 )
-def test_the_place_is_told_of(around: Surroundings, name: str | None) -> None:
+def test_the_place_is_told_of(around: HostFacts, name: str | None) -> None:
     """R172, R178: what it means, and what to do."""
-    found = list(told(Conditions(around)))
+    found = list(database_findings(DatabaseFacts(around)))
     assert [finding.name for finding in found] == ([name] if name else [])
     assert all(isinstance(finding, Finding) and not finding.problem for finding in found)
 
@@ -178,6 +179,6 @@ def test_the_place_is_told_of(around: Surroundings, name: str | None) -> None:
 def test_an_idle_slot_is_named() -> None:
     """One that a standby left behind; only a real standby's feedback makes one, so as a value."""
     holding = [("replication slot", "old_standby", "", None)]
-    (found,) = told(Conditions(Surroundings(1), holding=holding))
+    (found,) = database_findings(DatabaseFacts(HostFacts(1), holding=holding))
     assert "A replication slot ('old_standby') keeps dead rows" in found.sentence
     assert "pg_drop_replication_slot('old_standby')" in found.advice

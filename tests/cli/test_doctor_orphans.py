@@ -11,14 +11,14 @@ import pytest
 from outlast import Outlast
 from outlast.ops import duties
 from outlast.store import Store
-from outlast.worker import heal
-from outlast.worker.heal import Healer
+from outlast.worker import maintenance
 from tests.cli.conftest import Commands, patiently
 from tests.cli.test_doctor import examined
 from tests.store.jobs import put_and_take, table
 from tests.store.test_audit import CARD, CLASSES, force, moment
 from tests.support import Database, aeventually
 from tests.support.calm import seasoned
+from tests.support.maintenance import healer_of
 
 SHOWN = [(name, make) for name, make, _ in CLASSES if name != "leaked-slot"]
 
@@ -40,7 +40,7 @@ def test_every_orphan_is_shown_by_its_name(
     assert run("job", id, "--json").json["id"] == id
 
     async def heal() -> None:
-        healer = seasoned(Healer(ol.worker(), ol.store))
+        healer = seasoned(healer_of(ol, ol.store))
         await healer.duty("audit", healer.auditor.audit, 60.0)()
         await ol.aclose()
 
@@ -69,10 +69,10 @@ def test_a_net_that_has_not_succeeded_for_three_periods_is_late(
     run: Commands, ol: Outlast, database: Database
 ) -> None:
     """R089, `stalled-net`: each of them, and not before."""
-    ol.store.run(duties.arrive, CARD | {"lease": 9999.0})
+    ol.store.run(duties.register, CARD | {"lease": 9999.0})
 
     async def all_once() -> None:
-        for loop in seasoned(Healer(ol.worker(), ol.store)).loops():
+        for loop in seasoned(healer_of(ol, ol.store)).loops():
             assert await loop.step() > 0 and loop.failures == 0
         await ol.aclose()
 
@@ -95,7 +95,7 @@ async def test_a_net_that_stops_in_a_live_worker_is_told_of(
     run: Commands, ol: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R089: its loop ends, everything else goes on."""
-    monkeypatch.setattr(heal, "RECORD_EVERY", 1.0)
+    monkeypatch.setattr(maintenance, "RECORD_INTERVAL_S", 1.0)
 
     def told() -> list[str]:
         found = json.loads(run("doctor", "--json").out)
@@ -104,8 +104,8 @@ async def test_a_net_that_stops_in_a_live_worker_is_told_of(
     async with ol.worker(poll_max=0.2) as worker:
         await aeventually(lambda: any(duty.name == "expire" for duty in ol.duties()), timeout=30.0)
         assert await asyncio.to_thread(told) == []
-        [loop] = [loop for loop in worker.keeper.loops if loop.name == "expire"]
-        worker.keeper._call(loop.stop)
+        [loop] = [loop for loop in worker.leases.loops if loop.name == "expire"]
+        worker.leases._call(loop.stop)
         (late,) = await asyncio.to_thread(patiently, told)
         assert late.startswith("The duty 'expire' was last done")
     await ol.aclose()

@@ -180,7 +180,7 @@ def test_every_problem_with_the_arguments_is_named(
         (["--delay", "99999d"], "The option delay must be a span of 0 seconds to ten years"),
         (["--at", "2040-01-31T12:00:00Z", "--delay", "1"], "at cannot be given together with"),
         (["--queue", "!a"], "The option queue must not start with '!'"),
-        (["--expires", "1x"], "'1x' is no span and no moment: write 30, 30s, 5m, 2h, 1d or 2030-"),
+        (["--expires", "1x"], "'1x' is neither a duration nor a timestamp: write 30, 30s, 5m,"),
     ],
 )
 @pytest.mark.kinds("sqlite")

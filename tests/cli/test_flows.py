@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outlast import Context, Flow, FlowClosed, Outlast, Permanent, chain, group
-from outlast.connected import actor
+from outlast.client.base import actor
 from outlast.ops import cancel_flow, duties
 from tests.cli.conftest import Commands, Program, patiently, work_off
 
@@ -204,7 +204,7 @@ def test_flows_are_listed_newest_first_and_by_state(
     run: Commands, ol: Outlast, tasks: Tasks
 ) -> None:
     """R167: as the library lists them, a page at a time."""
-    assert run("flows").out == "No flow fits.\n"
+    assert run("flows").out == "No matching flows.\n"
     good = flow_of(ol.enqueue(group(*tasks.ones(1, 2))))
     bad = flow_of(ol.enqueue(chain(*tasks.ones(13, 2))))
     half = flow_of(ol.enqueue(chain(*tasks.ones(2, 13))))
@@ -349,8 +349,8 @@ def test_who_still_cancels_a_flow_that_was_opened_again_changes_nothing(
     id = flow_of(jobs)
     ol.cancel_flow(id)
     ol.retry_flow(id)
-    late = ol.store.run(cancel_flow.go_on, id, "its flow was cancelled")
-    assert (late.ended, late.asked, late.left) == (0, 0, False)
+    late = ol.store.run(cancel_flow.cancel_page, id, "its flow was cancelled")
+    assert (late.ended, late.stopping, late.left) == (0, 0, False)
     assert [job.state for job in ol.flow_jobs(id)] == ["ready", "ready"]
 
 

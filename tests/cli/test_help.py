@@ -36,7 +36,7 @@ def test_whatever_prints_data_prints_json(name: str) -> None:
 
 
 def test_exit_codes_are_told() -> None:
-    assert "Exit codes: 0  done" in CliRunner().invoke(outlast, ["--help"]).stdout
+    assert "Exit codes: 0  success" in CliRunner().invoke(outlast, ["--help"]).stdout
 
 
 def test_the_version_is_told() -> None:

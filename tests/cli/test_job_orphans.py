@@ -37,7 +37,7 @@ def poisonous(store: Store, database: Database) -> None:
 
 
 def last_life(store: Store, database: Database) -> None:
-    store.run(duties.arrive, CARD)
+    store.run(duties.register, CARD)
     put(store.run)
     set_all(database, "crashes = 2")
 
@@ -48,7 +48,7 @@ def broken(store: Store, database: Database) -> None:
 
 
 def unknown_to_all(store: Store, database: Database) -> None:
-    store.run(duties.arrive, CARD)
+    store.run(duties.register, CARD)
     put(store.run, task="tomorrow")
 
 

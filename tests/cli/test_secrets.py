@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from outlast import Outlast
 from outlast.cli import COMMANDS, outlast
-from outlast.cli.failing import sentence
+from outlast.cli.errors import error_message
 from outlast.store.address import parse
 from tests.cli.conftest import Program, patiently
 from tests.support import Database
@@ -66,7 +66,7 @@ def test_a_connection_error_does_not_tell_the_password(
     monkeypatch.setenv("OUTLAST_CONNECT_TIMEOUT", "0.5")
     monkeypatch.setenv("OUTLAST_URL", "")  # put back afterwards, whatever a command sets
     code, text = said(name, f"postgresql://u:{SECRET}@127.0.0.1:1/d", by_variable=by_variable)
-    assert code == 1
+    assert code == (0 if name == "sql" else 1)  # which needs no database
     assert SECRET not in text
 
 
@@ -137,9 +137,9 @@ def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
 
 def test_whatever_an_error_quotes_is_masked() -> None:
     """R198: the last net, for errors that we did not foresee."""
-    assert SECRET not in sentence(ValueError(f"bad: postgresql://u:{SECRET}@h/d"))
-    assert SECRET not in sentence(ValueError(f"bad: host=h password={SECRET}"))
-    assert "\x1b" not in sentence(ValueError("\x1b[2J"))
+    assert SECRET not in error_message(ValueError(f"bad: postgresql://u:{SECRET}@h/d"))
+    assert SECRET not in error_message(ValueError(f"bad: host=h password={SECRET}"))
+    assert "\x1b" not in error_message(ValueError("\x1b[2J"))
 
 
 @pytest.mark.kinds("postgres")

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from outlast.cli import outlast
-from outlast.cli.running_options import PORTS, misread
-from outlast.cli.serving import serve
-from outlast.cli.work import strangers
-from outlast.cli.work import worker as worker_command
+from outlast.cli.process_options import PORT_VARIABLES, misread_ports
+from outlast.cli.serve import serve
+from outlast.cli.worker import unknown_variables
+from outlast.cli.worker import worker as worker_command
 from outlast.model.settings import RetentionSettings, StoreSettings, WorkerSettings
 from tests.cli.conftest import Program, patiently
 
@@ -134,13 +134,15 @@ def test_a_worker_tells_every_value_that_is_in_force(program: Program) -> None:
 
 def test_a_misspelt_variable_is_noticed() -> None:
     """R202: but variables that a platform sets by itself are none of our business."""
-    said = strangers({"OUTLAST_LEESE": "5", "OUTLAST_SERVICE_HOST": "10.0.0.1", "LEASE": "7"})
+    said = unknown_variables(
+        {"OUTLAST_LEESE": "5", "OUTLAST_SERVICE_HOST": "10.0.0.1", "LEASE": "7"}
+    )
     assert said == [
-        "OUTLAST_LEESE is no setting of Outlast and has no effect; did you mean OUTLAST_LEASE?"
+        "OUTLAST_LEESE is not a setting of Outlast and has no effect; did you mean OUTLAST_LEASE?"
     ]
 
 
-@pytest.mark.parametrize("variable", PORTS)
+@pytest.mark.parametrize("variable", PORT_VARIABLES)
 def test_what_kubernetes_says_of_a_service_called_outlast_breaks_nothing(
     variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,8 +157,8 @@ def test_what_kubernetes_says_of_a_service_called_outlast_breaks_nothing(
         monkeypatch.setenv(variable, value)
         made = command.make_context("outlast", ["shop:ol"])
         assert made.params[str(option.name)] == meant
-    assert variable in misread({variable: "tcp://10.96.0.7:8642"})[0]
-    assert misread({variable: "9000"}) == []
+    assert variable in misread_ports({variable: "tcp://10.96.0.7:8642"})[0]
+    assert misread_ports({variable: "9000"}) == []
     for bad in ("http", "65536", "http://10.0.0.1"):
         ends_naming(variable, [str(command.name), "no_such_app"], **{variable: bad})
 
@@ -167,4 +169,4 @@ def test_no_setting_is_taken_for_misspelt() -> None:
         for kind in (WorkerSettings, StoreSettings, RetentionSettings)
         for spec in fields(kind)
     ]
-    assert strangers(dict.fromkeys([*known, "OUTLAST_URL", "OUTLAST_LIFELINE"], "")) == []
+    assert unknown_variables(dict.fromkeys([*known, "OUTLAST_URL", "OUTLAST_LIFELINE"], "")) == []

@@ -42,8 +42,8 @@ def test_no_text_in_a_row_passes_for_a_line_of_any_command(
     """R233: put there by hand, past all checks; JSON is escaped too."""
     greet = ol.task(name="greet")(lambda: None)
     job = greet.enqueue()
-    card = ol.worker().card() | {"id": "w1"}
-    ol.store.run(duties.arrive, card)
+    card = ol.worker().registration_row() | {"id": "w1"}
+    ol.store.run(duties.register, card)
     table = "outlast_" if database.is_sqlite else ""
     mark = "?" if database.is_sqlite else "%s"
     with database.connect() as connection:

@@ -45,7 +45,7 @@ def test_one_look_shows_everything(run: Commands, ol: Outlast, program: Program)
 def test_without_a_terminal_it_asks_for_one_look(run: Commands) -> None:
     answer = run("top")
     assert answer.code == 2
-    assert "say --once" in answer.err
+    assert "pass --once" in answer.err
 
 
 @pytest.mark.kinds("sqlite")

@@ -162,11 +162,11 @@ def _failures(database: Database) -> None:
 
 
 def _statistics(ol: Outlast, database: Database, started: int) -> None:
-    span = statistics.SPAN
+    span = statistics.SPAN_S
     first, last = started // span * span, int(time.time()) // span * span
     for at in range(first - span, last + span, span):
         ol.store.run(statistics.count, at)
-    lines = ol.store.run(statistics.lines, span, first - span, last + 2 * span)
+    lines = ol.store.run(statistics.read_statistics, span, first - span, last + 2 * span)
     rows = database.rows(f"SELECT state, count(*) FROM {table(database, 'job')} GROUP BY state")
     assert sum(line.succeeded for line in lines) == dict(rows)["succeeded"]
     for state in ("dead", "cancelled"):  # one that was retried has ended there, too

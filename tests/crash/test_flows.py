@@ -17,7 +17,7 @@ def test_a_worker_killed_with_the_last_finish_leaves_a_callback_that_runs(
 ) -> None:
     """R064, R068, R091: the commit that ends the last child starts what comes after; whoever made
     it may die in the same moment. Died before the commit, the child runs again, and then too."""
-    points = {"committed finish": 1, "before tell_followers": 2, "before finish": 2}
+    points = {"committed finish": 1, "before notify_followers": 2, "before finish": 2}
     flows = {}
     for point in points:
         queue = point.replace(" ", "-")

@@ -1,4 +1,4 @@
-"""A rolling deploy: workers of an earlier release and of this one, on one set of tables."""
+"""A rolling deploy: workers of an earlier state and of the next release, on one set of tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from outlast import Outlast, group
-from outlast.verify.evidence import collect
+from outlast.store.schema import latest
+from outlast.verify.checks.evidence import collect
 from tests.support import Database, Process, Processes, eventually
 from tests.support.app import TIMINGS
-from tests.support.processes import ROOT
-from tests.support.releases import earlier
+from tests.support.releases import earlier, later
 
 APP = """
 import os, sys, time
@@ -61,6 +61,8 @@ def load(number):
 if __name__ == "__main__":
     if sys.argv[1] == "work":
         ol.worker(concurrency=4).run()
+    elif sys.argv[1] == "migrate":
+        print(ol.migrate())
     else:
         load(int(sys.argv[1]))
 """
@@ -73,7 +75,7 @@ class Deploy:
         self.database, self.processes, self.folder = database, processes, folder
         self.notes = folder / "notes"
         (folder / "rolling.py").write_text(APP)
-        self.paths = {"old": earlier(folder / "earlier"), "new": ROOT / "src"}
+        self.paths = {"old": earlier(folder / "earlier"), "new": later(folder / "later")}
         self.running: list[tuple[str, Process]] = []
 
     def start(self, code: str, what: object) -> Process:
@@ -111,9 +113,9 @@ def deploy(database: Database, processes: Processes, tmp_path: Path) -> Deploy:
 
 @pytest.mark.fresh
 @pytest.mark.kinds("sqlite")
-def test_an_earlier_release_works_beside_this_one(deploy: Deploy) -> None:
-    """R177: it made the tables and has jobs in flight when this one migrates them; both work from
-    then on, and nothing is lost, torn or stuck."""
+def test_an_earlier_release_works_beside_the_next_one(deploy: Deploy) -> None:
+    """R177: it made the tables and has jobs in flight when the next one migrates them; both work
+    from then on, and nothing is lost, torn or stuck."""
     side_by_side(deploy, jobs=20, kills=0)
 
 
@@ -132,7 +134,7 @@ def side_by_side(deploy: Deploy, jobs: int, kills: int) -> None:
     eventually(lambda: deploy.ran()["old"] > 0, 30)
     database = deploy.database
     with Outlast(database.url, schema=database.schema) as ol:
-        assert min(ol.migrate()) == 7, "the tables were those of the earlier release"
+        assert deploy.start("new", "migrate").succeed(60).strip() == f"[{latest() + 1}]"
         deploy.work("new")
         eventually(lambda: len(ol.workers()) == 2, 30)
         more = len(ol.enqueue(_flow(ol, 0, 10)))

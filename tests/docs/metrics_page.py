@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.metrics.catalogue import CATALOGUE, Metric, Who
+from outlast.metrics.catalogue import CATALOGUE, Metric, Origin
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
@@ -16,8 +16,8 @@ _PLACE = re.compile(r"<!-- metrics of: (.*?) -->\n(.*?)<!-- end -->", re.DOTALL)
 
 def rendered(page: str) -> str:
     """The page with every table as the code has it now. Each metric stands in one of them."""
-    shown = {Who(who) for found in _PLACE.finditer(page) for who in found[1].split(" | ")}
-    assert shown == set(Who), "some metrics are in no table"
+    shown = {Origin(who) for found in _PLACE.finditer(page) for who in found[1].split(" | ")}
+    assert shown == set(Origin), "some metrics are in no table"
     return _PLACE.sub(lambda found: _marked(found[1]), page)
 
 
@@ -26,8 +26,8 @@ def _marked(whose: str) -> str:
 
 
 def _table(whose: str) -> str:
-    who = {Who(one) for one in whose.split(" | ")}
-    rows = [_row(metric) for metric in CATALOGUE.values() if metric.who in who]
+    who = {Origin(one) for one in whose.split(" | ")}
+    rows = [_row(metric) for metric in CATALOGUE.values() if metric.origin in who]
     return "| metric | kind | labels | meaning |\n|---|---|---|---|\n" + "".join(rows)
 
 

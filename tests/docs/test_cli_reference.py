@@ -7,14 +7,14 @@ import re
 import click
 
 from outlast.cli import commands
-from outlast.cli.reference import reference
 from tests.support.processes import ROOT
+from tools.docs.cli_reference import reference
 
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text()
 
 
 def test_the_page_is_what_the_commands_say() -> None:
-    """R202: after a change, `python -m outlast.cli.reference > docs/reference/cli.md`."""
+    """R202: after a change, `python -m tools.docs.cli_reference > docs/reference/cli.md`."""
     assert reference() == PAGE
 
 

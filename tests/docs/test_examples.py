@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from outlast import FlowState, Outlast
-from outlast.bridge.webhook import new_secret
+from outlast.webhooks.webhook import new_secret
 from tests.docs.pages import ROOT
 from tests.support import Process, Processes, eventually
 from tests.support.ports import free_port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from outlast.model.lifecycle import LEGAL
-from outlast.store.statements import TABLES
+from outlast.store.dialects import TABLES
 from tests.docs.pages import PAGES, ROOT, Page
 
 LIVES = Page(ROOT / "docs" / "explanation" / "how-a-job-lives.md")

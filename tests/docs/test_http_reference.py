@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from outlast.service.reference import listed_routes, reference
 from tests.docs.pages import ROOT
+from tools.docs.api_reference import listed_routes, reference
 
 PAGE = ROOT / "docs" / "reference" / "http-api.md"
 
 
 def test_the_page_is_what_the_table_says() -> None:
     """R202: a route that is added or changed turns this red."""
-    again = "write it anew: python -m outlast.service.reference > docs/reference/http-api.md"
+    again = "write it anew: python -m tools.docs.api_reference > docs/reference/http-api.md"
     assert PAGE.read_text("utf-8") == reference(), again
 
 

@@ -20,7 +20,7 @@ PAGE = Page(ROOT / "docs" / "reference" / "python.md")
 
 # Public to the worker's own parts, not to users.
 INTERNAL = {
-    Context: {"lose", "jobs"},
+    Context: {"disown", "jobs"},
     Worker: {
         name
         for name in vars(Worker)

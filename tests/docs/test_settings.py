@@ -7,11 +7,11 @@ from dataclasses import fields
 from typing import Any
 
 from outlast import Retry
-from outlast.model import layout, options, text
+from outlast.model import flow_builder, options, safe_text
 from outlast.model import retry as retrying
 from outlast.model.arguments import storable
 from outlast.model.options import Options
-from outlast.model.task import Definition
+from outlast.model.task import TaskDefinition
 from outlast.worker import context
 from tests.docs.settings_page import PAGE, TABLES, rendered, tables
 
@@ -29,7 +29,7 @@ def test_every_option_of_a_job_is_documented_with_its_default() -> None:
     """R202"""
     documented = rows("## Options of a task or a job")
     assert [name for name, *_ in documented] == [field.name for field in fields(Options)]
-    plain = Definition(name="task", function=lambda: None).call("", Options(), (), {})
+    plain = TaskDefinition(name="task", function=lambda: None).call("", Options(), (), {})
     for name, default, *_ in documented:
         if name != "retry":
             assert default == shown(getattr(plain, _COLUMNS.get(name, name))), name
@@ -49,17 +49,17 @@ def test_the_retry_policy_is_documented_with_its_defaults() -> None:
 def test_ranges_and_limits_are_those_of_the_code() -> None:
     """R202, R141"""
     ranges = {name: span for name, _, span, _ in rows("## Options of a task or a job")}
-    assert ranges["priority"] == f"{options.LOWEST_PRIORITY} … {options.HIGHEST_PRIORITY}"
+    assert ranges["priority"] == f"{options.MIN_PRIORITY} … {options.MAX_PRIORITY}"
     assert ranges["max_attempts"] == f"1 … {retrying.MAX_ATTEMPTS}"
     for name in ("queue", "tenant", "key"):
-        assert ranges[name] == f"1 … {options.LONGEST_NAME} characters"
+        assert ranges[name] == f"1 … {options.MAX_NAME_CHARS} characters"
     limits = [limit for _, limit in rows("## Limits")]
     assert limits == [
         f"{storable.MAX_PAYLOAD:,} bytes",
         f"{storable.MAX_DEPTH} levels",
-        f"{text.MESSAGE_LIMIT:,} and {text.TRACEBACK_LIMIT:,} characters",
-        f"{layout.MOST_EDGES:,}",
-        f"{context.LONGEST_NOTE:,} characters",
+        f"{safe_text.MESSAGE_LIMIT:,} and {safe_text.TRACEBACK_LIMIT:,} characters",
+        f"{flow_builder.MAX_EDGES:,}",
+        f"{context.MAX_NOTE_LENGTH:,} characters",
     ]
 
 

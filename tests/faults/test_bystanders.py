@@ -40,7 +40,7 @@ async def test_a_key_held_by_an_open_transaction_holds_up_nobody_else(database: 
         async with ol.worker(**QUICK) as worker:
             slow = await long.aenqueue()
             held = await parent.aenqueue()
-            await aeventually(lambda: len(worker.returns._keyed) == 1)
+            await aeventually(lambda: len(worker.sink._keyed) == 1)
             quick = await child.aenqueue(n=2)
             assert await ol.aresult(quick.id, timeout=5) == 2
             assert await ol.aresult(slow.id, timeout=10) == "long"

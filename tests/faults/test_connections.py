@@ -22,8 +22,8 @@ from outlast import (
 )
 from outlast.model.ids import new_job_id
 from outlast.ops import duties
-from outlast.ops.claim import Wanted, claim
-from outlast.ops.reclaim import bury, reclaim, signs_of_loss
+from outlast.ops.claim import ClaimRequest, claim
+from outlast.ops.reclaim import reclaim, reclaim_from_workers, signs_of_loss
 from outlast.ops.renew import renew
 from tests.support import Database, Postgres, Proxy, aeventually, eventually
 
@@ -35,7 +35,7 @@ def client(database: Database, url: str | None = None, **settings: float) -> Out
 def verbs(ol: Outlast, add: Any) -> dict[str, Callable[[], Any]]:
     """Every kind of operation that callers and workers do, as a call."""
     first = add.enqueue(n=0).id
-    wanted = Wanted("w", "default", 1, 60.0)
+    wanted = ClaimRequest("w", "default", 1, 60.0)
     return {
         "enqueue": lambda: add.enqueue(n=1),
         "enqueue with a key": lambda: add.using(key="k").enqueue(n=1),
@@ -84,14 +84,15 @@ async def test_the_asyncio_pool_survives_too(database: Database, postgres_server
 @pytest.mark.kinds("postgres")
 def test_a_silent_database_costs_one_deadline(database: Database, proxy: Proxy) -> None:
     """R169: a half-open connection cannot hang a caller."""
-    with client(database, proxy.url(database.url), deadline=0.6, connect_timeout=2) as ol:
-        ol.migrate()
+    with client(database) as direct:
+        direct.migrate()
+    with client(database, proxy.url(database.url), deadline=2.0, connect_timeout=2) as ol:
         ol.counts()
         proxy.freeze()
         begun = time.monotonic()
         with pytest.raises((DeadlineExceeded, StoreUnavailable)):
             ol.counts()
-        assert time.monotonic() - begun < 5.0
+        assert time.monotonic() - begun < 15.0
         proxy.thaw()
         assert ol.counts()["ready"] == 0
 
@@ -101,13 +102,14 @@ async def test_a_silent_database_costs_an_asyncio_caller_one_deadline(
     database: Database, proxy: Proxy
 ) -> None:
     """R169: nor an asyncio one; and a cancelled caller is let go at once."""
-    ol = client(database, proxy.url(database.url), deadline=0.6, connect_timeout=2)
+    with client(database) as direct:
+        direct.migrate()
+    ol = client(database, proxy.url(database.url), deadline=2.0, connect_timeout=2)
     async with ol:
-        await ol.amigrate()
         await ol.acounts()
         proxy.freeze()
         with pytest.raises((DeadlineExceeded, StoreUnavailable)):
-            await asyncio.wait_for(ol.acounts(), 5.0)
+            await asyncio.wait_for(ol.acounts(), 15.0)
         proxy.thaw()
         await ol.acounts()
         proxy.freeze()
@@ -117,7 +119,7 @@ async def test_a_silent_database_costs_an_asyncio_caller_one_deadline(
         begun = time.monotonic()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 1.5, "long before its deadline"
         proxy.thaw()
 
 
@@ -174,6 +176,10 @@ async def test_workers_survive_restarts_of_the_database_under_load(own_postgres:
         accepted: list[str] = []
         stop = threading.Event()
 
+        async def more(those: list[Any], number: int) -> None:
+            before = len(those)
+            await aeventually(lambda: len(those) >= before + number, timeout=30)
+
         async def enqueue_all() -> None:
             number = 0
             while not stop.is_set():
@@ -189,9 +195,10 @@ async def test_workers_survive_restarts_of_the_database_under_load(own_postgres:
         async with ol.worker(concurrency=20, lease=2.0, renew_every=0.5, poll_max=0.2):
             enqueuing = asyncio.create_task(enqueue_all())
             for how in (2, 3, 2):  # SIGINT, SIGQUIT (immediate), SIGINT
-                await asyncio.sleep(0.8)
+                await more(accepted, 100)
+                await more(ran, 20)
                 await asyncio.to_thread(own_postgres.restart, how)
-            await asyncio.sleep(0.5)
+            await more(accepted, 20)
             stop.set()
             await enqueuing
 
@@ -246,18 +253,18 @@ def test_when_the_server_lost_its_memory_a_newcomer_buries_nobody(own_postgres: 
     with Outlast(own_postgres.url(), schema="memory") as ol:
         add = ol.task(name="add")(_add)
         add.enqueue(n=1)
-        ol.store.run(duties.arrive, ol.worker().card() | {"id": "living"})
+        ol.store.run(duties.register, ol.worker().registration_row() | {"id": "living"})
         with psycopg.connect(own_postgres.url(), autocommit=True) as session:
             session.execute("SELECT pg_advisory_lock(hashtextextended('living', 0))")
-            ol.store.run(duties.prove_life, "living")
-            assert ol.store.run(duties.live, "living", 0, "working") == (True, True)
-            ol.store.run(claim, Wanted("living", "default", 1, 60.0))
+            ol.store.run(duties.prove_liveness, "living")
+            assert ol.store.run(duties.heartbeat, "living", 0, "working") == (True, True)
+            ol.store.run(claim, ClaimRequest("living", "default", 1, 60.0))
             os.kill(session.info.backend_pid, signal.SIGKILL)
         eventually(lambda: _answers(own_postgres))
         assert ol.store.run(signs_of_loss).workers == ()
-        assert ol.store.run(bury, ["living"], "lock").found == 0
-        assert ol.store.run(duties.live, "living", 0, "working") == (True, False)
-        ol.store.run(duties.prove_life, "living")
+        assert ol.store.run(reclaim_from_workers, ["living"], "lock").found == 0
+        assert ol.store.run(duties.heartbeat, "living", 0, "working") == (True, False)
+        ol.store.run(duties.prove_liveness, "living")
         assert ol.store.run(signs_of_loss).workers == ("living",), "now its absence says something"
 
 

@@ -57,11 +57,11 @@ from tests.support.app import from_environment
 
 app = from_environment()
 app.mark.enqueue(0)
-card = app.ol.worker().card()
+card = app.ol.worker().registration_row()
 log = app.ol.store.path.with_name(app.ol.store.path.name + "-wal").stat().st_size
 resource.setrlimit(resource.RLIMIT_FSIZE, (log + 200_000, resource.RLIM_INFINITY))
 for _ in range(400):
-    app.ol.store.run(duties.arrive, card)
+    app.ol.store.run(duties.register, card)
 print("all was written", flush=True)
 """
 

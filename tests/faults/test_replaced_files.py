@@ -188,11 +188,14 @@ def test_a_file_without_our_tables_is_not_taken_for_ours(place: Path) -> None:
 
 def test_completing_in_a_file_that_is_gone_is_not_acknowledged(place: Path) -> None:
     """R220: a lent connection's commit is compared, too."""
-    from outlast.store.lent import lend
+    from outlast.store.handler_connection import open_transaction
 
     with Outlast(f"sqlite:///{place}") as ol:
         ol.migrate()
-        with pytest.raises(StoreError, match="was deleted or renamed"), lend(ol.store) as lent:
+        with (
+            pytest.raises(StoreError, match="was deleted or renamed"),
+            open_transaction(ol.store) as lent,
+        ):
             lent.connection.execute("CREATE TABLE mine (n)")
             rename(place)
             lent.commit()
@@ -282,7 +285,7 @@ def test_a_handlers_transaction_waits_for_a_recovery(
     begins waits as for any other writer."""
     ol = Outlast(database.url)
     ol.migrate()
-    connection = ol.store.lend()  # type: ignore[attr-defined]
+    connection = ol.store.borrow()  # type: ignore[attr-defined]
     connection.execute("SELECT count(*) FROM outlast_job").fetchall()
     other = processes.python(RECOVERING, index_of(Path(str(database.path))))
     eventually(lambda: "recovering" in other.output(), 20)
@@ -295,5 +298,5 @@ def test_a_handlers_transaction_waits_for_a_recovery(
         other.kill()
         begun.result()
     connection.rollback()
-    ol.store.take_back(connection)  # type: ignore[attr-defined]
+    ol.store.return_borrowed(connection)  # type: ignore[attr-defined]
     ol.close()

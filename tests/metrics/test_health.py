@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.metrics.health import Verdict
+from outlast.metrics.health import Health
 from tests.metrics.scraping import measured
 from tests.support import Postgres, Processes, eventually
 from tests.support.app import PATIENCE, App
@@ -98,5 +98,5 @@ def test_a_worker_that_drains_is_alive_and_not_ready(processes: Processes, app: 
 
 
 def test_a_verdict_gives_its_reasons() -> None:
-    assert (str(Verdict()), Verdict().status) == ("ok", 200)
-    assert str(Verdict(("one", "two"))) == "one; two"
+    assert (str(Health()), Health().status) == ("ok", 200)
+    assert str(Health(("one", "two"))) == "one; two"

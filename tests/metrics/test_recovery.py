@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.ops.reclaim import bury
+from outlast.ops.reclaim import reclaim_from_workers
 from tests.metrics.scraping import fleet, measured
 from tests.support import Processes, eventually
 from tests.support.app import PATIENCE, App
@@ -86,7 +86,7 @@ def test_what_a_zombie_writes_is_refused_and_counted(processes: Processes, app: 
     job = app.gated.enqueue(gate="gate")
     app.ledger.wait("start", job.id)
     app.ol.pause("default")
-    app.ol.store.run(bury, [str(app.ol.job(job.id).worker)], "exit")
+    app.ol.store.run(reclaim_from_workers, [str(app.ol.job(job.id).worker)], "exit")
     (app.folder / "gate").touch()
     said = zombie.moves("outlast_zombie_writes_refused_total")
     assert said("outlast_finishes_total", outcome="succeeded") == 0

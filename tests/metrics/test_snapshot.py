@@ -10,20 +10,20 @@ import psycopg
 import pytest
 
 from outlast import Outlast, State
+from outlast.metrics.collectors import Sample, TableCollector
 from outlast.metrics.labels import Labels
-from outlast.metrics.snapshot import FRESH, Snapshot
-from outlast.metrics.sources import Sample, Tables
+from outlast.metrics.snapshot import FRESH_FOR_S, TableSnapshot
 from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.errors import StoreUnavailable
 from outlast.ops.breakers import open_breaker
-from outlast.ops.figures import Measured, measure
+from outlast.ops.table_metrics import TableMetrics, read_table_metrics
 from outlast.store.statements import queries
 from tests.support import Database, aeventually
 from tests.support.app import App
 from tests.worker.working import Spy, sql, work
 
 
-def said(tables: Tables, measured: Measured) -> dict[tuple[str, tuple[str, ...]], Any]:
+def said(tables: TableCollector, measured: TableMetrics) -> dict[tuple[str, tuple[str, ...]], Any]:
     samples: list[Sample] = list(tables.samples(measured))
     return {(sample.name, sample.labels): sample.value for sample in samples}
 
@@ -31,14 +31,14 @@ def said(tables: Tables, measured: Measured) -> dict[tuple[str, tuple[str, ...]]
 def test_an_open_breaker_is_a_gauge_that_falls_back_to_zero(app: App) -> None:
     """R195, R223: with a bounded number of names, whatever others make up."""
     down = OpenBreaker(Circuit("a", "push"), "first", "ConnectionError")
-    tables, gauge = Tables(), ("outlast_breaker_open", ("a", "push"))
-    assert gauge not in said(tables, app.ol.store.run(measure))
+    tables, gauge = TableCollector(), ("outlast_breaker_open", ("a", "push"))
+    assert gauge not in said(tables, app.ol.store.run(read_table_metrics))
     app.ol.store.run(open_breaker, down, "refused", "w1", 60.0)
-    assert said(tables, app.ol.store.run(measure))[gauge] == 1
+    assert said(tables, app.ol.store.run(read_table_metrics))[gauge] == 1
     assert app.ol.close_breaker("a") == 1
-    assert said(tables, app.ol.store.run(measure))[gauge] == 0
-    many = Measured(breakers=[Circuit(f"q{n}", f"t{n}") for n in range(5000)])
-    assert len(said(Tables(), many)) < 200
+    assert said(tables, app.ol.store.run(read_table_metrics))[gauge] == 0
+    many = TableMetrics(breakers=[Circuit(f"q{n}", f"t{n}") for n in range(5000)])
+    assert len(said(TableCollector(), many)) < 200
 
 
 def test_everything_is_measured_as_of_one_moment(app: App, database: Database) -> None:
@@ -52,7 +52,7 @@ def test_everything_is_measured_as_of_one_moment(app: App, database: Database) -
         + ", lease_until = " + ago + " WHERE id = ?", running.id)  # fmt: skip
     app.ol.pause("b")
     spy = Spy(app.ol)
-    measured = app.ol.store.run(measure)
+    measured = app.ol.store.run(read_table_metrics)
     assert spy.round_trips == 1
     depths = {key: depth.number for key, depth in measured.depths.items()}
     assert depths == {
@@ -62,7 +62,7 @@ def test_everything_is_measured_as_of_one_moment(app: App, database: Database) -
     assert measured.depths["b", "running"].oldest > 85
     assert (measured.expired, measured.paused) == (1, ["b"])
     assert measured.expired_for > 85
-    told = said(Tables(), measured)
+    told = said(TableCollector(), measured)
     assert told["outlast_jobs", ("a", "ready")] == 2
     assert told["outlast_dwell_seconds", ("a",)] < 60, "what is not due does not dwell"
     assert told["outlast_queue_paused", ("b",)] == 1
@@ -71,10 +71,10 @@ def test_everything_is_measured_as_of_one_moment(app: App, database: Database) -
 @pytest.mark.kinds("sqlite")
 def test_a_queue_that_is_empty_says_so(app: App, database: Database) -> None:
     job = app.mark.using(queue="a").enqueue(n=1)
-    tables = Tables()
-    assert said(tables, app.ol.store.run(measure))["outlast_jobs", ("a", "ready")] == 1
+    tables = TableCollector()
+    assert said(tables, app.ol.store.run(read_table_metrics))["outlast_jobs", ("a", "ready")] == 1
     app.ol.cancel(job.id)
-    told = said(tables, app.ol.store.run(measure))
+    told = said(tables, app.ol.store.run(read_table_metrics))
     assert (
         told["outlast_jobs", ("a", "ready")] == told["outlast_oldest_seconds", ("a", "ready")] == 0
     )
@@ -82,30 +82,30 @@ def test_a_queue_that_is_empty_says_so(app: App, database: Database) -> None:
 
 def test_names_are_bounded() -> None:
     """R194"""
-    labels = Labels(most=2)
+    labels = Labels(limit=2)
     assert [labels(name) for name in ("a", "b", "c", "a", "d")] == ["a", "b", "other", "a", "other"]
-    assert labels.told == ["a", "b", "other"]
+    assert labels.given == ["a", "b", "other"]
 
 
 @pytest.mark.kinds("sqlite")
 async def test_many_scrapes_are_one_query(app: App) -> None:
-    spy, snapshot = Spy(app.ol), Snapshot(app.ol.store)
+    spy, snapshot = Spy(app.ol), TableSnapshot(app.ol.store)
     await snapshot.latest()
-    once = spy.counts["figures"]
+    once = spy.counts["table_metrics"]
     for _ in range(3):
         await asyncio.gather(*(snapshot.latest() for _ in range(50)))
-    assert spy.counts["figures"] == once > 0
-    assert snapshot.age < FRESH
+    assert spy.counts["table_metrics"] == once > 0
+    assert snapshot.age < FRESH_FOR_S
 
 
 @pytest.mark.kinds("sqlite")
 async def test_what_cannot_be_measured_grows_old(app: App) -> None:
     """R195: the last one stands, and its age tells."""
-    spy, snapshot = Spy(app.ol), Snapshot(app.ol.store, fresh=0.0)
+    spy, snapshot = Spy(app.ol), TableSnapshot(app.ol.store, fresh=0.0)
     first = await snapshot.latest()
     assert first is not None
     age = snapshot.age
-    spy.refuse("figures", StoreUnavailable(reason="gone"), times=100)
+    spy.refuse("table_metrics", StoreUnavailable(reason="gone"), times=100)
 
     async def failed_twice() -> bool:
         assert await snapshot.latest() is first
@@ -118,12 +118,12 @@ async def test_what_cannot_be_measured_grows_old(app: App) -> None:
 @pytest.mark.kinds("postgres")
 async def test_a_slow_database_keeps_no_scrape_waiting(app: App, database: Database) -> None:
     """R191, and while it is slow it is not asked again."""
-    snapshot = Snapshot(app.ol.store)
+    snapshot = TableSnapshot(app.ol.store)
     connection = await psycopg.AsyncConnection.connect(database.direct_url)
     try:
         await connection.execute(f"LOCK TABLE {database.schema}.job IN ACCESS EXCLUSIVE MODE")  # type: ignore[arg-type]
         began = time.monotonic()
-        waits = [snapshot.latest(patience=0.1) for _ in range(5)]
+        waits = [snapshot.latest(wait=0.1) for _ in range(5)]
         assert await asyncio.gather(*waits) == [None] * 5
         assert time.monotonic() - began < 2.0
     finally:
@@ -155,9 +155,9 @@ async def ages(app: App, database: Database, seconds: float) -> None:
     async with work(app.ol):
         await aeventually(lambda: _drained(app.ol, len(others)))
         while time.monotonic() < until:
-            measured = await app.ol.store.arun(measure)
+            measured = await app.ol.store.arun(read_table_metrics)
             await asyncio.sleep(0.1)
-        told = said(Tables(), measured)
+        told = said(TableCollector(), measured)
         assert told["outlast_oldest_seconds", ("default", "ready")] > seconds * 0.9
         assert told["outlast_dwell_seconds", ("default",)] > seconds * 0.9
         assert told["outlast_jobs", ("default", "ready")] == 1
@@ -182,6 +182,6 @@ def test_finished_jobs_are_not_looked_at(app: App, database: Database) -> None:
     sql(database, insert)
     with psycopg.connect(database.direct_url, autocommit=True) as connection:
         connection.execute(f"VACUUM ANALYZE {database.schema}.job")  # type: ignore[arg-type]
-        text = queries("postgres", database.schema)["figures"].sql
+        text = queries("postgres", database.schema)["table_metrics"].sql
         plan = "\n".join(row[0] for row in connection.execute("EXPLAIN " + text))  # type: ignore[arg-type]
     assert "Seq Scan on job" not in plan, plan

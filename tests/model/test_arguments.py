@@ -275,7 +275,7 @@ def test_only_the_wish_to_stop_passes_through(raised: type[BaseException]) -> No
         ('{"items":[{"price":"x"},{}],"buyer":1}', {"items[0].price", "items[1].price", "buyer"}),
         ('{"items":[],"buyer":"me","gone":1}', {"gone"}),
         ('{"items":[],"buyer":"\\ud800"}', {"buyer"}),
-        ('{"items":' + "[" * 5000 + "]" * 5000 + ',"buyer":"me"}', {""}),
+        ('{"items":' + "[" * 100_000 + "]" * 100_000 + ',"buyer":"me"}', {""}),
         ('{"items":[],"buyer":"me","limit":' + "1" * 5000 + "}", {""}),
     ],
 )

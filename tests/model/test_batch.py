@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 
 from outlast import BatchContext, BatchFailed, Context, InvalidArguments, InvalidInput, Outlast
-from outlast.model.batch import PATIENCE, Search, misnamed
+from outlast.model.batch import MAX_FAILED_CALLS, Bisection, batch_failure_problem
 
 
 def searched(number: int, bad: set[int], last_try: bool = False) -> tuple[set[int], set[int], int]:
     """Which items failed alone, which were given up together, and how many calls that took."""
-    search = Search(range(number))
+    search = Bisection(range(number))
     alone: set[int] = set()
     given_up: set[int] = set()
     calls = 0
     while (part := search.next()) is not None:
         calls += 1
         if not bad & set(part):
-            search.answered()
+            search.succeeded()
             continue
         search.failed(part)
         alone |= set(part) if len(part) == 1 else set()
-        given_up |= set(search.give_up(lambda _: last_try))
+        given_up |= set(search.abandon_hopeless(lambda _: last_try))
     return alone, given_up, calls
 
 
@@ -51,7 +51,7 @@ def test_any_eight_bad_items_are_found() -> None:
 def test_an_outage_is_not_searched_to_the_end() -> None:
     """R054: when every call fails, the rest is given up soon."""
     alone, given_up, calls = searched(1000, set(range(1000)))
-    assert calls == PATIENCE + 1
+    assert calls == MAX_FAILED_CALLS + 1
     assert alone | given_up == set(range(1000))
 
 
@@ -61,12 +61,12 @@ def test_an_item_that_would_die_of_it_is_never_given_up() -> None:
 
 
 def test_indexes_that_are_none_are_named() -> None:
-    assert misnamed(BatchFailed({0: "a", 9: "b"}), 10) is None
-    assert misnamed(BatchFailed({10: "a"}), 10) == (
+    assert batch_failure_problem(BatchFailed({0: "a", 9: "b"}), 10) is None
+    assert batch_failure_problem(BatchFailed({10: "a"}), 10) == (
         "BatchFailed names item 10: this call had items 0 to 9"
     )
-    assert "item -1" in (misnamed(BatchFailed({-1: ValueError()}), 10) or "")
-    assert "no list of 2" in (misnamed(BatchFailed({0: "a"}, results=[1]), 2) or "")
+    assert "item -1" in (batch_failure_problem(BatchFailed({-1: ValueError()}), 10) or "")
+    assert "no list of 2" in (batch_failure_problem(BatchFailed({0: "a"}, results=[1]), 2) or "")
     with pytest.raises(TypeError, match=r"not \{'a': 'b'\}"):
         BatchFailed({"a": "b"})  # type: ignore[dict-item]
 

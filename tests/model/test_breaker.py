@@ -76,9 +76,9 @@ def test_a_job_that_fails_again_and_again_counts_once() -> None:
 
 def test_probes_wait_longer_each_time_and_not_for_ever() -> None:
     """R223: 1 s to 30 s, up to a fifth sooner."""
-    waits = [Breaker().wait(probes, luck=0.0) for probes in (0, 1, 2, 3, 4, 5, 6, 10**9)]
+    waits = [Breaker().wait(probes, jitter=0.0) for probes in (0, 1, 2, 3, 4, 5, 6, 10**9)]
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-    assert Breaker().wait(0, luck=0.999) == pytest.approx(0.8, abs=0.01)
+    assert Breaker().wait(0, jitter=0.999) == pytest.approx(0.8, abs=0.01)
 
 
 def test_only_an_attempt_begun_since_tells_of_a_return() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from outlast import InvalidOption
-from outlast.model.flow import Flow, chain, group, listed
+from outlast.model.flow import Flow, as_list, chain, group
 from outlast.model.options import Options
-from outlast.model.task import Call, Definition
+from outlast.model.task import Call, TaskDefinition
 
 
 def work(n: int = 0) -> int:
@@ -17,7 +17,7 @@ def work(n: int = 0) -> int:
 
 
 def call(n: int = 0, **said: Any) -> Call:
-    return Call(Definition("work", work), Options(**said), (n,), {})
+    return Call(TaskDefinition("work", work), Options(**said), (n,), {})
 
 
 def test_a_chain_that_is_made_longer_stays_what_it_was() -> None:
@@ -34,9 +34,9 @@ def test_a_chain_that_is_made_longer_stays_what_it_was() -> None:
 def test_after_takes_one_or_many_of_anything() -> None:
     node = Flow().add(call())
     for alone in ("a", node, node.call):
-        assert listed(alone) == [alone]
-    assert listed(None) == listed(()) == []
-    assert listed(iter(["a", node])) == ["a", node]
+        assert as_list(alone) == [alone]
+    assert as_list(None) == as_list(()) == []
+    assert as_list(iter(["a", node])) == ["a", node]
 
 
 @pytest.mark.parametrize(("said", "after"), [(False, None), (True, 1), (1, 1), (5, 5)])

@@ -18,7 +18,7 @@ def trusting(moment: float = 0.0, offset: float = EPOCH) -> LeaseTrust:
 
 
 def look(trust: LeaseTrust, now: float, offset: float = EPOCH, took: float = 0.01) -> bool:
-    return trust.look(now + offset - took / 2, now - took, now)
+    return trust.observe_clock(now + offset - took / 2, now - took, now)
 
 
 def test_before_the_first_look_nothing_is_believed() -> None:
@@ -72,8 +72,8 @@ def test_a_slow_answer_is_no_step() -> None:
     """R213: the database's clock was read at some moment between question and answer."""
     trust = trusting()
     for now, took in ((10.0, 9.0), (20.0, 0.01), (30.0, 8.0)):
-        assert not trust.look(now - took + EPOCH, now - took, now), "at its beginning"
-        assert not trust.look(now + EPOCH, now - took, now), "at its end"
+        assert not trust.observe_clock(now - took + EPOCH, now - took, now), "at its beginning"
+        assert not trust.observe_clock(now + EPOCH, now - took, now), "at its end"
 
 
 def test_a_statement_that_comes_late_is_to_do_nothing() -> None:
@@ -104,3 +104,20 @@ def test_calm_is_not_believed_long_after_its_last_probe() -> None:
         trust.probed(now - 0.01, now)
     assert trust.belief(10.0).calm == pytest.approx(9.0)
     assert trust.belief(30.0).calm < 0
+
+
+def test_a_busy_machine_is_not_taken_for_a_lock() -> None:
+    """R041, R214: a look takes no lock, so where looks are slow, slow probes have not waited; else
+    a fleet that is short of processors would reclaim nothing for as long as that lasts."""
+    trust = trusting()
+    for now in range(2, 22, 2):
+        look(trust, now - 1.9, took=1.9)
+        trust.probed(now - 1.9, float(now))
+    assert trust.belief(20.0).calm == pytest.approx(18.0)
+    assert trust.belief(20.0).until - EPOCH < 20.0 + LEASE / 3 + 0.5
+
+    look(trust, 20.5)
+    for _ in range(6):
+        look(trust, 21.0)
+    trust.probed(21.0, 22.9)
+    assert trust.belief(23.0).calm == pytest.approx(0.1), "looks are fast again: it has waited"

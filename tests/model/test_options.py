@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from outlast import InvalidOption, Outlast
 from outlast.model.batch import batch_of
+from outlast.model.options import JobOptions, Options, TaskOptions
+from outlast.model.settings import WorkerOptions, WorkerSettings
 
 
 def app() -> Outlast:
@@ -88,3 +91,28 @@ def test_a_moment_without_a_time_zone_is_refused_with_what_to_write() -> None:
     naive = datetime.now(UTC).replace(tzinfo=None)
     with pytest.raises(InvalidOption, match=r"write datetime\.now\(UTC\)"):
         app().task(work).using(at=naive)
+
+
+ONLY_FOR_A_JOB = {
+    "key": "k",
+    "delay": 5,
+    "at": datetime(2030, 1, 1, tzinfo=UTC),
+    "after": "01890000-0000-7000-8000-000000000000",
+    "flow": "01890000-0000-7000-8000-000000000000",
+}
+
+
+def test_checkers_know_every_option() -> None:
+    """R202: what is typed is what can be given."""
+    of_jobs, of_tasks = set(JobOptions.__annotations__), set(TaskOptions.__annotations__)
+    assert of_jobs == {field.name for field in fields(Options)}
+    assert of_jobs - of_tasks == {*ONLY_FOR_A_JOB, "retry"}, "retry is a parameter of its own"
+    for name, value in ONLY_FOR_A_JOB.items():
+        with pytest.raises(InvalidOption, match="belong to a job"):
+            app().task(**{name: value})(work)
+
+
+def test_checkers_know_every_setting_of_a_worker() -> None:
+    """R202"""
+    typed = {name: hint | None for name, hint in get_type_hints(WorkerSettings).items()}
+    assert get_type_hints(WorkerOptions) == {k: v for k, v in typed.items() if k != "concurrency"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outlast.model.text import MESSAGE_LIMIT, TRACEBACK_LIMIT, clean, describe
+from outlast.model.safe_text import MESSAGE_LIMIT, TRACEBACK_LIMIT, error_record, storable_text
 
 
 def fits(text: str, limit: int) -> bool:
@@ -26,26 +26,26 @@ def raised(error: BaseException) -> BaseException:
 
 def test_what_cannot_be_stored_is_made_visible() -> None:
     """R006: a NUL and a lone surrogate are readable in the error that is kept."""
-    assert clean("a\0b", 100) == "a\\x00b"
-    assert clean("a\ud83db", 100) == "a\\ud83db"
-    assert clean("é \U0001f600", 100) == "é \U0001f600"
+    assert storable_text("a\0b", 100) == "a\\x00b"
+    assert storable_text("a\ud83db", 100) == "a\\ud83db"
+    assert storable_text("é \U0001f600", 100) == "é \U0001f600"
 
 
 def test_a_long_text_keeps_its_head_and_its_tail() -> None:
     text = "head" + "x" * 100_000 + "tail"
-    short = clean(text, 1_000)
+    short = storable_text(text, 1_000)
     assert len(short) <= 1_000
     assert short.startswith("head")
     assert short.endswith("tail")
     assert "… (99,048 more characters) …" in short
-    assert clean("x" * 1_000, 1_000) == "x" * 1_000
+    assert storable_text("x" * 1_000, 1_000) == "x" * 1_000
 
 
 @settings(max_examples=2_000, deadline=None, database=None)
 @given(st.text(st.characters(codec=None), max_size=80), st.integers(0, 60))
 def test_any_text_can_be_stored(text: str, limit: int) -> None:
     """R006."""
-    assert fits(clean(text, limit), limit)
+    assert fits(storable_text(text, limit), limit)
 
 
 class Subclassed(str):
@@ -56,15 +56,15 @@ class Subclassed(str):
 
 
 def test_a_text_that_lies_about_itself_is_taken_as_it_is() -> None:
-    assert clean(Subclassed("a\0"), 100) == "a\\x00"
+    assert storable_text(Subclassed("a\0"), 100) == "a\\x00"
 
 
 def test_an_error_is_kept_with_its_type_message_and_traceback() -> None:
-    told = describe(raised(KeyError("doc")))
+    told = error_record(raised(KeyError("doc")))
     assert told["type"] == "KeyError"
     assert told["message"] == "'doc'"
     assert "in raised" in told["traceback"]
-    assert describe(Local.Error("x"))["type"] == f"{__name__}.Local.Error"
+    assert error_record(Local.Error("x"))["type"] == f"{__name__}.Local.Error"
 
 
 class Local:
@@ -151,20 +151,20 @@ def groups(depth: int) -> BaseException:
 )
 def test_describing_an_error_never_fails(error: BaseException, message: str | None) -> None:
     """R006: failing can never fail, whatever was raised."""
-    told = describe(error)
+    told = error_record(error)
     assert told.keys() == {"type", "message", "traceback"}
     assert all(type(text) is str and fits(text, TRACEBACK_LIMIT) for text in told.values())
     assert message is None or told["message"] == message
 
 
 def test_a_short_chain_is_told_and_a_long_one_is_not() -> None:
-    assert "first" in describe(chain(3))["traceback"]
-    assert "two" in describe(circle())["traceback"]
-    assert "first" not in describe(chain(1_000))["traceback"]
+    assert "first" in error_record(chain(3))["traceback"]
+    assert "two" in error_record(circle())["traceback"]
+    assert "first" not in error_record(chain(1_000))["traceback"]
 
 
 def test_a_huge_message_is_cut() -> None:
-    told = describe(raised(ValueError("x" * 10_000_000)))
+    told = error_record(raised(ValueError("x" * 10_000_000)))
     assert len(told["message"]) <= MESSAGE_LIMIT
     assert len(told["traceback"]) <= TRACEBACK_LIMIT
     assert told["traceback"].startswith("Traceback (most recent call last)")

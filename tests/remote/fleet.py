@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from outlast import Job, Outlast
-from outlast.model.tokens import new_token
+from outlast.model.api_token import new_token
 from outlast.ops import tokens
 from tests.support import Database, Process, Processes, eventually
 from tests.support.ports import free_port
@@ -56,16 +56,16 @@ class Fleet:
             node = require_program("node")
             return self.processes.run(node, EXAMPLE, url or self.url, self.token_file, credit)
         return self.processes.python(
-            "outlast", "worker", "tests.remote.far_app:ol", "--server", url or self.url,
+            "outlast", "worker", "tests.remote.app:ol", "--server", url or self.url,
             "--token-file", self.token_file, "--concurrency", credit, "--grace", 0,
             "--spool", self.folder / "spool", *said,
         )  # fmt: skip
 
     def enqueue(self, task: str, number: int = 1, **args: Any) -> list[Job]:
         """Calls of a task that only the workers know."""
-        from tests.remote import far_app
+        from tests.remote import app
 
-        call = getattr(far_app, task).job(**args)
+        call = getattr(app, task).job(**args)
         return self.ol.enqueue(*[call] * number)
 
     def ended(self, job: Job) -> Job:

@@ -83,7 +83,7 @@ async def test_a_worker_of_one_tenant_does_not_wait_for_a_probe_that_nobody_make
     served: Served, ol: Outlast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R223: who opened the breaker is gone, and workers of a tenant may not probe it."""
-    monkeypatch.setattr(breaker, "UNPROBED_S", 1.0)
+    monkeypatch.setattr(breaker, "UNPROBED_AFTER_S", 1.0)
 
     @ol.task(breaker=QUICK, tenant="acme")
     async def push(n: int) -> None: ...

@@ -15,7 +15,7 @@ import pytest
 from outlast import Outlast
 from outlast.model.settings import ServiceSettings
 from outlast.remote import RemoteWorker
-from outlast.verify.line import Upstream
+from outlast.verify.faults.proxied_connection import Upstream
 from tests.service.following import Follower, claimed
 from tests.service.serving import serving
 from tests.support import Proxy, aeventually
@@ -107,7 +107,7 @@ async def test_idle_streams_outlast_a_proxy_that_cuts_what_is_idle(
         following = [
             asyncio.create_task(one.follow(1, timeout=idle.seconds + 60)) for one in followers
         ]
-        token, feeder = served.token("work"), served.app.service.events
+        token, feeder = served.token("work"), served.app.service.broadcaster
         async with RemoteWorker(url, token, ol, ["default"], spool=tmp_path) as worker:
             await aeventually(lambda: worker.connected and feeder.subscribers == 2)
             await asyncio.sleep(idle.seconds)  # that is what this is about

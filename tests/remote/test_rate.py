@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from outlast import Outlast
-from tests.remote import far_app
+from tests.remote import app
 from tests.remote.fleet import Fleet
 from tests.support import Process, eventually
 
@@ -52,13 +52,13 @@ def told(drained: Drained) -> str:
 
 def work_here(fleet: Fleet) -> Process:
     place = {"OUTLAST_URL": fleet.database.url, "OUTLAST_SCHEMA": fleet.database.schema}
-    said = ("worker", "tests.remote.far_app:ol", "--url", fleet.database.url)
+    said = ("worker", "tests.remote.app:ol", "--url", fleet.database.url)
     return fleet.processes.python("outlast", *said, "--concurrency", AT_ONCE, env=place)
 
 
 def drained(fleet: Fleet, start: Callable[[], Process], *others: Process) -> Drained:
     """From when it is warm until there is nothing left."""
-    call = far_app.echo.job(1)
+    call = app.echo.job(1)
     for _ in range(JOBS // 1000):
         fleet.ol.enqueue(*[call] * 1000)
     before = done(fleet.ol)

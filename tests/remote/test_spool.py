@@ -8,8 +8,8 @@ import pytest
 
 from outlast import InvalidOption
 from outlast.remote import spool as module
-from outlast.remote.spelling import MOST, MOST_BYTES, parts
-from outlast.remote.spool import HEAD, Spool, folder_of, orphans
+from outlast.remote.encoding import MAX_CALL_BYTES, MAX_REPORTS, split_calls
+from outlast.remote.spool import RECORD_HEAD, Spool, folder_of, orphaned_spools
 
 
 def filled(folder: Path, number: int, worker: str = "w") -> tuple[Spool, list[int]]:
@@ -27,7 +27,7 @@ def left(spool: Spool) -> None:
 
 def said(folder: Path) -> list[str]:
     found = []
-    for spool in orphans(folder):
+    for spool in orphaned_spools(folder):
         found += [record.data.decode() for record in spool.unsent()]
         left(spool)
     return found
@@ -57,7 +57,7 @@ def test_a_file_is_its_worker_s_from_the_first_moment(
 
     def late(fd: int, how: int) -> None:
         monkeypatch.setattr(module.fcntl, "flock", flock)
-        for spool in orphans(tmp_path):
+        for spool in orphaned_spools(tmp_path):
             spool.end()
         flock(fd, how)
 
@@ -101,7 +101,7 @@ def test_whatever_byte_is_damaged_the_records_before_it_survive(tmp_path: Path) 
         damaged[place] ^= 0x40
         spool.file.write_bytes(bytes(damaged))
         sound = sum(end <= place for end in ends)
-        [found] = orphans(tmp_path)
+        [found] = orphaned_spools(tmp_path)
         assert [r.data.decode() for r in found.unsent()] == [f"record {n}" for n in range(sound)]
         assert found.append(b"after") == found.size
         assert [r.data for r in found.unsent()][-1] == b"after"
@@ -132,11 +132,11 @@ def test_a_damaged_mark_means_that_all_is_sent_again(tmp_path: Path) -> None:
 def test_a_file_that_grew_begins_anew_when_all_was_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TIDY", 100)
+    monkeypatch.setattr(module, "TRUNCATE_AFTER_BYTES", 100)
     spool, ends = filled(tmp_path, 20)
     spool.acknowledge(ends[-1])
     assert spool.file.stat().st_size == 0
-    assert spool.append(b"next") == HEAD.size + 4
+    assert spool.append(b"next") == RECORD_HEAD.size + 4
     left(spool)
     assert said(tmp_path) == ["next"]
 
@@ -144,7 +144,7 @@ def test_a_file_that_grew_begins_anew_when_all_was_sent(
 def test_a_full_disk_quota_drops_what_is_said_and_keeps_what_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_SPOOL_BYTES", 100)
     spool, ends = filled(tmp_path, 20)
     assert 0 < len(ends) < 20
     assert len(list(spool.unsent())) == len(ends)
@@ -161,11 +161,11 @@ def test_one_that_is_too_long_is_refused(tmp_path: Path) -> None:
 def test_no_call_carries_more_than_it_may() -> None:
     """R141: neither in number nor in bytes; and none is lost or out of order."""
     items = [str(n) * (n % 5000) for n in range(5000)]
-    made = parts(items)
+    made = split_calls(items)
     assert [item for part in made for item in part] == items
-    assert max(map(len, made)) <= MOST
-    assert all(sum(map(len, part)) + len(part) <= MOST_BYTES for part in made)
-    assert parts(["x" * (2 * MOST_BYTES), "y"]) == [["x" * (2 * MOST_BYTES)], ["y"]]
+    assert max(map(len, made)) <= MAX_REPORTS
+    assert all(sum(map(len, part)) + len(part) <= MAX_CALL_BYTES for part in made)
+    assert split_calls(["x" * (2 * MAX_CALL_BYTES), "y"]) == [["x" * (2 * MAX_CALL_BYTES)], ["y"]]
 
 
 def test_each_server_s_are_kept_apart(tmp_path: Path) -> None:

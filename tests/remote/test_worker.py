@@ -32,8 +32,8 @@ from outlast import (
 from outlast.model.job import Claim
 from outlast.model.outcome import release
 from outlast.remote import RemoteWorker
-from outlast.remote.line import Line
-from outlast.remote.reports import Offer
+from outlast.remote.http_client import ServerClient
+from outlast.remote.reporter import ReceivedOffer
 from outlast.remote.spool import Spool
 from tests.service.serving import Served
 from tests.support import Proxy, aeventually
@@ -195,15 +195,22 @@ async def test_a_worker_takes_short_jobs_ahead_and_puts_back_what_it_has_no_slot
         await go_on.wait()
         running.discard(ctx.job.id)
 
-    jobs = ol.enqueue(*[short.job()] * 300, *[long.job()] * 60)
+    ahead = 0
     async with working(served, tmp_path, concurrency=10) as worker:
-        await aeventually(lambda: len(running) == 10 and ol.counts()["ready"] == 50)
-        assert not worker.carrier.ahead
-        waiting = await ol.ajobs(state=State.READY, limit=60)
-        assert {(job.attempt, job.crashes) for job in waiting} == {(0, 0)}
-        assert any(job.fence for job in waiting), "else none was taken ahead"
-        go_on.set()
-        await aeventually(lambda: ol.counts()["succeeded"] == len(jobs), 30)
+        for turn in range(1, 6):  # on a busy machine short jobs may seem long
+            go_on.clear()
+            jobs = ol.enqueue(*[short.job()] * 300, *[long.job()] * 60)
+            await aeventually(lambda: len(running) == 10 and ol.counts()["ready"] == 50)
+            assert not worker.worker.executor.prefetched
+            waiting = await ol.ajobs(state=State.READY, limit=60)
+            assert {(job.attempt, job.crashes) for job in waiting} == {(0, 0)}
+            ahead += sum(job.fence > 0 for job in waiting)
+            go_on.set()
+            done = turn * len(jobs)
+            await aeventually(lambda done=done: ol.counts()["succeeded"] == done)
+            if ahead:
+                break
+    assert ahead, "none was taken ahead"
     assert most == 10
 
 
@@ -216,10 +223,11 @@ async def test_what_is_accepted_while_a_worker_stops_is_put_back(
     worker = RemoteWorker(served.url, None, ol, spool=tmp_path)
     worker.stop()
     answers = [{"status": "ok", "cancel": False}]
-    worker.returns._accepted([Offer(CLAIM, 0.0)], answers, time.monotonic())
-    [held] = worker.returns._ended
+    sink = worker.worker.sink
+    sink._start_accepted([ReceivedOffer(CLAIM, 0.0)], answers, time.monotonic())
+    [held] = sink._ended
     assert held.transition == release(CLAIM)
-    assert not worker.hands.running()
+    assert not worker.worker.in_flight.running()
 
 
 async def test_one_that_cannot_renew_stops_before_its_lease_ends(
@@ -260,7 +268,7 @@ async def test_a_server_that_makes_no_sense_is_one_that_is_away(
     """R142: the worker tries again, and does not end."""
     worker = RemoteWorker("http://127.0.0.1:1", None, ol, spool=tmp_path)
     with pytest.raises(ServerUnavailable, match="strange"):
-        worker._heard(frame)
+        worker.worker.source.take_frame(frame)
 
 
 @pytest.mark.kinds("sqlite")
@@ -272,11 +280,12 @@ async def test_what_many_threads_say_at_once_is_numbered_and_kept_in_one_order(
     sys.setswitchinterval(1e-6)
     try:
         worker = RemoteWorker(served.url, None, ol, spool=tmp_path)
-        worker.spool = Spool.create(tmp_path, "w")
+        worker.session.open_spool()
+        sink = worker.worker.sink
 
         def say() -> None:
             for _ in range(300):
-                worker.returns.say(CLAIM, "log", "{}")
+                sink.add_event(CLAIM, "log", "{}")
 
         threads = [threading.Thread(target=say) for _ in range(8)]
         for thread in threads:
@@ -285,8 +294,8 @@ async def test_what_many_threads_say_at_once_is_numbered_and_kept_in_one_order(
             thread.join()
     finally:
         sys.setswitchinterval(before)
-    ends = [one.end for one in worker.returns._said]
-    numbers = [json.loads(one.text)["n"] for one in worker.returns._said]
+    ends = [one.end for one in sink._queued_events]
+    numbers = [json.loads(one.text)["n"] for one in sink._queued_events]
     assert ends == sorted(ends)
     assert numbers == list(range(2400))
 
@@ -298,23 +307,23 @@ async def test_what_dead_workers_left_is_sent_in_few_calls(
     """R139, R141: a thousand at a time; before that, nothing else is done."""
     ol.task(name="work")(lambda: None)
     worker = RemoteWorker(served.url, served.token("work"), ol, spool=tmp_path)
-    left = Spool.create(worker._folder, "dead")
+    left = Spool.create(worker.session.folder, "dead")
     for n in range(2500):
         text = json.dumps({"do": "event", "token": "strange", "n": n, "kind": "log", "data": "{}"})
         left.append(text.encode())
     os.close(left._fd)
     calls: list[int] = []
-    post = Line.post
+    post = ServerClient.post
 
-    async def counted(line: Line, path: str, body: str) -> Any:
+    async def counted(line: ServerClient, path: str, body: str) -> Any:
         calls.append(len(json.loads(body)["reports"]))
         return await post(line, path, body)
 
-    monkeypatch.setattr(Line, "post", counted)
-    await worker._arrive()
-    await worker.line.close()
+    monkeypatch.setattr(ServerClient, "post", counted)
+    await worker.worker.source._send_orphans()
+    await worker.session.aclose()
     assert calls == [1000, 1000, 500]
-    assert [file.name for file in worker._folder.iterdir()] == ["dead.refused"]
+    assert [file.name for file in worker.session.folder.iterdir()] == ["dead.refused"]
 
 
 async def test_a_handler_that_blocks_its_worker_past_its_timeout_loses_its_job(
@@ -428,7 +437,7 @@ async def test_what_is_said_under_a_lost_claim_is_forgotten_knowingly(
         await ended(ol, job, timeout=10)
         assert [event.data["message"] for event in told(ol, job)] == ["from the present"]
         assert worker.counts["events_dropped"] == 1
-        await aeventually(lambda: worker.spool.sent == worker.spool.size > 0)
+        await aeventually(lambda: worker.session.spool.sent == worker.session.spool.size > 0)
 
 
 def told(ol: Outlast, job: Job) -> list[Any]:

@@ -11,11 +11,11 @@ import httpx
 import uvicorn
 
 from outlast import Outlast
+from outlast.model.api_token import new_token
 from outlast.model.settings import ServiceSettings
-from outlast.model.tokens import new_token
 from outlast.ops import tokens
 from outlast.service import ServiceApp, service
-from outlast.service.server import Server
+from outlast.service.server import BoundedServer
 from tests.support import eventually
 
 
@@ -73,7 +73,7 @@ def running(app: Any) -> Iterator[str]:
     said: dict[str, Any] = {"log_config": None, "timeout_graceful_shutdown": 5}
     said |= {"host": "127.0.0.1", "port": 0}
     ours = isinstance(app, ServiceApp)
-    server = Server(app, **said) if ours else uvicorn.Server(uvicorn.Config(app, **said))
+    server = BoundedServer(app, **said) if ours else uvicorn.Server(uvicorn.Config(app, **said))
     thread = threading.Thread(target=server.run, name="test-service", daemon=True)
     thread.start()
     try:

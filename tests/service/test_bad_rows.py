@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from outlast import Outlast
-from outlast.service.routes import ROUTES
-from outlast.worker.heal import Healer
+from outlast.service.route_table import ROUTES
 from tests.cli.conftest import Commands
 from tests.service.bad_rows import sample
 from tests.service.dashboard.looking import looking
 from tests.service.serving import Served
 from tests.support import Database
+from tests.support.maintenance import healer_of
 
 pytestmark = [pytest.mark.kinds("sqlite", "postgres"), pytest.mark.fresh]
 
@@ -192,7 +192,7 @@ def test_every_duty_survives_bad_rows(ol: Outlast, database: Database) -> None:
         async with worker:
             job = await ol.aresult(ids["good"], timeout=20)
             assert job is None
-            healer = Healer(worker, ol.store)
+            healer = healer_of(ol)
             for name, act in {
                 "audit": healer.auditor.audit,
             }.items():

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,10 +21,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from outlast import Outlast
 from outlast.model.settings import ServiceSettings
 from outlast.service.connections import RESERVED_FILES, Connections, connection_limit
-from outlast.service.server import LONGEST_HEAD, BoundedProtocol
+from outlast.service.server import MAX_HEAD_BYTES, BoundedProtocol
 from tests.service.serving import Served, serving
 from tests.service.streaming import Streamed
 from tests.support import Processes, eventually
+from tests.support.control_calls import delays
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.kinds("sqlite")
@@ -37,10 +39,11 @@ SERVER = f"""
     logging.basicConfig(level=logging.WARNING)
     from outlast import Outlast
     from outlast.service import service
-    from outlast.service.server import Server
+    from outlast.service.server import BoundedServer
 
     app = service(Outlast(url))
-    Server(app, host="127.0.0.1", port=int(port), loop=loop, log_config=None, ws="none").run()
+    options = dict(log_config=None, ws="none")
+    BoundedServer(app, host="127.0.0.1", port=int(port), loop=loop, **options).run()
 """
 
 BEGUN = (
@@ -55,26 +58,25 @@ BEGUN = (
 def test_half_open_connections_do_not_exhaust_the_service(
     ol: Outlast, processes: Processes, loop: str
 ) -> None:
-    """R226: with 256 files and 300 connections that send no whole request, health checks and calls
-    are answered within a second, and streams stay open; the log has it in a line."""
-    port = free_port()
+    """R226: with 256 files and 300 connections that send no whole request, no health check and no
+    call takes a second longer than it does at a service that nobody attacks, and streams stay open;
+    the log has it in a line."""
+    port, other = free_port(), free_port()
     server = processes.python(SERVER, ol.store.address, port, loop)
-    url = f"http://127.0.0.1:{port}"
+    processes.python(SERVER, ol.store.address, other, loop)
+    url, control = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}"
     web = httpx.Client(base_url=url, trust_env=False, verify=False, timeout=5)
-    eventually(lambda: _status(web, "/livez") == 200, 30, message=server.output)
+    for path in ("/livez", f"{control}/livez"):
+        eventually(lambda path=path: _status(web, path) == 200, 30, message=server.output)
     with ExitStack() as held, Streamed(url, None, worker="far") as stream:
         stream.head()
         stream.frame("hello")
         for number in range(HALF_OPEN):
             held.enter_context(half_open(port, BEGUN[number % len(BEGUN)]))
-        for path in ("/livez", "/readyz", "/api/v1/jobs"):
-            took = list[float]()
-            for _ in range(3):  # each by a connection of its own
-                since = time.monotonic()
-                with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=5) as new:
-                    assert new.get(path).status_code == 200, server.output()
-                took.append(time.monotonic() - since)
-            assert min(took) < 1.0, took  # a busy machine is late once in a while
+        with ThreadPoolExecutor(2) as callers:
+            for path in ("/livez", "/readyz", "/api/v1/jobs"):
+                took = [tuple(callers.map(_timed, (url, control), (path, path))) for _ in range(5)]
+                assert max(delays(took)) < 1.0, (path, took)
         assert len(list(Path(f"/proc/{server.pid}/fd").iterdir())) < FILES - 20
         assert web.post("/api/v1/jobs", json={"task": "work"}).status_code == 201
         assert stream.frame("offers")["jobs"][0]["task"] == "work", "the stream is still served"
@@ -82,6 +84,14 @@ def test_half_open_connections_do_not_exhaust_the_service(
     said = server.output()
     assert said.count("connections reached their limit") == 1, said
     assert "Traceback" not in said and "out of system resource" not in said
+
+
+def _timed(url: str, path: str) -> float:
+    """Seconds that a call takes, by a connection of its own."""
+    with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=30) as new:
+        since = time.monotonic()
+        assert new.get(path).status_code == 200
+        return time.monotonic() - since
 
 
 def _status(web: httpx.Client, path: str) -> int:
@@ -158,7 +168,7 @@ def test_a_head_without_end_is_refused(served: Served) -> None:
     with half_open(port, b"GET / HTTP/1.1\r\n") as line:
         line.settimeout(3)
         try:
-            for _ in range(20 * LONGEST_HEAD // 1000):
+            for _ in range(20 * MAX_HEAD_BYTES // 1000):
                 line.sendall(b"x-more: " + b"y" * 990 + b"\r\n")
             answer = line.recv(100)
         except ConnectionError:  # while we went on sending
@@ -171,7 +181,7 @@ class Fake:
     """A connection as the registry sees it."""
 
     def __init__(self, address: str, since: float | None) -> None:
-        self.address, self.pending_since, self.overdue_after = address, since, 10.0
+        self.address, self.pending_since, self.allowed_s = address, since, 10.0
         self.closed = False
 
     def note_progress(self) -> None: ...

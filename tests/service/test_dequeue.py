@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,11 +14,11 @@ from typing import Any
 import pytest
 
 from outlast import Job, Outlast, State
-from outlast.model.offer import is_offer
+from outlast.model.worker_names import is_offer
 from outlast.service.dequeue import credit, frames
-from outlast.service.dequeue import desk as desks
+from outlast.service.dequeue import dispatcher as desks
 from outlast.service.dequeue import stream as streams
-from outlast.service.dequeue.desk import Desk
+from outlast.service.dequeue.dispatcher import Dispatcher
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
 from tests.support import eventually, rounds
@@ -109,7 +111,7 @@ def test_a_worker_in_a_hurry_is_offered_more_than_it_can_hold(
     patient: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R142: as many as it said beside its last report."""
-    monkeypatch.setattr(credit, "AHEAD_FOR", 60.0)
+    monkeypatch.setattr(credit, "PREFETCH_FOR_S", 60.0)
     token = patient.token("work")
     enqueued(ol, 8)
     with opened(patient, token, credit=2) as stream:
@@ -128,7 +130,7 @@ def test_that_a_worker_is_in_a_hurry_is_soon_forgotten(
     patient: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R142: its later words may go to another server."""
-    monkeypatch.setattr(credit, "AHEAD_FOR", 0.0)
+    monkeypatch.setattr(credit, "PREFETCH_FOR_S", 0.0)
     token = patient.token("work")
     enqueued(ol, 5)
     with opened(patient, token, credit=2) as stream:
@@ -140,16 +142,16 @@ def test_that_a_worker_is_in_a_hurry_is_soon_forgotten(
 @pytest.mark.kinds("sqlite")
 def test_what_is_asked_for_at_once_is_no_more_than_the_worker_can_hold(ol: Outlast) -> None:
     """R142: by its stream and by reports of its, from several queues."""
-    desk = Desk(ol, QUICK)
-    asker = streams.Asker("remote-w", "host", 1, None, ("work",), None, credit=4)
-    stream = streams.Stream(desk, asker, frames.JsonLines(), b"key")
+    desk = Dispatcher(ol, QUICK, ol.store)
+    asker = streams.RemoteWorkerInfo("remote-w", "host", 1, None, ("work",), None, credit=4)
+    stream = streams.WorkerStream(desk, asker, frames.JsonLines(), b"key")
     for queue in "abc":
-        stream.hear(queue)
-    asked = [stream.along(0) for _ in range(3)]
+        stream.notify(queue)
+    asked = [stream.piggyback_request(0) for _ in range(3)]
     assert [one.limit for one in asked if one] == [2, 2]
     for one in filter(None, asked):
-        stream.not_claimed_along(one)
-    assert stream.along(0) is not None
+        stream.piggyback_failed(one)
+    assert stream.piggyback_request(0) is not None
 
 
 @pytest.mark.kinds("sqlite")
@@ -157,17 +159,17 @@ async def test_streams_that_look_at_once_look_together(
     ol: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R142: also where the database takes longer than a look is good for."""
-    monkeypatch.setattr(desks, "FRESH", -1.0)
-    desk = Desk(ol, QUICK)
-    looking = asyncio.create_task(desk.see())
+    monkeypatch.setattr(desks, "POLL_VALID_S", -1.0)
+    desk = Dispatcher(ol, QUICK, ol.store)
+    looking = asyncio.create_task(desk.poll())
     await asyncio.sleep(0)
-    first = desk._seen
+    first = desk._pending
     assert first is not None
     assert not first.done()
-    await asyncio.gather(looking, desk.see())
-    assert desk._seen is first
-    await desk.see()
-    assert desk._seen is not first
+    await asyncio.gather(looking, desk.poll())
+    assert desk._pending is first
+    await desk.poll()
+    assert desk._pending is not first
 
 
 def hurry(served: Served, token: str, ahead: int, *held: dict[str, Any]) -> None:
@@ -190,6 +192,55 @@ def test_a_worker_that_comes_back_is_known_to_hold_what_it_held(
         assert ol.counts()["ready"] == 1
         report(served, token, said(held[0], "complete"))
         [_] = stream.offers(1)
+
+
+def test_a_worker_that_comes_back_while_its_old_stream_is_open_holds_what_it_held(
+    patient: Served, ol: Outlast
+) -> None:
+    """R142: the end of the old stream gives no room, and later reports of its jobs do."""
+    desk, token = patient.app.service.dispatcher, patient.token("work")
+    enqueued(ol, 3)
+    with opened(patient, token, credit=2) as old:
+        held = old.offers(2)
+        report(patient, token, *[said(job, "renew") for job in held])
+        new = opened(patient, token, credit=2)
+        new.frame("hello")
+    with new:
+        eventually(lambda: len(desk.streams) == 1)
+        [stream] = desk.streams
+        assert (stream.credit.free, ol.counts()["ready"]) == (0, 1)
+        report(patient, token, said(held[0], "complete"))
+        [_] = new.offers(1)
+        report(patient, token, said(held[1], "complete"))
+    eventually(lambda: not desk.streams and not len(desk.book))
+    assert not desk.book._by_token
+
+
+def test_an_offer_that_another_server_took_for_accepted_is_forgotten_with_its_streams(
+    patient: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R142: the worker's next stream learns of it from the database."""
+    monkeypatch.setattr(streams, "RECONCILE_INTERVAL_S", 60.0)
+    desk, token = patient.app.service.dispatcher, patient.token("work")
+    enqueued(ol, 1)
+    with opened(patient, token) as old:
+        [offer] = old.offers(1)
+        with serving(ol, replace(QUICK, remote_lease=60.0)) as other:
+            assert statuses(report(other, token, said(offer, "renew"))) == ["ok"]
+        with opened(patient, token) as new:
+            new.frame("hello")
+    eventually(lambda: not desk.streams and not len(desk.book))
+    assert ol.job(offer["id"]).state is State.RUNNING
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_stream_that_never_began_is_kept_by_nobody(ol: Outlast) -> None:
+    """R142: one for which there is no slot is made for each request, and not run."""
+    desk = Dispatcher(ol, QUICK, ol.store)
+    asker = streams.RemoteWorkerInfo("remote-w", "host", 1, None, ("work",), None, credit=4)
+    stream = weakref.ref(streams.WorkerStream(desk, asker, frames.JsonLines(), b"key"))
+    gc.collect()
+    assert stream() is None
 
 
 def test_what_nobody_accepts_comes_back_unspent(served: Served, ol: Outlast, token: str) -> None:
@@ -252,7 +303,7 @@ def break_the_line(served: Served, moment: str, times: int) -> None:
     for _ in rounds(times, f"cut {moment}"):
         CUTS[moment](served, token)
         wait_until_back(served.ol, jobs)
-    eventually(lambda: not served.app.service.desk.streams)
+    eventually(lambda: not served.app.service.dispatcher.streams)
     with opened(served, token) as stream:
         assert {job["id"] for job in stream.offers(5)} == {job.id for job in jobs}
 
@@ -279,10 +330,9 @@ def cancel_at_random(served: Served, times: int) -> None:
         with Streamed(served.url, token):
             time.sleep(random.uniform(0.0, 0.03))
     wait_until_back(served.ol, jobs)
-    desk = served.app.service.desk
-    eventually(lambda: not desk.streams and not desk.offered.offers)
-    assert not desk._by_hold
-    assert not desk._given
+    desk = served.app.service.dispatcher
+    eventually(lambda: not desk.streams and not len(desk.book))
+    assert not desk.book._by_token
 
 
 def test_one_who_reads_nothing_is_not_waited_for(
@@ -294,7 +344,7 @@ def test_one_who_reads_nothing_is_not_waited_for(
     stream = Streamed(served.url, token, buffer=4096)
     eventually(lambda: ol.counts()["running"] == 5)
     wait_until_back(ol, jobs)
-    eventually(lambda: not served.app.service.desk.streams)
+    eventually(lambda: not served.app.service.dispatcher.streams)
     eventually(lambda: "it takes nothing in" in caplog.text)
     stream.reset()
 
@@ -327,7 +377,7 @@ def test_a_cancel_is_told_at_the_next_renewal_which_is_asked_for_at_once(
         [offer] = stream.offers(1)
         report(served, token, said(offer, "renew"))
         ol.cancel(job.id)
-        if ol.store.wakes:
+        if ol.store.can_notify:
             stream.frame("renew")
         assert report(served, token, said(offer, "renew"))[0]["cancel"]
         report(served, token, said(offer, "fail", how="cancelled"))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from outlast.model.tokens import Scope
+from outlast.model.api_token import Scope
 from outlast.service.route import PUBLIC, Route
-from outlast.service.routes import ROUTES
+from outlast.service.route_table import ROUTES
 from tests.service.serving import Served, bearer
 from tests.service.test_matrix import SAMPLES, STREAM
 from tests.store.jobs import end, take

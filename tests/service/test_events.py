@@ -18,13 +18,13 @@ import pytest
 
 from outlast import Outlast
 from outlast.model.lifecycle import Outcome
-from outlast.model.outcome import Ended, decide
+from outlast.model.outcome import AttemptEnd, decide
 from outlast.model.retry import Retry
 from outlast.model.settings import ServiceSettings
 from outlast.ops import claim
 from outlast.ops.finish import finish
 from outlast.service import service
-from outlast.service.events.wanted import Wanted
+from outlast.service.events.filter import EventFilter
 from tests.service.following import Follower, Raw, claimed, say
 from tests.service.serving import Served, serving
 from tests.store.jobs import ending, table
@@ -51,7 +51,7 @@ def of_all(served: Served, query: str = "") -> str:
 
 def ends(ol: Outlast, held: Any, outcome: str = "succeeded", retry: Retry | None = None) -> None:
     error = None if outcome == "succeeded" else {"type": "Boom", "message": "it broke"}
-    ended = Ended(Outcome(outcome), error=error)
+    ended = AttemptEnd(Outcome(outcome), error=error)
     given = decide(held, ended, retry or Retry(max_attempts=1), 0.5)
     ol.store.run(finish, [given])
 
@@ -100,11 +100,11 @@ async def test_a_job_that_has_ended_is_told_at_once_and_not_twice(
 
 async def test_a_job_s_last_words_are_all_before_its_end(served: Served, ol: Outlast) -> None:
     """R137: it speaks and ends while somebody looks, between two questions."""
-    held, feeder = claimed(ol), served.app.service.events
+    held, feeder = claimed(ol), served.app.service.broadcaster
     follower = Follower(of_job(served, held.id))
     following = asyncio.create_task(follower.follow())
-    await aeventually(lambda: feeder._of_job and feeder._tick > 2)
-    ask, said = feeder._stands, threading.Event()
+    await aeventually(lambda: feeder._followers_of_job and feeder._tick > 2)
+    ask, said = feeder._statuses, threading.Event()
 
     async def just_before(jobs: Any) -> Any:
         if not said.is_set():
@@ -113,7 +113,7 @@ async def test_a_job_s_last_words_are_all_before_its_end(served: Served, ol: Out
             await asyncio.to_thread(ends, ol, held)
         return await ask(jobs)
 
-    feeder._stands = just_before  # type: ignore[method-assign]
+    feeder._statuses = just_before  # type: ignore[method-assign]
     await following
     assert follower.kinds[-4:] == ["progress", "progress", "progress", "end"]
 
@@ -137,7 +137,9 @@ async def test_attempts_are_kept_apart(served: Served, ol: Outlast) -> None:
     say(ol, first, [1, 2])
     ends(ol, first, "failed", Retry(max_attempts=2, base=0.0, jitter=0.0))
     (second,) = await aeventually(
-        lambda: ol.store.run(claim.claim, claim.Wanted("w2", "default", 1, 600.0, promote=True))
+        lambda: ol.store.run(
+            claim.claim, claim.ClaimRequest("w2", "default", 1, 600.0, promote=True)
+        )
     )
     say(ol, first, [3])
     say(ol, second, [1, 2])
@@ -169,7 +171,7 @@ async def test_a_new_life_is_told_to_who_comes_back(served: Served, ol: Outlast)
     ol.retry(held.id)
     following = asyncio.create_task(follower.follow())
     await aeventually(lambda: "redrive" in follower.kinds)
-    (second,) = ol.store.run(claim.claim, claim.Wanted("w2", "default", 1, 600.0))
+    (second,) = ol.store.run(claim.claim, claim.ClaimRequest("w2", "default", 1, 600.0))
     await aeventually(lambda: follower.heard[-1].said.get("state") == "running")
     ends(ol, second)
     await following
@@ -227,7 +229,7 @@ async def test_who_asks_for_what_is_new_is_told_nothing_old(served: Served, ol: 
     say(ol, held, range(5))
     follower = Follower(of_all(served))
     following = asyncio.create_task(follower.follow(3))
-    await aeventually(lambda: served.app.service.events._of_all)
+    await aeventually(lambda: served.app.service.broadcaster._followers_of_all)
     say(ol, held, range(5, 8))
     await following
     assert follower.counted == [5, 6, 7]
@@ -316,13 +318,13 @@ async def test_only_so_many_may_follow(ol: Outlast) -> None:
     with serving(ol, settings) as served:
         first, second = served.token("read"), served.token("read")
         tasks = [asyncio.create_task(Follower(of_all(served), first).follow()) for _ in range(2)]
-        await aeventually(lambda: served.app.service.events.subscribers == 2)
+        await aeventually(lambda: served.app.service.broadcaster.subscribers == 2)
         assert served.get("/api/v1/events", first).status_code == 429
         tasks += [asyncio.create_task(Follower(of_all(served), second).follow())]
-        await aeventually(lambda: served.app.service.events.subscribers == 3)
+        await aeventually(lambda: served.app.service.broadcaster.subscribers == 3)
         assert served.get("/api/v1/events", second).status_code == 503
         await _cancel(tasks)
-        await aeventually(lambda: served.app.service.events.subscribers == 0)
+        await aeventually(lambda: served.app.service.broadcaster.subscribers == 0)
 
 
 @pytest.mark.kinds("postgres")
@@ -358,7 +360,7 @@ async def test_no_more_may_follow_however_many_come_at_once(ol: Outlast) -> None
         await asyncio.gather(*(one.follow() for one in followers))
         assert [one.status for one in followers].count(200) == 3
         assert {one.status for one in followers} == {200, 503}
-        await aeventually(lambda: served.app.service.events.subscribers == 0)
+        await aeventually(lambda: served.app.service.broadcaster.subscribers == 0)
 
 
 async def test_a_revoked_token_ends_its_streams(served: Served) -> None:
@@ -366,7 +368,7 @@ async def test_a_revoked_token_ends_its_streams(served: Served) -> None:
     secret, id = served.made_token("read")
     follower = Follower(of_all(served, "?kind=log"), secret)
     following = asyncio.create_task(follower.follow())
-    await aeventually(lambda: served.app.service.events.subscribers == 1)
+    await aeventually(lambda: served.app.service.broadcaster.subscribers == 1)
     served.revoke(id)
     await asyncio.wait_for(following, 5.0)
     assert follower.kinds == ["cut"] and follower.heard[0].said["reason"] == "token"
@@ -387,7 +389,7 @@ def test_a_thousand_leave_before_the_first_frame(served: Served) -> None:
 
 
 def _run_away(served: Served, number: int) -> None:
-    feeder, loop = served.app.service.events, _loop(served)
+    feeder, loop = served.app.service.broadcaster, _loop(served)
     with httpx.stream("GET", of_all(served), trust_env=False) as first:
         assert first.status_code == 200  # the feeder is at work, and stays a while
     eventually(lambda: feeder.subscribers == 0)
@@ -400,7 +402,11 @@ def _run_away(served: Served, number: int) -> None:
     eventually(lambda: feeder.subscribers == 0 and _tasks(loop) <= before, timeout=30)
     eventually(lambda: _threads() <= threads | WATCH)
     assert feeder.counts["came"] > number / 2, "most of them had got a seat"
-    assert not feeder._of_all and not feeder._of_job and len(served.app.service.revocations) == 0
+    assert (
+        not feeder._followers_of_all
+        and not feeder._followers_of_job
+        and len(served.app.service.revocations) == 0
+    )
 
 
 async def test_a_first_frame_that_cannot_be_sent_leaves_nothing_behind(
@@ -408,14 +414,14 @@ async def test_a_first_frame_that_cannot_be_sent_leaves_nothing_behind(
 ) -> None:
     """R133: whatever fails, and whenever it does."""
     app = service(ol)
-    feeder = app.service.events
+    feeder = app.service.broadcaster
     failures: list[tuple[str, Exception]] = [
         ("http.response.start", OSError("gone")),
         ("http.response.body", OSError("gone")),
         ("http.response.start", RuntimeError("a bug in a server")),
     ]
     async with app.lifespan(None):
-        with feeder.seat(Wanted(), "", None):
+        with feeder.subscription(EventFilter(), "", None):
             await aeventually(feeder._ready.is_set)
         before = len(asyncio.all_tasks())
         for kind, failure in failures:
@@ -426,7 +432,7 @@ async def test_a_first_frame_that_cannot_be_sent_leaves_nothing_behind(
 
             with suppress(RuntimeError):
                 await app(_scope("/api/v1/events"), _silence, send)
-            assert feeder.subscribers == 0 and not feeder._of_all
+            assert feeder.subscribers == 0 and not feeder._followers_of_all
             assert len(asyncio.all_tasks()) == before
     assert feeder.counts["came"] == len(failures) + 1
 
@@ -462,10 +468,10 @@ async def test_a_stalled_one_among_a_hundred(ol: Outlast) -> None:
 
 async def _stall(served: Served, ol: Outlast, good: int, events: int, note: str) -> None:
     """One takes nothing, and so much is told that its line fills up."""
-    feeder, held = served.app.service.events, claimed(ol)
+    feeder, held = served.app.service.broadcaster, claimed(ol)
     followers = [Follower(of_all(served)) for _ in range(good)]
     tasks = [asyncio.create_task(one.follow(2 * events, 120.0)) for one in followers]
-    await aeventually(lambda: len(feeder._of_all) == good, timeout=30)
+    await aeventually(lambda: len(feeder._followers_of_all) == good, timeout=30)
     before = await asyncio.to_thread(_published, ol, held, range(events), note)
     await aeventually(lambda: all(len(one.events) == events for one in followers), timeout=60)
     stalled = Raw(served.url, "/api/v1/events?after=0", receive=4096)
@@ -510,7 +516,7 @@ async def test_a_burst_beyond_the_buffer_is_read_from_the_store(ol: Outlast) -> 
         held = claimed(ol)
         follower = Follower(of_all(served))
         following = asyncio.create_task(follower.follow(1000))
-        await aeventually(lambda: served.app.service.events._of_all)
+        await aeventually(lambda: served.app.service.broadcaster._followers_of_all)
         say(ol, held, range(1000))
         await following
     assert follower.counted == list(range(1000))
@@ -526,7 +532,7 @@ async def test_an_idle_stream_is_kept_alive_and_ends_in_time(ol: Outlast, quick:
         follower = Follower(url)
         following = asyncio.create_task(follower.follow(1))
         say_nothing_wanted = [1, 2, 3]
-        await aeventually(lambda: quick.app.service.events._of_all)
+        await aeventually(lambda: quick.app.service.broadcaster._followers_of_all)
         say(ol, held, say_nothing_wanted)
         await aeventually(lambda: follower.last, timeout=10)
         await aeventually(lambda: len([1 for line in follower.raw if line[:1] == ":"]) >= 3)
@@ -554,8 +560,8 @@ async def test_a_server_that_goes_ends_its_streams(ol: Outlast) -> None:
     with serving(ol) as served:
         followers = [Follower(of_all(served)) for _ in range(3)]
         tasks = [asyncio.create_task(one.follow()) for one in followers]
-        await aeventually(lambda: len(served.app.service.events._of_all) == 3)
-        _loop(served).call_soon_threadsafe(served.app.service.events.close)
+        await aeventually(lambda: len(served.app.service.broadcaster._followers_of_all) == 3)
+        _loop(served).call_soon_threadsafe(served.app.service.broadcaster.close)
         await asyncio.gather(*tasks)
         assert [one.kinds for one in followers] == [["cut"]] * 3
         assert served.get("/api/v1/events").status_code == 503
@@ -567,7 +573,7 @@ async def test_a_server_that_goes_ends_its_streams(ol: Outlast) -> None:
 async def test_many_followers_cost_as_much_as_one(ol: Outlast, database: Database) -> None:
     """One reads for all."""
     with serving(ol, ServiceSettings.of(events_poll=0.2)) as served:
-        held, feeder = claimed(ol), served.app.service.events
+        held, feeder = claimed(ol), served.app.service.broadcaster
         urls = [of_all(served) if n % 2 else of_job(served, held.id) for n in range(40)]
         followers = [Follower(url) for url in urls]
         tasks = [asyncio.create_task(one.follow()) for one in followers]
@@ -575,13 +581,24 @@ async def test_many_followers_cost_as_much_as_one(ol: Outlast, database: Databas
         say(ol, held, range(10))
         await aeventually(lambda: all(len(one.counted) == 10 for one in followers), timeout=60)
         asked: list[str] = []
-        looks, run = feeder.counts["looks"], feeder._store.aonce
-        feeder._store.aonce = lambda op: (asked.append(op.__name__), run(op))[1]  # type: ignore
+        run = feeder._store.arun_once
+        feeder._store.arun_once = lambda op: (asked.append(op.__name__), run(op))[1]  # type: ignore
+
+        async def all_are_live() -> bool:
+            """Nobody still reads for itself what was told before it came."""
+            asked.clear()
+            before = feeder.counts["looks"]
+            await aeventually(lambda: feeder.counts["looks"] >= before + 2, timeout=60)
+            return "page_of_job" not in asked
+
+        await aeventually(all_are_live, timeout=60)
+        asked.clear()
+        looks = feeder.counts["looks"]
         say(ol, held, range(10, 20))
         await aeventually(lambda: all(len(one.counted) == 20 for one in followers), timeout=60)
         await aeventually(lambda: feeder.counts["looks"] >= looks + 3, timeout=60)
-        asked = [one for one in asked if one != "last_place"]  # every few seconds
-        assert set(asked) == {"standing", "place", "page"}
+        asked = [one for one in asked if one != "last_position"]  # every few seconds
+        assert set(asked) == {"job_status", "assign_positions", "page"}
         assert len(asked) <= 3 * (feeder.counts["looks"] - looks + 1)
         await _cancel(tasks)
 

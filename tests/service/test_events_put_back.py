@@ -9,7 +9,7 @@ import pytest
 
 from outlast import Outlast
 from outlast.ops import events
-from outlast.service.events import feeder
+from outlast.service.events import broadcaster
 from tests.service.following import Follower, claimed, say
 from tests.service.serving import Served, serving
 from tests.store.jobs import table
@@ -78,7 +78,7 @@ async def test_who_follows_while_the_sequence_is_put_back_goes_on(
     served: Served, ol: Outlast, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R135: a server that has run on notices too."""
-    monkeypatch.setattr(feeder, "PUT_BACK", 0.1)
+    monkeypatch.setattr(broadcaster, "RESTORE_CHECK_INTERVAL_S", 0.1)
     held = claimed(ol)
     follower = Follower(f"{served.url}/api/v1/events", last="0")
     following = asyncio.create_task(follower.follow(12))
@@ -98,9 +98,9 @@ async def test_who_follows_while_the_sequence_is_put_back_goes_on(
 def test_the_last_place_stays_whatever_is_pruned(ol: Outlast, database: Database) -> None:
     """Else everybody would be sent back whenever the last job is removed."""
     say(ol, claimed(ol), range(3))
-    ol.store.run(events.place)
-    last = ol.store.run(events.last_place)
+    ol.store.run(events.assign_positions)
+    last = ol.store.run(events.last_position)
     assert last >= 3
     with database.connect() as connection:
         connection.execute(f"DELETE FROM {table(database, 'event')}")
-    assert ol.store.run(events.last_place) == last
+    assert ol.store.run(events.last_position) == last

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from outlast import Outlast
-from outlast.metrics import CATALOGUE, OneService
+from outlast.metrics import CATALOGUE, ServiceTarget
 from outlast.model.settings import ServiceSettings
 from tests.metrics.scraping import Scraped
-from tests.metrics.test_endpoint import check
+from tests.metrics.test_http_server import check
 from tests.service.serving import Served, serving
 from tests.support import Postgres, eventually
 
@@ -22,7 +22,7 @@ def test_metrics_are_for_those_who_may_read_everything(served: Served) -> None:
     reader, other = served.token("read"), served.token("read", tenant="a")
     said = served.get("/metrics", reader)
     assert Scraped(said.text).names == {
-        metric.name for metric in CATALOGUE.values() if metric.who in OneService.who
+        metric.name for metric in CATALOGUE.values() if metric.origin in ServiceTarget.origins
     }
     assert said.headers["content-type"].startswith("text/plain; version=")
     check(said.text)
@@ -45,16 +45,16 @@ def test_metrics_can_be_opened(ol: Outlast) -> None:
 @pytest.mark.kinds("sqlite")
 def test_parts_of_the_service_are_told_with_the_rest(served: Served) -> None:
     service = served.app.service
-    service.desk.counts["offered"] = 6
-    service.events.counts["cut"] = 2
+    service.dispatcher.counts["offered"] = 6
+    service.broadcaster.counts["cut"] = 2
     said = Scraped(served.get("/metrics").text)
     assert said("outlast_offers_total") == 6
     assert said("outlast_event_subscribers_cut_total") == 2
     assert said("outlast_event_subscribers") == said("outlast_dequeue_streams") == 0
     with pytest.raises(KeyError):
-        service.gauges.read("outlast_made_up", int)
+        service.gauges.register("outlast_made_up", int)
     with pytest.raises(ValueError, match="labels"):
-        service.gauges.read("outlast_jobs", int)
+        service.gauges.register("outlast_jobs", int)
 
 
 def test_health_is_for_anybody_and_a_database_that_is_away_is_no_death(
@@ -75,7 +75,7 @@ def test_health_is_for_anybody_and_a_database_that_is_away_is_no_death(
 
 @pytest.mark.kinds("sqlite")
 def test_many_scrapers_cost_one_query(served: Served) -> None:
-    snapshot = served.app.service.answers._snapshot
+    snapshot = served.app.service.metrics_routes._snapshot
     threads = [threading.Thread(target=served.get, args=("/metrics",)) for _ in range(10)]
     for thread in threads:
         thread.start()

@@ -278,6 +278,6 @@ def test_what_attempts_said_and_failed_with_is_forgotten_too(
     prefix = "outlast_" if database.is_sqlite else ""
     for table in ("job", "attempt", "event"):
         assert "Ada" not in str(database.rows(f"SELECT * FROM {prefix}{table}")), table
-    ol.store.run(events.place)
+    ol.store.run(events.assign_positions)
     found = {one.kind: one.data for one in ol.store.run(events.page_of_job, held.id, 0, None, 9)[0]}
     assert found["progress"] is None and '"dead"' in str(found["attempt"])

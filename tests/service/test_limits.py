@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import httpx
@@ -15,11 +16,13 @@ import pytest
 from pydantic import ValidationError
 
 from outlast import Outlast
+from outlast.model.flow_builder import build_jobs
 from outlast.model.settings import ServiceSettings
 from outlast.service import problems, service
-from outlast.service.api.asked import FlowBody
-from outlast.service.bodies import MOST_LISTED
+from outlast.service.api.request_models import FlowBody
+from outlast.service.parsing import MAX_LISTED_PROBLEMS
 from tests.service.serving import Served, running, serving
+from tests.service.streaming import opened, report, said
 from tests.worker.working import Spy
 
 pytestmark = pytest.mark.kinds("sqlite")
@@ -148,7 +151,7 @@ def test_what_is_wrong_everywhere_keeps_nobody_waiting(served: Served) -> None:
     with pytest.raises(ValidationError) as found:
         FlowBody.model_validate({"flow": nested})
     assert found.value.error_count() <= 2 * 8
-    wrong = {f"name{number}": 1 for number in range(MOST_LISTED + 1)}
+    wrong = {f"name{number}": 1 for number in range(MAX_LISTED_PROBLEMS + 1)}
     told = served.post("/api/v1/jobs", json={"task": "t", **wrong}).json()
     assert "1,001 mistakes" in told["detail"] and "problems" not in told
     del wrong["name0"]
@@ -223,6 +226,37 @@ def test_a_tenant_may_use_so_many_queue_names(ol: Outlast) -> None:
         assert sum(queue.name.startswith("mine") for queue in ol.queues()) == 5
 
 
+@pytest.mark.kinds("sqlite", "postgres")
+def test_a_tenant_s_remote_workers_use_no_more_queue_names(ol: Outlast) -> None:
+    """R216: jobs that a handler enqueues come with its outcome, which is refused for one too many;
+    what is reported beside it is taken."""
+
+    @ol.task(name="work")
+    def work() -> None: ...
+
+    @ol.task(name="next")  # which this worker does not know
+    def next() -> None: ...
+
+    def made(queue: str) -> list[dict[str, Any]]:
+        return [asdict(new) for new in build_jobs([next.using(queue=queue, tenant="acme").job()])]
+
+    ol.enqueue(*[work.using(queue=f"q{n}", tenant="acme").job() for n in range(3)])
+    few = ServiceSettings(max_queues=3, snapshot_every=0.1, offer_lease=60.0, remote_lease=60.0)
+    with serving(ol, few) as served:
+        token = served.token("work", tenant="acme")
+        with opened(served, token, credit=3) as stream:
+            one, two, three = stream.offers(3)
+            report(served, token, *[said(job, "renew") for job in (one, two, three)])
+            [refused, accepted] = report(
+                served, token,
+                said(one, "complete", jobs=made("q3")), said(two, "complete", jobs=made("q1")),
+            )  # fmt: skip
+        assert (refused["status"], accepted["status"]) == ("refused", "ok")
+        assert "3 (max_queues)" in refused["reason"]
+        assert ol.job(one["id"]).state == "running", "its worker says what becomes of it"
+        assert [job.queue for job in ol.jobs(task="next")] == ["q1"]
+
+
 def test_a_queue_name_that_was_used_lately_costs_no_count(ol: Outlast) -> None:
     """R216: the census is not asked for an ordinary enqueue."""
     spy = Spy(ol)
@@ -230,11 +264,11 @@ def test_a_queue_name_that_was_used_lately_costs_no_count(ol: Outlast) -> None:
         token = {"authorization": f"Bearer {served.token('enqueue', tenant='acme')}"}
         body = {"task": "t", "queue": "q"}
         assert served.post("/api/v1/jobs", json=body, headers=token).status_code == 201
-        before = spy.counts["census"]
+        before = spy.counts["count_by_kind"]
         for _ in range(5):
             time.sleep(0.05)  # the census is too old for the next by then
             assert served.post("/api/v1/jobs", json=body, headers=token).status_code == 201
-        assert spy.counts["census"] == before
+        assert spy.counts["count_by_kind"] == before
 
 
 @pytest.mark.kinds("sqlite", "postgres")
@@ -255,8 +289,8 @@ def test_a_few_new_queue_names_cost_no_count(ol: Outlast) -> None:
             return served.post("/api/v1/jobs", token, json=body).status_code
 
         assert [enqueue(queue) for queue in ("a", "b", "a")] == [201] * 3
-        assert spy.counts["census"] == 0
+        assert spy.counts["count_by_kind"] == 0
         assert enqueue("c") == 409, "the third name in no count: they are counted"
-        assert spy.counts["census"] > 0
+        assert spy.counts["count_by_kind"] > 0
         assert served.get("/api/v1/counts", token).json()["total"] == 23
         assert [enqueue(queue) for queue in ("old7", "b", "d")] == [201, 201, 409]

@@ -164,7 +164,8 @@ def test_how_many_wait_before_a_job_counts_one_s_own(served: Served, tasks: Any)
     mine.enqueue()
     job = mine.enqueue()
     served.ol.store.run(
-        duties.arrive, {**served.ol.worker().card(), "tasks": '["of_mine"]', "id": "somebody"}
+        duties.register,
+        {**served.ol.worker().registration_row(), "tasks": '["of_mine"]', "id": "somebody"},
     )
     path = f"/api/v1/jobs/{job.id}/explain"
     assert "with 1 job of yours" in served.get(path, served.token("read", tenant="a")).text

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from outlast import Outlast, Retry, RetryLater
+from outlast.model.api_token import new_token
 from outlast.model.errors import InvalidInput
 from outlast.model.ids import new_job_id
 from outlast.model.job import Claim, NewJob
 from outlast.model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
-from outlast.model.tokens import new_token
-from outlast.ops.reach import EVERYTHING
+from outlast.ops.access import ALL_JOBS
 from outlast.service.dequeue import followups
 from tests.cli.conftest import Commands
 from tests.service.serving import Served
@@ -127,6 +127,6 @@ def test_a_remote_worker_cannot_bring_a_job_out_of_bounds(name: str, value: floa
     claim = Claim(new_job_id(), 1, "t", "{}", 1, 0, 0, 3, 3, "q", "acme", 0, 0.0, 0.0, 0.0, None,
                   None, None, None, "w")  # fmt: skip
     good = NewJob(new_job_id(), "acme", "q", "t", "{}", 0, 3, 3).row()
-    assert len(followups.read([good], claim, EVERYTHING)) == 1
+    assert len(followups.read_followups([good], claim, ALL_JOBS)) == 1
     with pytest.raises(InvalidInput, match=name):
-        followups.read([good | {name: value}], claim, EVERYTHING)
+        followups.read_followups([good | {name: value}], claim, ALL_JOBS)

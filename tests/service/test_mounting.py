@@ -120,8 +120,8 @@ def test_streams_end_when_who_mounted_it_says_that_it_stops(ol: Outlast) -> None
         web.stream("GET", "/jobs/api/v1/events") as stream,
     ):
         assert stream.status_code == 200
-        eventually(lambda: jobs.service.events.subscribers == 1)
-        jobs.service._tasks[0].get_loop().call_soon_threadsafe(jobs.service.leave)
+        eventually(lambda: jobs.service.broadcaster.subscribers == 1)
+        jobs.service._tasks[0].get_loop().call_soon_threadsafe(jobs.service.close_streams)
         for _ in stream.iter_raw():  # until it ends: a stream lasts an hour
             pass
-    assert jobs.service.events.subscribers == 0
+    assert jobs.service.broadcaster.subscribers == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.service.openapi import description
-from outlast.service.routes import ROUTES
+from outlast.service.route_table import ROUTES
 from tests.service.serving import Served
 
 

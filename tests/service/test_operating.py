@@ -9,10 +9,10 @@ import pytest
 from outlast import Outlast
 from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.ops import duties
+from outlast.ops.access import Access
 from outlast.ops.breakers import open_breaker
-from outlast.ops.claim import Wanted, claim
+from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.purge import purge as purge_op
-from outlast.ops.reach import Reach
 from tests.service.serving import Served
 from tests.support import Database
 
@@ -27,7 +27,7 @@ def enqueued(served: Served, tenant: str, number: int = 2) -> list[str]:
 def test_a_running_job_is_taken_from_its_worker(served: Served) -> None:
     """R200: unspent, and by whom is on record; one that has ended is not (409)."""
     (id,) = enqueued(served, "acme", 1)
-    served.ol.store.run(claim, Wanted("hung", "default", 1, 60.0))
+    served.ol.store.run(claim, ClaimRequest("hung", "default", 1, 60.0))
     token = served.token("admin", tenant="acme", name="ops")
     job = served.post(f"/api/v1/jobs/{id}/reclaim", token).json()
     assert (job["state"], job["attempt"], job["worker"]) == ("ready", 0, None)
@@ -86,7 +86,7 @@ def test_a_tenant_removes_its_own_jobs_alone(served: Served, database: Database)
     for bad in ({}, {"state": "running"}, {"state": "dead", "older": -1}):
         assert served.post("/api/v1/jobs/purge", token, json=bad).status_code == 422
     theirs = [job.id for job in served.ol.jobs()]
-    assert served.ol.store.run(purge_op, theirs, 0.0, "test", {}, Reach("acme")) == 0
+    assert served.ol.store.run(purge_op, theirs, 0.0, "test", {}, Access("acme")) == 0
     table = "outlast_event" if database.is_sqlite else "event"
     rows = database.rows(f"SELECT CAST(data AS text) FROM {table} WHERE kind = 'purge'")
     assert [json.loads(data)["number"] for (data,) in rows] == [1, 1]
@@ -94,7 +94,7 @@ def test_a_tenant_removes_its_own_jobs_alone(served: Served, database: Database)
 
 def test_a_worker_is_drained_by_who_may_see_all_queues(served: Served) -> None:
     """R200"""
-    served.ol.store.run(duties.arrive, served.ol.worker().card() | {"id": "w1"})
+    served.ol.store.run(duties.register, served.ol.worker().registration_row() | {"id": "w1"})
     token = served.token("admin")
 
     def state() -> str:
@@ -118,7 +118,7 @@ def test_a_wake_up_that_fails_undoes_nothing_and_fails_nothing(
     """R117: the job is cancelled, and the caller is told so; a word to workers only makes things
     faster. Here their channel has a name that PostgreSQL does not take."""
     (id,) = enqueued(served, "acme", 1)
-    served.ol.store.run(claim, Wanted("w", "default", 1, 60.0))
+    served.ol.store.run(claim, ClaimRequest("w", "default", 1, 60.0))
     monkeypatch.setattr(type(ol.store), "channel", "x" * 100)
     answer = served.post(f"/api/v1/jobs/{id}/cancel", served.token("admin"), json={})
     assert answer.status_code == 200 and answer.json()["cancelling"]

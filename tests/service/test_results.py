@@ -131,16 +131,16 @@ async def test_hundreds_of_waiters_cost_a_few_questions_a_second(
 @pytest.mark.kinds("sqlite")
 def test_counts_are_made_once_for_all_who_ask(ol: Outlast, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many callers: at most one count in `snapshot_every` seconds."""
-    from outlast.service import census as counting
+    from outlast.service import job_counts as counting
 
     made = []
-    census = counting.census
+    census = counting.count_by_kind
 
     def counted() -> Any:
         made.append(time.monotonic())
         return census()
 
-    monkeypatch.setattr(counting, "census", counted)
+    monkeypatch.setattr(counting, "count_by_kind", counted)
     with serving(ol, ServiceSettings(snapshot_every=0.5)) as served:
         served.post("/api/v1/jobs", json={"task": "t"})
         since, calls = time.monotonic(), 0

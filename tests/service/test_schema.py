@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 from outlast import Outlast
 from outlast.model.settings import ServiceSettings
 from outlast.service.openapi import description
-from outlast.service.routes import ROUTES
+from outlast.service.route_table import ROUTES
 from tests.service.serving import bearer, serving
 from tests.support import Database
 

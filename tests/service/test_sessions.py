@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from outlast import Outlast
-from outlast.model.tokens import new_token
+from outlast.model.api_token import new_token
 from outlast.ops import sessions, tokens
 from outlast.service import service
-from outlast.service.guards import HEADERS
-from outlast.service.sessions import COOKIE, HOST_COOKIE
+from outlast.service.auth.sessions import COOKIE, HOST_COOKIE
+from outlast.service.security import SECURITY_HEADERS
 from tests.service.serving import Served, serving
 from tests.support import Database, eventually
 
@@ -84,9 +84,9 @@ def test_a_session_is_over_when_its_time_is(ol: Outlast) -> None:
     ol.store.run(tokens.create, new, "test")
     ol.store.run(sessions.begin, "short", new.id, 0.3)
     ol.store.run(sessions.begin, "long", new.id, 60.0)
-    assert ol.store.run(sessions.good_ones, {"short", "long", "none"}) == {"short", "long"}
+    assert ol.store.run(sessions.valid_sessions, {"short", "long", "none"}) == {"short", "long"}
     eventually(lambda: ol.store.run(sessions.token_of, "short") is None)
-    assert ol.store.run(sessions.good_ones, {"short", "long"}) == {"long"}
+    assert ol.store.run(sessions.valid_sessions, {"short", "long"}) == {"long"}
 
 
 def test_what_is_kept_of_sessions_is_bounded(ol: Outlast, database: Database) -> None:
@@ -94,11 +94,13 @@ def test_what_is_kept_of_sessions_is_bounded(ol: Outlast, database: Database) ->
     for name in ("busy", "calm"):
         _, new = new_token(name, ["read"])
         ol.store.run(tokens.create, new, "test")
-        for number in range(sessions.MOST + 5 if name == "busy" else 2):
+        for number in range(sessions.MAX_SESSIONS_PER_TOKEN + 5 if name == "busy" else 2):
             ol.store.run(sessions.begin, f"{name} {number}", new.id, 60.0 + number)
     ol.store.run(sessions.begin, "over", new.id, 0.0)
     kept = {hash for (hash,) in database.rows("SELECT hash FROM outlast_session")}
-    assert kept == {f"busy {number}" for number in range(5, sessions.MOST + 5)} | {
+    assert kept == {
+        f"busy {number}" for number in range(5, sessions.MAX_SESSIONS_PER_TOKEN + 5)
+    } | {
         "calm 0",
         "calm 1",
     }
@@ -194,9 +196,9 @@ def test_every_answer_has_the_headers_that_keep_browsers_safe(served: Served) ->
         served.post("/api/v1/whoami"),
         served.post("/api/v1/jobs", content=b"{", headers={"content-type": "application/json"}),
     ):
-        for name, value in HEADERS.items():
+        for name, value in SECURITY_HEADERS.items():
             assert answer.headers[name] == value, (answer.request.url, name)
-    policy = HEADERS["content-security-policy"]
+    policy = SECURITY_HEADERS["content-security-policy"]
     assert "unsafe" not in policy and "default-src 'none'" in policy
 
 

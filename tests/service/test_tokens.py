@@ -13,11 +13,11 @@ import pytest
 from starlette.requests import Request
 
 from outlast import Outlast
+from outlast.model.api_token import PREFIX, TOKEN_BYTES, new_token, token_hash
 from outlast.model.settings import ServiceSettings
-from outlast.model.tokens import BYTES, PREFIX, hashed, new_token
 from outlast.ops import tokens
 from outlast.service import service
-from outlast.service.throttle import MOST_ADDRESSES, MOST_AT_ONCE, Throttle
+from outlast.service.auth.throttle import MAX_ADDRESSES, MAX_CONCURRENT_LOOKUPS, Throttle
 from tests.service.serving import Served, serving
 from tests.support import Database, eventually
 
@@ -28,10 +28,10 @@ def test_a_token_is_random_and_not_kept(served: Served, database: Database) -> N
     """256 bits behind a prefix; the database has its SHA-256 alone."""
     secret, other = served.token("read"), served.token("read")
     assert secret != other and secret.startswith(PREFIX)
-    assert BYTES * 8 >= 256 and len(secret) >= len(PREFIX) + BYTES * 8 / 6
+    assert TOKEN_BYTES * 8 >= 256 and len(secret) >= len(PREFIX) + TOKEN_BYTES * 8 / 6
     table = "outlast_token" if database.is_sqlite else "token"
     kept = str(database.rows(f"SELECT * FROM {table}"))
-    assert hashed(secret) in kept
+    assert token_hash(secret) in kept
     assert secret not in kept and secret.removeprefix(PREFIX) not in kept
 
 
@@ -130,8 +130,8 @@ async def test_ten_thousand_wrong_tokens_are_refused_and_throttled(
         assert statuses[401] < 100, "so many tries, and then as many per minute"
         assert (await ask(app, "10.1.2.3", secret))[0] == 200, "a good token passes, also unseen"
         assert (await ask(app, "10.1.2.3", f"olt_{1:043}"))[0] == 429
-        assert app.service.audit.wrong_tokens == statuses[401]
-        await app.service.audit.tell()
+        assert app.service.failed_logins.total == statuses[401]
+        await app.service.failed_logins.record()
     rows = database.rows("SELECT data FROM outlast_event WHERE kind = 'wrong-tokens'")
     told = [json.loads(data) for (data,) in rows]
     assert sum(one["tries"] for one in told) == statuses[401] and len(told) < 10
@@ -148,7 +148,7 @@ async def test_guesses_that_come_together_are_throttled_too(ol: Outlast) -> None
         right = [ask(app, "10.1.2.4", secret) for _ in range(90)]
         answers = await asyncio.gather(*guesses, *right)
     statuses = Counter(status for status, _ in answers[:1000])
-    assert set(statuses) == {401, 429} and statuses[401] <= MOST_AT_ONCE
+    assert set(statuses) == {401, 429} and statuses[401] <= MAX_CONCURRENT_LOOKUPS
     assert {status for status, _ in answers[1000:]} == {200}
 
 
@@ -171,11 +171,11 @@ async def test_good_tokens_pass_where_others_guess(
                 assert (await ask(app, address, known))[0] == 200
                 assert (await ask(app, address, revoked))[0] == 200
                 await ol.store.arun(tokens.revoke, id, "test")
-                app.service.principals._seen.popitem()  # as if two seconds had passed
+                app.service.principals._cache.popitem()  # as if two seconds had passed
             guesses = [await ask(app, address, f"olt_{n:043}") for n in range(50)]
             assert {status for status, _ in guesses[2:]} == {429}
             looked_up = read["by_hash"]
-            for seen in app.service.principals._seen.values():
+            for seen in app.service.principals._cache.values():
                 object.__setattr__(seen, "until", 0.0)
             assert (await ask(app, address, known))[0] == 200
             assert (await ask(app, address, revoked))[0] in (401, 429)
@@ -230,11 +230,11 @@ async def ask(app: Any, address: str, token: str) -> tuple[int, dict[bytes, byte
 
 def test_a_crowd_of_addresses_takes_no_memory() -> None:
     throttle = Throttle(3)
-    for number in range(3 * MOST_ADDRESSES):
-        throttle.wrong(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
-    assert len(throttle) == MOST_ADDRESSES
+    for number in range(3 * MAX_ADDRESSES):
+        throttle.record_failure(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert len(throttle) == MAX_ADDRESSES
     for _ in range(3):
-        throttle.wrong("2001:db8::1")
+        throttle.record_failure("2001:db8::1")
     assert throttle.wait("2001:db8::ffff") > 0, "one network, one guesser"
     assert throttle.wait("2001:db9::1") == 0
 
@@ -250,7 +250,7 @@ def test_what_people_do_with_tokens_is_on_record(served: Served, database: Datab
     assert [kind for kind, _ in rows] == ["token-created", "token-revoked"]
     told = json.loads(rows[0][1])
     assert told["id"] == id and told["by"] == "test" and told["queues"] == ["mail"]
-    assert secret not in str(rows) and hashed(secret) not in str(rows)
+    assert secret not in str(rows) and token_hash(secret) not in str(rows)
 
 
 def test_two_instances_sign_with_one_key(ol: Outlast) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from outlast.service.openapi import description
-from outlast.service.routes import ROUTES
+from outlast.service.route_table import ROUTES
 from tests.support.requirements import require_program, skip_or_fail
 
 GENERATOR = "openapi-typescript@7.13.0"

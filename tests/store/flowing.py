@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from outlast.model.flow_builder import build_jobs
 from outlast.model.job import Claim, Job
-from outlast.model.layout import new_jobs
 from outlast.model.lifecycle import Outcome
 from outlast.model.options import Options
-from outlast.model.task import Call, Definition
+from outlast.model.task import Call, TaskDefinition
 from outlast.ops import report
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
@@ -25,7 +25,7 @@ def work(n: int = 0) -> int:
     return n
 
 
-WORK = Definition("work", work)
+WORK = TaskDefinition("work", work)
 
 
 def call(n: int = 0, **said: Any) -> Call:
@@ -39,7 +39,7 @@ def calls(number: int, **said: Any) -> list[Call]:
 
 def lay(run: Run, *items: Any) -> list[Job]:
     """Enqueue calls, groups, chains and flows."""
-    made: list[Job] = run(enqueue, new_jobs(items))
+    made: list[Job] = run(enqueue, build_jobs(items))
     return made
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from outlast.model.ids import new_job_id
 from outlast.model.job import Claim, Job, NewJob
 from outlast.model.lifecycle import Outcome
-from outlast.model.outcome import Ended, Transition, decide
+from outlast.model.outcome import AttemptEnd, Transition, decide
 from outlast.model.retry import Retry
-from outlast.ops.claim import Wanted, claim
+from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import Finished, finish
 from tests.support import Database
@@ -43,7 +43,7 @@ def put(run: Run, number: int = 1, **said: Any) -> list[Job]:
 def take(run: Run, limit: int = 1, **said: Any) -> list[Claim]:
     """Claim up to so many jobs."""
     wanted = {"worker": "w1", "queue": "default", "lease": 60.0} | said
-    return run(claim, Wanted(limit=limit, **wanted))
+    return run(claim, ClaimRequest(limit=limit, **wanted))
 
 
 def put_and_take(run: Run, **said: Any) -> Claim:
@@ -58,7 +58,7 @@ def ending(claim: Claim, outcome: Outcome | str = "succeeded", **said: Any) -> T
     """What a worker would hand in for an attempt that ended so."""
     if outcome not in ("succeeded", "released"):
         said.setdefault("error", {"type": "Boom", "message": "it broke", "traceback": ""})
-    return decide(claim, Ended(Outcome(outcome), **said), STEADY, 0.5)
+    return decide(claim, AttemptEnd(Outcome(outcome), **said), STEADY, 0.5)
 
 
 def end(run: Run, claim: Claim, outcome: Outcome | str = "succeeded", **said: Any) -> Finished:

@@ -161,6 +161,8 @@ class Model:
         one.ends[fence] = outcome
         one.failures += outcome in ("failed", "timed-out", "permanent", "undecodable")
         one.crashes += outcome == "crashed"
+        if outcome == "stalled" and one.max_crashes == 2:
+            one.crashes = max(one.crashes, 1)  # a first stall makes it a suspect
         one.attempt -= outcome == "released"
         one.state = to or self._next(one, outcome)
         if one.cancelling and one.state in QUEUED:
@@ -180,6 +182,8 @@ class Model:
                 return "dead" if one.failures >= one.max_attempts else "scheduled"
             case "crashed":
                 return "dead" if one.crashes >= one.max_crashes else "ready"
+            case "stalled":
+                return "dead" if one.max_crashes == 1 else "ready"
             case "postponed":
                 return "scheduled"
             case _:

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from outlast import Outlast
-from outlast.model.orphans import LITTER, ORPHANS, Fate
-from outlast.ops import audit, duties, operate
+from outlast.model.orphans import DANGLING, ORPHANS, Fate
+from outlast.ops import audit, duties, job_actions
 from outlast.ops.audit import Check, find
 from outlast.ops.finish import finish
-from outlast.ops.reclaim import by_row
+from outlast.ops.reclaim import decide_by_row
 from outlast.ops.renew import renew
 from outlast.ops.report import duties as all_duties
 from outlast.ops.report import history, job, workers
 from outlast.store import Store
-from outlast.store.statements import SQLITE, queries
-from outlast.worker.heal import Healer
+from outlast.store.dialects import SQLITE
+from outlast.store.statements import queries
 from tests.store.conftest import Run
 from tests.store.jobs import (
     column,
@@ -39,6 +39,7 @@ from tests.store.jobs import (
 )
 from tests.support import Database
 from tests.support.calm import seasoned
+from tests.support.maintenance import healer_of
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
 
@@ -72,7 +73,7 @@ def audited(app: Outlast, store: Store) -> dict[str, tuple[int, int, int, int]]:
     before = {duty.name: duty for duty in store.run(all_duties)}
 
     async def once() -> None:
-        healer = seasoned(Healer(app.worker(), store))
+        healer = seasoned(healer_of(app, store))
         await healer.duty("audit", healer.auditor.audit, 0.0)()
         await store.aclose()
 
@@ -93,7 +94,7 @@ def test_a_healthy_database_gives_the_audit_nothing_to_do(
     app: Outlast, store: Store, database: Database
 ) -> None:
     """R086, R089: it leaves every row alone, and says that it was here."""
-    store.run(duties.arrive, CARD)
+    store.run(duties.register, CARD)
     put(store.run, 5)
     put(store.run, 2, delay=60.0, expires_in=90.0)
     take(store.run, 2)
@@ -104,7 +105,7 @@ def test_a_healthy_database_gives_the_audit_nothing_to_do(
     assert database.rows(everything) == before
     done = {duty.name: duty for duty in store.run(all_duties)}
     assert all(duty.succeeded_at and duty.error is None for duty in done.values())
-    assert {"audit", "owner-dead", "invisible", "leaked-slot", *LITTER} <= done.keys()
+    assert {"audit", "owner-dead", "invisible", "leaked-slot", *DANGLING} <= done.keys()
 
 
 def running_without_a_lease(store: Store, database: Database) -> None:
@@ -138,13 +139,13 @@ def owner_gone(store: Store, database: Database) -> None:
 
 
 def owner_alive_and_unaware(store: Store, database: Database) -> None:
-    store.run(duties.arrive, CARD)
+    store.run(duties.register, CARD)
     owner_gone(store, database)
 
 
 def asked_to_stop(store: Store, database: Database) -> None:
     held = put_and_take(store.run)
-    store.run(operate.cancel, held.id, "ann", "")
+    store.run(job_actions.cancel, held.id, "ann", "")
     set_all(database, f"lease_until = {moment(database, -90)}")
 
 
@@ -211,10 +212,10 @@ def test_what_the_dead_left_lying_is_cleared_away(
     records."""
     gone, stays = put_and_take(store.run), put_and_take(store.run)
     for held in (gone, stays):
-        store.run(operate.note, "seen", [held.id], {})
+        store.run(job_actions.record_action, "seen", [held.id], {})
         end(store.run, held, "failed")
-    store.run(duties.arrive, CARD)
-    store.run(duties.arrive, CARD | {"id": "w2"})
+    store.run(duties.register, CARD)
+    store.run(duties.register, CARD | {"id": "w2"})
     with database.connect() as connection:
         connection.execute(f"DELETE FROM {table(database, 'job')} WHERE id = '{gone.id}'")
         connection.execute(
@@ -305,9 +306,9 @@ def test_a_redrive_that_died_midway_is_ended_by_the_same_words(run: Run) -> None
     for held in (gone := take(run, 4)):
         end(run, held, "permanent")
     ids = [held.id for held in gone]
-    assert sorted(run(operate.redrive, ids[:2], "ann")) == sorted(ids[:2])
+    assert sorted(run(job_actions.redrive, ids[:2], "ann")) == sorted(ids[:2])
     running = take(run)[0]
-    assert sorted(run(operate.redrive, ids, "ann")) == sorted(ids[2:])
+    assert sorted(run(job_actions.redrive, ids, "ann")) == sorted(ids[2:])
     assert run(job, running.id).state == "running"
     assert [len(run(history, id)[1]) for id in ids] == [1] * 4
 
@@ -323,14 +324,14 @@ def test_a_restarted_worker_does_not_answer_for_its_dead_self(app: Outlast, run:
 
 
 def some_checks() -> list[Check]:
-    return audit.checks({"succeeded": 86400.0, "cancelled": 86400.0}, 3600.0, 5.0, by_row)
+    return audit.checks({"succeeded": 86400.0, "cancelled": 86400.0}, 3600.0, 5.0, decide_by_row)
 
 
 def test_the_catalogue_is_whole(app: Outlast) -> None:
     """Every class says how it arises and what sees to it, has a finder where rows can show it and a
     duty that counts where it is healed, and some test speaks of it by its name."""
     statements = queries(SQLITE, "outlast")
-    names = {loop.name for loop in seasoned(Healer(app.worker(), app.store)).loops()}
+    names = {loop.name for loop in seasoned(healer_of(app, app.store)).loops()}
     text = "\n".join(file.read_text() for file in Path(__file__).parents[1].rglob("test_*.py"))
     for orphan in ORPHANS.values():
         assert orphan.arises.endswith(".") and orphan.by.endswith(".")
@@ -338,4 +339,4 @@ def test_the_catalogue_is_whole(app: Outlast) -> None:
         assert orphan.duty in {"", *names}, orphan.name
         assert orphan.fate is Fate.IMPOSSIBLE or orphan.finder, orphan.name
         assert f"`{orphan.name}`" in text, f"no test speaks of {orphan.name}"
-    assert {check.name for check in some_checks()} <= ORPHANS.keys() | LITTER.keys()
+    assert {check.name for check in some_checks()} <= ORPHANS.keys() | DANGLING.keys()

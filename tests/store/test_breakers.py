@@ -17,11 +17,11 @@ from outlast.ops.breakers import (
     probe_failed,
     take_probe,
 )
-from outlast.ops.claim import look, look_among
-from outlast.ops.events import page, place
+from outlast.ops.claim import poll, poll_queues
+from outlast.ops.events import assign_positions, page
 from outlast.ops.explain import explain
-from outlast.ops.finish import finish, settled
-from outlast.ops.operate import cancel
+from outlast.ops.finish import finish, lookup_finished
+from outlast.ops.job_actions import cancel
 from outlast.ops.reclaim import reclaim
 from outlast.ops.report import history, job
 from outlast.store import Store
@@ -41,7 +41,7 @@ def opened(run: Run, wait: float = 0.0, which: OpenBreaker = DOWN) -> OpenBreake
 
 
 def due(run: Run) -> list[bool]:
-    return [one.due for one in run(look).breakers]
+    return [one.due for one in run(poll).breakers]
 
 
 def test_of_two_that_open_it_one_does(run: Run) -> None:
@@ -71,8 +71,8 @@ def test_a_probe_is_one_claim_and_free_again_with_it(run: Run, store: Store) -> 
     run(reclaim)
     assert due(run) == [True], "its lease ran out, and it was taken back"
     (second,) = run(take_probe, following, "rival", 60.0, 0.0)
-    assert run(probe_failed, here, probe.hold, "late", 60.0) is False
-    assert run(probe_failed, here, second.hold, "still away", 60.0) is True
+    assert run(probe_failed, here, probe.claim_key, "late", 60.0) is False
+    assert run(probe_failed, here, second.claim_key, "still away", 60.0) is True
     run(finish, [release(second)])
     (shown,) = run(breakers)
     assert shown.probes == 2 and shown.message == "still away" and shown.next_probe > 50
@@ -104,10 +104,10 @@ def test_a_clock_that_stepped_back_keeps_no_breaker_open(run: Run, database: Dat
     opened(run, 30.0)
     step = f"{moved(database, 'opened_at', 3600)}, {moved(database, 'probe_at', 3600)}"
     sql(database, f"UPDATE {{breaker}} SET {step}")
-    (standing,) = run(look).breakers
+    (standing,) = run(poll).breakers
     assert standing.due
     (probe,) = run(take_probe, standing, "w", 60.0, 30.0)
-    (standing,) = run(look).breakers
+    (standing,) = run(poll).breakers
     assert standing.precedes(probe.started_at) and not standing.due
     run(finish, [release(probe)])
     assert due(run) == [False], "the next one waits"
@@ -129,8 +129,8 @@ def test_without_a_job_there_is_no_probe(run: Run) -> None:
     """R223: nothing is spent of the breaker's patience."""
     here = opened(run)
     assert run(take_probe, here, "w", 60.0, 0.0) == []
-    assert [(one.probes, one.due) for one in run(look).breakers] == [(0, True)]
-    assert [one.due for one in run(look_among, ["other"]).breakers] == [True]
+    assert [(one.probes, one.due) for one in run(poll).breakers] == [(0, True)]
+    assert [one.due for one in run(poll_queues, ["other"]).breakers] == [True]
 
 
 def closings(database: Database) -> list[str]:
@@ -189,7 +189,7 @@ def test_a_job_that_is_held_back_leaves_no_trace(run: Run, database: Database) -
     assert (held.state, held.attempt, held.failures) == ("ready", 0, 0)
     assert run(history, claims[0].id) == ([], [])
     assert len(run(history, claims[1].id)[0]) == 1, "how it was cancelled is on record"
-    assert [t.claim.id for t, _ in run(settled, back[:1]).accepted] == [claims[0].id]
+    assert [t.claim.id for t, _ in run(lookup_finished, back[:1]).accepted] == [claims[0].id]
     take(run, 1)
     assert run(finish, back[:1]).lost == [], "sent again when another has it: nothing is undone"
     assert run(job, claims[0].id).state == "running"
@@ -206,8 +206,8 @@ def test_a_close_by_hand_is_for_a_task_or_for_the_queue(run: Run, database: Data
     assert [one.queue for one in run(breakers)] == ["b"]
     kinds = sql(database, "SELECT kind FROM {event} ORDER BY seq")
     assert [kind for (kind,) in kinds] == ["breaker-opened"] * 3 + ["breaker-closed"] * 2
-    run(place)
-    told = [(one.queue, one.task) for one in run(page, 0, None, 10).told]
+    run(assign_positions)
+    told = [(one.queue, one.task) for one in run(page, 0, None, 10).events]
     assert told == [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x"), ("a", "y")]
 
 

@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 
 from outlast import chain
-from outlast.ops.browse import Due, count_some, dead_by_error, due, flows
-from outlast.ops.reach import EVERYTHING, Reach
-from outlast.ops.search import Sought, search
+from outlast.ops.access import ALL_JOBS, Access
+from outlast.ops.browse import DueCursor, count_window, dead_by_error, due, flows
+from outlast.ops.search import JobQuery, search
 from tests.store.conftest import Run
 from tests.store.flowing import call, lay
 from tests.store.jobs import end, put, put_and_take, take
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
 
-REACHES = [EVERYTHING, Reach("a"), Reach(queues=frozenset("x")), Reach("nobody")]
+REACHES = [ALL_JOBS, Access("a"), Access(queues=frozenset("x")), Access("nobody")]
 WINDOWS = [1, 2, 100]
 SOUGHT = [
-    Sought(),
-    Sought("dead"),
-    Sought("ready", "x"),
-    Sought(error="Boom"),
-    Sought("dead", error="Bang"),
-    Sought(text="no such"),
-    Sought("running"),
+    JobQuery(),
+    JobQuery("dead"),
+    JobQuery("ready", "x"),
+    JobQuery(error="Boom"),
+    JobQuery("dead", error="Bang"),
+    JobQuery(text="no such"),
+    JobQuery("running"),
 ]
 
 
@@ -51,7 +51,7 @@ def test_jobs_are_found_by_what_is_in_their_key_or_their_id(run: Run) -> None:
     keyed, odd, plain = (put(run, key=key)[0].id for key in ("Order-7_a%", "order-7xab", None))
 
     def found(text: str, state: str | None = None) -> set[str]:
-        return {job.id for job in run(search, Sought(state, text=text), EVERYTHING, None, 10)[0]}
+        return {job.id for job in run(search, JobQuery(state, text=text), ALL_JOBS, None, 10)[0]}
 
     assert found("ORDER-7") == {keyed, odd}
     assert found("7_a") == found("a%") == {keyed}
@@ -71,7 +71,7 @@ def test_what_matches_is_counted_a_look_at_a_time(run: Run) -> None:
         put(run, 2, tenant=tenant, queue=queue)
     for reach, window in product(REACHES, WINDOWS):
         for sought in SOUGHT:
-            number = sum(all_pages(run, count_some, sought, reach, window=window))
+            number = sum(all_pages(run, count_window, sought, reach, window=window))
             wanted, _ = run(search, sought, reach, None, 100)
             assert number == len(wanted), (sought, reach, window)
 
@@ -83,16 +83,16 @@ def test_the_dead_are_gathered_by_what_they_died_of(run: Run) -> None:
     ids.append(dead(run, "Boom", task="mail", tenant="a"))
     for window in WINDOWS:
         groups: dict[tuple[str, str], Any] = {}
-        for page in all_pages(run, dead_by_error, EVERYTHING, window=window):
+        for page in all_pages(run, dead_by_error, ALL_JOBS, window=window):
             for one in page:
                 key = one.task, one.error
-                groups[key] = groups[key].and_also(one) if key in groups else one
+                groups[key] = groups[key].merge(one) if key in groups else one
         assert {key: one.number for key, one in groups.items()} == {
             ("mail", "Boom"): 3, ("mail", "Bang"): 2, ("shrink", "Boom"): 2, ("shrink", "Bang"): 2,
         }  # fmt: skip
         assert groups["mail", "Boom"].last == ids[-1]
         assert groups["mail", "Boom"].first_at <= groups["mail", "Boom"].last_at
-    (of_b,) = all_pages(run, dead_by_error, Reach("b"), window=100)
+    (of_b,) = all_pages(run, dead_by_error, Access("b"), window=100)
     assert sorted(one.number for one in of_b) == [1, 1, 1, 1]
 
 
@@ -103,12 +103,12 @@ def test_the_schedule_is_in_the_order_of_what_is_due(run: Run) -> None:
         put(run, 1, tenant=tenant, queue=queue, delay=500.0)
     for reach, window, queue in product(REACHES, WINDOWS, [None, "x"]):
         found: list[Any] = []
-        after: Due | None = Due()
+        after: DueCursor | None = DueCursor()
         while after is not None:
             page, after = run(due, reach, after, 2, queue, window)
             found += page
         assert len({job.id for job in found}) == len(found) <= 16
-        wanted = run(search, Sought("scheduled", queue), reach, None, 100)[0]
+        wanted = run(search, JobQuery("scheduled", queue), reach, None, 100)[0]
         order = sorted(wanted, key=lambda job: (job.run_at, job.id))
         assert [job.id for job in found] == [job.id for job in order]
 
@@ -123,12 +123,12 @@ def test_flows_are_listed_to_those_who_may_see_all_of_them(run: Run) -> None:
 
     mine, mixed, theirs = flow("a", "a"), flow("a", "b"), flow("b", "b")
     for window in WINDOWS:
-        every = [one.id for page in all_flows(run, EVERYTHING, window) for one in page]
+        every = [one.id for page in all_flows(run, ALL_JOBS, window) for one in page]
         assert every == [theirs, mixed, mine]
-        assert [one.id for page in all_flows(run, Reach("a"), window) for one in page] == [mine]
+        assert [one.id for page in all_flows(run, Access("a"), window) for one in page] == [mine]
 
 
-def all_flows(run: Run, reach: Reach, window: int) -> list[Any]:
+def all_flows(run: Run, reach: Access, window: int) -> list[Any]:
     pages, cursor = [], None
     while cursor is not None or not pages:
         page, cursor = run(flows, reach, cursor, 2, window)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outlast import InvalidOption, Outlast
-from outlast.model.bulk import BulkCount, explained, packed, unpacked
+from outlast.model.bulk import BulkCount, explain_difference, pack_reasons, unpack_reasons
 from outlast.model.flow import chain
 from outlast.ops.bulk import purge_some, redrive_some
 from outlast.ops.report import Filter
@@ -54,7 +54,7 @@ def test_what_changed_between_count_and_action_is_left_alone_and_named(
         else app._purge_pages(pages, (DEAD, {}, 0.0))
     )
     assert done == 2 and done.left == {"running": 1, "succeeded": 1, "removed": 1}
-    told = explained(5, done)
+    told = explain_difference(5, done)
     assert told == "5 jobs matched. Left alone: 1 removed, 1 running, 1 succeeded."
     assert [str(app.job(id).state) for id in ids[:2]] == ["running", "succeeded"]
 
@@ -103,10 +103,10 @@ def test_what_is_dead_because_of_a_job_comes_with_it(verb: Run, app: Outlast) ->
     end(run, *take(run, queue="a"), outcome="permanent")
     done = verb("retry_all", queue="a")
     assert (done, done.left, done.more) == (2, {}, 1)
-    assert "1 of these had not matched" in explained(1, done)
+    assert "1 of these had not matched" in explain_difference(1, done)
     end(run, *take(run, queue="a"), outcome="permanent")
     done = verb("retry_all")
-    assert (done, done.left, done.more) == (2, {}, 0) and explained(2, done) == ""
+    assert (done, done.left, done.more) == (2, {}, 0) and explain_difference(2, done) == ""
 
 
 def test_one_that_cannot_run_without_another_stays(run: Run, app: Outlast) -> None:
@@ -129,7 +129,9 @@ def test_a_retry_that_is_sent_again_counts_what_it_did(run: Run) -> None:
 
 def test_reasons_pass_through_a_form() -> None:
     left = {"running": 5, "ended too recently": 2}
-    assert unpacked(packed(left)) == left
-    assert unpacked("<b>=1,running=x,=,dead=3") == {"dead": 3}, "what cannot be read is left out"
-    assert explained(9, BulkCount.of(5, {})) == "4 no longer matched when their turn came."
-    assert explained(3, BulkCount.of(5, {})) == "2 came to match since the count."
+    assert unpack_reasons(pack_reasons(left)) == left
+    assert unpack_reasons("<b>=1,running=x,=,dead=3") == {"dead": 3}, (
+        "what cannot be read is left out"
+    )
+    assert explain_difference(9, BulkCount.of(5, {})) == "4 no longer matched when their turn came."
+    assert explain_difference(3, BulkCount.of(5, {})) == "2 came to match since the count."

@@ -10,32 +10,40 @@ import pytest
 
 from outlast import Outlast, Retry
 from outlast.ops import duties
-from outlast.ops.operate import cancel
-from outlast.ops.reclaim import bury, by_row, inherit, reclaim_overdue, signs_of_loss
+from outlast.ops.job_actions import cancel
+from outlast.ops.operation import Op
+from outlast.ops.reclaim import (
+    decide_by_row,
+    reclaim_from_workers,
+    reclaim_overdue,
+    reclaim_some,
+    signs_of_loss,
+)
 from outlast.ops.report import duties as all_duties
 from outlast.ops.report import history, job
 from outlast.ops.report import workers as all_workers
-from outlast.ops.statement import Op
-from outlast.store import Store, alive
-from outlast.worker.heal import CERTAIN, Healer
+from outlast.store import Store
+from outlast.store.sqlite import liveness
+from outlast.worker.maintenance import CONFIRM_DEATH_S
 from tests.store.crowd import all_at_once
 from tests.store.jobs import Run, column, end, put, set_all, spoil, states, table, take
 from tests.store.test_audit import some_checks
 from tests.support import Database
 from tests.support.calm import let_time_pass, seasoned
+from tests.support.maintenance import healer_of
 
 
 def arrived(app: Outlast, run: Run, *ids: str) -> None:
     """Workers with a card, and nothing more."""
     for id in ids:
-        run(duties.arrive, app.worker().card() | {"id": id})
+        run(duties.register, app.worker().registration_row() | {"id": id})
 
 
 def proven(app: Outlast, run: Run, *ids: str) -> None:
     """The same, and once they held their locks."""
     arrived(app, run, *ids)
     for id in ids:
-        assert run(duties.prove_life, id)
+        assert run(duties.prove_liveness, id)
 
 
 def test_only_the_dead_workers_jobs_are_taken_back(app: Outlast, run: Run) -> None:
@@ -43,7 +51,7 @@ def test_only_the_dead_workers_jobs_are_taken_back(app: Outlast, run: Run) -> No
     proven(app, run, "w1", "w2")
     put(run, 5)
     lost, kept = take(run, 3), take(run, 2, worker="w2")
-    swept = run(bury, ["w1"], "lock")
+    swept = run(reclaim_from_workers, ["w1"], "lock")
     assert (swept.found, swept.healed, swept.dead, swept.queues) == (3, 3, 0, {"default"})
     assert [worker.id for worker in run(all_workers)] == ["w2"]
     assert {run(job, one.id).state for one in lost} == {"ready"}
@@ -52,7 +60,7 @@ def test_only_the_dead_workers_jobs_are_taken_back(app: Outlast, run: Run) -> No
     assert attempt.error["message"] == (
         "worker w1 died (its liveness lock is free) during attempt 1 (lost worker 1 of at most 3)"
     )
-    assert run(bury, ["w1"], "lock").found == 0, "once"
+    assert run(reclaim_from_workers, ["w1"], "lock").found == 0, "once"
     assert not end(run, lost[0]).accepted, "what the dead says later is refused"
 
 
@@ -63,7 +71,7 @@ def test_a_lost_worker_may_be_one_too_many_or_no_longer_matter(app: Outlast, run
     (unwanted,) = put(run)
     take(run, 2)
     run(cancel, unwanted.id, "somebody", "")
-    swept = run(bury, ["w1"], "exit", "died (signal 9, SIGKILL)")
+    swept = run(reclaim_from_workers, ["w1"], "exit", "died (signal 9, SIGKILL)")
     assert (swept.found, swept.dead) == (2, 1)
     assert (run(job, last.id).state, run(job, unwanted.id).state) == ("dead", "cancelled")
     assert "signal 9, SIGKILL" in run(job, last.id).error["message"]
@@ -74,7 +82,7 @@ def test_five_who_notice_at_once_bury_once(app: Outlast, store: Store, database:
     proven(app, store.run, "w1")
     put(store.run, 200)
     take(store.run, 200)
-    swept = all_at_once(5, lambda _: store.run(bury, ["w1"], "lock"))
+    swept = all_at_once(5, lambda _: store.run(reclaim_from_workers, ["w1"], "lock"))
     assert sum(one.healed for one in swept) == 200
     assert set(column(database, "crashes")) == {1}
     notes = f"SELECT count(*) FROM {table(database, 'event')} WHERE kind = 'worker-lost'"
@@ -89,8 +97,8 @@ async def test_one_bad_row_does_not_keep_the_dead_from_being_buried(
     put(store.run, 10)
     held = take(store.run, 10)
     spoil(database, f"id = '{held[3].id}'", "running")
-    healer = Healer(app.worker(), store)
-    swept = await healer.bury(["w1"])
+    healer = healer_of(app, store)
+    swept = await healer.reclaim_from(["w1"])
     assert (swept.healed, swept.failed) == (9, 1)
     assert store.run(all_workers) == []
     assert Counter(states(database)) == {"ready": 9, "running": 1}
@@ -106,12 +114,12 @@ def test_without_a_proof_of_life_nobody_is_suspected(app: Outlast, run: Run) -> 
 
 def test_who_is_dead_must_be_seen_dead_twice(app: Outlast, store: Store) -> None:
     """R169: a lock may be free while its connection is being made again."""
-    healer = Healer(app.worker(), store)
-    assert healer._certainly_dead(["w1", healer.worker.id]) == []
-    assert healer._certainly_dead([]) == [], "it was back"
-    assert healer._certainly_dead(["w1"]) == []
-    healer._suspected["w1"] -= CERTAIN
-    assert healer._certainly_dead(["w1", "w2"]) == ["w1"]
+    healer = healer_of(app, store)
+    assert healer._confirmed_dead(["w1", healer._state.id]) == []
+    assert healer._confirmed_dead([]) == [], "it was back"
+    assert healer._confirmed_dead(["w1"]) == []
+    healer._suspected["w1"] -= CONFIRM_DEATH_S
+    assert healer._confirmed_dead(["w1", "w2"]) == ["w1"]
 
 
 @pytest.mark.kinds("postgres")
@@ -123,12 +131,12 @@ def test_who_has_its_lock_back_is_not_buried(app: Outlast, run: Run, database: D
     take(run, 2, worker="w2")
     with database.connect() as living:
         living.execute("SELECT pg_advisory_lock(hashtextextended('w1', 0))")
-        assert run(inherit, ["w1"], "lock", 10, 0).found == 0
-        assert run(inherit, ["w1", "w2"], "lock", 1, 0).healed == 1
-        swept = run(bury, ["w1", "w2"], "lock")
-        assert (swept.healed, swept.buried) == (1, 1)
+        assert run(reclaim_some, ["w1"], "lock", 10, 0).found == 0
+        assert run(reclaim_some, ["w1", "w2"], "lock", 1, 0).healed == 1
+        swept = run(reclaim_from_workers, ["w1", "w2"], "lock")
+        assert (swept.healed, swept.workers_removed) == (1, 1)
         assert [worker.id for worker in run(all_workers)] == ["w1"]
-        assert run(bury, ["w1"], "exit").healed == 2
+        assert run(reclaim_from_workers, ["w1"], "exit").healed == 2
 
 
 @pytest.mark.kinds("postgres")
@@ -141,7 +149,7 @@ def test_nobody_proves_a_life_while_it_is_being_buried(
     seen: list[tuple[object, ...]] = []
 
     def burial() -> Op[None]:
-        yield from bury(["w1"], "lock")
+        yield from reclaim_from_workers(["w1"], "lock")
         seen.extend(database.rows(tried))
 
     store.run(burial)
@@ -154,21 +162,21 @@ async def test_a_free_lock_says_nothing_right_after_an_outage(
 ) -> None:
     """R033: others may be making their connections anew, as we had to."""
     arrived(app, store.run, "w1")
-    store.run(duties.prove_life, "w1")
+    store.run(duties.prove_liveness, "w1")
     if database.is_sqlite:
-        alive.folder(database.path).mkdir()
+        liveness.folder(database.path).mkdir()
     put(store.run)
     take(store.run)
-    healer = Healer(app.worker(), store)
-    healer.doubt_locks()
+    healer = healer_of(app, store)
+    healer.distrust_locks()
     for _ in range(2):
         await healer.reclaim()
-        await asyncio.sleep(CERTAIN)
+        await asyncio.sleep(CONFIRM_DEATH_S)
     assert states(database) == ["running"]
-    healer._locks_count_at = 0.0
+    healer._locks_trusted_at = 0.0
     for _ in range(2):
         await healer.reclaim()
-        await asyncio.sleep(CERTAIN)
+        await asyncio.sleep(CONFIRM_DEATH_S)
     assert states(database) == ["ready"]
     await store.aclose()
 
@@ -179,10 +187,10 @@ def test_a_job_past_its_deadline_is_ended_by_others(run: Run, database: Database
     put(run)
     put(run, 1, timeout=9999.0)
     take(run, 3)
-    assert run(reclaim_overdue, 5.0, by_row).found == 0
+    assert run(reclaim_overdue, 5.0, decide_by_row).found == 0
     past = "started_at - 10" if database.is_sqlite else "started_at - interval '10 seconds'"
     set_all(database, f"started_at = {past}")
-    swept = run(reclaim_overdue, 5.0, by_row)
+    swept = run(reclaim_overdue, 5.0, decide_by_row)
     assert (swept.found, swept.healed) == (1, 1)
     assert run(job, slow.id).state == "scheduled"
     [attempt] = run(history, slow.id)[0]
@@ -196,15 +204,15 @@ class TestLastLives:
         put(run, 4)
         set_all(database, "crashes = 2")
         (one,) = take(run, 10)
-        assert one.last_life
-        assert take(run, 10, last_life=False) == []
+        assert one.one_crash_left
+        assert take(run, 10, allow_one_crash_left=False) == []
         assert len(take(run, 10)) == 1, "a process that has none may have the next"
 
     def test_the_others_are_not_kept_waiting(self, run: Run, database: Database) -> None:
         put(run, 3)
         set_all(database, "crashes = 2")
         put(run, 3)
-        assert [one.last_life for one in take(run, 10)] == [True, False, False, False]
+        assert [one.one_crash_left for one in take(run, 10)] == [True, False, False, False]
 
     def test_one_crash_tells_nothing(self, run: Run, database: Database) -> None:
         put(run, 3)
@@ -230,7 +238,7 @@ def test_a_row_that_cannot_be_read_does_not_stop_the_deadline_net(
     past = "started_at - 10" if database.is_sqlite else "started_at - interval '10 seconds'"
     set_all(database, f"started_at = {past}")
     set_all(database, """retry = '{"of_a_later_release": 1}'""", f"id = '{odd.id}'")
-    assert run(reclaim_overdue, 5.0, by_row).healed == 2
+    assert run(reclaim_overdue, 5.0, decide_by_row).healed == 2
     assert (run(job, odd.id).state, run(job, slow.id).state) == ("dead", "scheduled")
 
 
@@ -238,11 +246,11 @@ def test_a_row_that_cannot_be_read_does_not_stop_the_deadline_net(
 def test_one_file_by_two_names_has_one_place_for_proofs(tmp_path: Path) -> None:
     """R061: or workers that reach it by a link would bury each other."""
     (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
-    proof = alive.Proof(tmp_path / "link.db", "w1")
-    assert proof.hold()
-    assert alive.dead(tmp_path / "real.db", ["w1", "w2"]) == ["w2"]
-    proof.give_up()
-    assert alive.dead(tmp_path / "elsewhere.db", ["w1"]) == [], "nothing is told there"
+    proof = liveness.LivenessFile(tmp_path / "link.db", "w1")
+    assert proof.acquire()
+    assert liveness.dead_workers(tmp_path / "real.db", ["w1", "w2"]) == ["w2"]
+    proof.release()
+    assert liveness.dead_workers(tmp_path / "elsewhere.db", ["w1"]) == [], "nothing is told there"
 
 
 def test_a_card_is_kept_for_as_long_as_its_own_lease_and_then_some(
@@ -250,7 +258,7 @@ def test_a_card_is_kept_for_as_long_as_its_own_lease_and_then_some(
 ) -> None:
     """R080: a worker with a long lease may well be silent for longer than others are listed."""
     arrived(app, run, "short")
-    run(duties.arrive, app.worker(lease=7200).card() | {"id": "long"})
+    run(duties.register, app.worker(lease=7200).registration_row() | {"id": "long"})
     ago = "seen_at - 5000" if database.is_sqlite else "seen_at - interval '5000 seconds'"
     database.rows(f"UPDATE {table(database, 'worker')} SET seen_at = {ago}")
     (silent,) = [check for check in some_checks() if check.name == "silent-worker"]
@@ -269,13 +277,13 @@ class TestAfterAnOutage:
         take(store.run)
         past = "started_at - 999" if database.is_sqlite else "started_at - interval '999 seconds'"
         set_all(database, f"started_at = {past}")
-        healer = Healer(app.worker(), store)
+        healer = healer_of(app, store)
         loops = {loop.name: loop for loop in healer.loops()}
         healer.trust.doubt()
         for away in (True, False):
             if not away:
                 await healer.reclaim()  # the first that gets through
-            assert healer.reunion
+            assert healer.outage_grace
             for name in ("deadline", "audit"):
                 await loops[name].step()
             assert states(database) == ["running"]
@@ -291,7 +299,7 @@ class TestAfterAnOutage:
         """However long ago it was that we last asked for it."""
         put(store.run)
         take(store.run, lease=0.001)
-        healer = Healer(app.worker(), store)
+        healer = healer_of(app, store)
         await healer.reclaim()
         let_time_pass(healer)
         healer.trust.doubt()
@@ -317,7 +325,7 @@ async def test_a_job_past_its_deadline_is_retried_as_its_task_says(
     take(store.run)
     past = "started_at - 999" if database.is_sqlite else "started_at - interval '999 seconds'"
     set_all(database, f"started_at = {past}")
-    healer = seasoned(Healer(app.worker(), store))
+    healer = seasoned(healer_of(app, store))
     await {"deadline": healer.overdue, "audit": healer.auditor.audit}[net]()
     again = await store.arun(job, slow.id)
     assert again.state == "scheduled"

@@ -8,8 +8,8 @@ import pytest
 
 from outlast import JobCancelled, Outlast
 from outlast.model.ids import new_job_id
-from outlast.ops import duties, operate
-from outlast.ops.claim import Seen, look, look_among, promote
+from outlast.ops import duties, job_actions
+from outlast.ops.claim import PendingQueues, poll, poll_queues, promote
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
 from outlast.ops.report import clock, history, job
@@ -17,6 +17,9 @@ from outlast.store import Store, open_store
 from tests.store.conftest import Run
 from tests.store.jobs import end, ending, make_due, new, put, put_and_take, states, take
 from tests.support import Database, eventually
+from tests.support.databases import KINDS
+
+pytestmark = pytest.mark.kinds(*KINDS)
 
 
 def test_priority_comes_first_then_the_longest_due_then_the_oldest(run: Run) -> None:
@@ -184,30 +187,30 @@ def test_a_paused_queue_starts_nothing_and_lets_the_rest_go_on(
     running = put_and_take(run)
     put(run, 2)
     put(run, 1, queue="other")
-    run(operate.set_paused, "default", True, "ann")
+    run(job_actions.set_paused, "default", True, "ann")
     assert take(run, 9) == []
-    assert run(look).queues == ["other"]
+    assert run(poll).queues == ["other"]
     assert len(take(run, 9, queue="other")) == 1
     assert end(run, running).lost == []
     again = open_store(database.url, database.schema)
     assert take(again.run, 9) == []
     again.close()
-    run(operate.set_paused, "default", False, "ann")
+    run(job_actions.set_paused, "default", False, "ann")
     assert len(take(run, 9)) == 2
 
 
 def test_looking_sees_every_queue_once_and_what_is_due(run: Run, database: Database) -> None:
     """R016: what an idle worker's poll finds, without any wake-up."""
-    assert run(look).queues == []
+    assert run(poll).queues == []
     for queue in ("a", "b", "b", "c"):
         put(run, 2, queue=queue)
     put(run, delay=60.0, queue="z")
-    seen = run(look)
+    seen = run(poll)
     assert (sorted(seen.queues), seen.due) == (["a", "b", "c"], False)
     make_due(database)
-    assert run(look).due
+    assert run(poll).due
     run(promote)
-    seen = run(look)
+    seen = run(poll)
     assert (sorted(seen.queues), seen.due) == (["a", "b", "c", "z"], False)
 
 
@@ -216,11 +219,11 @@ def test_named_queues_are_looked_up_alone(run: Run, database: Database) -> None:
     for queue in ("a", "b"):
         put(run, 2, queue=queue)
     put(run, delay=60.0, queue="z")
-    assert run(look_among, ["b", "x", "z"]) == Seen(["b"], due=False)
+    assert run(poll_queues, ["b", "x", "z"]) == PendingQueues(["b"], due=False)
     make_due(database)
-    assert run(look_among, ["x"]) == Seen([], due=True)
-    run(operate.set_paused, "b", True, "ann")
-    assert run(look_among, ["b"]).queues == []
+    assert run(poll_queues, ["x"]) == PendingQueues([], due=True)
+    run(job_actions.set_paused, "b", True, "ann")
+    assert run(poll_queues, ["b"]).queues == []
 
 
 def test_many_are_released_in_one_go(run: Run, database: Database) -> None:

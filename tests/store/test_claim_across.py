@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from outlast.model.job import Claim
-from outlast.ops import operate
-from outlast.ops.claim import Wanted, claim
+from outlast.ops import job_actions
+from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.enqueue import enqueue
-from outlast.ops.offer import Asked, offer
+from outlast.ops.offer import OfferRequest, offer
 from tests.store.conftest import Run
 from tests.store.jobs import new, put, put_and_take, table
 from tests.support import Database
@@ -14,7 +14,7 @@ from tests.support import Database
 
 def across(run: Run, *queues: str, limit: int = 10, **said: object) -> list[Claim]:
     first, *others = queues
-    wanted = Wanted("w1", first, limit, 60.0, others=tuple(others), **said)  # type: ignore[arg-type]
+    wanted = ClaimRequest("w1", first, limit, 60.0, other_queues=tuple(others), **said)  # type: ignore[arg-type]
     claims: list[Claim] = run(claim, wanted)
     return claims
 
@@ -40,7 +40,7 @@ def test_paused_queues_unknown_tasks_and_expired_jobs_are_left_alone(
     for queue in "abc":
         put(run, queue=queue)
     put(run, queue="u", task="strange")
-    run(operate.set_paused, "b", True, "ann")
+    run(job_actions.set_paused, "b", True, "ann")
     put(run, queue="e")
     past = "0" if database.is_sqlite else "now() - interval '1 h'"
     with database.connect() as connection:
@@ -58,7 +58,7 @@ def test_jobs_on_their_last_life_are_taken_one_at_a_time(run: Run, database: Dat
         put(run, queue=queue)
     with database.connect() as connection:
         connection.execute(f"UPDATE {table(database, 'job')} SET crashes = 2 WHERE queue <> 'c'")
-    assert {c.queue for c in across(run, *"abc", last_life=False)} == {"c"}
+    assert {c.queue for c in across(run, *"abc", allow_one_crash_left=False)} == {"c"}
     assert len(across(run, *"abc")) == 1
     assert len(across(run, *"abc")) == 1
 
@@ -79,6 +79,8 @@ def test_offers_across_queues_are_of_the_tenant_and_the_tasks(run: Run) -> None:
         put(run, queue=queue)
         put(run, queue=queue, tenant="evil")
         put(run, queue=queue, task="strange")
-    asked = Asked("desk", "a", 10, 5.0, others=("b",), tasks=("work",), tenant="default")
+    asked = OfferRequest(
+        "desk", "a", 10, 5.0, other_queues=("b",), tasks=("work",), tenant="default"
+    )
     claims = run(offer, asked)
     assert [(c.tenant, c.task) for c in claims] == [("default", "work")] * 2

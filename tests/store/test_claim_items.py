@@ -9,14 +9,17 @@ from contextlib import closing
 import pytest
 
 from outlast.model.ids import new_job_id
-from outlast.ops import operate
-from outlast.ops.claim import REACH
+from outlast.ops import job_actions
+from outlast.ops.claim import SCAN_AHEAD_ROWS
 from outlast.ops.enqueue import enqueue
 from outlast.ops.report import clock
 from outlast.store import Store, open_store
 from tests.store.conftest import Run
 from tests.store.jobs import end, make_due, new, put, states, table, take
 from tests.support import Database, eventually
+from tests.support.databases import KINDS
+
+pytestmark = pytest.mark.kinds(*KINDS)
 
 
 def test_only_jobs_of_the_task_are_taken_in_the_order_of_the_queue(run: Run) -> None:
@@ -53,9 +56,9 @@ def test_what_a_claim_would_not_take_is_not_taken(run: Run, database: Database) 
     database.rows(f"{ready} failures = 2 WHERE id = {mark}", tries)
     before = run(clock)
     eventually(lambda: run(clock) > before + 0.06)
-    run(operate.set_paused, "default", True, "a test")
+    run(job_actions.set_paused, "default", True, "a test")
     assert take(run, 9, task="batch") == []
-    run(operate.set_paused, "default", False, "a test")
+    run(job_actions.set_paused, "default", False, "a test")
     assert len(take(run, 9, task="batch")) == 1
     assert sorted(states(database)) == ["ready"] * 3 + ["running", "scheduled"]
 
@@ -73,7 +76,7 @@ def test_a_retry_that_has_tries_left_may_join(run: Run, database: Database) -> N
 def test_a_long_line_of_others_is_not_searched_through(store: Store) -> None:
     """R036, R037: what stands behind it waits its turn."""
     put(store.run, 3, task="batch", priority=1)
-    put(store.run, REACH + 10, task="other")
+    put(store.run, SCAN_AHEAD_ROWS + 10, task="other")
     put(store.run, 3, task="batch")
     assert len(take(store.run, 5, task="batch")) == 3
     assert take(store.run, 5, task="batch") == []

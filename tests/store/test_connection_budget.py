@@ -15,8 +15,13 @@ import pytest
 
 from outlast import Outlast, StoreBusy, StoreSettings
 from outlast.ops.report import clock
-from outlast.store.connection_budget import HANDOVER_S, Budget, Lender, Waiter
-from outlast.store.postgres import PostgresStore
+from outlast.store.postgres.connection_budget import (
+    HANDOVER_S,
+    BudgetWaiter,
+    ConnectionBudget,
+    PoolMember,
+)
+from outlast.store.postgres.store import PostgresStore
 from tests.support import Database, Processes, aeventually, eventually
 
 pytestmark = pytest.mark.kinds("postgres")
@@ -117,7 +122,7 @@ def test_a_loop_that_is_closed_gives_its_places_back(counted: Counted) -> None:
     lent: list[object] = []
 
     async def hold() -> None:
-        lent.append(lending := counted.store._pools.mine().lend())
+        lent.append(lending := counted.store._pools.loop_pool().acquire())
         await lending.__aenter__()
         await asyncio.Event().wait()
 
@@ -128,7 +133,7 @@ def test_a_loop_that_is_closed_gives_its_places_back(counted: Counted) -> None:
     loop.run_until_complete(asyncio.sleep(0.05))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(counted.store.run, clock)
-        eventually(lambda: len(counted.store._pools.budget._line) == 1)
+        eventually(lambda: len(counted.store._pools.budget._queue) == 1)
         loop.close()
         assert waiting.result(timeout=5) > 0
     for task in tasks:
@@ -142,15 +147,15 @@ def test_a_loop_that_is_closed_gives_its_places_back(counted: Counted) -> None:
 def test_a_returned_connection_stays_in_its_pool_for_a_moment() -> None:
     """R230: pools that share a full budget do not open a new connection for each call; and nobody
     waits longer than a moment for that."""
-    budget, mine, other = Budget(1), Lender(), Lender()
+    budget, mine, other = ConnectionBudget(1), PoolMember(), PoolMember()
     for lender in (mine, other):
         budget.join(lender)
     grant = budget.claim(mine)
     assert grant is not None
     link = SimpleNamespace(pgconn=SimpleNamespace(finish=lambda: None))
-    line = [Waiter(lender, lambda: None) for lender in (other, mine, mine)]
+    line = [BudgetWaiter(lender, lambda: None) for lender in (other, mine, mine)]
     for waiter in line:
-        budget.wait_in_line(waiter)
+        budget.enqueue(waiter)
     budget.release(grant, link)
     assert [waiter.grant is not None for waiter in line] == [False, True, False]
     granted = line[1].grant
@@ -163,7 +168,7 @@ def test_a_returned_connection_stays_in_its_pool_for_a_moment() -> None:
     assert line[2].grant is not None
 
 
-class Collecting(Lender):
+class Collecting(PoolMember):
     """A pool that has the garbage collector run while the budget's lock is held."""
 
     @property
@@ -180,19 +185,19 @@ def test_the_garbage_collector_may_end_coroutines_under_the_lock(counted: Counte
     loop = asyncio.new_event_loop()
 
     async def hold() -> None:
-        async with counted.store._pools.mine().lend():
+        async with counted.store._pools.loop_pool().acquire():
             await asyncio.Event().wait()
 
     gc.disable()
     try:
         for _ in range(5):
             loop.create_task(hold())._log_destroy_pending = False  # type: ignore[attr-defined]
-        while len(budget._line) < 1 or counted.open() < 4:
+        while len(budget._queue) < 1 or counted.open() < 4:
             loop.run_until_complete(asyncio.sleep(0.01))
         loop.close()
         del loop
         collecting = Collecting()
-        collecting.places = 1
+        collecting.connections = 1
         budget.join(collecting)
         serving = threading.Thread(target=budget.serve, daemon=True)
         serving.start()
@@ -201,20 +206,20 @@ def test_the_garbage_collector_may_end_coroutines_under_the_lock(counted: Counte
     finally:
         gc.enable()
     assert counted.store.run(clock) > 0
-    assert (budget._open, len(budget._line)) == (1, 0)
+    assert (budget._open, len(budget._queue)) == (1, 0)
 
 
 def test_a_waiter_that_is_cancelled_passes_its_turn_on(counted: Counted) -> None:
     """R230: and one that loses its patience is told so."""
 
     async def play() -> None:
-        pool = counted.store._pools.mine()
-        held = [pool.lend() for _ in range(4)]
+        pool = counted.store._pools.loop_pool()
+        held = [pool.acquire() for _ in range(4)]
         for each in held:
             await each.__aenter__()
         first = asyncio.create_task(counted.store.arun(clock))
         second = asyncio.create_task(counted.store.arun(clock))
-        await aeventually(lambda: len(counted.store._pools.budget._line) == 2)
+        await aeventually(lambda: len(counted.store._pools.budget._queue) == 2)
         await held[0].__aexit__(None, None, None)  # granted to the first ...
         first.cancel()  # ... which is cancelled before it can take it
         assert await asyncio.wait_for(second, 5) > 0
@@ -231,7 +236,7 @@ def test_no_place_in_time_is_told(database: Database) -> None:
     client = Counted(database, 1, deadline=0.3)
     try:
         with (
-            client.store._pool.lend(),
+            client.store._pool.acquire(),
             ThreadPoolExecutor(1) as pool,
             pytest.raises(StoreBusy, match="all 1 connections of this process are in use"),
         ):
@@ -246,7 +251,7 @@ def test_a_blocking_call_in_an_event_loop_does_not_wait_for_itself(database: Dat
     client = Counted(database, 1, deadline=10)
 
     async def play() -> None:
-        async with client.store._pools.mine().lend():
+        async with client.store._pools.loop_pool().acquire():
             begun = time.monotonic()
             client.store.run(clock)
             assert time.monotonic() - begun < 5
@@ -264,11 +269,11 @@ def test_a_forked_child_has_a_budget_of_its_own(database: Database, processes: P
     script = f"""
 import asyncio, os
 from outlast import Outlast, StoreSettings
-from outlast.store.pools import Pools
+from outlast.store.postgres.pool import Pools
 ol = Outlast({database.url!r}, schema={database.schema!r},
              settings=StoreSettings(pool_size=1, deadline=3))
 ol.migrate()
-with ol.store._pool.lend() as link:
+with ol.store._pool.acquire() as link:
     child = os.fork()
     if child == 0:
         try:
@@ -295,13 +300,13 @@ def test_threads_of_a_forked_child_find_no_pool_of_the_parent(
     pools = counted.store._pools
     pools.budget._pid = -1  # as in a child
     seen: list[bool] = []
-    join = Budget.join
+    join = ConnectionBudget.join
 
-    def look_and_join(budget: Budget, lender: Lender) -> None:
+    def look_and_join(budget: ConnectionBudget, lender: PoolMember) -> None:
         seen.append(pools.budget.inherited or pools._threads._budget is pools.budget)
         join(budget, lender)
 
-    monkeypatch.setattr(Budget, "join", look_and_join)
+    monkeypatch.setattr(ConnectionBudget, "join", look_and_join)
     assert pools.threads._budget is pools.budget and not pools.budget.inherited
     assert seen == [True]
 

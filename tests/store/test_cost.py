@@ -10,14 +10,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from outlast.ops.claim import Place, Wanted
-from outlast.ops.finish import turn
-from outlast.ops.offer import Asked
-from outlast.ops.statement import Statement, Together
+from outlast.ops.claim import ClaimCursor, ClaimRequest
+from outlast.ops.finish import finish_and_claim
+from outlast.ops.offer import OfferRequest
+from outlast.ops.operation import Pipeline, Statement
 from outlast.store import Store, open_store
-from outlast.store.postgres import PostgresStore
-from outlast.store.postgres_session import fused
-from outlast.store.postgres_text import psycopg_text
+from outlast.store.postgres.session import fuse
+from outlast.store.postgres.store import PostgresStore
+from outlast.store.postgres.text import psycopg_text
 from tests.store.jobs import ending, new, put, take
 from tests.support import Database
 
@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.kinds("postgres"), pytest.mark.fresh]
 BATCH = 100
 
 
-def wanted(**said: Any) -> Wanted:
-    return Wanted("w1", "default", BATCH, 60.0, promote=False, **said)
+def wanted(**said: Any) -> ClaimRequest:
+    return ClaimRequest("w1", "default", BATCH, 60.0, promote=False, **said)
 
 
 def in_a_batch(store: Store) -> list[Statement]:
@@ -60,12 +60,12 @@ def test_a_turn_is_one_round_trip_and_prepared_once(database: Database) -> None:
     """R036: what a worker says over and over is parsed and planned once for each connection."""
     store = open_store(database.url, database.schema)
     put(store.run, 6 * BATCH)
-    steady = store.steady()
+    steady = store.hot_path_clone()
     assert isinstance(steady, PostgresStore)
-    held = steady.run(turn, [], wanted())[1]
+    held = steady.run(finish_and_claim, [], wanted())[1]
     for place in (None, None, _place(held[0]), _place(held[0])):
-        held = steady.run(turn, [ending(one) for one in held], wanted(place=place))[1]
-    with steady._pool.lend() as link:
+        held = steady.run(finish_and_claim, [ending(one) for one in held], wanted(cursor=place))[1]
+    with steady._pool.acquire() as link:
         rows = link.execute(
             "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
         ).fetchall()
@@ -83,23 +83,23 @@ def test_a_plan_that_is_kept_does_not_depend_on_when_it_was_made(database: Datab
     """R036: made while the tables were empty and nobody had analysed them, it goes by the indexes
     all the same."""
     store = open_store(database.url, database.schema)
-    steady = store.steady()
+    steady = store.hot_path_clone()
     assert isinstance(steady, PostgresStore)
     steady.ready()
     ids = {"id": new().id, "state": "succeeded", "fence": 1}
-    place = Place(0, 0.0, ids["id"])
+    place = ClaimCursor(0, 0.0, ids["id"])
     succeed = Statement("succeed", {"owner": "w1"}, [{**ids, "result": "null"}])
-    asked = Asked("d", "default", BATCH, 60.0, promote=False, tasks=("t",))
-    with steady._pool.lend() as link:
+    asked = OfferRequest("d", "default", BATCH, 60.0, promote=False, tasks=("t",))
+    with steady._pool.acquire() as link:
         for statement in (
             wanted().statements()[-1],
-            wanted(place=place).statements()[-1],
+            wanted(cursor=place).statements()[-1],
             Statement("promote_due", {"limit": 9}),
-            Statement("tell_followers", rows=[ids]),
+            Statement("notify_followers", rows=[ids]),
             succeed,
-            fused(Together([succeed, *wanted(place=place).statements()])),
+            fuse(Pipeline([succeed, *wanted(cursor=place).statements()])),
             *asked.statements(),
-            *replace(asked, place=place).statements(),
+            *replace(asked, cursor=place).statements(),
             Statement("hold_claims", {"lease": 9.0}, [{**ids, "worker": "r"}]),
         ):
             plan = _kept_plan(link, steady, statement)
@@ -118,13 +118,13 @@ def test_an_old_snapshot_does_not_make_claims_walk_over_the_dead(database: Datab
     with psycopg.connect(database.direct_url) as old:
         old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         old.execute("SELECT 1 FROM pg_class").fetchone()
-        held = store.run(turn, [], wanted())[1]
-        at_first = _buffers(store, database, wanted(place=_place(held[0])).statements()[-1])
+        held = store.run(finish_and_claim, [], wanted())[1]
+        at_first = _buffers(store, database, wanted(cursor=_place(held[0])).statements()[-1])
         for _ in range(40):
-            asked = wanted(place=_place(held[0]))
-            held = store.run(turn, [ending(one) for one in held], asked)[1]
+            asked = wanted(cursor=_place(held[0]))
+            held = store.run(finish_and_claim, [ending(one) for one in held], asked)[1]
             assert len(held) == BATCH
-        in_the_end = _buffers(store, database, wanted(place=_place(held[0])).statements()[-1])
+        in_the_end = _buffers(store, database, wanted(cursor=_place(held[0])).statements()[-1])
         from_the_head = _buffers(store, database, wanted().statements()[-1])
         old.rollback()
     assert in_the_end <= 1.2 * at_first
@@ -132,8 +132,8 @@ def test_an_old_snapshot_does_not_make_claims_walk_over_the_dead(database: Datab
     store.close()
 
 
-def _place(claim: Any) -> Place:
-    return Place(claim.priority, claim.run_at, claim.id)
+def _place(claim: Any) -> ClaimCursor:
+    return ClaimCursor(claim.priority, claim.run_at, claim.id)
 
 
 def _logged(store: Store, database: Database, statement: Statement) -> tuple[int, int]:
@@ -155,7 +155,7 @@ def _explained(store: Store, database: Database, statement: Statement) -> str:
     with psycopg.connect(database.direct_url, cursor_factory=psycopg.ClientCursor) as connection:
         text = psycopg_text(store.queries[statement.name])
         rows = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, WAL, COSTS OFF) {text}",
-                                  statement.given).fetchall()  # fmt: skip
+                                  statement.bind).fetchall()  # fmt: skip
         connection.rollback()
     return "\n".join(line for (line,) in rows)
 
@@ -163,11 +163,11 @@ def _explained(store: Store, database: Database, statement: Statement) -> str:
 def _kept_plan(link: Any, store: PostgresStore, statement: Statement) -> str:
     query = store.queries[statement.name]
     names = query.parameters
-    text = query.spelled(lambda name: f"${names.index(name) + 1}")
+    text = query.for_driver(lambda name: f"${names.index(name) + 1}")
     link.execute(f"PREPARE kept AS {text}")
     given = ", ".join("%s" for _ in names)
     with psycopg.ClientCursor(link) as cursor:
-        values = [statement.given[name] for name in names]
+        values = [statement.bind[name] for name in names]
         rows = cursor.execute(f"EXPLAIN (COSTS OFF) EXECUTE kept ({given})", values).fetchall()
     link.execute("DEALLOCATE kept")
     return "\n".join(line for (line,) in rows)

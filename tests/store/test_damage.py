@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from outlast import CorruptDatabase, Outlast, StoreSettings
 from outlast.cli import outlast
-from outlast.store.postgres_errors import understood
+from outlast.store.postgres.errors import translate_errors
 from tests.support import Database, aeventually
 
 
@@ -64,7 +64,7 @@ def test_damage_that_a_server_finds_is_named_as_such(database: Database, code: s
     with (
         database.connect() as connection,
         pytest.raises(CorruptDatabase, match="invalid page"),
-        understood(),
+        translate_errors(),
     ):
         said = f"RAISE EXCEPTION 'invalid page in block 7' USING ERRCODE = '{code}'"
         connection.execute(f"DO $$ BEGIN {said}; END $$")

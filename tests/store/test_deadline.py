@@ -10,7 +10,7 @@ import pytest
 
 from outlast.model.errors import DeadlineExceeded
 from outlast.model.settings import StoreSettings
-from outlast.ops import operate
+from outlast.ops import job_actions
 from outlast.ops.report import job
 from outlast.store import open_store
 from tests.store.conftest import Run
@@ -34,7 +34,7 @@ def test_a_slow_line_cannot_use_up_the_deadline_again_and_again(
             proxy.delay(0.4)
             began = time.monotonic()
             with pytest.raises(DeadlineExceeded, match=r"within 2\.0 s"):
-                await store.arun(operate.cancel, made.id, "ann", "")
+                await store.arun(job_actions.cancel, made.id, "ann", "")
             assert time.monotonic() - began < 3.2, "the fourth round trip would have ended by then"
             proxy.delay(0)
             await store.aclose()
@@ -45,6 +45,6 @@ def test_a_slow_line_cannot_use_up_the_deadline_again_and_again(
         store.run(job, made.id)
         proxy.delay(0.4)
         with pytest.raises(DeadlineExceeded, match=r"within 2\.0 s"):
-            store.run(operate.cancel, made.id, "ann", "")
+            store.run(job_actions.cancel, made.id, "ann", "")
         proxy.delay(0)
         assert store.run(job, made.id).state == "ready", "what was not committed did not happen"

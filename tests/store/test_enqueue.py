@@ -12,11 +12,14 @@ from outlast import InvalidArguments, InvalidOption, KeyConflict, Outlast, Store
 from outlast.model.errors import Contention
 from outlast.model.ids import new_job_id
 from outlast.ops.enqueue import enqueue
+from outlast.ops.operation import BEGIN
 from outlast.ops.report import clock, job
-from outlast.ops.statement import BEGIN
 from tests.store.conftest import Run
 from tests.store.jobs import column, make_due, new, put, states, take
 from tests.support import Database, eventually
+from tests.support.databases import KINDS
+
+pytestmark = pytest.mark.kinds(*KINDS)
 
 
 def test_jobs_are_answered_in_the_order_asked(run: Run) -> None:
@@ -197,6 +200,6 @@ def test_a_key_whose_holder_vanishes_meanwhile_is_tried_again() -> None:
     operation = enqueue([asked])
     assert operation.send(None) is BEGIN
     assert operation.send(None).name == "insert_jobs"
-    assert operation.send([]).name == "standing_jobs"
+    assert operation.send([]).name == "existing_jobs"
     with pytest.raises(Contention):
         operation.send([])

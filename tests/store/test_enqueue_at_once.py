@@ -12,6 +12,9 @@ from outlast.store import Store
 from tests.store.crowd import all_at_once, run_together
 from tests.store.jobs import column, new, states
 from tests.support import Database
+from tests.support.databases import KINDS
+
+pytestmark = pytest.mark.kinds(*KINDS)
 
 both = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 

@@ -14,13 +14,16 @@ import pytest
 from outlast.model.job import Claim
 from outlast.model.settings import StoreSettings
 from outlast.ops import events
-from outlast.ops.events import Told
+from outlast.ops.events import StoredEvent
 from outlast.ops.finish import finish
-from outlast.ops.operate import note, redrive_one
+from outlast.ops.job_actions import record_action, redrive_one
 from outlast.store import Store, open_store
 from tests.store.conftest import Run
 from tests.store.jobs import end, put_and_take, take
 from tests.support import Database
+from tests.support.databases import KINDS
+
+pytestmark = pytest.mark.kinds(*KINDS)
 
 
 def say(run: Run, claim: Claim, *numbers: int) -> None:
@@ -34,19 +37,21 @@ def said(claim: Claim, n: int) -> dict[str, Any]:
 
 
 def place_all(run: Run) -> None:
-    while run(events.place)[0]:
+    while run(events.assign_positions)[0]:
         pass
 
 
-def read(run: Run, after: int = 0, tenant: str | None = None, limit: int = 1000) -> list[Told]:
-    return run(events.page, after, tenant, limit).told
+def read(
+    run: Run, after: int = 0, tenant: str | None = None, limit: int = 1000
+) -> list[StoredEvent]:
+    return run(events.page, after, tenant, limit).events
 
 
-def read_job(run: Run, id: str, after: int = 0) -> list[Told]:
-    return run(events.page_of_job, id, after, None, 1000).told
+def read_job(run: Run, id: str, after: int = 0) -> list[StoredEvent]:
+    return run(events.page_of_job, id, after, None, 1000).events
 
 
-def numbers(told: list[Told]) -> list[Any]:
+def numbers(told: list[StoredEvent]) -> list[Any]:
     return [json.loads(one.data or "{}").get("done") for one in told]
 
 
@@ -60,11 +65,11 @@ def test_events_are_read_in_the_order_in_which_they_were_said(run: Run) -> None:
     assert numbers(read(run)) == [1, 2, 3, 4]
     assert numbers(read_job(run, first.id)) == [1, 2, 4]
     page = run(events.page, 0, None, 3)
-    assert (numbers(page.told), page.more) == ([1, 2, 3], True)
-    page = run(events.page, page.reach, None, 3)
-    assert (numbers(page.told), page.more) == ([4], False)
-    assert page.reach == run(events.last_place)
-    assert run(events.page, page.reach, None, 3) == ([], page.reach, False)
+    assert (numbers(page.events), page.more) == ([1, 2, 3], True)
+    page = run(events.page, page.position, None, 3)
+    assert (numbers(page.events), page.more) == ([4], False)
+    assert page.position == run(events.last_position)
+    assert run(events.page, page.position, None, 3) == ([], page.position, False)
 
 
 def test_a_page_is_of_one_tenant_and_reaches_as_far_as_any(run: Run) -> None:
@@ -72,13 +77,13 @@ def test_a_page_is_of_one_tenant_and_reaches_as_far_as_any(run: Run) -> None:
     ours, theirs = put_and_take(run, tenant="ours"), put_and_take(run, tenant="theirs")
     for n in range(4):
         say(run, theirs if n % 2 else ours, n)
-    run(note, "worker-lost", [None], {})
+    run(record_action, "worker-lost", [None], {})
     place_all(run)
     page = run(events.page, 0, "ours", 4)
-    assert (numbers(page.told), page.more) == ([0, 2], True)
-    assert run(events.page, page.reach, "ours", 4).told == []
-    assert run(events.page_of_job, theirs.id, 0, "ours", 4).told == []
-    assert run(events.standing, [theirs.id], "ours") == {}
+    assert (numbers(page.events), page.more) == ([0, 2], True)
+    assert run(events.page, page.position, "ours", 4).events == []
+    assert run(events.page_of_job, theirs.id, 0, "ours", 4).events == []
+    assert run(events.job_status, [theirs.id], "ours") == {}
     assert len(read(run)) == 5
 
 
@@ -142,7 +147,7 @@ def test_who_commits_late_is_not_missed(store: Store, database: Database) -> Non
         late.commit()
     say(run, claim, 3)
     place_all(run)
-    assert numbers(read(run, after=seen[-1].place)) == ["late", 3]
+    assert numbers(read(run, after=seen[-1].position)) == ["late", 3]
     assert numbers(read(run)) == numbers(read_job(run, claim.id)) == [1, 2, "late", 3]
 
 
@@ -158,12 +163,12 @@ def test_nobody_else_gives_places_while_somebody_does(store: Store, database: Da
         slow.execute(f"UPDATE {database.schema}.event SET place = 1")
         slow.execute(f"UPDATE {database.schema}.counter SET value = 1")
         say(store.run, claim, 2)
-        placing = pool.submit(beside.run, events.place)
+        placing = pool.submit(beside.run, events.assign_positions)
         time.sleep(0.3)  # it may be in time to do wrong
         assert not placing.done() and read(store.run) == []
         slow.commit()
         assert placing.result(10)[0] == 1
-    assert [one.place for one in read(store.run)] == [1, 2]
+    assert [one.position for one in read(store.run)] == [1, 2]
     beside.close()
 
 
@@ -177,7 +182,7 @@ def test_a_place_is_never_given_twice(store: Store, database: Database) -> None:
     database.rows("DELETE FROM event")
     say(store.run, claim, 3)
     place_all(store.run)
-    assert [one.place for one in read(store.run)] == [3]
+    assert [one.position for one in read(store.run)] == [3]
 
 
 def test_readers_among_writers_see_one_sequence(store: Store, database: Database) -> None:
@@ -207,11 +212,11 @@ def race(database: Database, writers: int, readers: int, events_each: int) -> li
 
     def follow(store: Store) -> list[Any]:
         """By nothing but the highest place that it has seen."""
-        seen: list[Told] = []
+        seen: list[StoredEvent] = []
         while len(seen) < total and not stop.is_set():
-            store.run(events.place)
-            seen += read(store.run, seen[-1].place if seen else 0, limit=50)
-        return [(one.place, one.job, one.data) for one in seen]
+            store.run(events.assign_positions)
+            seen += read(store.run, seen[-1].position if seen else 0, limit=50)
+        return [(one.position, one.job, one.data) for one in seen]
 
     with ThreadPoolExecutor(writers + readers) as pool:
         reading = [pool.submit(follow, store) for store in stores[writers:]]

@@ -13,22 +13,25 @@ import pytest
 
 from outlast import StoreBusy, StoreError, TooLate
 from outlast.model.settings import StoreSettings
-from outlast.ops import duties, operate, report
-from outlast.ops.claim import Wanted, claim, look, promote
-from outlast.ops.enqueue import enqueue, wake
+from outlast.ops import duties, job_actions, report
+from outlast.ops.claim import ClaimRequest, claim, poll, promote
+from outlast.ops.enqueue import enqueue, notify_queues
 from outlast.ops.explain import explain
-from outlast.ops.finish import finish, turn
-from outlast.ops.leave import leave
+from outlast.ops.finish import finish, finish_and_claim
+from outlast.ops.operation import Op, Pipeline, Statement
 from outlast.ops.reclaim import reclaim, signs_of_loss
 from outlast.ops.renew import renew
-from outlast.ops.statement import Op, Statement, Together
+from outlast.ops.workers import deregister
 from outlast.store import Store, open_store
 from tests.store.conftest import Run
 from tests.store.crowd import all_at_once
 from tests.store.jobs import end, end_leases, ending, new, put, put_and_take, table, take
 from tests.support import Database
+from tests.support.databases import KINDS
 
-WANTED = Wanted("w1", "default", 2, 60.0)
+pytestmark = pytest.mark.kinds(*KINDS)
+
+WANTED = ClaimRequest("w1", "default", 2, 60.0)
 
 
 def every_operation(run: Run, database: Database) -> dict[str, tuple[Callable[..., Any], Any]]:
@@ -47,27 +50,27 @@ def every_operation(run: Run, database: Database) -> dict[str, tuple[Callable[..
     ends = [ending(held[0], "failed"), ending(held[1], jobs=(new(key="j"),)), ending(stale)]
     every: list[tuple[Callable[..., Any], Any]] = [
         (enqueue, ([new(), new(key="k")],)),
-        (wake, ("channel", ["default"])),
+        (notify_queues, ("channel", ["default"])),
         (claim, (WANTED,)),
-        (look, ()),
+        (poll, ()),
         (promote, ()),
-        (turn, ([ending(held[2]), ending(stale)], WANTED)),
+        (finish_and_claim, ([ending(held[2]), ending(stale)], WANTED)),
         (finish, (ends, [event])),
         (renew, ("w1", {held[3].id: held[3].fence}, 60.0)),
         (signs_of_loss, ()),
         (reclaim, ()),
-        (leave, ("w1",)),
-        (operate.cancel, (held[3].id, "ann", "")),
-        (operate.redrive_one, (dead.id, "ann")),
-        (operate.set_paused, ("other", True, "ann")),
-        (duties.take, ("a duty", 60.0, "w1")),
-        (duties.report, ("a duty", duties.Tally())),
-        (duties.record, ({"a net": duties.Tally()}, 60.0, "w1")),
+        (deregister, ("w1",)),
+        (job_actions.cancel, (held[3].id, "ann", "")),
+        (job_actions.redrive_one, (dead.id, "ann")),
+        (job_actions.set_paused, ("other", True, "ann")),
+        (duties.take_duty, ("a duty", 60.0, "w1")),
+        (duties.report_duty, ("a duty", duties.DutyTally())),
+        (duties.record_duties, ({"a net": duties.DutyTally()}, 60.0, "w1")),
         (duties.expire, ()),
         (duties.prune, ("succeeded", 0.0, 10)),
         (duties.prune_workers, (0.0,)),
         (duties.prune_incidents, (0.0, 10)),
-        (duties.live, ("w1", 0, "working")),
+        (duties.heartbeat, ("w1", 0, "working")),
         (explain, (dead.id, list)),
         (report.history, (dead.id,)),
         (report.unhandled, ()),
@@ -82,7 +85,7 @@ def spoken(operation: Callable[..., Op[Any]], said: list[str]) -> Callable[..., 
         inner = operation(*args)
         step = inner.send(None)
         while True:
-            statements = step if isinstance(step, Together) else (step,)
+            statements = step if isinstance(step, Pipeline) else (step,)
             said.extend(one.name for one in statements if isinstance(one, Statement))
             try:
                 step = inner.send((yield step))
@@ -108,7 +111,7 @@ def test_an_error_in_any_statement_leaves_nothing_behind(
         while len(said) > reached:  # now let it get one statement further, until it gets through
             reached = len(said)
             # What a turn asks afterwards (who lost?) is a question of its own: it has committed.
-            if said[-1] != "settled" or name != "turn":
+            if said[-1] != "finished_claims" or name != "finish_and_claim":
                 assert database.rows(jobs) == before, f"{name}: {said[-1]} left a change"
             assert _idle_in_transaction(database) == [], f"{name}: {said[-1]}"
             store.queries = {
@@ -136,9 +139,9 @@ def test_a_wait_ends_at_its_timeout(database: Database, how: str) -> None:
         if how == "lock":
             other.execute("LOCK TABLE job IN ACCESS EXCLUSIVE MODE")
         else:
-            slow = replace(store.queries["look"], sql="SELECT NULL FROM pg_sleep(30)")
-            store.queries = store.queries | {"look": slow}
-        for operation, args in ((look, ()), (claim, (WANTED,)), (enqueue, ([new()],)))[
+            slow = replace(store.queries["poll"], sql="SELECT NULL FROM pg_sleep(30)")
+            store.queries = store.queries | {"poll": slow}
+        for operation, args in ((poll, ()), (claim, (WANTED,)), (enqueue, ([new()],)))[
             : 1 + 2 * (how == "lock")
         ]:
             began = time.monotonic()
@@ -160,7 +163,7 @@ def test_a_write_waits_for_another_writer_until_its_timeout(database: Database) 
         with pytest.raises(StoreBusy):
             store.run(claim, WANTED)
         assert 0.25 < time.monotonic() - began < 5
-        assert store.run(look).queues == ["default"]
+        assert store.run(poll).queues == ["default"]
         other.execute("ROLLBACK")
     assert len(take(store.run)) == 1
     store.close()
@@ -201,11 +204,11 @@ def test_a_mixed_crowd_never_sees_a_deadlock(
             ids = [one.id for one in store.run(report.jobs, report.Filter(), None, 200)]
             for id in luck.sample(ids, min(10, len(ids))):
                 try:
-                    store.run(operate.cancel, id, "ann", "")
+                    store.run(job_actions.cancel, id, "ann", "")
                 except TooLate:
                     continue
             luck.shuffle(ids)
-            store.run(operate.redrive, ids, "ann")
+            store.run(job_actions.redrive, ids, "ann")
             done["steered"] += 1
 
     def sweep(n: int) -> None:

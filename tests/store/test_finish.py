@@ -10,12 +10,12 @@ import pytest
 from outlast import JobDead, JobNotFound, Outlast
 from outlast.model.job import Claim
 from outlast.model.lifecycle import Outcome
-from outlast.model.outcome import Ended, decide
+from outlast.model.outcome import AttemptEnd, decide
 from outlast.model.retry import Retry
-from outlast.ops import operate
-from outlast.ops.claim import Wanted
+from outlast.ops import job_actions
+from outlast.ops.claim import ClaimRequest
 from outlast.ops.enqueue import enqueue
-from outlast.ops.finish import finish, turn
+from outlast.ops.finish import finish, finish_and_claim
 from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
 from outlast.ops.report import history, job
@@ -34,6 +34,9 @@ from tests.store.jobs import (
     take,
 )
 from tests.support import Database
+from tests.support.databases import KINDS
+
+pytestmark = pytest.mark.kinds(*KINDS)
 
 
 def test_a_success_keeps_its_result_and_its_follow_ups(run: Run, database: Database) -> None:
@@ -92,7 +95,7 @@ def test_a_zombie_cannot_renew_or_speak(run: Run, database: Database, by: str) -
     lease = run(job, owner.id).lease_until
     renewed = run(renew, "w1", {zombie.id: zombie.fence}, 3600.0)
     assert (renewed.kept, renewed.lost) == (set(), {zombie.id})
-    assert renewed.strangers == ([owner] if by == "w1" else [])
+    assert renewed.unknown_claims == ([owner] if by == "w1" else [])
     assert run(job, owner.id).lease_until == lease
     said = {"n": 0, "job": owner.id, "kind": "log", "data": '"boo"'}
     run(finish, [], [said | zombie.guard])
@@ -125,7 +128,9 @@ def test_a_zombies_plain_success_is_refused_beside_a_claim(run: Run, database: D
     """R030: the round trip that finishes and claims is fenced as well."""
     zombie, owner = stolen(run, database)
     (other,) = put(run)
-    finished, claims = run(turn, [ending(zombie)], Wanted("w1", "default", 9, 60.0))
+    finished, claims = run(
+        finish_and_claim, [ending(zombie)], ClaimRequest("w1", "default", 9, 60.0)
+    )
     assert (finished.accepted, len(finished.lost)) == ([], 1)
     assert [one.id for one in claims] == [other.id]
     assert run(job, owner.id).state == "running"
@@ -157,7 +162,7 @@ def test_failures_are_retried_with_growing_delays_until_the_budget_is_spent(
         (held,) = take(run)
         assert (held.attempt, held.failures) == (attempt, attempt - 1)
         error = {"type": "Boom", "message": f"number {attempt}", "traceback": ""}
-        failed = Ended(Outcome.FAILED, error=error)
+        failed = AttemptEnd(Outcome.FAILED, error=error)
         run(finish, [decide(held, failed, slow, 0.5)])
         after = run(job, made.id)
         if after.state == "scheduled":
@@ -179,7 +184,7 @@ def test_a_thousand_retries_are_spread(run: Run, database: Database) -> None:
     """R046, R058: delays within the band, and no second holds more than a tenth of them."""
     put(run, 1000)
     policy = Retry(max_attempts=3, base=20.0, cap=60.0, jitter=0.5)
-    ended = Ended(Outcome.FAILED, error={"type": "Boom"})
+    ended = AttemptEnd(Outcome.FAILED, error={"type": "Boom"})
     held = take(run, 1000)
     run(finish, [decide(one, ended, policy, n / 1000) for n, one in enumerate(held)])
     extracted = "run_at" if database.is_sqlite else "extract(epoch FROM run_at)"
@@ -228,7 +233,7 @@ def test_an_old_copy_of_a_job_cannot_revert_it(run: Run, database: Database) -> 
     held = put_and_take(run)
     set_all(database, "trace = 'edited', priority = 9")
     run(renew, "w1", {held.id: held.fence}, 60.0)
-    run(operate.cancel, held.id, "ann", "")
+    run(job_actions.cancel, held.id, "ann", "")
     end(run, held, "released")
     after = run(job, held.id)
     assert (after.state, after.trace, after.priority) == ("cancelled", "edited", 9)
@@ -238,7 +243,7 @@ def test_a_redrive_gives_a_new_life_with_full_budgets(run: Run, database: Databa
     """R052: attempts reset, fence not; who and when is on record."""
     held = put_and_take(run, max_attempts=1, expires_in=3600.0)
     end(run, held, "failed")
-    revived = run(operate.redrive_one, held.id, "ann@host")
+    revived = run(job_actions.redrive_one, held.id, "ann@host")
     assert (revived.state, revived.attempt, revived.failures, revived.crashes) == ("ready", 0, 0, 0)
     assert (revived.worker, revived.finished_at, revived.expires_at) == (None, None, None)
     _, (event,) = run(history, held.id)
@@ -253,12 +258,12 @@ def test_redriving_twice_is_one_new_life(run: Run) -> None:
     """R052: idempotent; a job that is queued, runs or succeeded is not touched."""
     held = put_and_take(run)
     end(run, held, "permanent")
-    assert run(operate.redrive, [held.id, held.id], "ann") == [held.id]
-    assert run(operate.redrive, [held.id], "bob") == []
-    assert run(operate.redrive_one, held.id, "bob").state == "ready"
+    assert run(job_actions.redrive, [held.id, held.id], "ann") == [held.id]
+    assert run(job_actions.redrive, [held.id], "bob") == []
+    assert run(job_actions.redrive_one, held.id, "bob").state == "ready"
     assert len(run(history, held.id)[1]) == 1
     with pytest.raises(JobNotFound):
-        run(operate.redrive_one, new().id, "ann")
+        run(job_actions.redrive_one, new().id, "ann")
 
 
 def test_text_of_any_kind_comes_back_as_it_went_in(run: Run) -> None:
@@ -268,7 +273,7 @@ def test_text_of_any_kind_comes_back_as_it_went_in(run: Run) -> None:
     error: dict[str, Any] = {"type": "Odd", "message": text, "traceback": text}
     end(run, held, "permanent", error=error)
     assert run(job, held.id).error == error
-    run(operate.redrive, [held.id], text)
+    run(job_actions.redrive, [held.id], text)
     (again,) = take(run)
     end(run, again, result=json.dumps([text]))
     assert run(job, held.id).result == [text]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from outlast import Flow, InvalidFlow, Outlast, chain, group
+from outlast.model.flow_builder import build_jobs
 from outlast.model.job import Claim
-from outlast.model.layout import new_jobs
 from outlast.model.lifecycle import Outcome
-from outlast.model.outcome import Ended, Transition, decide
+from outlast.model.outcome import AttemptEnd, Transition, decide
 from outlast.ops import cancel_flow
 from outlast.ops.finish import finish
 from outlast.ops.report import job
-from outlast.verify.evidence import collect
+from outlast.verify.checks.evidence import collect
 from tests.store.conftest import Run
 from tests.store.jobs import STEADY, end, take
 
@@ -28,8 +28,8 @@ def work(app: Outlast) -> None:
 def adding(app: Outlast, claim: Claim, number: int) -> Transition:
     """A success that adds jobs which whoever waits for it shall wait for."""
     calls = [app.work.job() for _ in range(number)]  # type: ignore[attr-defined]
-    jobs = tuple(new_jobs(calls, claim.flow, claim.id))
-    return decide(claim, Ended(Outcome.SUCCEEDED, "1", jobs=jobs), STEADY, 0.5)
+    jobs = tuple(build_jobs(calls, claim.flow, claim.id))
+    return decide(claim, AttemptEnd(Outcome.SUCCEEDED, "1", jobs=jobs), STEADY, 0.5)
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -55,7 +55,7 @@ def test_a_follower_waits_for_what_those_before_it_added(
 
 
 def _success(claim: Claim) -> Transition:
-    return decide(claim, Ended(Outcome.SUCCEEDED, "1"), STEADY, 0.5)
+    return decide(claim, AttemptEnd(Outcome.SUCCEEDED, "1"), STEADY, 0.5)
 
 
 def test_a_milestone_needs_no_more_than_it_did(run: Run, app: Outlast) -> None:
@@ -74,8 +74,8 @@ def test_a_cancel_returns_also_if_somebody_else_has_seen_its_end(verb: Run, app:
     """R116, R117: a worker goes on with every cancelled flow, and may be done with it first."""
     work = app.work  # type: ignore[attr-defined]
     first, _ = app.enqueue(chain(work.job(), work.job()))
-    why = app.store.run(cancel_flow.declare, first.flow, "ann", "")
-    while app.store.run(cancel_flow.go_on, first.flow, why).left:
+    why = app.store.run(cancel_flow.mark_cancelled, first.flow, "ann", "")
+    while app.store.run(cancel_flow.cancel_page, first.flow, why).left:
         pass
     assert verb("cancel_flow", first.flow).state == "cancelled"
     assert verb("cancel_flow", first.flow).counts["cancelled"] == 2

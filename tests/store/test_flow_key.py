@@ -14,14 +14,14 @@ import pytest
 
 from outlast import FlowClosed, InvalidFlow, InvalidOption, KeyConflict, Outlast
 from outlast.model.flow import Flow, chain, group
-from outlast.model.layout import new_jobs
+from outlast.model.flow_builder import build_jobs
 from outlast.model.outcome import Transition
 from outlast.ops import duties, report
 from outlast.ops.enqueue import enqueue
+from outlast.ops.erase import erase
 from outlast.ops.finish import finish, finish_with_keys
-from outlast.ops.forget import forget
 from outlast.store import Store
-from outlast.worker.isolated import _read_job
+from outlast.worker.isolated import _decode_job
 from tests.store.callers import Psycopg, Sqlite3
 from tests.store.conftest import Run
 from tests.store.flowing import call, end_all, end_one, lay, left, results, state, stuck
@@ -144,9 +144,9 @@ def test_a_part_of_a_flow_sent_twice_leaves_nothing_behind(run: Run, database: D
     own flow."""
     flow = lay(run, chain(call(1), call(2)))[0].flow
     plan = group(call(3), call(4), fail_fast=True).using(key="k")
-    first = run(enqueue, new_jobs([plan], within=flow))
+    first = run(enqueue, build_jobs([plan], into_flow=flow))
     rows = left(database)
-    again = run(enqueue, new_jobs([plan, plan], within=flow))
+    again = run(enqueue, build_jobs([plan, plan], into_flow=flow))
     assert [job.id for job in again] == 2 * [job.id for job in first]
     assert left(database) == rows
 
@@ -204,7 +204,7 @@ def test_the_digest_of_a_forgotten_job_is_erased(run: Run, database: Database) -
     """As with a job's key: the key stays, and whether the call was the same nobody can say."""
     first, _ = lay(run, chain(call(1), call(2)).using(key="k"))
     end_all(run)
-    run(forget, first.id, "ann")
+    run(erase, first.id, "ann")
     assert database.rows(f"SELECT shape FROM {table(database, 'flow')}") == [("",)]
     with pytest.raises(KeyConflict):
         lay(run, chain(call(1), call(2)).using(key="k"))
@@ -212,7 +212,7 @@ def test_the_digest_of_a_forgotten_job_is_erased(run: Run, database: Database) -
 
 def test_a_flow_whose_answer_got_lost_is_sent_again(run: Run, database: Database) -> None:
     """R002: the same ids a second time."""
-    sent = new_jobs([chain(call(1), call(2)).using(key="k")])
+    sent = build_jobs([chain(call(1), call(2)).using(key="k")])
     first = run(enqueue, sent)
     assert [job.id for job in run(enqueue, sent)] == [job.id for job in first]
     assert left(database) == {"job": 2, "edge": 1, "flow": 1}
@@ -239,7 +239,7 @@ def test_two_handlers_that_enqueue_one_flow_make_one(
     lasts = [lay(run, maker)[-1] for maker in makers]
     for held in take(run, 2):
         plan = chain(call(5, queue="q"), call(6, queue="q")).using(key="k")
-        made = new_jobs([plan], held.flow, held.id if join else None)
+        made = build_jobs([plan], held.flow, held.id if join else None)
         hand_in(ending(held, jobs=tuple(made), result="1"))
     assert database.rows(f"SELECT count(*) FROM {table(database, 'job')} WHERE queue = 'q'") == [
         (2,)
@@ -255,8 +255,8 @@ def test_two_handlers_that_enqueue_one_flow_make_one(
 
 def test_an_isolated_child_hands_flows_with_keys_over() -> None:
     """R224: by its pipe, as JSON."""
-    jobs = new_jobs([chain(call(1), call(2)).using(key="k")])
-    assert [_read_job(**json.loads(json.dumps(asdict(job)))) for job in jobs] == jobs
+    jobs = build_jobs([chain(call(1), call(2)).using(key="k")])
+    assert [_decode_job(**json.loads(json.dumps(asdict(job)))) for job in jobs] == jobs
 
 
 # At once

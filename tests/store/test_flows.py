@@ -7,8 +7,8 @@ import pytest
 from outlast import InvalidFlow, JobNotFound, Outlast, PrerequisiteFailed
 from outlast.model.flow import Flow, chain, group
 from outlast.model.job import Claim
-from outlast.ops import duties, operate, report
-from outlast.ops.cancel_flow import go_on, unsettled
+from outlast.ops import duties, job_actions, report
+from outlast.ops.cancel_flow import cancel_page, unfinished_cancels
 from outlast.ops.finish import finish
 from outlast.ops.flow_report import flow
 from outlast.ops.reclaim import reclaim, reclaim_overdue
@@ -117,14 +117,14 @@ def test_so_many_failures_have_the_rest_cancelled(run: Run, fail_fast: int, allo
     running = take(run)[0]
     for _ in range(allowed):
         end_one(run, "permanent")
-        assert run(unsettled) == []
+        assert run(unfinished_cancels) == []
     end_one(run, "permanent")
-    ((team, why),) = run(unsettled)
+    ((team, why),) = run(unfinished_cancels)
     assert why.endswith("is dead")
-    done = run(go_on, team, why)
-    assert (done.ended, done.asked) == (10 - 2 - allowed, 1)
-    assert not run(go_on, team, why).left
-    assert run(unsettled) == []
+    done = run(cancel_page, team, why)
+    assert (done.ended, done.stopping) == (10 - 2 - allowed, 1)
+    assert not run(cancel_page, team, why).left
+    assert run(unfinished_cancels) == []
     assert state(run, running, last) == ["running", "waiting"]
     end(run, running, "failed")
     assert state(run, running, last) == ["cancelled", "ready"]
@@ -204,7 +204,7 @@ def _standing(run: Run, wanted: str) -> str:
             return lay(run, chain(call(0, delay=60.0), call(1)))[1].id
     held = put_and_take(run)
     if wanted == "cancelled":
-        run(operate.cancel, held.id, "ann", "")
+        run(job_actions.cancel, held.id, "ann", "")
     outcomes = {"succeeded": "succeeded", "dead": "permanent", "cancelled": "cancelled"}
     if wanted in outcomes:
         end(run, held, outcomes[wanted])
@@ -235,11 +235,11 @@ def test_what_cannot_be_is_refused_whole(run: Run, database: Database) -> None:
 
 def test_whoever_waits_for_a_job_waits_for_what_it_adds(run: Run) -> None:
     """`ctx.enqueue(…, join=True)`: the callback of a fan-out that grows while it runs."""
-    from outlast.model.layout import new_jobs
+    from outlast.model.flow_builder import build_jobs
 
     one, two, last = lay(run, group(call(1), call(2)).then(call(99)))
     held, other = take(run, 2)
-    grown = new_jobs([chain(call(3), call(4)), call(5)], held.flow, held.id)
+    grown = build_jobs([chain(call(3), call(4)), call(5)], held.flow, held.id)
     run(finish, [ending(held, jobs=tuple(grown))])
     assert run(report.job, last.id).waits_for == 3
     end(run, other)

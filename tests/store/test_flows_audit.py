@@ -9,12 +9,12 @@ import pytest
 from outlast import Outlast
 from outlast.model.flow import chain, group
 from outlast.model.job import Job
-from outlast.model.waits import Wait
-from outlast.ops import waits
-from outlast.ops.audit import FIRST
-from outlast.ops.cancel_flow import declare
-from outlast.ops.latecomers import count_late
-from outlast.ops.strays import strays
+from outlast.model.wait_check import WaitCheck
+from outlast.ops import flow_repair
+from outlast.ops.audit import LOWEST_ID
+from outlast.ops.cancel_flow import mark_cancelled
+from outlast.ops.doctor.orphans import find_orphans
+from outlast.ops.latecomers import link_deferred
 from outlast.store import Store
 from tests.store.flowing import call, calls, end_all, end_one, lay, left, state
 from tests.store.jobs import end, set_all, table, take
@@ -79,13 +79,13 @@ def test_every_class_is_found_healed_once_and_counted(
     then: str,
     after_that: str,
 ) -> None:
-    """R070, R089: `unfired`, `miscounted`, `deaf-parent`: one found, one healed, whoever waits for
-    that one is told, its hook is made, and the next pass finds nothing."""
+    """R070, R089: `unfired`, `miscounted`, `deaf-parent`: one found, one healed, whoever
+    waits for that one is told, its hook is made, and the next pass finds nothing."""
     one, _, last, further = lay(
         store.run, chain(group(*calls(2)), call(8, on_dead=call(5, queue="hook")), call(9))
     )
     spoil(store, database, one, last)
-    ((ailment, (stray,)),) = store.run(strays)
+    ((ailment, (stray,)),) = store.run(find_orphans)
     assert (ailment.name, stray.id) == (name, last.id)
     assert audited(app, store) == {name: ONE, "audit": ONE}
     assert state(store.run, last, further) == [then, after_that]
@@ -122,7 +122,7 @@ def test_healthy_flows_are_left_alone(
     everything = f"SELECT * FROM {table(database, 'job')} ORDER BY id"
     before = database.rows(everything)
     assert audited(app, store) == {}
-    assert store.run(strays) == []
+    assert store.run(find_orphans) == []
     assert database.rows(everything) == before
 
 
@@ -143,9 +143,9 @@ def test_who_came_late_is_counted_by_whoever_works_and_not_by_the_audit(
                 (last,) = app.enqueue(call(9, after=[held.id]), conn=connection)
     end(store.run, held)
     assert audited(app, store) == {}
-    assert store.run(strays) == []
+    assert store.run(find_orphans) == []
     assert state(store.run, held, last) == ["succeeded", "waiting"]
-    counted = store.run(count_late)
+    counted = store.run(link_deferred)
     assert (counted.healed, counted.queues) == (1, {"default"})
     assert state(store.run, last) == ["ready"]
 
@@ -154,19 +154,19 @@ def test_every_page_is_looked_at(store: Store, database: Database) -> None:
     """R084: a page at a time, from where the last one ended."""
     _, *followers = lay(store.run, chain(call(0), group(*calls(5))))
     set_all(database, "waits_for = 3", "state = 'waiting'")
-    after, seen = FIRST, []
+    after, seen = LOWEST_ID, []
     for _ in range(3):
-        found, after = store.run(waits.misled, after, 2)
+        found, after = store.run(flow_repair.inconsistent_waits, after, 2)
         seen += found["miscounted"]
-    assert (sorted(seen), after) == (sorted(one.id for one in followers), FIRST)
+    assert (sorted(seen), after) == (sorted(one.id for one in followers), LOWEST_ID)
 
 
 def test_what_is_right_by_now_is_left_alone(store: Store, database: Database) -> None:
     """R080: between the finding and the repair it was counted, or it ended."""
     one, last = lay(store.run, chain(*calls(2)))
-    assert store.run(waits.set_right, [one.id, last.id]) == 0
+    assert store.run(flow_repair.repair_waits, [one.id, last.id]) == 0
     end_all(store.run)
-    assert store.run(waits.set_right, [one.id, last.id]) == 0
+    assert store.run(flow_repair.repair_waits, [one.id, last.id]) == 0
     assert state(store.run, one, last) == ["succeeded"] * 2
 
 
@@ -197,28 +197,28 @@ def test_a_flow_whose_jobs_all_stood_already_leaves_nothing(
 def test_a_cancel_that_nobody_goes_on_with_is_in_sight(store: Store, database: Database) -> None:
     """`half-cancelled`: for whoever asks what is wrong, until somebody has gone on with it."""
     job, *_ = lay(store.run, group(*calls(3)))
-    store.run(declare, job.flow, "ann", "")
+    store.run(mark_cancelled, job.flow, "ann", "")
     with database.connect() as connection:
         connection.execute(
             f"UPDATE {table(database, 'flow')} SET cancelled_at = {moment(database, -60)}"
         )
-    ((ailment, (stray,)),) = store.run(strays)
+    ((ailment, (stray,)),) = store.run(find_orphans)
     assert (ailment.name, stray.id) == ("half-cancelled", job.flow)
 
 
 @pytest.mark.parametrize(
     ("wait", "fault"),
     [
-        (Wait("a", "succeeded", 2, None, 3, 1, 0), None),
-        (Wait("a", "finished", 2, None, 3, 1, 1), None),
-        (Wait("a", "finished", 1, 2, 3, 1, 1), None),
-        (Wait("a", "succeeded", 2, None, 3, 1, 1), "deaf-parent"),
-        (Wait("a", "succeeded", 1, None, 0, 0, 0), "deaf-parent"),
-        (Wait("a", "finished", 1, None, 0, 0, 0), "unfired"),
-        (Wait("a", "finished", 1, 2, 3, 2, 0), "unfired"),
-        (Wait("a", "finished", 3, None, 3, 1, 0), "miscounted"),
-        (Wait("a", "finished", 2, 2, 3, 1, 0), "miscounted"),
+        (WaitCheck("a", "succeeded", 2, None, 3, 1, 0), None),
+        (WaitCheck("a", "finished", 2, None, 3, 1, 1), None),
+        (WaitCheck("a", "finished", 1, 2, 3, 1, 1), None),
+        (WaitCheck("a", "succeeded", 2, None, 3, 1, 1), "deaf-parent"),
+        (WaitCheck("a", "succeeded", 1, None, 0, 0, 0), "deaf-parent"),
+        (WaitCheck("a", "finished", 1, None, 0, 0, 0), "unfired"),
+        (WaitCheck("a", "finished", 1, 2, 3, 2, 0), "unfired"),
+        (WaitCheck("a", "finished", 3, None, 3, 1, 0), "miscounted"),
+        (WaitCheck("a", "finished", 2, 2, 3, 1, 0), "miscounted"),
     ],
 )
-def test_what_is_wrong_with_a_wait(wait: Wait, fault: str | None) -> None:
+def test_what_is_wrong_with_a_wait(wait: WaitCheck, fault: str | None) -> None:
     assert wait.fault == fault

@@ -11,17 +11,17 @@ import pytest
 
 from outlast import FlowClosed, FlowNotFound, Outlast, StoreBusy
 from outlast.model.flow import Flow, chain, group
+from outlast.model.flow_builder import build_jobs
 from outlast.model.ids import new_job_id
-from outlast.model.layout import new_jobs
 from outlast.model.settings import StoreSettings
 from outlast.ops import duties
-from outlast.ops.cancel_flow import declare, go_on, unsettled
+from outlast.ops.cancel_flow import cancel_page, mark_cancelled, unfinished_cancels
 from outlast.ops.complete import complete
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
 from outlast.ops.flow_report import flow
 from outlast.store import Store
-from outlast.store.lent import lend
+from outlast.store.handler_connection import open_transaction
 from tests.store.conftest import Run
 from tests.store.crowd import all_at_once
 from tests.store.flowing import call, calls, end_all, lay, left, state
@@ -30,8 +30,8 @@ from tests.support import Database
 
 
 def cancel(run: Run, id: str) -> None:
-    why = run(declare, id, "ann", "enough")
-    while run(go_on, id, why).left:
+    why = run(mark_cancelled, id, "ann", "enough")
+    while run(cancel_page, id, why).left:
         pass
 
 
@@ -75,7 +75,7 @@ def test_a_job_that_runs_on_in_a_cancelled_flow_adds_nothing(run: Run, database:
     job, *_ = lay(run, group(*calls(3)))
     (held,) = take(run)
     cancel(run, job.flow)
-    grown = new_jobs([call(7), group(call(8), call(9))], held.flow)
+    grown = build_jobs([call(7), group(call(8), call(9))], held.flow)
     finished = run(finish, [ending(held, jobs=tuple(grown))])
     assert [str(to) for _, to in finished.accepted] == ["succeeded"]
     assert Counter(states(database)) == {"succeeded": 1, "cancelled": 2}
@@ -90,9 +90,9 @@ def test_nor_does_one_that_completes_itself(
     job, *_ = lay(store.run, group(*calls(3)))
     (held,) = take(store.run)
     cancel(store.run, str(job.flow))
-    grown = new_jobs([call(7, key=key), chain(call(8), call(9))], held.flow, held.id)
+    grown = build_jobs([call(7, key=key), chain(call(8), call(9))], held.flow, held.id)
     written = "written" if database.is_sqlite else f"{database.schema}.written"
-    with lend(store) as lent:
+    with open_transaction(store) as lent:
         lent.connection.execute(f"CREATE TABLE {written} (n integer)")
         lent.run(complete(ending(held, jobs=tuple(grown))))
         lent.commit()
@@ -108,7 +108,7 @@ def test_what_was_sent_before_the_end_and_comes_again_is_not_refused(
     """R095, R101: its answer got lost, and the flow has ended since: the caller gets the job as it
     stands. Only what is new is refused, and then all that came with it."""
     (job,) = lay(run, group(call(1)))
-    sent = new_jobs([call(2, flow=job.flow), call(3, flow=job.flow, key="k")])
+    sent = build_jobs([call(2, flow=job.flow), call(3, flow=job.flow, key="k")])
     first = run(enqueue, sent)
     if how == "over":
         end_all(run)
@@ -122,7 +122,7 @@ def test_what_was_sent_before_the_end_and_comes_again_is_not_refused(
     (standing,) = lay(run, call(3, flow=job.flow, key="k"))
     assert standing.id == first[1].id, "by its key, it was there too"
     with pytest.raises(FlowClosed):
-        run(enqueue, [*sent, *new_jobs([call(4, flow=job.flow)])])
+        run(enqueue, [*sent, *build_jobs([call(4, flow=job.flow)])])
     assert left(database) == before
 
 
@@ -130,18 +130,18 @@ def test_what_one_process_said_another_does(run: Run, database: Database) -> Non
     """R116, R120: who said it died at once; whoever lives sees that something is left. What it
     could not finish in one pass stays in sight."""
     job, *_ = lay(run, group(*calls(30), fail_fast=True))
-    run(declare, job.flow, "ann", "enough")
+    run(mark_cancelled, job.flow, "ann", "enough")
     assert states(database) == ["ready"] * 30
-    ((id, why),) = run(unsettled)
+    ((id, why),) = run(unfinished_cancels)
     assert (id, why) == (job.flow, "enough")
-    assert run(go_on, id, why, 20).ended == 20
-    assert job.flow in dict(run(unsettled))
-    assert run(go_on, id, why, 20).ended == 10
-    assert not run(go_on, id, why, 20).left
+    assert run(cancel_page, id, why, 20).ended == 20
+    assert job.flow in dict(run(unfinished_cancels))
+    assert run(cancel_page, id, why, 20).ended == 10
+    assert not run(cancel_page, id, why, 20).left
     # Those that fail together have failed together: that part is settled by the same hands.
-    for part, said in run(unsettled):
-        assert not run(go_on, part, said).left
-    assert run(unsettled) == []
+    for part, said in run(unfinished_cancels):
+        assert not run(cancel_page, part, said).left
+    assert run(unfinished_cancels) == []
     assert set(states(database)) == {"cancelled"}
 
 
@@ -157,9 +157,9 @@ def test_a_failure_of_the_database_does_not_unsay_it(run: Run, database: Databas
 
     with pytest.raises(RuntimeError):
         run(broken)
-    assert run(unsettled) == []
+    assert run(unfinished_cancels) == []
     run(finish, [ending(second, "permanent")])
-    assert len(run(unsettled)) == 1
+    assert len(run(unfinished_cancels)) == 1
 
 
 JOINERS, CALLS = 8, 1000
@@ -191,9 +191,9 @@ def test_no_child_is_accepted_once_the_cancel_is_committed(
             return join(n)
         while len(states(database)) < 20 and not done.is_set():
             pass
-        why = store.run(declare, job.flow, "ann", "")
+        why = store.run(mark_cancelled, job.flow, "ann", "")
         said.set()
-        while store.run(go_on, job.flow, why).left:
+        while store.run(cancel_page, job.flow, why).left:
             pass
         return 0, 0
 
@@ -287,6 +287,6 @@ def test_a_cancel_that_cannot_go_on_says_so_in_time(
                 asyncio.run(asyncio.wait_for(cancel_it(), 30.0))
         assert 1.0 <= time.monotonic() - began < 15.0
         assert state(store.run, *jobs) == ["cancelled"] * 2 + ["ready"] + ["cancelled"] * 2
-        assert store.run(unsettled) == [(jobs[0].flow, "enough")]
+        assert store.run(unfinished_cancels) == [(jobs[0].flow, "enough")]
     assert hasty.cancel_flow(str(jobs[0].flow)).state == "cancelled"
     hasty.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,9 +10,9 @@ import pytest
 
 from outlast.model.flow import Flow, chain
 from outlast.model.job import Job
-from outlast.ops import operate
+from outlast.ops import job_actions
 from outlast.ops.finish import finish
-from outlast.ops.statement import Begin
+from outlast.ops.operation import Begin
 from outlast.store import Store
 from tests.store.conftest import Run
 from tests.store.flowing import call, calls, end_all, lay, state, stuck
@@ -24,7 +23,6 @@ DEEP = 5_000
 LAYERS, WIDTH = 20, 50  # each layer after all of the one before: 50 ** 19 ways through it
 
 MOST_STEPS = 12  # round trips, however many end
-MOST_SECONDS = 4.0  # of which it takes a tenth; one statement may take ten by default
 
 
 def deep(run: Run) -> list[Job]:
@@ -39,8 +37,8 @@ def dense(run: Run) -> list[Job]:
     return lay(run, flow)
 
 
-def counted(run: Run, operation: Callable[..., Any], *args: Any) -> tuple[int, float]:
-    """Carry an operation out; how many round trips it took, and how long."""
+def counted(run: Run, operation: Callable[..., Any], *args: Any) -> int:
+    """Carry an operation out; how many round trips it took."""
     steps = 0
 
     def op() -> Iterator[Any]:
@@ -54,9 +52,8 @@ def counted(run: Run, operation: Callable[..., Any], *args: Any) -> tuple[int, f
             steps += not isinstance(step, Begin)
             answer = yield step
 
-    began = time.monotonic()
     run(op)
-    return steps, time.monotonic() - began
+    return steps
 
 
 @pytest.mark.kinds("sqlite", "postgres")
@@ -69,14 +66,14 @@ def test_all_who_waited_in_vain_end_at_once(
     jobs = graph(store.run)
     (after,) = lay(store.run, call(9, after=jobs[-1], when="finished", queue="after"))
     (held,) = take(store.run)
-    steps, took = counted(store.run, finish, [ending(held, "permanent")])
+    steps = counted(store.run, finish, [ending(held, "permanent")])
     assert Counter(states(database)) == {"dead": len(jobs), "ready": 1}
-    assert (steps <= MOST_STEPS, took < MOST_SECONDS) == (True, True), (steps, took)
+    assert steps <= MOST_STEPS
     assert state(store.run, after) == ["ready"]
 
-    steps, took = counted(store.run, operate.redrive, [jobs[0].id], "ann")
+    steps = counted(store.run, job_actions.redrive, [jobs[0].id], "ann")
     assert Counter(states(database)) == {"waiting": len(jobs) - 1, "ready": 2}
-    assert (steps <= MOST_STEPS, took < MOST_SECONDS) == (True, True), (steps, took)
+    assert steps <= MOST_STEPS
     assert stuck(database) == 0
     if graph is dense:
         assert end_all(store.run) == len(jobs)

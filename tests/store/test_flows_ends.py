@@ -9,12 +9,12 @@ import pytest
 from outlast import InvalidOption
 from outlast.model.flow import chain, group
 from outlast.model.job import Job
-from outlast.ops import audit, duties, operate, report
+from outlast.ops import audit, duties, job_actions, report
 from outlast.ops.audit import find
-from outlast.ops.cancel_flow import declare, go_on
-from outlast.ops.claim import Wanted
-from outlast.ops.finish import finish, turn
-from outlast.ops.reclaim import bury, reclaim, reclaim_overdue
+from outlast.ops.cancel_flow import cancel_page, mark_cancelled
+from outlast.ops.claim import ClaimRequest
+from outlast.ops.finish import finish, finish_and_claim
+from outlast.ops.reclaim import reclaim, reclaim_from_workers, reclaim_overdue
 from tests.store.conftest import Run
 from tests.store.flowing import call, calls, lay, number, results, state
 from tests.store.jobs import end, end_leases, ending, set_all, states, take
@@ -30,7 +30,7 @@ def succeeds(run: Run, database: Database, job: Job) -> str:
 
 def succeeds_in_passing(run: Run, database: Database, job: Job) -> str:
     """Given back together with the taking of new jobs."""
-    run(turn, [ending(take(run)[0])], Wanted("w1", "default", 1, 60.0))
+    run(finish_and_claim, [ending(take(run)[0])], ClaimRequest("w1", "default", 1, 60.0))
     return "succeeded"
 
 
@@ -58,7 +58,7 @@ def costs_too_many_workers(run: Run, database: Database, job: Job) -> str:
 
 def costs_too_many_buried_workers(run: Run, database: Database, job: Job) -> str:
     take(run)
-    run(bury, ["w1"], "exit")
+    run(reclaim_from_workers, ["w1"], "exit")
     return "dead"
 
 
@@ -71,20 +71,20 @@ def runs_past_its_deadline(run: Run, database: Database, job: Job) -> str:
 
 
 def is_cancelled(run: Run, database: Database, job: Job) -> str:
-    run(operate.cancel, job.id, "ann", "")
+    run(job_actions.cancel, job.id, "ann", "")
     return "cancelled"
 
 
 def is_cancelled_while_it_runs(run: Run, database: Database, job: Job) -> str:
     (held,) = take(run)
-    run(operate.cancel, job.id, "ann", "")
+    run(job_actions.cancel, job.id, "ann", "")
     end(run, held, "cancelled")
     return "cancelled"
 
 
 def is_cancelled_and_its_worker_dies(run: Run, database: Database, job: Job) -> str:
     take(run)
-    run(operate.cancel, job.id, "ann", "")
+    run(job_actions.cancel, job.id, "ann", "")
     end_leases(database)
     run(reclaim)
     return "cancelled"
@@ -107,8 +107,8 @@ def expires_and_only_the_audit_sees_it(run: Run, database: Database, job: Job) -
 
 def goes_with_its_flow(run: Run, database: Database, job: Job) -> str:
     assert job.flow is not None
-    why = run(declare, job.flow, "ann", "")
-    while run(go_on, job.flow, why).left:
+    why = run(mark_cancelled, job.flow, "ann", "")
+    while run(cancel_page, job.flow, why).left:
         pass
     return "cancelled"
 
@@ -122,8 +122,8 @@ WAYS: list[Way] = [
 
 
 def test_every_end_makes_its_hooks_and_tells_its_followers(run: Run, database: Database) -> None:
-    """R053, R073, R164, `unhooked`, `deaf-parent`: in the same transaction, once: one hook of the
-    right kind; who needed a success ends too, and so does who waits for that; who did not,
+    """R053, R073, R164, `unhooked`, `deaf-parent`: in the same transaction, once: one hook
+    of the right kind; who needed a success ends too, and so does who waits for that; who did not,
     starts."""
     for way in WAYS:
         name = way.__name__
@@ -151,7 +151,7 @@ def test_every_end_makes_its_hooks_and_tells_its_followers(run: Run, database: D
 def test_a_claim_knows_whose_end_concerns_others(run: Run) -> None:
     """R132: who has hooks, who only has followers, and who has neither: so its end is handed in."""
     lay(run, call(0), call(1, on_success=call(9)), chain(call(2), call(3)))
-    tied = {number(one): (bool(one.tied), bool(one.hooked)) for one in take(run, 9)}
+    tied = {number(one): (bool(one.has_dependents), bool(one.has_hooks)) for one in take(run, 9)}
     assert tied == {0: (False, False), 1: (True, True), 2: (True, False)}
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from outlast import ClaimLost, InvalidFlow, KeyConflict, PrerequisiteFailed
 from outlast.model.flow import Flow, chain, group
+from outlast.model.flow_builder import build_jobs
 from outlast.model.job import Claim
-from outlast.model.layout import new_jobs
 from outlast.model.outcome import Transition
-from outlast.ops import operate, report
+from outlast.ops import job_actions, report
 from outlast.ops.finish import finish, finish_with_keys
 from tests.store.conftest import Run
 from tests.store.flowing import call, end_all, end_one, lay, left, results, state, stuck
@@ -105,7 +105,7 @@ def test_a_key_of_another_call_refuses_the_whole_flow(run: Run, database: Databa
 
 
 def adding(held: Claim, *items: Any) -> Transition:
-    return ending(held, jobs=tuple(new_jobs(items, held.flow, held.id)), result="1")
+    return ending(held, jobs=tuple(build_jobs(items, held.flow, held.id)), result="1")
 
 
 @pytest.fixture(params=[finish, finish_with_keys])
@@ -133,7 +133,7 @@ def test_a_job_that_stands_is_joined(run: Run, hand_in: Hand, before: str) -> No
     ended = before == "succeeded"
     assert run(report.job, last.id).waits_for == (1 if ended else 2)
     if before == "scheduled":
-        run(operate.cancel, standing.id, "ann", "")
+        run(job_actions.cancel, standing.id, "ann", "")
         assert state(run, last) == ["dead"]
         return
     for one in ([other] if before == "running" else []) + take(run, 9, queue="q"):
@@ -181,8 +181,8 @@ def test_a_twin_is_joined_for_both(run: Run, hand_in: Hand) -> None:
     """R107: the first of them was added without a word of joining."""
     _, last = lay(run, chain(call(0), call(9)))
     (held,) = take(run)
-    first = new_jobs([call(1, key="k", queue="q")], held.flow)
-    second = new_jobs([call(1, key="k", queue="q")], held.flow, held.id)
+    first = build_jobs([call(1, key="k", queue="q")], held.flow)
+    second = build_jobs([call(1, key="k", queue="q")], held.flow, held.id)
     hand_in(ending(held, jobs=(*first, *second)))
     assert state(run, last) == ["waiting"]
     (added,) = take(run, 9, queue="q")

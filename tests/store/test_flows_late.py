@@ -12,9 +12,9 @@ from outlast import Job, Outlast
 from outlast.model.flow import chain
 from outlast.model.settings import StoreSettings
 from outlast.ops import report
-from outlast.ops.claim import Wanted
-from outlast.ops.finish import turn
-from outlast.ops.latecomers import count_late
+from outlast.ops.claim import ClaimRequest
+from outlast.ops.finish import finish_and_claim
+from outlast.ops.latecomers import link_deferred
 from outlast.ops.reclaim import signs_of_loss
 from outlast.store import open_store
 from tests.store.conftest import Run
@@ -46,12 +46,12 @@ def test_one_that_came_late_is_told_once_it_was_counted(
     also by the quick way out."""
     held = put_and_take(run)
     late = come_after(app, database, held.id)
-    assert run(signs_of_loss).late
-    assert run(count_late).healed == 1
-    assert not run(signs_of_loss).late
-    assert run(count_late).found == 0, "once"
+    assert run(signs_of_loss).unlinked
+    assert run(link_deferred).healed == 1
+    assert not run(signs_of_loss).unlinked
+    assert run(link_deferred).found == 0, "once"
     assert state(run, late) == ["waiting"]
-    run(turn, [ending(held, result="7")], Wanted("w1", "elsewhere", 1, 60.0))
+    run(finish_and_claim, [ending(held, result="7")], ClaimRequest("w1", "elsewhere", 1, 60.0))
     assert state(run, late) == ["ready"]
     assert results(run, late) == [7]
 
@@ -68,7 +68,7 @@ def test_one_that_nobody_told_is_counted(
     end(run, other, outcome)
     assert state(run, late) == ["waiting"]
     starts = outcome == "succeeded" or when == "finished"
-    counted = run(count_late)
+    counted = run(link_deferred)
     assert (counted.healed, counted.queues) == (1, {"late"} if starts else set())
     assert state(run, late) == ["ready" if starts else "dead"]
     assert stuck(database) == 0
@@ -82,7 +82,7 @@ def test_who_came_after_one_that_came_late_hears_of_its_end(
     with transaction(database) as connection:
         first, second = app.enqueue(chain(call(1, after=held.id), call(2)), conn=connection)
     end(run, held, "permanent")
-    run(count_late)
+    run(link_deferred)
     assert state(run, first, second) == ["dead", "dead"]
 
 
@@ -98,9 +98,9 @@ def test_a_transaction_that_stays_open_holds_up_nobody(
     with transaction(database) as connection:
         (late,) = app.enqueue(call(9, after=held.id), conn=connection)
         end(owner.run, held, result="7")
-        assert run(count_late).found == 0, "not there yet"
+        assert run(link_deferred).found == 0, "not there yet"
     owner.close()
     assert run(report.job, late.id).waits_for == 1
-    assert run(count_late).queues == {"default"}
+    assert run(link_deferred).queues == {"default"}
     assert [one.id for one in take(run, 9)] == [late.id]
     assert results(run, late) == [7]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outlast.model.flow import chain, group
-from outlast.ops import duties, operate
+from outlast.ops import duties, job_actions
 from tests.store.conftest import Run
 from tests.store.flowing import call, calls, end_all, end_one, lay, left, results, state
 from tests.store.jobs import end, take
@@ -17,8 +17,8 @@ def prune(run: Run) -> int:
 
 
 def test_results_are_kept_until_they_were_read(run: Run, database: Database) -> None:
-    """R165, `deaf-parent`: while anything of the flow is still to end, nothing of it is removed;
-    afterwards nothing of it stays."""
+    """R165, `deaf-parent`: while anything of the flow is still to end, nothing of it is
+    removed; afterwards nothing of it stays."""
     *_, last = lay(run, group(*calls(3), fail_fast=True).then(group(call(8), call(9))))
     for _ in range(5):
         end_one(run)
@@ -41,7 +41,7 @@ def test_what_a_later_job_waits_for_is_kept(run: Run, database: Database, needs:
         end_one(run)
     assert prune(run) == 0
     assert results(run, last) == [one.id]
-    run(operate.cancel, last.id, "ann", "")
+    run(job_actions.cancel, last.id, "ann", "")
     assert prune(run) == 1, "it may be redriven, and then it would read the other's result"
     assert prune(run) == 1
     assert left(database) == {"job": 0, "edge": 0, "flow": 0}
@@ -53,7 +53,7 @@ def test_a_dead_follower_keeps_what_it_would_read(run: Run, database: Database) 
     end_one(run)
     end_one(run, "permanent")
     assert prune(run) == 0
-    run(operate.redrive, [two.id], "ann")
+    run(job_actions.redrive, [two.id], "ann")
     (held,) = take(run)
     assert results(run, held) == [one.id]
     end(run, held)

@@ -9,9 +9,9 @@ import pytest
 
 from outlast import TooLate
 from outlast.model.flow import Flow, group
+from outlast.model.flow_builder import build_jobs
 from outlast.model.job import Job
-from outlast.model.layout import new_jobs
-from outlast.ops import operate, report
+from outlast.ops import job_actions, report
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
 from outlast.store import Store, open_store
@@ -129,7 +129,7 @@ def test_a_failure_in_the_middle_leaves_nothing(run: Run, database: Database) ->
     for step in range(1, 6):
 
         def broken(step: int = step) -> Iterator[object]:
-            op = enqueue(new_jobs([group(*calls(4)).then(call(9))]))
+            op = enqueue(build_jobs([group(*calls(4)).then(call(9))]))
             answer = None
             for _ in range(step):
                 try:
@@ -145,7 +145,7 @@ def test_a_failure_in_the_middle_leaves_nothing(run: Run, database: Database) ->
 
 def test_the_same_flow_sent_twice_is_one(run: Run, database: Database) -> None:
     """R096: its answer got lost, and it is sent again: one set of children."""
-    rows = new_jobs([group(*calls(5), fail_fast=True).then(call(9))])
+    rows = build_jobs([group(*calls(5), fail_fast=True).then(call(9))])
     first = run(enqueue, rows)
     end_all(run, limit=2)
     assert [job.id for job in run(enqueue, rows)] == [job.id for job in first]
@@ -166,7 +166,7 @@ def test_a_fan_out_from_a_job_is_made_with_its_success_or_not_at_all(
 
     run(reclaim)
     (now,) = take(run)
-    children = [tuple(new_jobs([group(*calls(4)).then(call(9))])) for _ in range(2)]
+    children = [tuple(build_jobs([group(*calls(4)).then(call(9))])) for _ in range(2)]
     assert run(finish, [ending(old, jobs=children[0])]).lost
     assert not run(finish, [ending(now, jobs=children[1])]).lost
     assert not run(finish, [ending(now, jobs=children[1])]).lost
@@ -217,11 +217,11 @@ def test_ends_cancels_and_redrives_at_once_leave_nobody_waiting(
             if turn % 3 == 0:
                 cancelled[n] += cancel(target)
             if turn % 3 == 1:
-                store.run(operate.redrive, [target.id], "ann")
+                store.run(job_actions.redrive, [target.id], "ann")
 
     def cancel(job: Job) -> bool:
         try:
-            return store.run(operate.cancel, job.id, "bob", "") is not None
+            return store.run(job_actions.cancel, job.id, "bob", "") is not None
         except TooLate:
             return False
 
@@ -233,20 +233,20 @@ def test_ends_cancels_and_redrives_at_once_leave_nobody_waiting(
     assert set(states(database)) <= {"succeeded", "dead", "cancelled"}
     for _ in range(5):
         broken = [job.id for job in jobs if state(store.run, job) != ["succeeded"]]
-        store.run(operate.redrive, broken, "ann")
+        store.run(job_actions.redrive, broken, "ann")
         end_all(store.run)
     assert set(states(database)) == {"succeeded"}
 
 
 def test_a_follower_that_came_after_the_claim_is_told(run: Run) -> None:
     """R064: its owner was told nothing of it, and the quick way out asks again."""
-    from outlast.ops.claim import Wanted
-    from outlast.ops.finish import turn
+    from outlast.ops.claim import ClaimRequest
+    from outlast.ops.finish import finish_and_claim
 
     (job,) = put(run)
     (held,) = take(run)
     (last,) = lay(run, call(9, after=job))
-    finished, _ = run(turn, [ending(held)], Wanted("w1", "elsewhere", 1, 60.0))
+    finished, _ = run(finish_and_claim, [ending(held)], ClaimRequest("w1", "elsewhere", 1, 60.0))
     assert [str(to) for _, to in finished.accepted] == ["succeeded"]
     assert state(run, last) == ["ready"]
 
@@ -261,13 +261,15 @@ def test_who_comes_back_to_life_misses_no_end(
     flows = []
     for _ in range(rounds):
         *_, last = made = lay(store.run, group(call(1), call(2)).then(call(9, queue="last")))
-        store.run(operate.cancel, last.id, "ann", "")
+        store.run(job_actions.cancel, last.id, "ann", "")
         flows.append(made)
     held = {one.id: one for one in take(store.run, 2 * rounds)}
 
     def ends(child: int) -> object:
         return lambda n: store.run(finish, [ending(held[flows[n][child].id])])
 
-    race(rounds, ends(0), ends(1), lambda n: store.run(operate.redrive, [flows[n][2].id], "ann"))  # type: ignore[arg-type]
+    race(
+        rounds, ends(0), ends(1), lambda n: store.run(job_actions.redrive, [flows[n][2].id], "ann")
+    )  # type: ignore[arg-type]
     assert stuck(database) == 0
     assert len(take(store.run, rounds, queue="last")) == rounds

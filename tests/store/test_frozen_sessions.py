@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from outlast.model.settings import StoreSettings
-from outlast.ops.statement import BEGIN, Op, Statement
+from outlast.ops.operation import BEGIN, Op, Statement
 from outlast.store import open_store
-from outlast.store.postgres import PostgresStore
+from outlast.store.postgres.store import PostgresStore
 from tests.support import Database, aeventually, eventually
 
 pytestmark = pytest.mark.kinds("postgres")

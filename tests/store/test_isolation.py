@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from outlast.model.flow import group
-from outlast.ops import operate
+from outlast.ops import job_actions
 from outlast.ops.finish import finish
-from outlast.ops.statement import BEGIN, Op, Rows, Statement
+from outlast.ops.operation import BEGIN, Op, Rows, Statement
 from outlast.store import Store, open_store
-from outlast.store.lent import alend, lend
+from outlast.store.handler_connection import aopen_transaction, open_transaction
 from tests.store.crowd import race
 from tests.store.flowing import call, lay, stuck
 from tests.store.jobs import ending, put, states, take
@@ -46,9 +46,9 @@ def strict(request: pytest.FixtureRequest, database: Database) -> Iterator[Store
 def looks_twice(id: str, meanwhile: Callable[[], object]) -> Op[tuple[Any, Any]]:
     """What one transaction sees of a job, before and after somebody else changed it."""
     yield BEGIN
-    before: Rows = yield Statement("see_prerequisites", {"ids": f'["{id}"]'})
+    before: Rows = yield Statement("read_prerequisites", {"ids": f'["{id}"]'})
     meanwhile()
-    after: Rows = yield Statement("see_prerequisites", {"ids": f'["{id}"]'})
+    after: Rows = yield Statement("read_prerequisites", {"ids": f'["{id}"]'})
     return before[0][1], after[0][1]
 
 
@@ -56,14 +56,14 @@ def looks_twice(id: str, meanwhile: Callable[[], object]) -> Op[tuple[Any, Any]]
 def test_a_transaction_sees_what_came_before_each_statement(strict: Store, way: str) -> None:
     """R070: in our own transactions, blocking and awaited, and in those lent to handlers."""
     (job,) = put(strict.run)
-    other = strict.twin()
-    asked = (job.id, lambda: other.run(operate.cancel, job.id, "ann", ""))
+    other = strict.clone()
+    asked = (job.id, lambda: other.run(job_actions.cancel, job.id, "ann", ""))
 
     async def awaited() -> Any:
         try:
             if way == "arun":
                 return await strict.arun(looks_twice, *asked)
-            async with alend(strict) as lent:
+            async with aopen_transaction(strict) as lent:
                 return await lent.run(looks_twice(*asked))
         finally:
             await strict.aclose()
@@ -71,7 +71,7 @@ def test_a_transaction_sees_what_came_before_each_statement(strict: Store, way: 
     if way == "run":
         seen = strict.run(looks_twice, *asked)
     elif way == "lend":
-        with lend(strict) as lent:
+        with open_transaction(strict) as lent:
             seen = lent.run(looks_twice(*asked))
     else:
         seen = asyncio.run(awaited())
@@ -81,11 +81,11 @@ def test_a_transaction_sees_what_came_before_each_statement(strict: Store, way: 
 
 def test_so_does_a_statement_that_is_in_no_transaction(strict: Store, database: Database) -> None:
     """R070: several that travel together are one for the server; through a pooler they have one."""
-    with strict._pool.lend() as link:  # type: ignore[attr-defined]
+    with strict._pool.acquire() as link:  # type: ignore[attr-defined]
         if database.kind == "postgres":
             assert link.execute("SHOW transaction_isolation").fetchall() == [("read committed",)]
         else:
-            said = [text for text, *_ in strict.opening()]  # type: ignore[attr-defined]
+            said = [text for text, *_ in strict.begin_statements()]  # type: ignore[attr-defined]
             assert said[1] == "SET LOCAL transaction_isolation = 'read committed'"
 
 

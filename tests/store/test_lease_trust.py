@@ -11,19 +11,20 @@ import pytest
 
 from outlast import Outlast
 from outlast.model.lease_trust import BELIEVE, Belief
-from outlast.model.offer import new_desk_id, remote_id
+from outlast.model.worker_names import new_server_id, remote_id
 from outlast.ops import duties
+from outlast.ops.doctor.orphans import find_orphans
 from outlast.ops.finish import finish
-from outlast.ops.operate import redrive
-from outlast.ops.reclaim import by_row, reclaim, reclaim_overdue, signs_of_loss
+from outlast.ops.job_actions import redrive
+from outlast.ops.reclaim import decide_by_row, reclaim, reclaim_overdue, signs_of_loss
 from outlast.ops.report import history, job
-from outlast.ops.strays import strays
-from outlast.store import Store, alive
-from outlast.worker.heal import Healer
+from outlast.store import Store
+from outlast.store.sqlite import liveness
 from tests.store.jobs import Run, ending, put, set_all, states, table, take
 from tests.store.test_audit import some_checks
 from tests.support import Database
 from tests.support.calm import seasoned
+from tests.support.maintenance import healer_of
 
 LEASE = 15.0  # of the cards below
 CALM = Belief(calm=0.5 * LEASE)
@@ -31,8 +32,8 @@ CALM = Belief(calm=0.5 * LEASE)
 
 def arrived(app: Outlast, run: Run, *ids: str) -> None:
     for id in ids:
-        run(duties.arrive, app.worker(lease=LEASE).card() | {"id": id})
-        assert run(duties.prove_life, id)
+        run(duties.register, app.worker(lease=LEASE).registration_row() | {"id": id})
+        assert run(duties.prove_liveness, id)
 
 
 def in_future(database: Database, column: str, seconds: float) -> str:
@@ -44,10 +45,10 @@ def in_future(database: Database, column: str, seconds: float) -> str:
 def holding_lock(database: Database, worker: str) -> Iterator[None]:
     """A process that exists, as its liveness lock says."""
     if database.is_sqlite:
-        proof = alive.Proof(database.path, worker)
-        assert proof.hold()
+        proof = liveness.LivenessFile(database.path, worker)
+        assert proof.acquire()
         yield
-        proof.give_up()
+        proof.release()
         return
     with database.connect() as connection:
         connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (worker,))
@@ -156,11 +157,13 @@ def test_a_deadline_is_counted_from_when_the_clock_ran_evenly(
     take(run)
     set_all(database, in_future(database, "started_at", -3600))
     stepped = BELIEVE._replace(since=run(signs_of_loss).clock - 10)
-    assert run(reclaim_overdue, 5.0, by_row, 10, 0, stepped).found == 0
+    assert run(reclaim_overdue, 5.0, decide_by_row, 10, 0, stepped).found == 0
     late = BELIEVE._replace(until=run(signs_of_loss).clock - 1800)
-    assert run(reclaim_overdue, 5.0, by_row, 10, 0, late).found == 0, "it stepped after the look"
+    assert run(reclaim_overdue, 5.0, decide_by_row, 10, 0, late).found == 0, (
+        "it stepped after the look"
+    )
     before = BELIEVE._replace(since=run(signs_of_loss).clock - 3600)
-    assert run(reclaim_overdue, 5.0, by_row, 10, 0, before).healed == 1
+    assert run(reclaim_overdue, 5.0, decide_by_row, 10, 0, before).healed == 1
 
 
 async def test_offers_that_lapse_all_the_time_keep_no_other_lease_from_being_judged(
@@ -168,14 +171,14 @@ async def test_offers_that_lapse_all_the_time_keep_no_other_lease_from_being_jud
 ) -> None:
     """R018, R214: a sweep that took something back shows, too, that owners can renew."""
     short = 1.2
-    store.run(duties.arrive, app.worker(lease=short).card() | {"id": "dead"})
+    store.run(duties.register, app.worker(lease=short).registration_row() | {"id": "dead"})
     (lost,) = put(store.run)
     take(store.run, worker="dead", lease=0.001)
-    healer = Healer(app.worker(lease=short), store)
+    healer = healer_of(app, store, lease=short)
     until = time.monotonic() + 5 * short
     while store.run(job, lost.id).state == "running" and time.monotonic() < until:
         (offered,) = put(store.run, queue="offered")
-        take(store.run, worker=new_desk_id(), queue="offered", lease=0.001)
+        take(store.run, worker=new_server_id(), queue="offered", lease=0.001)
         await asyncio.sleep(0.05)
         await healer.reclaim()
         assert store.run(job, offered.id).state == "ready"
@@ -188,13 +191,13 @@ async def test_a_lease_from_before_a_step_back_is_judged_while_no_other_lease_en
 ) -> None:
     """R213: the audit can only end it if the period of calm goes on all the time."""
     short = 1.2
-    store.run(duties.arrive, app.worker(lease=short).card() | {"id": "dead"})
+    store.run(duties.register, app.worker(lease=short).registration_row() | {"id": "dead"})
     put(store.run)
     take(store.run, worker="dead")
     set_all(database, in_future(database, "lease_until", 3600))
     seen = in_future(database, "seen_at", 3600)
     database.rows(f"UPDATE {table(database, 'worker')} SET {seen}")
-    healer = Healer(app.worker(lease=short), store)
+    healer = healer_of(app, store, lease=short)
     until = time.monotonic() + 5 * short
     while states(database) == ["running"] and time.monotonic() < until:
         await healer.reclaim()
@@ -205,30 +208,32 @@ async def test_a_lease_from_before_a_step_back_is_judged_while_no_other_lease_en
 
 
 async def test_the_audit_believes_no_lease_and_no_deadline_after_a_step(
-    app: Outlast, store: Store, database: Database
+    app: Outlast, store: Store, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R213: nor does it when the step comes between its finding and its repair."""
+    """R213: nor does it when the step comes between its finding and its repair; what is not
+    believed is not called an orphan, either."""
     arrived(app, store.run, "w1")
     put(store.run, 2, timeout=1.0)
-    take(store.run, 2)
+    take(store.run)
+    take(store.run, worker="gone")
     ago = in_future(database, "lease_until", -3600), in_future(database, "started_at", -3600)
     set_all(database, ", ".join(ago))
-    healer = Healer(app.worker(), store)
-    await healer._look()
-    await healer.auditor.audit()
-    assert states(database) == ["running"] * 2
-    await seasoned(healer).auditor.audit()
-    assert "running" not in states(database)
+    healer = healer_of(app, store)
+    await healer._read_signs()
+    assert (await healer.auditor.audit()).found == 0
+    assert states(database) == ["running"] * 2 and "audit:" not in caplog.text
+    assert (await seasoned(healer).auditor.audit()).healed == 2
+    assert "running" not in states(database) and "audit: 1 owner-dead found" in caplog.text
     await store.aclose()
 
 
 def test_a_duty_does_not_sleep_when_the_clock_stepped_back(run: Run, database: Database) -> None:
     """R213: due in an hour, and done every minute."""
-    assert run(duties.take, "audit", 60.0, "w1")
-    assert not run(duties.take, "audit", 60.0, "w2")
+    assert run(duties.take_duty, "audit", 60.0, "w1")
+    assert not run(duties.take_duty, "audit", 60.0, "w2")
     database.rows(f"UPDATE {table(database, 'duty')} SET {in_future(database, 'next_at', 3600)}")
-    assert run(duties.take, "audit", 60.0, "w2")
-    assert not run(duties.take, "audit", 60.0, "w1")
+    assert run(duties.take_duty, "audit", 60.0, "w2")
+    assert not run(duties.take_duty, "audit", 60.0, "w1")
 
 
 def test_a_lease_from_before_the_clock_stepped_back_keeps_no_job_for_an_hour(
@@ -253,7 +258,7 @@ def test_remote_workers_do_not_share_the_looking(app: Outlast, run: Run) -> None
     """R222: they never look, so they must not make others look less often."""
     arrived(app, run, "w1", "w2")
     for n in range(100):
-        run(duties.arrive, app.worker().card() | {"id": remote_id("token", f"r{n}")})
+        run(duties.register, app.worker().registration_row() | {"id": remote_id("token", f"r{n}")})
     assert run(signs_of_loss).fleet == 2
 
 
@@ -262,9 +267,11 @@ async def test_a_hundred_remote_workers_do_not_delay_the_next_look(
 ) -> None:
     """R222: as often as alone."""
     for n in range(100):
-        store.run(duties.arrive, app.worker().card() | {"id": remote_id("token", f"r{n}")})
-    healer = Healer(app.worker(), store)
-    assert await healer.reclaim() <= 1.1 * healer.worker.settings.reclaim_every
+        store.run(
+            duties.register, app.worker().registration_row() | {"id": remote_id("token", f"r{n}")}
+        )
+    healer = healer_of(app, store)
+    assert await healer.reclaim() <= 1.1 * healer._state.settings.reclaim_every
     await store.aclose()
 
 
@@ -280,7 +287,7 @@ def test_doctor_does_not_call_jobs_of_a_live_process_lost_after_a_step(
     seen = in_future(database, "seen_at", -3600)
     database.rows(f"UPDATE {table(database, 'worker')} SET {seen}")
     with holding_lock(database, "w1"):
-        assert run(strays, store.confirm_locked) == []
+        assert run(find_orphans, store.confirm_locked) == []
     if not database.is_sqlite:
-        found = {ailment.name for ailment, _ in run(strays, store.confirm_locked)}
+        found = {ailment.name for ailment, _ in run(find_orphans, store.confirm_locked)}
         assert found == {"owner-dead", "owner-hung"}

@@ -9,13 +9,13 @@ import pytest
 
 from outlast import KeyConflict, PrerequisiteFailed, TooLate
 from outlast.model.flow import group
+from outlast.model.flow_builder import build_jobs
 from outlast.model.job import Claim
-from outlast.model.layout import new_jobs
 from outlast.model.lifecycle import LEGAL
 from outlast.model.options import WHEN
-from outlast.ops import duties, operate, waits
-from outlast.ops.audit import FIRST
-from outlast.ops.cancel_flow import declare, go_on
+from outlast.ops import duties, flow_repair, job_actions
+from outlast.ops.audit import LOWEST_ID
+from outlast.ops.cancel_flow import cancel_page, mark_cancelled
 from outlast.ops.claim import promote
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
@@ -75,7 +75,7 @@ class Monkey:
         before = tuple(self._ids(self.luck.randint(1, 3)))
         needs = self.luck.choice(WHEN)
         later = new(after=before, waits_for=len(before), needs=needs, delay=delay)
-        flow = new_jobs([group(call(1), call(2, max_attempts=1)).then(call(3), call(4))])
+        flow = build_jobs([group(call(1), call(2, max_attempts=1)).then(call(3), call(4))])
         try:
             self.shared.ids += [one.id for one in self.store.run(enqueue, flow)]
             self.shared.flows.append(str(flow[0].flow))
@@ -86,8 +86,10 @@ class Monkey:
 
     def cancel_flow(self) -> int:
         for flow in self.shared.flows[-20:][:1]:
-            why = self.store.run(declare, flow, self.name, "")
-            while (done := self.store.run(go_on, flow, why)).left and (done.ended or done.asked):
+            why = self.store.run(mark_cancelled, flow, self.name, "")
+            while (done := self.store.run(cancel_page, flow, why)).left and (
+                done.ended or done.stopping
+            ):
                 pass
         return 4
 
@@ -110,14 +112,14 @@ class Monkey:
     def cancel(self) -> int:
         for id in self._ids(3):
             try:
-                self.store.run(operate.cancel, id, self.name, "")
+                self.store.run(job_actions.cancel, id, self.name, "")
             except TooLate:
                 continue
         return 3
 
     def redrive(self) -> int:
         ids = self._ids(20)
-        self.store.run(operate.redrive, ids, self.name)
+        self.store.run(job_actions.redrive, ids, self.name)
         return len(ids)
 
     def reclaim(self) -> int:
@@ -138,7 +140,7 @@ class Monkey:
         return len(self.store.run(duties.expire, 20))
 
     def pause(self) -> int:
-        self.store.run(operate.set_paused, "default", self.luck.random() < 0.2, self.name)
+        self.store.run(job_actions.set_paused, "default", self.luck.random() < 0.2, self.name)
         return 1
 
     def _ids(self, number: int) -> list[str]:
@@ -148,7 +150,7 @@ class Monkey:
         recent = self.shared.claims[-200:]
         chosen = self.luck.sample(recent, min(self.luck.randint(1, 20), len(recent)))
         invented = [one._replace(fence=one.fence + 1) for one in chosen[:1]]
-        return list({one.hold: one for one in chosen + invented}.values())
+        return list({one.claim_key: one for one in chosen + invented}.values())
 
 
 class Monkeys:
@@ -200,7 +202,9 @@ def test_no_call_from_any_thread_makes_an_illegal_transition(
     assert claims == [(fences,)]
     assert _forgotten_claims(database) == [], "every claim's end is on record"
     assert stuck(database) == 0
-    assert store.run(waits.misled, FIRST, 1_000_000)[0] == {}, "every count is true"
+    assert store.run(flow_repair.inconsistent_waits, LOWEST_ID, 1_000_000)[0] == {}, (
+        "every count is true"
+    )
 
 
 def _forgotten_claims(database: Database) -> list[tuple[str, list[int]]]:

@@ -10,7 +10,7 @@ FORKING = """
 import os, sqlite3, threading
 from contextlib import suppress
 from outlast import Outlast, OutlastError
-from outlast.store.lent import lend
+from outlast.store.handler_connection import open_transaction
 
 ol = Outlast()
 ol.migrate()
@@ -21,7 +21,7 @@ def write():
     global written
     while not enough.is_set():
         # Closed before a fork: then the handler begins again.
-        with suppress(sqlite3.Error, OutlastError), lend(ol.store) as lent:
+        with suppress(sqlite3.Error, OutlastError), open_transaction(ol.store) as lent:
             lent.connection.execute("CREATE TABLE IF NOT EXISTS mine (n)")
             lent.connection.executemany("INSERT INTO mine VALUES (?)", [(n,) for n in range(50)])
             lent.connection.execute("SELECT count(*) FROM mine").fetchall()

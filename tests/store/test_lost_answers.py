@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from outlast.ops import duties, operate
-from outlast.ops.claim import Wanted, claim
+from outlast.ops import duties, job_actions
+from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.enqueue import enqueue
-from outlast.ops.finish import finish, turn
+from outlast.ops.finish import finish, finish_and_claim
 from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
 from outlast.ops.report import history, job
@@ -91,13 +91,13 @@ def test_a_claim_whose_answer_got_lost_is_found_again(
     hands."""
     put(distant, 4)
     trap = cut(b"SKIP LOCKED")
-    held = distant(claim, Wanted("w1", "default", 2, 60.0))
+    held = distant(claim, ClaimRequest("w1", "default", 2, 60.0))
     trap.wait()
     assert len({one.id for one in held}) == 2
     renewed = distant(renew, "w1", {one.id: one.fence for one in held}, 60.0)
     assert len(renewed.kept) == 2
-    assert len(renewed.strangers) == (2 if fault == "swallow_reply_after" else 0)
-    distant(finish, [ending(one, "released") for one in renewed.strangers])
+    assert len(renewed.unknown_claims) == (2 if fault == "swallow_reply_after" else 0)
+    distant(finish, [ending(one, "released") for one in renewed.unknown_claims])
     assert sorted(states(database)) == ["ready"] * 2 + ["running"] * 2
     assert max(database.rows("SELECT max(attempt) FROM job")) == (1,)
 
@@ -143,7 +143,9 @@ def test_a_plain_success_handed_in_with_a_claim_is_accepted_once(
     first = put_and_take(distant)
     put(distant, 2)
     trap = cut(b"UPDATE")
-    finished, claims = distant(turn, [ending(first)], Wanted("w1", "default", 1, 60.0))
+    finished, claims = distant(
+        finish_and_claim, [ending(first)], ClaimRequest("w1", "default", 1, 60.0)
+    )
     trap.wait()
     assert [(one.claim, state) for one, state in finished.accepted] == [(first, "succeeded")]
     assert finished.lost == []
@@ -159,7 +161,7 @@ def test_a_renewal_holds(distant: Run, cut: Cut, fault: str) -> None:
     renewed = distant(renew, "w1", {claimed.id: claimed.fence}, 60.0)
     trap.wait()
     assert renewed.kept == {claimed.id}
-    assert renewed.strangers == []
+    assert renewed.unknown_claims == []
 
 
 @lost
@@ -170,7 +172,7 @@ def test_a_cancel_is_one_cancel(distant: Run, cut: Cut, fault: str, running: boo
     if running:
         take(distant)
     trap = cut(at_commit)
-    answer = distant(operate.cancel, made.id, "ann", "changed my mind")
+    answer = distant(job_actions.cancel, made.id, "ann", "changed my mind")
     trap.wait()
     assert (answer.state, answer.cancelling) == (
         ("running", True) if running else ("cancelled", False)
@@ -185,7 +187,7 @@ def test_a_redrive_gives_one_new_life(distant: Run, cut: Cut, fault: str) -> Non
     claimed = put_and_take(distant)
     end(distant, claimed, "permanent")
     trap = cut(at_commit)
-    assert distant(operate.redrive_one, claimed.id, "ann").state == "ready"
+    assert distant(job_actions.redrive_one, claimed.id, "ann").state == "ready"
     trap.wait()
     _, events = distant(history, claimed.id)
     assert [event.kind for event in events] == ["redrive"]
@@ -220,7 +222,7 @@ def test_pause_expire_and_prune_can_be_asked_again(
     trap.wait()
     eventually(lambda: distant(duties.prune, "cancelled", 0.0, 10) or states(database) == [])
     trap = cut(at_commit)
-    distant(operate.set_paused, "default", True, "ann")
+    distant(job_actions.set_paused, "default", True, "ann")
     trap.wait()
     put(distant)
     assert take(distant) == []
@@ -228,11 +230,28 @@ def test_pause_expire_and_prune_can_be_asked_again(
 
 
 @lost
+def test_a_duty_whose_take_was_not_answered_is_done(distant: Run, cut: Cut, fault: str) -> None:
+    """R169, R170: whoever asks again is told that it is theirs; and after an answer it is not,
+    until it is due."""
+    known = distant(duties.take_duty, "audit", 60.0, "w1")
+    assert known is not None
+    trap = cut(b"INSERT INTO")
+    assert distant(duties.take_duty, "audit", 60.0, "w1", known) is None, "not due, taken or lost"
+    trap.wait()
+    trap = cut(b"INSERT INTO")
+    taken = distant(duties.take_duty, "prune", 60.0, "w1")
+    trap.wait()
+    assert taken is not None
+    assert distant(duties.take_duty, "prune", 60.0, "w1", taken) is None
+    assert distant(duties.take_duty, "prune", 60.0, "w2") is None
+
+
+@lost
 def test_a_migration_is_made_once(proxy: Proxy, database: Database, cut: Cut, fault: str) -> None:
     """R169, R170: and whoever made it is told so."""
     with closing(open_store(proxy.url(database.url), "elsewhere")) as store:
         trap = cut(at_commit)
-        assert store.migrate() == sorted(schema.COMPATIBLE_FROM)
+        assert store.migrate() == list(range(1, schema.latest() + 1))
         trap.wait()
         assert store.migrate() == []
         store.drop()  # type: ignore[attr-defined]
@@ -245,10 +264,10 @@ def test_a_redrive_of_many_knows_its_own(
     """R170: those that an answer was lost about are among the number."""
     ids = [made.id for made in put(distant, 20)]
     for id in ids:
-        distant(operate.cancel, id, "ann", "")
-    assert distant(operate.redrive, ids[:5], "ann", "another action") == ids[:5]
+        distant(job_actions.cancel, id, "ann", "")
+    assert distant(job_actions.redrive, ids[:5], "ann", "another action") == ids[:5]
     trap = cut(at_commit)
-    assert sorted(distant(operate.redrive, ids, "ann", "this action")) == sorted(ids[5:])
+    assert sorted(distant(job_actions.redrive, ids, "ann", "this action")) == sorted(ids[5:])
     trap.wait()
     assert set(states(database)) == {"ready"}
     assert [len(distant(history, id)[1]) for id in ids] == [2] * 20

@@ -1,6 +1,6 @@
 """Tables and their versions: created once, upgraded once, and shared by old and new releases.
 
-The next release is written here: it knows one version more than today's.
+The next releases are written here: they know one version more than today's, or two.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from outlast import Outlast, SchemaMismatch, StoreError
-from outlast.model.ids import new_job_id
 from outlast.model.settings import StoreSettings
 from outlast.ops.report import job
 from outlast.store import Store, open_store, schema
 from outlast.store.schema import Migration
-from outlast.store.sqlite_files import connect
+from outlast.store.sqlite.connection import connect
 from tests.store.jobs import end, put, put_and_take, states, table, take
 from tests.support import Database, Processes
+from tests.support.databases import KINDS
 
-pytestmark = pytest.mark.fresh
+pytestmark = [pytest.mark.kinds(*KINDS), pytest.mark.fresh]
 
 MIGRATE = """
     import json, sys
@@ -38,16 +38,17 @@ Release = Callable[..., None]
 
 @pytest.fixture
 def release(monkeypatch: pytest.MonkeyPatch, database: Database) -> Release:
-    """`release(NEXT, …)`: from now on this process is a release that knows these statements as the
-    next version of the tables; `release(TODAY)` is today's, and a lower number an older one."""
-    today, compatible = schema.migrations, schema.COMPATIBLE_FROM
+    """`release(CHANGES, …)`: from now on this process is a release that knows these statements as
+    the next versions of the tables; `release()` is today's."""
+    today = schema.migrations
 
-    def become(version: int, *statements: str, compatible_from: int = TODAY) -> None:
+    def become(*versions: tuple[str, ...], compatible_from: int = TODAY) -> None:
         prefix = f"{database.schema}_" if database.is_sqlite else f"{database.schema}."
-        extra = tuple(one.replace("ol.", prefix) for one in statements)
-        known = [Migration(NEXT, extra)] if version == NEXT else []
-        monkeypatch.setattr(schema, "migrations", lambda *names: (*today(*names)[:version], *known))
-        monkeypatch.setattr(schema, "COMPATIBLE_FROM", compatible | {NEXT: compatible_from})
+        more = [
+            Migration(number, compatible_from, tuple(one.replace("ol.", prefix) for one in changes))
+            for number, changes in enumerate(versions, NEXT)
+        ]
+        monkeypatch.setattr(schema, "migrations", lambda *names: (*today(*names), *more))
 
     return become
 
@@ -56,6 +57,8 @@ TODAY = schema.latest()
 NEXT = TODAY + 1
 ALL = list(range(1, NEXT))
 CHANGES = ("ALTER TABLE ol.job ADD COLUMN colour text", "CREATE TABLE ol.paint (job text)")
+LATER = ("CREATE TABLE ol.brush (job text)",)
+FAILS = "SELECT no_such_function()"
 
 
 def opened(database: Database) -> Store:
@@ -70,8 +73,7 @@ def test_five_processes_migrate_once(database: Database, processes: Processes, h
     done = [json.loads(one.succeed(60)) for one in started]
     if how == "migrate":
         assert sorted(done) == [[], [], [], [], ALL]
-    versions = f"SELECT version FROM {table(database, 'migration')}"
-    assert sorted(database.rows(versions)) == [(version,) for version in ALL]
+    assert versions(database) == ALL
 
 
 @pytest.mark.kinds("sqlite")
@@ -104,7 +106,7 @@ def test_tables_that_are_behind_are_named_and_then_upgraded(
     store = opened(database)
     (made,) = put(store.run)
     store.close()
-    release(NEXT, *CHANGES)
+    release(CHANGES)
     store = opened(database)
     with pytest.raises(SchemaMismatch, match="run `outlast migrate`"):
         store.run(job, made.id)
@@ -119,10 +121,10 @@ def test_a_release_works_with_later_tables_that_say_so(
     """R176, R177: old and new processes side by side during a deploy; in-flight rows are safe."""
     old = opened(database)
     in_flight = put_and_take(old.run, queue="q")
-    release(NEXT, *CHANGES)
+    release(CHANGES)
     new = opened(database)
     assert new.migrate() == [NEXT]
-    release(TODAY)
+    release()
     fresh_old = opened(database)
     for store in (old, fresh_old, new):
         held = put_and_take(store.run, queue="r")
@@ -139,11 +141,11 @@ def test_a_release_refuses_later_tables_that_need_a_newer_one(
     database: Database, release: Release
 ) -> None:
     """R176"""
-    release(NEXT, *CHANGES, compatible_from=NEXT)
+    release(CHANGES, compatible_from=NEXT)
     store = opened(database)
     store.ready()
     store.close()
-    release(TODAY)
+    release()
     store = opened(database)
     with pytest.raises(SchemaMismatch, match="upgrade outlast"):
         put(store.run)
@@ -152,11 +154,11 @@ def test_a_release_refuses_later_tables_that_need_a_newer_one(
 
 def test_an_upgraded_database_is_like_a_fresh_one(database: Database, release: Release) -> None:
     """R176: same columns, defaults, constraints and indexes, however it came to be."""
-    release(TODAY)
+    release()
     store = opened(database)
     store.ready()
     store.close()
-    release(NEXT, *CHANGES)
+    release(CHANGES)
     store = opened(database)
     assert store.migrate() == [NEXT]
     store.close()
@@ -169,34 +171,55 @@ def test_an_upgraded_database_is_like_a_fresh_one(database: Database, release: R
     assert any("paint" in line for line in before)
 
 
-def test_tables_of_the_first_release_become_todays(database: Database, release: Release) -> None:
-    """R176, R177: with what was in flight, and what they end as is what a fresh install has."""
-    release(1)
+def test_tables_that_are_two_versions_behind_are_upgraded_step_by_step(
+    database: Database, release: Release
+) -> None:
+    """R176, R177: with what was in flight; one that fails leaves those before it, and what they end
+    as is what a fresh install has."""
     old = opened(database)
-    old.ready()
+    (made,) = put(old.run)
     old.close()
-    now = "1.0" if database.is_sqlite else "now()"
-    insert = (
-        f"INSERT INTO {table(database, 'job')} (id, tenant, queue, task, args, state, priority,"
-        " run_at, max_attempts, max_crashes, created_at) VALUES"
-        f" ('{new_job_id()}', 'default', 'default', 'work', '{{}}', 'ready', 0, {now}, 3, 3, {now})"
-    )
-    database.rows(insert)
-    release(TODAY)
+    release(CHANGES, (*LATER, FAILS))
     store = opened(database)
+    with pytest.raises(StoreError, match="no_such_function"):
+        store.migrate()
+    assert versions(database) == [*ALL, NEXT]
+    release(CHANGES, LATER)
     with pytest.raises(SchemaMismatch, match="run `outlast migrate`"):
         put(store.run)
-    assert store.migrate() == ALL[1:]
+    assert store.migrate() == [NEXT + 1]
     (held,) = take(store.run)
+    assert held.id == made.id
     end(store.run, held)
     assert states(database) == ["succeeded"]
     store.close()
     before = catalogue(database)
     _drop_all(database)
     fresh = opened(database)
-    assert fresh.migrate() == ALL
+    assert fresh.migrate() == [*ALL, NEXT, NEXT + 1]
     fresh.close()
     assert catalogue(database) == before
+    assert any("paint" in line for line in before) and any("brush" in line for line in before)
+
+
+def test_tables_of_a_development_version_are_refused(database: Database) -> None:
+    """R176: what was version 1 before the first release is another one; nobody upgrades it, and
+    whoever asks is told what to do."""
+    store = opened(database)
+    store.ready()
+    store.close()
+    migration = table(database, "migration")
+    database.rows(f"UPDATE {migration} SET compatible_from = 1 WHERE version = 1")
+    for later in range(NEXT, NEXT + 9):
+        database.rows(f"INSERT INTO {migration} SELECT {later}, 2, applied_at FROM {migration}"
+                      " WHERE version = 1")  # fmt: skip
+    before = catalogue(database)
+    store = opened(database)
+    for act in (store.ready, store.migrate):
+        with pytest.raises(SchemaMismatch, match=r"before the first release.*drop the tables"):
+            act()
+    assert catalogue(database) == before
+    store.close()
 
 
 def test_a_migration_that_dies_midway_leaves_nothing_behind(
@@ -206,11 +229,11 @@ def test_a_migration_that_dies_midway_leaves_nothing_behind(
     store = opened(database)
     store.ready()
     before = catalogue(database)
-    release(NEXT, *CHANGES, "SELECT no_such_function()")
+    release((*CHANGES, FAILS))
     with pytest.raises(StoreError):
         store.migrate()
     assert catalogue(database) == before
-    release(NEXT, *CHANGES)
+    release(CHANGES)
     assert store.migrate() == [NEXT]
     store.close()
 
@@ -220,12 +243,12 @@ def test_a_fresh_install_that_dies_in_its_last_version_leaves_nothing_behind(
 ) -> None:
     """R176: all versions in one transaction: whoever comes by meanwhile, or after a death, finds
     no tables of an older version, with which it would refuse to work."""
-    release(NEXT, *CHANGES, "SELECT no_such_function()")
+    release((*CHANGES, FAILS))
     store = opened(database)
     with pytest.raises(StoreError):
         store.ready()
     assert catalogue(database) == []
-    release(NEXT, *CHANGES)
+    release(CHANGES)
     assert store.migrate() == [*ALL, NEXT]
     assert len(put(store.run)) == 1
     store.close()
@@ -257,6 +280,12 @@ def test_two_schemas_in_one_database_do_not_meet(database: Database) -> None:
             database.rows(f"DROP SCHEMA {database.schema}_b CASCADE")
         one.close()
         other.close()
+
+
+def versions(database: Database) -> list[int]:
+    """Those that were applied."""
+    rows = database.rows(f"SELECT version FROM {table(database, 'migration')}")
+    return sorted(version for (version,) in rows)
 
 
 def catalogue(database: Database) -> list[str]:

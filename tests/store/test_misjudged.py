@@ -7,7 +7,7 @@ import time
 import pytest
 
 from outlast.model.flow import chain
-from outlast.ops import operate
+from outlast.ops import job_actions
 from outlast.store import Store
 from tests.store.flowing import call, calls, lay
 from tests.support import Database
@@ -38,5 +38,5 @@ def test_who_comes_after_others_is_tied_by_their_keys_whatever_the_statistics_sa
     lay(store.run, call(2, after=standing[-300:]))
     assert time.monotonic() - began < BOUND
     began = time.monotonic()
-    store.run(operate.cancel, standing[0].id, "test", "")  # which ends all that come after it
+    store.run(job_actions.cancel, standing[0].id, "test", "")  # which ends all that come after it
     assert time.monotonic() - began < BOUND * 3

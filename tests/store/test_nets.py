@@ -11,13 +11,12 @@ import pytest
 
 from outlast import Outlast, StoreError
 from outlast.ops import duties
-from outlast.ops.duties import Tally
+from outlast.ops.duties import DutyTally
 from outlast.ops.enqueue import enqueue
-from outlast.ops.reclaim import Swept, bury
+from outlast.ops.reclaim import ReclaimResult, reclaim_from_workers
 from outlast.ops.report import Duty, job, workers
 from outlast.ops.report import duties as all_duties
 from outlast.store import Store
-from outlast.worker.heal import Healer
 from tests.store.jobs import (
     column,
     end_leases,
@@ -33,6 +32,7 @@ from tests.store.jobs import (
 from tests.store.test_audit import CARD, moment
 from tests.support import Database
 from tests.support.calm import seasoned
+from tests.support.maintenance import healer_of
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
 
@@ -56,7 +56,7 @@ def counted(duty: Duty) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize(
     ("stuck", "hopeless"),
-    [(2_500, 600), pytest.param(10_000, 1_000, marks=pytest.mark.campaign)],
+    [(1_000, 450), pytest.param(10_000, 1_000, marks=pytest.mark.campaign)],
 )
 async def test_stuck_rows_are_healed_although_the_first_of_them_cannot_be(
     app: Outlast, store: Store, database: Database, stuck: int, hopeless: int
@@ -69,19 +69,19 @@ async def test_stuck_rows_are_healed_although_the_first_of_them_cannot_be(
     set_all(database, f"lease_until = {moment(database, -5)}")
     set_all(database, f"lease_until = {moment(database, -99)}", f"id IN ({bad})")
     spoil(database, f"id IN ({bad})", "running")
-    healer, sweeps = seasoned(Healer(app.worker(), store)), []
+    healer, sweeps = seasoned(healer_of(app, store)), []
     while sum(swept.healed for swept in sweeps) < stuck - hopeless and len(sweeps) < 10:
-        sweeps.append(await healer.sweeper.lost())
+        sweeps.append(await healer.sweeper.sweep_lost())
     assert Counter(states(database)) == {"ready": stuck - hopeless, "running": hopeless}
     assert all(swept.failed <= 400 for swept in sweeps)
     more = put(store.run, queue="more")
     take(store.run, queue="more")
     set_all(database, f"lease_until = {moment(database, -1)}", f"id = '{more[0].id}'")
-    swept = await healer.sweeper.lost()
+    swept = await healer.sweeper.sweep_lost()
     assert (swept.healed, store.run(job, more[0].id).state) == (1, "ready"), "not held up by them"
     mend(database)
     healer.sweeper._retry_at = 0.0
-    assert (await healer.sweeper.lost()).healed == hopeless, "tried again, all of them"
+    assert (await healer.sweeper.sweep_lost()).healed == hopeless, "tried again, all of them"
     assert set(states(database)) == {"ready"}
     await store.aclose()
 
@@ -113,16 +113,16 @@ def test_five_sweepers_write_no_more_than_one(
 ) -> None:
     """R085: 1,000 stuck rows: each healed once, and at most 1.2 times the writes of one sweeper."""
 
-    def stuck_and_swept(sweepers: int) -> tuple[list[Swept], int]:
+    def stuck_and_swept(sweepers: int) -> tuple[list[ReclaimResult], int]:
         put(store.run, 1000)
         take(store.run, 1000)
         end_leases(database)
         database.rows("DELETE FROM writes")
 
-        async def all_of_them() -> list[Swept]:
-            stores = [store.twin() for _ in range(sweepers)]
-            healers = [Healer(app.worker(), each) for each in stores]
-            swept = await asyncio.gather(*(healer.sweeper.lost(50) for healer in healers))
+        async def all_of_them() -> list[ReclaimResult]:
+            stores = [store.clone() for _ in range(sweepers)]
+            healers = [healer_of(app, each) for each in stores]
+            swept = await asyncio.gather(*(healer.sweeper.sweep_lost(50) for healer in healers))
             await asyncio.gather(*(each.aclose() for each in stores))
             return list(swept)
 
@@ -145,11 +145,11 @@ async def test_skips_are_no_failures_and_a_net_that_only_fails_is_told_of(
     app: Outlast, store: Store, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R083: all skipped → no alert; all failed → an alert after one sweep; and it goes away."""
-    healer = seasoned(Healer(app.worker(), store))
+    healer = seasoned(healer_of(app, store))
     fine = put(store.run, 3, delay=60.0)
     (late,) = [check for check in healer.auditor._checks() if check.name == "timer-lost"]
 
-    async def all_skipped() -> Tally:
+    async def all_skipped() -> DutyTally:
         return await healer.auditor._repair(late.repair, [one.id for one in fine])
 
     await healer.duty("audit", all_skipped, 0.0)()
@@ -177,7 +177,7 @@ async def test_the_reclaim_counts_too_and_says_when_it_only_fails(
 ) -> None:
     """R083, R089: every process does it, so it is no duty to be taken; its row counts all the
     same, and its last success is known although there was nothing to do."""
-    healer = seasoned(Healer(app.worker(), store))
+    healer = seasoned(healer_of(app, store))
     await healer.reclaim()
     assert counted(duty(store, "reclaim")) == (0, 0, 0, 0)
     assert duty(store, "reclaim").succeeded_at
@@ -200,16 +200,16 @@ async def test_a_dead_workers_bad_row_keeps_its_others_from_nothing(
     """R079, R082: a burial that fails leaves the card up; then all that can be taken back is, and
     the bad one is left to its lease."""
     caplog.set_level(logging.CRITICAL)
-    store.run(duties.arrive, CARD)
-    store.run(duties.prove_life, CARD["id"])
+    store.run(duties.register, CARD)
+    store.run(duties.prove_liveness, CARD["id"])
     put(store.run, 20)
     held = take(store.run, 20)
     spoil(database, f"id = '{held[7].id}'", "running")
     with pytest.raises(StoreError):
-        store.run(bury, ["w1"], "lock")
+        store.run(reclaim_from_workers, ["w1"], "lock")
     assert [worker.id for worker in store.run(workers)] == ["w1"]
     assert set(states(database)) == {"running"}, "all or nothing"
-    swept = await seasoned(Healer(app.worker(), store)).bury(["w1"])
+    swept = await seasoned(healer_of(app, store)).reclaim_from(["w1"])
     assert (swept.healed, swept.failed) == (19, 1)
     assert store.run(workers) == []
     assert store.run(job, held[7].id).state == "running"
@@ -220,7 +220,7 @@ async def test_one_bad_row_stops_neither_deadlines_nor_expiry(
     app: Outlast, store: Store, database: Database
 ) -> None:
     """R082, `owner-hung` and `expired`: 1 of 10 fails, 9 are healed."""
-    healer = seasoned(Healer(app.worker(), store))
+    healer = seasoned(healer_of(app, store))
     slow = [put_and_take(store.run, timeout=1.0) for _ in range(10)]
     set_all(database, f"started_at = {moment(database, -99)}")
     spoil(database, f"id = '{slow[0].id}'", "running")

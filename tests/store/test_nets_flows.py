@@ -9,16 +9,16 @@ import pytest
 from outlast import Job, Outlast
 from outlast.model.flow import group
 from outlast.ops import duties
-from outlast.ops.cancel_flow import declare
+from outlast.ops.cancel_flow import mark_cancelled
 from outlast.ops.flow_report import flow
 from outlast.ops.reclaim import signs_of_loss
 from outlast.store import Store
-from outlast.worker.heal import Healer
 from tests.store.flowing import calls, lay, state
 from tests.store.jobs import end, end_leases, put_and_take, set_all, table
 from tests.store.test_flows_late import come_after
 from tests.support import Database, aeventually
 from tests.support.calm import seasoned
+from tests.support.maintenance import healer_of
 from tests.worker.working import work
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
@@ -44,13 +44,13 @@ def spoiled_latecomer(app: Outlast, store: Store, database: Database) -> Job:
     held = put_and_take(store.run)
     late = come_after(app, database, held.id)
     end(store.run, held)
-    forbid(database, late, "late = false")
+    forbid(database, late, "unlinked = false")
     return late
 
 
 def spoiled_cancel(app: Outlast, store: Store, database: Database) -> Job:
     job, *_ = lay(store.run, group(*calls(3)))
-    store.run(declare, job.flow, "ann", "")
+    store.run(mark_cancelled, job.flow, "ann", "")
     forbid(database, job, "state = 'cancelled'")
     return job
 
@@ -66,7 +66,7 @@ async def test_a_flow_that_cannot_be_tended_keeps_no_lost_job_waiting(
     """R082: tending is no part of the reclaim, in which one failure would put off all the rest."""
     caplog.set_level(logging.CRITICAL)
     job = spoiled(app, store, database)  # type: ignore[operator]
-    healer = seasoned(Healer(app.worker(), store))
+    healer = seasoned(healer_of(app, store))
     for _ in range(3):
         lost = put_and_take(store.run, queue="lost")
         end_leases(database)
@@ -88,17 +88,17 @@ async def test_one_flow_that_cannot_be_tended_keeps_no_other_waiting(
     end(store.run, held)
     flows = [lay(store.run, group(*calls(3))) for _ in range(3)]
     for jobs in flows:
-        store.run(declare, jobs[0].flow, "ann", "")
+        store.run(mark_cancelled, jobs[0].flow, "ann", "")
     forbid(database, flows[0][0], "state = 'cancelled'")
 
     async def tended() -> bool:
         others = [store.run(flow, one[0].flow).state for one in flows[1:]]
         return state(store.run, *late) == ["ready"] * 19 and others == ["cancelled"] * 2
 
-    assert store.run(duties.take, "audit", 3600.0, "ann"), "which would heal them too"
+    assert store.run(duties.take_duty, "audit", 3600.0, "ann"), "which would heal them too"
     async with work(app, queues=["elsewhere"]):
         await aeventually(tended, 20.0, message=lambda: str(state(store.run, *late)))
     assert state(store.run, bad, flows[0][0]) == ["waiting", "ready"]
-    assert store.run(signs_of_loss).late and store.run(signs_of_loss).flows
+    assert store.run(signs_of_loss).unlinked and store.run(signs_of_loss).flows
     assert "cannot be cancelled" in caplog.text and "cannot be healed" in caplog.text
     await store.aclose()

@@ -8,12 +8,15 @@ import pytest
 
 from outlast import Outlast, State
 from outlast.model.job import Claim
-from outlast.model.offer import is_offer, new_desk_id, remote_id
+from outlast.model.worker_names import is_offer, new_server_id, remote_id
 from outlast.ops import offer as ops
-from outlast.ops.reclaim import bury, reclaim
+from outlast.ops.reclaim import reclaim, reclaim_from_workers
 from tests.support import Database, eventually
+from tests.support.databases import KINDS
 
-DESK = new_desk_id()
+pytestmark = pytest.mark.kinds(*KINDS)
+
+DESK = new_server_id()
 FAR = remote_id("fleet", "w")
 
 
@@ -32,7 +35,7 @@ def ol(database: Database) -> Any:
 
 def offered(ol: Outlast, number: int, lease: float = 60.0, **asked: Any) -> list[Claim]:
     said = {"tasks": ("work",), **asked}
-    claims = ol.store.run(ops.offer, ops.Asked(DESK, "default", number, lease, **said))
+    claims = ol.store.run(ops.offer, ops.OfferRequest(DESK, "default", number, lease, **said))
     return [claim._replace(worker=FAR, offered_by=DESK) for claim in claims]
 
 
@@ -53,7 +56,7 @@ def test_the_first_renewal_puts_the_worker_s_name_into_the_row(ol: Outlast) -> N
     assert is_offer(DESK)
     for _ in range(2):
         kept = ol.store.run(ops.hold, [claim], 600.0)
-        assert kept.cancelling == {claim.hold: False}
+        assert kept.cancelling == {claim.claim_key: False}
         now = ol.job(claim.id)
         assert now.worker == FAR
         assert not is_offer(FAR)
@@ -61,7 +64,7 @@ def test_the_first_renewal_puts_the_worker_s_name_into_the_row(ol: Outlast) -> N
         assert before.lease_until is not None
         assert now.lease_until > before.lease_until
     ol.cancel(claim.id)
-    assert ol.store.run(ops.hold, [claim], 600.0).cancelling == {claim.hold: True}
+    assert ol.store.run(ops.hold, [claim], 600.0).cancelling == {claim.claim_key: True}
 
 
 def test_what_was_accepted_cannot_be_withdrawn(ol: Outlast) -> None:
@@ -75,7 +78,7 @@ def test_what_was_accepted_cannot_be_withdrawn(ol: Outlast) -> None:
     back = ol.job(offer.id)
     assert (back.state, back.attempt) == (State.READY, 0)
     late = ol.store.run(ops.hold, [offer, accepted], 60.0)
-    assert set(late.cancelling) == {accepted.hold}
+    assert set(late.cancelling) == {accepted.claim_key}
     assert late.busy == frozenset()
     assert ol.store.run(ops.withdraw, DESK, [accepted, offer]) == set()
 
@@ -96,7 +99,9 @@ def test_what_was_merely_offered_is_taken_back_with_nothing_charged(ol: Outlast,
 
 
 def swept(ol: Outlast, how: str) -> int:
-    return ol.store.run(reclaim if how == "lease" else lambda: bury([DESK], "exit")).healed
+    return ol.store.run(
+        reclaim if how == "lease" else lambda: reclaim_from_workers([DESK], "exit")
+    ).healed
 
 
 def test_a_cancelled_offer_ends_when_it_is_taken_back(ol: Outlast) -> None:
@@ -123,5 +128,5 @@ def test_those_that_one_more_death_would_end_are_offered_one_by_one(ol: Outlast)
     for claim in offered(ol, 3):
         ol.store.run(ops.hold, [claim], 0.01)
     eventually(lambda: ol.store.run(reclaim).healed + ol.counts()["ready"] >= 3)
-    assert offered(ol, 3, tenant="a", last_life=False) == []
+    assert offered(ol, 3, tenant="a", allow_one_crash_left=False) == []
     assert len(offered(ol, 3, tenant="a")) == 1

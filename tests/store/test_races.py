@@ -10,7 +10,7 @@ import pytest
 
 from outlast import TooLate
 from outlast.model.job import Claim
-from outlast.ops import operate
+from outlast.ops import job_actions
 from outlast.ops.finish import Finished, finish
 from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
@@ -32,23 +32,28 @@ from tests.support import Database, Postgres
 
 pytestmark = [pytest.mark.kinds("sqlite", "postgres"), pytest.mark.timeout(600)]
 
-RACES = 1000
+
+def races(few: int, many: int) -> pytest.MarkDecorator:
+    """So many by default, and so many in a campaign."""
+    full = pytest.param(many, marks=pytest.mark.campaign)
+    return pytest.mark.parametrize("number", [few, full], ids=["sample", "full"])
 
 
 def cancelled(store: Store, id: str) -> str:
     """What a cancel found: a state, or that it was too late."""
     try:
-        return str(store.run(operate.cancel, id, "ann", "").state)
+        return str(store.run(job_actions.cancel, id, "ann", "").state)
     except TooLate:
         return "too late"
 
 
-def test_cancel_against_claim_ends_one_way(store: Store, database: Database) -> None:
-    """R114: 1,000 races: cancelled and never claimed, or running and asked to stop."""
-    ids = [one.id for one in put(store.run, RACES)]
+@races(250, 1000)
+def test_cancel_against_claim_ends_one_way(store: Store, database: Database, number: int) -> None:
+    """R114: cancelled and never claimed, or running and asked to stop (1,000 in a campaign)."""
+    ids = [one.id for one in put(store.run, number)]
     claims: list[Claim] = []
     found, _ = race(
-        RACES,
+        number,
         lambda n: cancelled(store, ids[n]),
         lambda n: claims.extend(take(store.run, 1 + n % 2)),
     )
@@ -58,10 +63,12 @@ def test_cancel_against_claim_ends_one_way(store: Store, database: Database) -> 
         assert state == seen == ("running" if id in running else "cancelled")
 
 
-def test_cancel_against_finish_ends_one_way(store: Store, database: Database) -> None:
-    """R118: 1,000 races: a success is a success with its result; the cancel is told which."""
-    put(store.run, RACES)
-    held = take(store.run, RACES)
+@races(250, 1000)
+def test_cancel_against_finish_ends_one_way(store: Store, database: Database, number: int) -> None:
+    """R118: 1,000 races in a campaign: a success is a success with its result; the cancel is told
+    which."""
+    put(store.run, number)
+    held = take(store.run, number)
     ends = [
         ending(one, result="1") if n % 2 else ending(one, "released") for n, one in enumerate(held)
     ]
@@ -69,9 +76,9 @@ def test_cancel_against_finish_ends_one_way(store: Store, database: Database) ->
     def finished(n: int) -> Finished:
         return store.run(finish, [ends[n]])
 
-    found, answers = race(RACES, lambda n: cancelled(store, held[n].id), finished)
+    found, answers = race(number, lambda n: cancelled(store, held[n].id), finished)
     assert not any(answer.lost for answer in answers)
-    rows = {one.id: one for one in store.run(jobs, Filter(), None, RACES)}
+    rows = {one.id: one for one in store.run(jobs, Filter(), None, number)}
     for n, one in enumerate(held):
         after = rows[one.id]
         if n % 2:
@@ -83,13 +90,16 @@ def test_cancel_against_finish_ends_one_way(store: Store, database: Database) ->
     assert len(Counter(found)) > 1, "no race without both"
 
 
-def test_reclaim_against_finish_has_one_winner(store: Store, database: Database) -> None:
+@races(200, 1000)
+def test_reclaim_against_finish_has_one_winner(
+    store: Store, database: Database, number: int
+) -> None:
     """R077: a sweep never overwrites an accepted end, nor a finish a reclaimed job."""
-    put(store.run, 500)
-    held = take(store.run, 500)
+    put(store.run, number)
+    held = take(store.run, number)
     end_leases(database)
     accepted, _ = race(
-        500,
+        number,
         lambda n: bool(store.run(finish, [ending(held[n])]).accepted),
         lambda n: store.run(reclaim, 1 + n % 2),
     )
@@ -101,13 +111,16 @@ def test_reclaim_against_finish_has_one_winner(store: Store, database: Database)
     assert database.rows(crashes) == [(accepted.count(False),)]
 
 
-def test_reclaim_against_renew_has_one_winner(store: Store, database: Database) -> None:
+@races(200, 1000)
+def test_reclaim_against_renew_has_one_winner(
+    store: Store, database: Database, number: int
+) -> None:
     """R080: a claim that was renewed is never taken back; one that was taken back is never held."""
-    put(store.run, 500)
-    held = take(store.run, 500)
+    put(store.run, number)
+    held = take(store.run, number)
     end_leases(database)
     kept, _ = race(
-        500,
+        number,
         lambda n: bool(store.run(renew, "w1", {held[n].id: held[n].fence}, 60.0).kept),
         lambda n: store.run(reclaim, 1 + n % 2),
     )
@@ -153,7 +166,7 @@ def test_redrive_at_once_runs_once(store: Store) -> None:
     """R052: ten at once → one new life, one record."""
     held = put_and_take(store.run)
     end(store.run, held, "permanent")
-    revived = all_at_once(10, lambda n: store.run(operate.redrive, [held.id], f"ann{n}"))
+    revived = all_at_once(10, lambda n: store.run(job_actions.redrive, [held.id], f"ann{n}"))
     assert sorted(map(len, revived)) == [0] * 9 + [1]
     assert len(take(store.run, 9)) == 1
     assert [event.kind for event in store.run(history, held.id)[1]] == ["redrive"]

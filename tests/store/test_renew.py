@@ -13,6 +13,9 @@ from outlast.store import Store, open_store
 from tests.store.conftest import Run
 from tests.store.jobs import column, end, end_leases, put, take
 from tests.support import Database
+from tests.support.databases import KINDS
+
+pytestmark = pytest.mark.kinds(*KINDS)
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ def test_what_is_kept_what_is_lost_and_what_we_forgot(run: Run, database: Databa
     assert renewed.kept == {kept.id}
     assert renewed.lost == {ended.id, taken.id, other.id}
     assert renewed.busy == frozenset()
-    assert {one.id for one in renewed.strangers} == {forgotten.id, other.id}
+    assert {one.id for one in renewed.unknown_claims} == {forgotten.id, other.id}
 
 
 @pytest.mark.kinds("postgres", "pgbouncer")
@@ -57,7 +60,7 @@ def test_a_row_that_somebody_holds_delays_no_other(
         renewed = hasty(renew, "w1", held, 60.0)
         assert (renewed.kept, renewed.lost) == ({third.id}, frozenset())
         assert renewed.busy == {first.id, second.id}
-        assert renewed.strangers == []
+        assert renewed.unknown_claims == []
     after = column(database, "lease_until")
     assert (after[:2], after[2] > before[2]) == (before[:2], True)
     renewed = hasty(renew, "w1", held, 60.0)

@@ -10,7 +10,7 @@ import pytest
 
 from outlast import InvalidOption, JobNotFound, Outlast
 from outlast.model.lifecycle import State
-from outlast.ops import duties, operate, report
+from outlast.ops import duties, job_actions, report
 from outlast.ops.enqueue import enqueue
 from outlast.ops.explain import explain
 from outlast.ops.finish import finish
@@ -111,12 +111,12 @@ def test_a_history_has_no_gaps(run: Run, database: Database) -> None:
         end(run, held, outcome)
         make_due(database)
         if run(job, made.id).final:
-            run(operate.redrive_one, made.id, "ann")
+            run(job_actions.redrive_one, made.id, "ann")
     take(run, worker="lost")
     end_leases(database)
     run(reclaim)
-    run(operate.cancel, made.id, "ann", "enough")
-    run(operate.redrive_one, made.id, "bob")
+    run(job_actions.cancel, made.id, "ann", "enough")
+    run(job_actions.redrive_one, made.id, "bob")
     (last,) = take(run, worker="last")
     end(run, last, result='"done"')
 
@@ -177,12 +177,12 @@ def test_a_job_explains_itself(run: Run, store: Store, database: Database) -> No
         "id": "w1", "host": "h", "pid": 7, "queues": '["other"]', "tasks": "[]",
         "concurrency": 3, "version": "1", "lease": 15.0,
     }  # fmt: skip
-    run(duties.arrive, card)
+    run(duties.register, card)
     assert "serves the queue 'default'" in why(ready.id)
     assert run(report.unhandled) == [("default", "work", 1)]
-    run(operate.set_paused, "default", True, "ann")
+    run(job_actions.set_paused, "default", True, "ann")
     assert "paused" in why(ready.id)
-    run(operate.set_paused, "default", False, "ann")
+    run(job_actions.set_paused, "default", False, "ann")
     (later,) = put(run, delay=3600.0)
     assert "1 h" in why(later.id) or "60.0 min" in why(later.id)
     (held,) = take(run)

@@ -9,16 +9,16 @@ import pytest
 
 from outlast import ClaimLost
 from outlast.model.job import Claim
-from outlast.model.offer import new_desk_id, remote_id
+from outlast.model.worker_names import new_server_id, remote_id
 from outlast.ops import offer as offers
-from outlast.ops.claim import Wanted
+from outlast.ops.claim import ClaimRequest
 from outlast.ops.complete import complete, completed
-from outlast.ops.finish import finish, finish_with_keys, settled, turn
-from outlast.ops.operate import cancel
-from outlast.ops.reclaim import bury, reclaim
+from outlast.ops.finish import finish, finish_and_claim, finish_with_keys, lookup_finished
+from outlast.ops.force_release import force_release
+from outlast.ops.job_actions import cancel
+from outlast.ops.reclaim import reclaim, reclaim_from_workers
 from outlast.ops.renew import renew
 from outlast.ops.report import history, job
-from outlast.ops.seize import seize
 from outlast.ops.steps import keep, look_up
 from outlast.store import Store
 from tests.store.conftest import Run
@@ -29,7 +29,7 @@ OUTCOMES = [
     "succeeded", "failed", "timed-out", "permanent", "postponed", "cancelled", "released",
     "crashed", "undecodable",
 ]  # fmt: skip
-DESKS = new_desk_id(), new_desk_id()
+DESKS = new_server_id(), new_server_id()
 FAR = remote_id("fleet", "old"), remote_id("fleet", "new")
 
 
@@ -57,18 +57,20 @@ def test_an_outcome_counts_for_the_owner_in_the_row_alone(store: Store, database
     for number, outcome in enumerate(OUTCOMES, 1):
         owners = split(run, database, queue=outcome)
         before = run(job, owners.new.id)
-        for said in (owners.old, owners.old._replace(tied=True)):
+        for said in (owners.old, owners.old._replace(has_dependents=True)):
             follow_ups = (new(queue=outcome), new(queue=outcome, key="k"))
             finished = end(run, said, outcome, result='"stale"', jobs=follow_ups)
             assert (finished.accepted, [one.claim for one in finished.lost]) == ([], [said])
         assert run(job, owners.new.id) == before
         assert (len(states(database)), run(history, before.id)) == (number, ([], []))
         accepted = end(run, owners.new, outcome)
-        assert (len(accepted.accepted), accepted.lost, accepted.again) == (1, [], [])
+        assert (len(accepted.accepted), accepted.lost, accepted.duplicates) == (1, [], [])
         after, late = run(job, owners.new.id), ending(owners.old, outcome)
         assert [one.claim for one in run(finish, [late]).lost] == [owners.old]
-        assert [one.claim for one in run(settled, [late]).lost] == [owners.old]
-        assert len(end(run, owners.new, outcome).again) == 1, "its own answer may have been lost"
+        assert [one.claim for one in run(lookup_finished, [late]).lost] == [owners.old]
+        assert len(end(run, owners.new, outcome).duplicates) == 1, (
+            "its own answer may have been lost"
+        )
         assert run(job, owners.new.id) == after
 
 
@@ -80,16 +82,16 @@ def test_a_first_try_success_counts_for_the_owner_in_the_row_alone(
     in the same round trip."""
     run = store.run
     owners = split(run, database)
-    wanted = Wanted("w1", "default", 1, 60.0) if claiming else None
-    finished, _ = run(turn, [ending(owners.old, result='"stale"')], wanted)
+    wanted = ClaimRequest("w1", "default", 1, 60.0) if claiming else None
+    finished, _ = run(finish_and_claim, [ending(owners.old, result='"stale"')], wanted)
     assert (finished.accepted, len(finished.lost)) == ([], 1)
-    finished, _ = run(turn, [ending(owners.new, result='"fresh"')], wanted)
+    finished, _ = run(finish_and_claim, [ending(owners.new, result='"fresh"')], wanted)
     assert (len(finished.accepted), finished.lost) == (1, [])
     assert run(job, owners.new.id).result == "fresh"
-    finished, _ = run(turn, [ending(owners.old, result='"stale"')], wanted)
+    finished, _ = run(finish_and_claim, [ending(owners.old, result='"stale"')], wanted)
     assert (finished.accepted, len(finished.lost)) == ([], 1)
-    finished, _ = run(turn, [ending(owners.new)], wanted)
-    assert len(finished.again) == 1
+    finished, _ = run(finish_and_claim, [ending(owners.new)], wanted)
+    assert len(finished.duplicates) == 1
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -103,7 +105,7 @@ def test_of_two_owners_in_one_call_one_is_accepted(
     jobs = [(new(queue=name),) if way == "finish" else () for name in ("stale", "fresh")]
     said = [ending(c, result=f'"{c.worker}"', jobs=j) for c, j in zip(owners, jobs, strict=True)]
     both = [said[place] for place in order]
-    finished = run(finish, both) if way == "finish" else run(turn, both)[0]
+    finished = run(finish, both) if way == "finish" else run(finish_and_claim, both)[0]
     assert [one.claim for one, _ in finished.accepted] == [owners.new]
     assert [one.claim for one in finished.lost] == [owners.old]
     assert run(job, owners.new.id).result == "w2"
@@ -135,7 +137,7 @@ def test_the_other_owner_of_a_fence_can_neither_renew_nor_speak_nor_keep_a_step(
     old, owner = owners
     lease = run(job, owner.id).lease_until
     renewed = run(renew, old.worker, {old.id: old.fence}, 3600.0)
-    assert (renewed.kept, renewed.lost, renewed.strangers) == (set(), {old.id}, [])
+    assert (renewed.kept, renewed.lost, renewed.unknown_claims) == (set(), {old.id}, [])
     assert run(job, owner.id).lease_until == lease
     said = {"n": 0, "job": owner.id, "kind": "log", "data": '"stale"'}
     run(finish, [], [said | old.guard])
@@ -172,9 +174,9 @@ def test_what_takes_a_job_back_takes_it_from_the_owner_in_the_row(
     takes nothing from the new."""
     run = store.run
     owners = split(run, database)
-    assert run(bury, [owners.old.worker], "exit").found == 0
+    assert run(reclaim_from_workers, [owners.old.worker], "exit").found == 0
     assert run(job, owners.new.id).worker == owners.new.worker
-    assert run(seize, owners.new.id, "me").state == "ready"
+    assert run(force_release, owners.new.id, "me").state == "ready"
     (third,) = take(run, worker="w3", lease=-1.0)
     assert run(reclaim).healed == 1
     records, _ = run(history, owners.new.id)
@@ -191,7 +193,7 @@ def offered(run: Run, database: Database) -> Owners:
     claims = []
     for desk, far in zip(DESKS, FAR, strict=True):
         go_back(database)
-        asked = offers.Asked(desk, "default", 1, 60.0, tasks=("work",))
+        asked = offers.OfferRequest(desk, "default", 1, 60.0, tasks=("work",))
         (claim,) = run(offers.offer, asked)
         claims.append(claim._replace(worker=far, offered_by=desk))
     assert claims[0].fence == claims[1].fence
@@ -207,15 +209,15 @@ def test_an_offer_is_accepted_and_ended_by_the_worker_that_it_was_made_to(
     end(run, put_and_take(run), "released")
     old, owner = offered(run, database)
     if accepted:
-        assert set(run(offers.hold, [owner], 60.0).cancelling) == {owner.hold}
+        assert set(run(offers.hold, [owner], 60.0).cancelling) == {owner.claim_key}
     held = run(offers.hold, [old], 60.0)
     assert (held.cancelling, held.busy) == ({}, frozenset())
     assert run(offers.withdraw, DESKS[0], [old]) == set()
     for ends in ("released", "failed", "succeeded"):
         assert len(end(run, old, ends).lost) == 1
-    finished, kept, _ = run(offers.trade, [ending(old)], [old], 60.0, None)
+    finished, kept, _ = run(offers.finish_hold_and_claim, [ending(old)], [old], 60.0, None)
     assert (len(finished.lost), kept.cancelling) == (1, {})
-    finished, _, _ = run(offers.trade, [ending(owner)], [], 60.0, None)
+    finished, _, _ = run(offers.finish_hold_and_claim, [ending(owner)], [], 60.0, None)
     assert len(finished.accepted) == 1
     assert run(job, owner.id).worker == owner.worker
     assert len(end(run, old).lost) == 1
@@ -228,10 +230,10 @@ def test_a_renewal_for_two_workers_holds_the_job_for_one(store: Store, database:
     owners = offered(run, database)
     for _ in range(2):
         held = run(offers.hold, [*owners], 60.0)
-        assert (set(held.cancelling), held.busy) == ({owners.new.hold}, frozenset())
+        assert (set(held.cancelling), held.busy) == ({owners.new.claim_key}, frozenset())
     assert run(job, owners.new.id).worker == owners.new.worker
-    found = run(offers.standing, [*owners])
-    assert found == {owners.old.hold: None, owners.new.hold: owners.new.worker}
+    found = run(offers.owners_of, [*owners])
+    assert found == {owners.old.claim_key: None, owners.new.claim_key: owners.new.worker}
 
 
 @pytest.mark.parametrize("ends", ["running", "failed", "succeeded"])
@@ -254,4 +256,4 @@ def test_events_that_come_late_are_those_of_the_owner_in_the_row(
     events = [event.data for event in run(history, owners.new.id)[1] if event.kind == "log"]
     assert events == [owners.new.worker]
     asked = [(claim, 0) for claim in owners]
-    assert run(offers.kept, asked) == {(owners.new.hold, 0)}
+    assert run(offers.stored_events, asked) == {(owners.new.claim_key, 0)}

@@ -11,12 +11,16 @@ import pytest
 
 import outlast.ops
 from outlast.model.ids import new_job_id
+from outlast.model.job import CLAIM_COLUMNS, JOB_COLUMNS, NEW_JOB_COLUMNS
+from outlast.ops.operation import BEGIN, Op, Pipeline, Rows, Statement
 from outlast.store import Store, open_store
-from outlast.store.postgres_session import FUSED
-from outlast.store.statements import POSTGRES, SQLITE, Query, queries
+from outlast.store.caller.connection import run_on
+from outlast.store.columns import fragments
+from outlast.store.dialects import POSTGRES, SQLITE
+from outlast.store.postgres.session import FUSED
+from outlast.store.statements import Queries, Query
 from tests.support import Database
 
-NAMES = sorted(queries(POSTGRES, "outlast"))
 SOURCE = Path(outlast.ops.__file__).parents[1]
 SAMPLES = {
     "id": new_job_id(), "job": new_job_id(), "before": new_job_id(), "ids": "[]", "rows": "[]",
@@ -34,6 +38,14 @@ SAMPLES = {
     "hashes": "[]", "life": 1.0, "older": 1.0, "since": 0.0, "until": 1.0, "draining": True,
     "trouble": "x",
 }  # fmt: skip
+VERIFY = "outlast.verify"  # which has statements of its own
+
+
+def every(dialect: str, schema: str = "outlast") -> Queries:
+    """The package's statements and the verifier's."""
+    found = Queries(dialect, schema)
+    found.add(VERIFY)
+    return found
 
 
 @pytest.mark.kinds("postgres")
@@ -41,30 +53,31 @@ def test_both_databases_agree_on_every_statement(
     database: Database, store: Store, tmp_path: Path
 ) -> None:
     """R181: PostgreSQL prepares it, SQLite plans and runs it; same parameters, same columns."""
-    ours = queries(POSTGRES, database.schema)
-    theirs = queries(SQLITE, "outlast")
-    assert theirs.keys() < ours.keys() == theirs.keys() | set(FUSED.values())
+    ours, theirs = every(POSTGRES, database.schema), every(SQLITE)
+    assert ours.keys() == theirs.keys()
     beside = open_store(f"sqlite:///{tmp_path}/outlast.db")
     beside.ready()
-    for name in NAMES:
-        parameters, columns = _described_by_postgres(ours[name], database)
-        assert parameters == len(ours[name].parameters), name
-        if name not in theirs:
-            continue
-        assert columns == _columns_on_sqlite(theirs[name], beside), name
-        assert ours[name].answers == theirs[name].answers == (columns > 0), name
-        assert set(theirs[name].parameters) == set(ours[name].parameters), name
+    for name in ours:
+        if ours[name].sql:
+            parameters, columns = _described_by_postgres(ours[name], database)
+            assert parameters == len(ours[name].parameters), name
+        if theirs[name].sql:
+            told = _columns_on_sqlite(theirs[name], beside)
+        if ours[name].sql and theirs[name].sql:
+            assert columns == told, name
+            assert ours[name].returns_rows == theirs[name].returns_rows == (columns > 0), name
+            assert set(theirs[name].parameters) == set(ours[name].parameters), name
     beside.close()
 
 
 @pytest.mark.parametrize("dialect", [POSTGRES, SQLITE])
 def test_every_statement_says_what_it_is_for(dialect: str) -> None:
-    for query in queries(dialect, "outlast").values():
+    for query in every(dialect).values():
         assert re.match(r"[A-Z].*\w", query.purpose), f"{query.name} says: {query.purpose!r}"
 
 
 def test_every_difference_between_the_databases_has_a_reason() -> None:
-    for file in (SOURCE / "store" / "sql").glob("*.sql"):
+    for file in [*SOURCE.glob("store/sql/*.sql"), *SOURCE.glob("verify/sql/*.sql")]:
         for line in re.findall(
             r"^-- (?:postgres|sqlite)(?: only)?:.*$", file.read_text(), flags=re.M
         ):
@@ -73,6 +86,7 @@ def test_every_difference_between_the_databases_has_a_reason() -> None:
 
 def test_every_statement_is_said_by_an_operation_and_every_one_said_exists() -> None:
     """R207: no dead SQL, and no name that only fails when it is first used."""
+    names = set(every(POSTGRES))
     trees = [ast.parse(file.read_text()) for file in SOURCE.rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     words = {node.value for node in nodes if isinstance(node, ast.Constant)}
@@ -83,20 +97,60 @@ def test_every_statement_is_said_by_an_operation_and_every_one_said_exists() -> 
         and getattr(node.func, "id", "") == "Statement"
         and isinstance(node.args[0], ast.Constant)
     }
-    assert said - set(NAMES) == set(), "said, but not there"
-    assert set(NAMES) - words == set(), "there, but never said"
+    words |= {f"{VERIFY}:dump_{word}" for word in words}
+    assert said - names == set(), "said, but not there"
+    assert names - words == set(), "there, but never said"
 
 
 def test_a_statement_that_writes_is_never_taken_for_a_read() -> None:
     """On SQLite a read goes to a connection that takes no lock."""
     verbs = re.compile(r"\b(INSERT|UPDATE|DELETE|REPLACE)\b")
-    for query in queries(SQLITE, "outlast").values():
+    for query in every(SQLITE).values():
         assert query.reads != bool(verbs.search(query.sql)), query.name
+
+
+def test_a_statement_for_one_database_is_nothing_to_the_other(
+    database: Database, store: Store
+) -> None:
+    """No row comes back, on our connection and on a caller's, and nothing that was begun ends."""
+    ours, theirs = every(POSTGRES), every(SQLITE)
+    assert [name for name in ours if not (ours[name].sql or theirs[name].sql)] == []
+    assert all(ours[name].sql and not theirs[name].sql for name in FUSED.values())
+
+    def op() -> Op[list[Rows]]:
+        yield BEGIN
+        briefly: Rows = yield Statement("wait_briefly")
+        files, clock = yield Pipeline([Statement("database_files"), Statement("clock")])
+        return [briefly, files, clock]
+
+    store.ready()
+    with database.connect() as connection:
+        for told in (store.run(op), run_on(connection, store, op())):
+            briefly, files, clock = told
+            assert (bool(briefly), bool(files)) == (not database.is_sqlite, database.is_sqlite)
+            assert len(clock) == 1
+
+
+def test_what_is_read_by_position_is_selected_in_the_order_of_its_fields() -> None:
+    """One list for both: a fragment has an expression for each field, and names its column."""
+    lists, other = fragments(), {"has_dependents": "tied", "has_hooks": "hooks"}
+    for name, fields in [("job_columns", JOB_COLUMNS), ("claim_columns", CLAIM_COLUMNS),
+                         ("new_job_row", NEW_JOB_COLUMNS)]:  # fmt: skip
+        parts = lists[name].text.split(", ")
+        parts = [*parts[: len(fields) - 1], ", ".join(parts[len(fields) - 1 :])]  # COALESCE has one
+        for field, part in zip(fields, parts, strict=True):
+            assert re.search(rf"\b{other.get(field, field)}\b", part), (name, field, part)
+
+
+def test_a_name_that_is_nowhere_is_named() -> None:
+    for name in ("nothing", "outlast.verify:nothing"):
+        with pytest.raises(KeyError, match=f"no statement '{name}'"):
+            every(SQLITE)[name]
 
 
 def _described_by_postgres(query: Query, database: Database) -> tuple[int, int]:
     """How many parameters and columns the server sees in it."""
-    text = query.spelled(lambda name: f"${query.parameters.index(name) + 1}")
+    text = query.for_driver(lambda name: f"${query.parameters.index(name) + 1}")
     with psycopg.connect(database.direct_url) as connection:
         for result in (
             connection.pgconn.prepare(b"it", text.encode()),

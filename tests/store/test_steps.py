@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 from outlast import ClaimLost
-from outlast.ops import audit, duties, operate
+from outlast.ops import audit, duties, job_actions
 from outlast.ops.complete import complete, completed
 from outlast.ops.report import steps
 from outlast.ops.steps import keep, look_up
 from outlast.store import Store, open_store
-from outlast.store.callers import run_on
-from outlast.store.lent import alend, lend
+from outlast.store.caller.connection import run_on
+from outlast.store.handler_connection import aopen_transaction, open_transaction
 from tests.store.conftest import Run
 from tests.store.jobs import end, end_leases, ending, put_and_take, states, table, take
 from tests.support import Database, Proxy
+from tests.support.databases import KINDS
+
+pytestmark = pytest.mark.kinds(*KINDS)
 
 
 def kept(database: Database) -> list[tuple[Any, ...]]:
@@ -57,7 +60,7 @@ def test_steps_stay_through_retries_and_redrives(run: Run, database: Database) -
     claim = put_and_take(run)
     run(keep, claim, "a", "1")
     end(run, claim, "permanent")
-    run(operate.redrive, [claim.id], "me")
+    run(job_actions.redrive, [claim.id], "me")
     (again,) = take(run)
     assert run(look_up, again.id, "a") == "1"
     run(keep, again, "b", "2")
@@ -88,8 +91,8 @@ def test_steps_whose_job_is_gone_are_cleared_away(run: Run, database: Database) 
         run(keep, claim, "a", "1")
     mark = "?" if database.is_sqlite else "%s"
     database.rows(f"DELETE FROM {table(database, 'job')} WHERE id = {mark}", (gone.id,))
-    assert run(audit.left_behind, "steps", audit.FIRST)[0] == [gone.id]
-    assert run(audit.clear_away("steps"), [gone.id, stays.id]) == 1
+    assert run(audit.dangling_rows, "steps", audit.LOWEST_ID)[0] == [gone.id]
+    assert run(audit.delete_dangling("steps"), [gone.id, stays.id]) == 1
     assert len(kept(database)) == 1
 
 
@@ -99,7 +102,7 @@ def test_a_step_waits_for_whoever_is_taking_its_job_away(store: Store, database:
     claim = put_and_take(store.run)
     quick = open_store(database.url, database.schema)
     quick.ready()
-    with lend(quick) as lent:
+    with open_transaction(quick) as lent:
         run_on(lent.connection, quick, complete(ending(claim)))  # not committed yet
         asked = asyncio.run(_asked(store, claim, lent))
     assert asked == "lost"
@@ -114,7 +117,7 @@ def test_a_completion_that_is_still_under_way_is_waited_for(
     """R170: its client gave up on it, and asks; the server may still commit it."""
     claim = put_and_take(store.run)
     slow = open_store(database.url, database.schema)
-    with lend(slow) as lent:
+    with open_transaction(slow) as lent:
         lent.run(complete(ending(claim)))
         assert asyncio.run(_waits(lent, store.run, completed, ending(claim))) is True
     slow.close()
@@ -143,7 +146,7 @@ def test_a_completion_is_applied_in_this_very_transaction(store: Store, database
     """R033: a finish that was accepted before does not make a second set of writes right."""
     claim = put_and_take(store.run)
     end(store.run, claim)
-    with lend(store) as lent, pytest.raises(ClaimLost):
+    with open_transaction(store) as lent, pytest.raises(ClaimLost):
         lent.run(complete(ending(claim)))
     assert store.run(completed, ending(claim))
     assert states(database) == ["succeeded"]
@@ -154,16 +157,16 @@ def test_whoever_leaves_without_a_commit_has_written_nothing(
 ) -> None:
     """R002"""
     claim = put_and_take(store.run)
-    with lend(store) as lent:
+    with open_transaction(store) as lent:
         lent.run(complete(ending(claim)))
     assert states(database) == ["running"]
     assert not store.run(completed, ending(claim))
 
     async def awaited() -> None:
-        async with alend(store) as lent:
+        async with aopen_transaction(store) as lent:
             await lent.run(complete(ending(claim)))
         assert not await store.arun(completed, ending(claim))
-        async with alend(store) as lent:
+        async with aopen_transaction(store) as lent:
             await lent.run(complete(ending(claim)))
             await lent.commit()
         assert await store.arun(completed, ending(claim))
@@ -179,7 +182,7 @@ def test_a_completion_of_a_lost_claim_is_refused(store: Store, database: Databas
     end_leases(database)
     end(store.run, claim, "released")
     (other,) = take(store.run)
-    with lend(store) as lent, pytest.raises(ClaimLost):
+    with open_transaction(store) as lent, pytest.raises(ClaimLost):
         lent.run(complete(ending(claim)))
     assert not store.run(completed, ending(claim))
     assert end(store.run, other).accepted

@@ -8,20 +8,19 @@ import pytest
 
 from outlast import Outlast
 from outlast.model.settings import RetentionSettings
-from outlast.ops import duties, events, operate
-from outlast.ops.board import losses
+from outlast.ops import duties, events, job_actions
 from outlast.ops.claim import promote
-from outlast.ops.duties import Tally
+from outlast.ops.duties import DutyTally
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
-from outlast.ops.leave import leave
-from outlast.ops.operate import note
-from outlast.ops.reclaim import Refusal, reclaim, refusals, signs_of_loss
+from outlast.ops.job_actions import record_action
+from outlast.ops.live_stats import losses
+from outlast.ops.reclaim import Refusal, reclaim, record_refusals, signs_of_loss
 from outlast.ops.report import clock, history, job
 from outlast.ops.report import duties as all_duties
 from outlast.ops.report import workers as all_workers
+from outlast.ops.workers import deregister
 from outlast.store import Store, open_store
-from outlast.worker.heal import Healer
 from tests.store.conftest import Run
 from tests.store.crowd import NESTED_LOOPS, all_at_once
 from tests.store.jobs import (
@@ -40,6 +39,7 @@ from tests.store.jobs import (
     take,
 )
 from tests.support import Database, eventually
+from tests.support.maintenance import healer_of
 
 
 def test_a_lost_claim_is_taken_back(run: Run, database: Database) -> None:
@@ -87,7 +87,7 @@ def test_a_job_that_costs_too_many_workers_is_dead_with_the_evidence(
 def test_a_lost_job_that_was_cancelled_ends_cancelled(run: Run, database: Database) -> None:
     """R115: a request whose owner died before it saw it is honoured by the reclaim."""
     held = put_and_take(run)
-    run(operate.cancel, held.id, "ann", "")
+    run(job_actions.cancel, held.id, "ann", "")
     end_leases(database)
     run(reclaim)
     assert states(database) == ["cancelled"]
@@ -117,7 +117,7 @@ async def test_one_bad_row_keeps_no_other_from_being_healed(
     end_leases(database)
     where = ", ".join(f"'{one.id}'" for one in held[:bad])
     spoil(database, f"id IN ({where})", "running")
-    swept = await Healer(app.worker(), store).sweeper.lost()
+    swept = await healer_of(app, store).sweeper.sweep_lost()
     assert (swept.found, swept.healed, swept.failed) == (stuck, stuck - bad, bad)
     assert Counter(states(database)) == {"ready": stuck - bad, "running": bad}
     await store.aclose()
@@ -173,7 +173,7 @@ def test_pruning_removes_what_ended_long_ago_and_nothing_else(run: Run, database
     held = take(run, 40)
     run(finish, [ending(one, outcomes[n % 5]) for n, one in enumerate(held[:35])])
     for one in held[:35]:
-        run(operate.note, "seen", [one.id], {})
+        run(job_actions.record_action, "seen", [one.id], {})
     young = put_and_take(run, queue="young")
     long_ago = "1" if database.is_sqlite else "now() - interval '30 days'"
     set_all(database, f"finished_at = {long_ago}", "finished_at IS NOT NULL")
@@ -228,19 +228,19 @@ def test_incidents_are_kept_for_a_while_and_what_people_did_for_ever(
 ) -> None:
     """R200, R203: lost workers, refused writes and wrong tokens; in small batches, oldest first."""
     held = put_and_take(run)
-    run(refusals, [Refusal(held.id, n, "w1", "succeeded") for n in range(3)])
+    run(record_refusals, [Refusal(held.id, n, "w1", "succeeded") for n in range(3)])
     for kind in ("worker-lost", "wrong-tokens", "pause", "token-revoked"):
-        run(note, kind, [None], {})
-    run(operate.cancel, held.id, "ann", "")
-    run(events.place)
+        run(record_action, kind, [None], {})
+    run(job_actions.cancel, held.id, "ann", "")
+    run(events.assign_positions)
     assert run(duties.prune_incidents, 3600.0, 10) == 0, "they are young"
     eventually(lambda: run(duties.prune_incidents, 0.0, 4) == 4)
-    assert [told.kind for told in run(events.page, 0, None, 9).told] == [
+    assert [told.kind for told in run(events.page, 0, None, 9).events] == [
         "wrong-tokens", "pause", "token-revoked", "cancel"
     ]  # fmt: skip
     assert run(duties.prune_incidents, 0.0, 4) == 1
     assert run(duties.prune_incidents, 0.0, 4) == 0
-    assert len(run(events.page, 0, None, 9).told) == 3
+    assert len(run(events.page, 0, None, 9).events) == 3
 
 
 @pytest.mark.kinds("sqlite", "postgres")
@@ -248,9 +248,9 @@ async def test_whoever_prunes_prunes_incidents(store: Store, database: Database)
     """R203: all that are old enough, a batch at a time."""
     kept = RetentionSettings(keep_incidents=0.0, prune_batch=2)
     app = Outlast(database.url, schema=database.schema, retention=kept)
-    store.run(refusals, [Refusal("job", n, "w1", "succeeded") for n in range(5)])
+    store.run(record_refusals, [Refusal("job", n, "w1", "succeeded") for n in range(5)])
     eventually(lambda: store.run(duties.prune_incidents, 0.0, 1) == 1)
-    await Healer(app.worker(), store).prune()
+    await healer_of(app, store).prune()
     assert store.run(losses, "write-refused") == []
     await store.aclose()
     await app.aclose()
@@ -258,15 +258,15 @@ async def test_whoever_prunes_prunes_incidents(store: Store, database: Database)
 
 def test_one_process_at_a_time_takes_a_duty(store: Store) -> None:
     """R085, R089: any of them, one of them, and the record says how it went."""
-    takers = all_at_once(8, lambda n: store.run(duties.take, "prune", 3600.0, f"w{n}"))
-    assert sum(takers) == 1
-    store.run(duties.report, "prune", Tally(found=5, healed=3, skipped=2))
-    store.run(duties.report, "prune", Tally(failed=1, error="disk full"))
+    takers = all_at_once(8, lambda n: store.run(duties.take_duty, "prune", 3600.0, f"w{n}"))
+    assert sum(due_at is not None for due_at in takers) == 1
+    store.run(duties.report_duty, "prune", DutyTally(found=5, healed=3, skipped=2))
+    store.run(duties.report_duty, "prune", DutyTally(failed=1, error="disk full"))
     (duty,) = store.run(all_duties)
     assert (duty.found, duty.healed, duty.skipped, duty.failed) == (5, 3, 2, 1)
     assert duty.succeeded_at is not None and duty.error == "disk full"
-    assert store.run(duties.take, "other", 0.0, "w1")
-    assert store.run(duties.take, "other", 0.0, "w2"), "due again at once"
+    assert store.run(duties.take_duty, "other", 0.0, "w1")
+    assert store.run(duties.take_duty, "other", 0.0, "w2"), "due again at once"
 
 
 def test_workers_come_live_and_go(run: Run) -> None:
@@ -275,18 +275,18 @@ def test_workers_come_live_and_go(run: Run) -> None:
         "id": "w1", "host": "h", "pid": 7, "queues": '["a"]', "tasks": '["t"]', "concurrency": 3,
         "version": "1", "lease": 0.2,
     }  # fmt: skip
-    run(duties.arrive, card)
-    run(duties.arrive, card | {"id": "w2", "queues": None})
-    assert run(duties.live, "w1", 2, "draining") == (True, False)
-    assert run(duties.live, "gone", 0, "working") == (False, False)
-    assert run(duties.prove_life, "w1")
-    assert run(duties.live, "w1", 2, "draining") == (True, True)
+    run(duties.register, card)
+    run(duties.register, card | {"id": "w2", "queues": None})
+    assert run(duties.heartbeat, "w1", 2, "draining") == (True, False)
+    assert run(duties.heartbeat, "gone", 0, "working") == (False, False)
+    assert run(duties.prove_liveness, "w1")
+    assert run(duties.heartbeat, "w1", 2, "draining") == (True, True)
     first, second = run(all_workers)
     assert (first.id, first.running, first.state, first.alive) == ("w1", 2, "draining", True)
     assert first.serves("a") and not first.serves("b") and second.serves("b")
     assert run(duties.prune_workers, 3600.0) == 0
     held = put_and_take(run)
-    assert run(leave, "w1") == 1, "what it still owned is put back"
+    assert run(deregister, "w1") == 1, "what it still owned is put back"
     assert (run(job, held.id).state, run(job, held.id).attempt) == ("ready", 0)
     eventually(lambda: run(duties.prune_workers, 0.0) == 1)
     assert run(all_workers) == []

@@ -12,8 +12,8 @@ import pytest
 
 from outlast import Outlast, StoreError, StoreUnavailable, WrongConnection
 from outlast.model.errors import Contention, SchemaMismatch, StoreBusy
-from outlast.store.caller_errors import of_the_caller
-from outlast.store.caller_kinds import instead_of
+from outlast.store.caller.errors import translate_caller_errors
+from outlast.store.caller.kinds import suggestion_for
 from tests.store.callers import alchemy_url
 from tests.support import Database
 
@@ -291,8 +291,8 @@ def test_what_a_driver_says_is_mapped_by_its_code() -> None:
         psycopg.ProgrammingError("forbidden within a Transaction context"): WrongConnection,
         psycopg.OperationalError("server closed the connection"): StoreUnavailable,
     }.items():  # fmt: skip
-        with pytest.raises(ours), of_the_caller():
+        with pytest.raises(ours), translate_caller_errors():
             raise error
-    with pytest.raises(KeyError), of_the_caller():
+    with pytest.raises(KeyError), translate_caller_errors():
         raise KeyError("not the database's")
-    assert instead_of(object()) is None
+    assert suggestion_for(object()) is None

@@ -5,7 +5,7 @@ processes, waiting (what a test starts, and how it waits) → clock (what goes w
 the one of `outlast verify`.
 """
 
-from outlast.verify.proxy import Proxy
+from outlast.verify.faults.proxy import Proxy
 from tests.support.clock import wrong_clock
 from tests.support.databases import Database
 from tests.support.pgbouncer import PgBouncer

@@ -224,10 +224,10 @@ class App:
 
 def stall() -> None:
     """Stop this whole process until somebody sends SIGCONT."""
-    from outlast.store.forks import _known
+    from outlast.store.forks import _registered
 
     # Not in the middle of a transaction: on SQLite nobody else could write until we go on.
-    locks = [one._lock for one in _known if hasattr(one, "_writer")]
+    locks = [one._lock for one in _registered if hasattr(one, "_writer")]
     for lock in locks:
         lock.acquire()
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -245,13 +245,13 @@ def from_environment() -> App:
 
 
 def main() -> None:
-    from outlast.worker.heal import Healer
     from outlast.worker.logs import set_up
+    from outlast.worker.maintenance import Maintenance
 
     set_up(os.environ.get("OUTLAST_TEST_LOG", "info"))
     point, queue, *_ = (*sys.argv[1:], "", "")
     if point and "OUTLAST_TEST_HEALS" not in os.environ:
-        Healer.loops = lambda self: []  # type: ignore[method-assign]
+        Maintenance.loops = lambda self: []  # type: ignore[method-assign]
     arm(point)
     from_environment().ol.worker(queue or None).run()
 

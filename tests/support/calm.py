@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 
-from outlast.worker.heal import Healer
+from outlast.worker.maintenance import Maintenance
 
 AN_HOUR = 3600.0
 
 
-def seasoned(healer: Healer) -> Healer:
+def seasoned(healer: Maintenance) -> Maintenance:
     """As if it had seen an even clock, and a database that takes writes, for an hour."""
     trust, now = healer.trust, time.monotonic()
-    trust.look(time.time() - AN_HOUR, now - AN_HOUR, now - AN_HOUR)
+    trust.observe_clock(time.time() - AN_HOUR, now - AN_HOUR, now - AN_HOUR)
     let_time_pass(healer)
     return healer
 
 
-def let_time_pass(healer: Healer) -> None:
+def let_time_pass(healer: Maintenance) -> None:
     """As if an hour had passed since the last doubt, with a probe just now."""
     trust, now = healer.trust, time.monotonic()
     trust._quiet_at = trust._calm_since = now - AN_HOUR

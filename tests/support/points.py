@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from outlast.ops.statement import Begin, Statement
+from outlast.ops.operation import Begin, Statement
 
 
 def die() -> None:
@@ -37,7 +37,7 @@ class Trap:
         self.when, self.name, self.left, self.action = when, name, nth, action
 
     def set(self, session: type) -> None:
-        answer = session.answer
+        answer = session.execute_step
         if asynchronous := hasattr(session, "__aexit__"):
 
             async def watched(this: Any, step: Any) -> Any:
@@ -54,7 +54,7 @@ class Trap:
                 self.answered(this, step)
                 return rows
 
-        session.answer = watched
+        session.execute_step = watched
         leave = "__aexit__" if asynchronous else "__exit__"
         setattr(session, leave, self.watch_end(getattr(session, leave), asynchronous))
 
@@ -92,9 +92,9 @@ def _names(step: Any) -> set[str]:
 
 
 def _sessions() -> list[type]:
-    from outlast.store.callers import AsyncPsycopgSession, PsycopgSession, Sqlite3Session
-    from outlast.store.postgres_session import AsyncPostgresSession, PostgresSession
-    from outlast.store.sqlite_session import SqliteSession
+    from outlast.store.caller.connection import AsyncPsycopgSession, PsycopgSession, Sqlite3Session
+    from outlast.store.postgres.session import AsyncPostgresSession, PostgresSession
+    from outlast.store.sqlite.session import SqliteSession
 
     ours: list[type] = [SqliteSession, PostgresSession, AsyncPostgresSession]
     return [*ours, Sqlite3Session, PsycopgSession, AsyncPsycopgSession]

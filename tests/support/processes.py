@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.support.janitor import janitor
+from tests.support.waiting import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,7 +64,7 @@ class Process:
     def resume(self) -> None:
         cont(self.pid)
 
-    def wait(self, timeout: float = 10.0) -> int:
+    def wait(self, timeout: float = TIMEOUT) -> int:
         """Wait for the end and return the exit code; an AssertionError shows the output."""
         try:
             return self._popen.wait(timeout)
@@ -72,7 +73,7 @@ class Process:
                 f"{self!r} still runs after {timeout:g} s\n{self.output()}"
             ) from None
 
-    def succeed(self, timeout: float = 10.0) -> str:
+    def succeed(self, timeout: float = TIMEOUT) -> str:
         """Wait for the end, insist on exit code 0, and return the output."""
         code = self.wait(timeout)
         assert code == 0, f"{self!r} ended with {code}\n{self.output()}"

@@ -1,17 +1,25 @@
-"""An earlier state of the package, from the repository's own history, to run beside today's."""
+"""An earlier state of the package and a later one, to run side by side on one database."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tarfile
 from io import BytesIO
 from pathlib import Path
 
+from outlast.store.schema import latest
 from tests.support.processes import ROOT
 from tests.support.requirements import require_program, skip_or_fail
 
-# The last commit before owners were part of guards, and flows had keys: schema version 6.
-BEFORE = "22ad65d9bef3cc8b736981912e69e01b99bb0fe0"
+# The commit that made the tables of the first release. (Who changes those names a later one.)
+BEFORE = "7437879b3d857882f2fc0588c9fe0cfbdf76dd8b"
+
+CHANGE = """\
+-- compatible from: {today}
+ALTER TABLE ol.job ADD COLUMN colour text;
+CREATE INDEX ol.index(job_colour) ON ol.job (colour) WHERE colour IS NOT NULL;
+"""
 
 
 def earlier(folder: Path, commit: str = BEFORE) -> Path:
@@ -25,3 +33,13 @@ def earlier(folder: Path, commit: str = BEFORE) -> Path:
     with tarfile.open(fileobj=BytesIO(found.stdout)) as archive:
         archive.extractall(folder, filter="data")
     return folder / "src"
+
+
+def later(folder: Path) -> Path:
+    """The next release, which has a migration more: a folder for the import path."""
+    package = folder / "outlast"
+    shutil.copytree(ROOT / "src" / "outlast", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for dialect in ("postgres", "sqlite"):
+        file = package / "store" / "migrations" / f"{latest() + 1:04}.{dialect}.sql"
+        file.write_text(CHANGE.format(today=latest()))
+    return folder

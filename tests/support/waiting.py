@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+TIMEOUT = 30.0  # seconds for what takes one: a busy machine is no failure
+
 
 def eventually(
     predicate: Callable[[], T],
-    timeout: float = 10.0,
+    timeout: float = TIMEOUT,
     interval: float = 0.02,
     message: str | Callable[[], str] = "",
 ) -> T:
@@ -38,7 +40,7 @@ def eventually(
 
 async def aeventually(
     predicate: Callable[[], T | Awaitable[T]],
-    timeout: float = 10.0,
+    timeout: float = TIMEOUT,
     interval: float = 0.02,
     message: str | Callable[[], str] = "",
 ) -> T:

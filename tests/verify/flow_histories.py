@@ -188,7 +188,7 @@ WELL_COUNTED = {
         "m", "a"),
     "who waits for any end, after one is dead": History().lost("a").job("b", **RUNNING).waiting(
         "x", 1, needs="finished").after("x", "a", "b"),
-    "who came late": History().done("a").waiting("x", 1, late=True).after("x", "a"),
+    "who came late": History().done("a").waiting("x", 1, unlinked=True).after("x", "a"),
 }  # fmt: skip
 
 MISCOUNTED = {

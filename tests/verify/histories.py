@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from outlast.verify.evidence import AttemptRow, EventRow, Evidence, FlowRow, JobRow, StepRow
-from outlast.verify.ledger import Entry
+from outlast.verify.checks.evidence import AttemptRow, EventRow, Evidence, FlowRow, JobRow, StepRow
+from outlast.verify.ledger import LedgerEntry
 
 GOOD = JobRow(
     id="a",
@@ -62,7 +62,7 @@ class History:
 
     def says(self, what: str, about: str, fence: int = 0, said: Any = None) -> History:
         self._clock += 1.0
-        self.evidence.ledger.append(Entry(what, about, fence, said, 1, self._clock))
+        self.evidence.ledger.append(LedgerEntry(what, about, fence, said, 1, self._clock))
         return self
 
     def began(self, id: str, *fences: int) -> History:
@@ -118,7 +118,7 @@ class History:
         return self
 
     def beside(self, *names: str) -> History:
-        self.evidence.business |= set(names)
+        self.evidence.business_rows |= set(names)
         return self
 
     def orphan(self, what: str) -> History:

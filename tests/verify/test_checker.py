@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.verify.checker import check
+from outlast.verify.checks.checker import check
 from tests.verify.bad_histories import BAD
 from tests.verify.histories import (
     History,
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_told_where_it_is_wrong(kind: str, history: History) ->
     """A bad history is told of once or twice, not in a flood that hides the cause."""
     found = check(history.evidence)
     assert len(found) <= 4, found
-    assert all(violation.told and violation.job for violation in found)
+    assert all(violation.message and violation.job for violation in found)
 
 
 def test_every_invariant_has_a_bad_history() -> None:
@@ -155,7 +155,7 @@ def test_every_invariant_has_a_bad_history() -> None:
 
 def test_what_is_still_under_way_is_no_violation_before_the_end() -> None:
     history = History().job(state="running", result=None, lease_left=5.0).began("a", 1)
-    assert check(history.evidence, settled=False) == []
+    assert check(history.evidence, is_settled=False) == []
     assert [v.invariant for v in check(history.evidence)] == ["I1"]
 
 

@@ -11,7 +11,7 @@ from tests.support.requirements import require_program
 from tests.verify.running import PATIENCE, figures
 
 NO_FAKETIME = """
-    from outlast.verify import faketime
+    from outlast.verify.faults import faketime
     faketime.FOLDERS = ()
     faketime.shutil.which = lambda name: None
     from outlast.cli import main

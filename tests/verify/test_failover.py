@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from outlast.verify.evidence import Evidence, JobRow
-from outlast.verify.ledger import Entry
-from outlast.verify.split_brain import Lost, one_owner
-from tests.support import Processes
+from outlast.verify.campaigns.split_brain import LostCommits, duplicate_owners
+from outlast.verify.checks.evidence import Evidence, JobRow
+from outlast.verify.ledger import LedgerEntry
+from tests.support import Processes, eventually
 from tests.verify.running import figures
 from tests.verify.test_dbcrash import MISSING
 
@@ -71,9 +72,9 @@ def test_the_judge_sees_a_claim_that_was_accepted_for_two() -> None:
     row = JobRow("j", "succeeded", 1, 0, 0, 1, "new", None, 0.0, None, 3, 3, "q", {})
 
     def judged(*accepted: tuple[str, int, float]) -> list[str]:
-        ledger = [Entry("accepted", "j", 1, [who, port], 0, at) for who, port, at in accepted]
+        ledger = [LedgerEntry("accepted", "j", 1, [who, port], 0, at) for who, port, at in accepted]
         evidence = Evidence(rows={"j": row}, ledger=ledger)
-        return [found.told for found in one_owner(evidence, [Lost(1, 10.0, 20.0)])]
+        return [found.message for found in duplicate_owners(evidence, [LostCommits(1, 10.0, 20.0)])]
 
     assert judged(("old", 1, 15.0), ("new", 2, 16.0), ("new", 2, 17.0)) == []
     [both] = judged(("old", 2, 21.0), ("new", 2, 16.0))
@@ -95,3 +96,15 @@ def test_what_has_to_be_installed_for_it_is_said(processes: Processes, folder: P
     assert "failover starts a PostgreSQL of its own: pip install" in refused.output()
     assert "Traceback" not in refused.output()
     assert list(folder.glob("outlast-verify-*")) == []
+
+
+@pytest.mark.parametrize("campaign", ["failover", "dbcrash"])
+def test_stopped_while_it_makes_its_server_it_leaves_nothing(
+    processes: Processes, folder: Path, campaign: str
+) -> None:
+    """SIGTERM as soon as there is something to remove, long before the server runs."""
+    running = processes.python("outlast", "verify", campaign, env={"TMPDIR": str(folder)})
+    eventually(lambda: list(folder.glob("outlast-verify-pg-*")), 30, message=running.output)
+    running.signal(signal.SIGTERM)
+    assert running.wait(30.0) == 130, running.output()
+    assert list(folder.iterdir()) == []

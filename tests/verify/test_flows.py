@@ -10,10 +10,10 @@ from collections import Counter
 
 import pytest
 
-from outlast.model.layout import new_jobs
-from outlast.verify.graphs import SHAPES, Artist
-from outlast.verify.place import Site
+from outlast.model.flow_builder import build_jobs
+from outlast.verify.graphs import SHAPES, GraphGenerator
 from outlast.verify.workload import Workload
+from outlast.verify.workspace import WorkspaceFactory
 from tests.support import Database, Processes, eventually
 from tests.verify.running import run, start
 from tests.verify.test_command import group
@@ -53,19 +53,19 @@ def test_ten_thousand_fan_ins(processes: Processes, database: Database) -> None:
 
 
 @pytest.fixture
-def artist(database: Database) -> Artist:
-    site = Site(database.url)
+def artist(database: Database) -> GraphGenerator:
+    site = WorkspaceFactory(database.url)
     work = Workload(site.next())
-    return Artist(work.flows, random.Random(1), "t")
+    return GraphGenerator(work.flows, random.Random(1), "t")
 
 
 @pytest.mark.kinds("sqlite")
-def test_what_is_drawn_is_what_is_laid_out(artist: Artist) -> None:
+def test_what_is_drawn_is_what_is_laid_out(artist: GraphGenerator) -> None:
     """What the judge is told was asked for is what a caller would have meant by it."""
     shapes: Counter[str] = Counter()
     for _ in range(400):
-        sketch = artist.draw()
-        jobs = new_jobs([sketch.item])
+        sketch = artist.generate()
+        jobs = build_jobs([sketch.item])
         tags = {job.id: _tag(job.args) for job in jobs}
         laid = {_tag(job.args): tuple(tags[one] for one in job.after) for job in jobs}
         assert laid == {node.tag: node.after for node in sketch.nodes}
@@ -74,8 +74,8 @@ def test_what_is_drawn_is_what_is_laid_out(artist: Artist) -> None:
 
 
 @pytest.mark.kinds("sqlite")
-def test_most_fan_ins_are_small_and_some_are_large(artist: Artist) -> None:
-    sizes = [size for _ in range(3000) for size in artist.draw().fan_ins]
+def test_most_fan_ins_are_small_and_some_are_large(artist: GraphGenerator) -> None:
+    sizes = [size for _ in range(3000) for size in artist.generate().fan_ins]
     assert min(sizes) == 1
     assert max(sizes) == 1000
     assert sum(size < 10 for size in sizes) > 0.7 * len(sizes)

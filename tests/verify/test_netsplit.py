@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from outlast.verify.ledger import Entry
+from outlast.verify.call_timer import overdue_calls, timed_calls
+from outlast.verify.campaigns.netsplit import FAULT_KINDS
+from outlast.verify.ledger import LedgerEntry
 from outlast.verify.mutation import POSTGRES, Edit, Mutant, Where, breed, walk
-from outlast.verify.netsplit import KINDS
-from outlast.verify.paths import PATHS
-from outlast.verify.stopwatch import calls, overdue
+from outlast.verify.scenarios import SCENARIOS
 from tests.support import Database, Processes
 from tests.verify.running import run
 from tests.verify.test_crash import left
@@ -20,12 +20,12 @@ from tests.verify.test_crash import left
 def test_no_call_outlives_its_deadline(processes: Processes, database: Database) -> None:
     """R169, R170: silence, slowness and breaks in the middle of everything; every call comes back
     in time with an answer or an error of ours, and then everything recovers."""
-    here = {name for name, path in PATHS.items() if path.only in (None, "postgres")}
+    here = {name for name, path in SCENARIOS.items() if path.only_store in (None, "postgres")}
     said = run(processes, "netsplit", database, "--seed", 1, "--points", len(here))
     assert said["violations"] == 0, said["wrong"]
     assert set(said["paths"]) == here
     assert said["splits"] >= len(here)
-    assert [kind for kind in KINDS if not said[kind]] == []
+    assert [kind for kind in FAULT_KINDS if not said[kind]] == []
     assert said["calls"] > said["splits"]
     assert " s (" in said["slowest_call"]
     assert left(database) == []
@@ -36,7 +36,7 @@ DEADLINE = Mutant(
     "see the edit",
     [
         Edit(
-            "store/links.py",
+            "store/postgres/connection.py",
             "            return super().wait(gen, interval, timeout or left(self))\n",
             "            return super().wait(gen, interval, timeout or 3600.0)\n",
         )
@@ -58,13 +58,13 @@ def test_a_copy_without_a_deadline_is_noticed(database: Database, tmp_path: Path
 
 def test_what_is_late_and_what_is_not_ours_is_told() -> None:
     said = [
-        Entry("called", "p1", 0, ["enqueue", 0.1, "answer"]),
-        Entry("called", "p1", 0, ["claim", 1.5, "DeadlineExceeded"]),
-        Entry("began", "p1"),
-        Entry("called", "p2", 0, ["renew", 5.2, "answer"]),
-        Entry("called", "p3", 0, ["finish", 0.2, "!OSError: gone"]),
+        LedgerEntry("called", "p1", 0, ["enqueue", 0.1, "answer"]),
+        LedgerEntry("called", "p1", 0, ["claim", 1.5, "DeadlineExceeded"]),
+        LedgerEntry("began", "p1"),
+        LedgerEntry("called", "p2", 0, ["renew", 5.2, "answer"]),
+        LedgerEntry("called", "p3", 0, ["finish", 0.2, "!OSError: gone"]),
     ]
-    found = list(overdue(calls(iter(said)), 5.0))
+    found = list(overdue_calls(timed_calls(iter(said)), 5.0))
     assert [(one.orphan, one.job, one.queue) for one in found] == [
         ("hung", "renew", "p2"),
         ("untyped", "finish", "p3"),

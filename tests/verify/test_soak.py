@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from outlast.verify.feeding import BACKLOG, Backlog, Gate
-from outlast.verify.ledger import Entry
+from outlast.verify.ledger import LedgerEntry
+from outlast.verify.load import MAX_BACKLOG, Backlog, Gate
 from tests.support import Database, Processes, eventually
 from tests.verify.running import run, start
 from tests.verify.test_command import group
@@ -42,13 +42,13 @@ def test_whoever_interrupts_it_finds_everything_removed(
 
 def test_enqueuers_wait_while_much_is_to_be_done() -> None:
     backlog = Backlog(Gate())
-    jobs = [str(n) for n in range(BACKLOG + 10)]
-    backlog.hear([Entry("began", jobs[0], 1)])  # begun before its promise was written
-    assert backlog.hear([Entry("promised", job) for job in jobs]) == len(jobs)
+    jobs = [str(n) for n in range(MAX_BACKLOG + 10)]
+    backlog.record([LedgerEntry("began", jobs[0], 1)])  # begun before its promise was written
+    assert backlog.record([LedgerEntry("promised", job) for job in jobs]) == len(jobs)
     assert backlog.gate.state == Gate.FULL
-    backlog.hear([Entry("began", job, 1) for job in jobs[1:20]])
+    backlog.record([LedgerEntry("began", job, 1) for job in jobs[1:20]])
     assert backlog.gate.state == Gate.OPEN
     backlog.gate.set(Gate.SHUT)
-    backlog.hear([])
+    backlog.record([])
     assert backlog.gate.state == Gate.SHUT
-    assert len(backlog.waiting) == BACKLOG + 10 - 20
+    assert len(backlog.waiting) == MAX_BACKLOG + 10 - 20

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from outlast import Outlast
-from outlast.worker import heal
-from outlast.worker.loops import Backoff
+from outlast.worker import maintenance
+from outlast.worker.loop import Backoff
 from tests.support import Database
 
 
@@ -27,4 +27,4 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Back-off is short, and so is what is only done from time to time: many failures should not
     take long."""
     monkeypatch.setattr(Backoff.__init__, "__defaults__", (0.05, 0.3, 2.0))
-    monkeypatch.setattr(heal, "RECORD_EVERY", 1.0)
+    monkeypatch.setattr(maintenance, "RECORD_INTERVAL_S", 1.0)

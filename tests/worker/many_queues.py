@@ -39,6 +39,15 @@ def fill(
         connection.execute(f"ANALYZE {table}")
 
 
+def empty(database: Database) -> None:
+    """Without jobs, and without what deleted ones leave behind."""
+    with database.connect() as connection:
+        if database.is_sqlite:
+            connection.execute(f"DELETE FROM {database.schema}_job")
+        else:
+            connection.execute(f'TRUNCATE "{database.schema}".job')
+
+
 def _head(prefix: str) -> str:
     return prefix.encode().hex().ljust(8, "0")[:8]
 
@@ -59,3 +68,13 @@ async def drained(ol: Outlast, wanted: int, seconds: float, **said: object) -> t
         done, took = worker.counts[State.SUCCEEDED], time.monotonic() - began
         worker.stop()
     return done, took
+
+
+async def rate(ol: Outlast, database: Database, queues: int, each: int) -> float:
+    """Jobs per second of one worker, at most 30,000 of them, with nothing else there."""
+    empty(database)
+    fill(database, queues, each)
+    wanted = min(queues * each, 30_000)
+    done, took = await drained(ol, wanted, 120)
+    assert done >= wanted, f"{done:,} of {wanted:,} jobs in {took:.0f} s"
+    return done / took

@@ -106,7 +106,7 @@ async def test_a_call_whose_every_item_is_cancelled_is_cancelled(ol: Outlast) ->
             for job in jobs:
                 await ol.acancel(job.id)
             assert {job.state for job in await all_ended(ol, jobs)} == {State.CANCELLED}
-            await aeventually(lambda worker=worker: _true(worker.carrier.batches.slots == 0))
+            await aeventually(lambda worker=worker: _true(worker.executor.batches.slots == 0))
     assert stopped.is_set()
 
 

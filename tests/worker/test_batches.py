@@ -169,7 +169,7 @@ async def test_a_batch_may_be_larger_than_the_concurrency(ol: Outlast, concurren
     async with work(ol, concurrency=concurrency):
         await aeventually(lambda: _returned(ol.acounts(), succeeded=200))
         assert calls == [100, 100]
-        once = spy.counts["worker_arrives"]
+        once = spy.counts["register_worker"]
         assert spy.counts["claim"] + spy.counts["claim_items"] <= 20 * once, "not one by one"
         more = await ol.aenqueue(*(gather.job(n) for n in range(250, 300)))
         await all_ended(ol, [*jobs, *more])
@@ -209,7 +209,7 @@ async def test_ordinary_tasks_and_batches_share_a_worker_and_a_queue(ol: Outlast
     jobs = await ol.aenqueue(*calls)
     async with work(ol, concurrency=3) as worker:
         last = await all_ended(ol, jobs)
-        assert not worker.hands and worker.carrier.batches.slots == 0
+        assert not worker.in_flight and worker.executor.batches.slots == 0
     assert {job.state for job in last} == {"succeeded"}
     assert {job.attempt for job in last} == {1}
     assert most <= 3
@@ -227,7 +227,7 @@ async def test_the_outcomes_of_a_batch_go_back_in_one_round_trip(ol: Outlast) ->
     jobs = await ol.aenqueue(*(gather.job(n) for n in range(200)))
     async with work(ol):
         await all_ended(ol, jobs)
-    assert spy.counts["succeed"] == spy.counts["worker_arrives"], "once"
+    assert spy.counts["succeed"] == spy.counts["register_worker"], "once"
 
 
 async def test_how_each_item_ends_is_what_the_handler_said_of_it(ol: Outlast) -> None:
@@ -286,8 +286,11 @@ async def test_what_nobody_can_tell_apart_is_an_error_that_says_so(
             assert [each.outcome for each in attempts] == [outcome]
 
 
-async def test_an_outage_that_the_handler_knows_costs_no_item_anything(ol: Outlast) -> None:
-    """R054: all are postponed, unspent, and nobody is searched for."""
+async def test_an_outage_that_the_handler_knows_costs_no_item_anything(
+    ol: Outlast, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R054: all are postponed, unspent, and nobody is searched for; each call leaves one record and
+    one log line, not one for each item."""
     calls: list[int] = []
     up = False
 
@@ -300,10 +303,15 @@ async def test_an_outage_that_the_handler_knows_costs_no_item_anything(ol: Outla
     jobs = await ol.aenqueue(*(publish.job(n) for n in range(50)))
     async with work(ol):
         await aeventually(lambda: _told(len(calls) >= 3))
+        down = len(calls)
         up = True
         last = await all_ended(ol, jobs)
     assert set(calls) == {50}, "together every time"
     assert {(job.state, job.failures) for job in last} == {("succeeded", 0)}
+    outcomes = [each.outcome for job in jobs for each in (await ol.ahistory(job.id))[0]]
+    assert outcomes.count("postponed") == down
+    assert len(outcomes) <= 2 * down, "and those who have a record end with one"
+    assert caplog.text.count("postponed, now scheduled") == down
 
 
 async def _told(value: object) -> bool:

@@ -17,6 +17,8 @@ from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
 from outlast import Context, Job, Outlast, SchemaMismatch
+from outlast.metrics.health import worker_alive
+from outlast.worker.heartbeat import HeartbeatThread
 from tests.support import Database, aeventually, eventually
 
 from .working import ended, sql, started, work
@@ -158,7 +160,7 @@ async def test_a_worker_whose_keeper_dies_does_not_stay_half_alive(ol: Outlast) 
     job = await long.aenqueue()
     await started(ol, job)
     before = time.monotonic()
-    loop = worker.keeper._loop
+    loop = worker.leases._loop
     assert loop is not None
     loop.call_soon_threadsafe(loop.stop)  # its event loop ends under it
     with pytest.raises(Exception, match="stopped itself"):
@@ -173,6 +175,22 @@ async def test_a_worker_whose_keeper_dies_does_not_stay_half_alive(ol: Outlast) 
     assert (released.attempt, released.crashes) == (0, 0)
 
 
+async def test_a_worker_that_has_waited_long_for_its_database_begins_alive(
+    ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R188: its thread has not stood still; it was not there."""
+
+    async def no_pulse_yet(keeper: HeartbeatThread) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(HeartbeatThread, "watchdog", no_pulse_yet)
+    worker = work(ol)
+    worker.leases.watchdog_at -= 3600.0  # type: ignore[misc]  # so long ago was it made
+    async with worker:
+        await aeventually(lambda: worker.leases.started)
+        assert worker_alive(worker).ok
+
+
 def test_a_worker_in_a_thread_keeps_no_process_alive(database: Database) -> None:
     """Whoever started it as a daemon may just return from main: nothing of it is waited for."""
     program = f"""
@@ -181,7 +199,7 @@ from outlast import Outlast
 ol = Outlast({database.url!r}, schema={database.schema!r})
 worker = ol.worker()
 threading.Thread(target=lambda: asyncio.run(worker.arun()), daemon=True).start()
-while not worker._watched.is_set():
+while not worker.source._registration.proven.is_set():
     threading.Event().wait(0.01)
 print("watching")
 """
@@ -196,7 +214,7 @@ async def test_all_of_a_batch_is_in_hand_before_the_first_of_it_runs(ol: Outlast
 
     @ol.task
     async def blocks() -> None:
-        in_hand.append(len(worker.hands))
+        in_hand.append(len(worker.in_flight))
 
     await ol.aenqueue(*(blocks.job() for _ in range(5)))
     async with work(ol) as worker:

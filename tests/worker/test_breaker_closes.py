@@ -87,10 +87,12 @@ async def test_only_a_probe_that_succeeded_makes_jobs_pay_for_the_next_opening(
     down = OpenBreaker(Circuit("default", "push"), "first", "ConnectionError")
     await ol.store.arun(open_breaker, down, "refused", "another", 60.0)
     async with work(ol, concurrency=1) as worker:
-        await aeventually(lambda: bool(worker.breakers.open), 20)
+        await aeventually(lambda: bool(worker.executor.breakers.open), 20)
         opening = None if by_hand else "first"
         await ol.store.arun(close_breaker, "default", "push", opening, "another")
-        await aeventually(lambda: not worker.breakers.open and not worker.breakers.pending, 20)
+        await aeventually(
+            lambda: not worker.executor.breakers.open and not worker.executor.breakers.pending, 20
+        )
         await ol.aenqueue(*(push.job(n) for n in range(7)))
         await opened(ol)
 

@@ -86,9 +86,9 @@ async def test_reasons_of_many_closes_are_read_a_few_at_a_time(ol: Outlast) -> N
     """R216, R223: another worker closed hundreds; outcomes do not wait for what it says of each."""
     await ol.acounts()
     spy = Spy(ol)
-    breakers = Breakers(lambda: "w", lambda _: None, lambda _: None)
-    breakers.seen([OpenBreaker(Circuit(f"q{n}", "push"), "o", "E", 1.0) for n in range(50)], 1.0)
-    breakers.seen([], 2.0)
+    breakers = Breakers(lambda: "w")
+    breakers.update([OpenBreaker(Circuit(f"q{n}", "push"), "o", "E", 1.0) for n in range(50)], 1.0)
+    breakers.update([], 2.0)
     assert breakers.pending
     await breakers.write(ol.store)
     assert 0 < spy.counts["breaker_closings"] <= 20 and breakers.pending

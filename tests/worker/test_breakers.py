@@ -258,7 +258,7 @@ async def test_only_one_probe_of_the_fleet_is_under_way(ol: Outlast) -> None:
     await push.aenqueue(0)
     async with work(ol) as one, work(ol) as two, work(ol) as three:
         fleet = (one, two, three)
-        await aeventually(lambda: _true(all(each.breakers.open for each in fleet)), 20)
+        await aeventually(lambda: _true(all(each.executor.breakers.open for each in fleet)), 20)
         await ol.aenqueue(*(push.job(n) for n in range(1, 30)))
         await called(sink, 6)
         assert most == 1
@@ -341,7 +341,7 @@ async def test_it_outlives_the_workers(ol: Outlast) -> None:
     spy = Spy(ol)
     async with work(ol) as second:
         await aeventually(lambda: _true(spy.counts["claim"] > 2), 20)
-        assert sink.calls == 1 and second.breakers.open
+        assert sink.calls == 1 and second.executor.breakers.open
         sink.up = True
         assert await ol.aclose_breaker("default", "push") == 1
         assert await ol.aclose_breaker("default", "push") == 0

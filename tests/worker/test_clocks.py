@@ -19,7 +19,7 @@ WORKER = """
 
     from_environment().ol.worker(queues=sys.argv[1:]).run()
     """
-LEASE = 3.0
+LEASE = 10.0  # seconds: a busy machine must not cost a living worker its job
 
 
 @pytest.mark.kinds("postgres")

@@ -172,7 +172,7 @@ async def test_a_handler_that_has_lost_its_claim_is_refused_whatever_it_says(
         sql(database, "UPDATE {job} SET fence = 7, worker = 'thief' WHERE id = ?", job.id)
         await aeventually(lambda: said)
         assert said == [job.id, job.id]
-        await aeventually(lambda: len(worker.hands) == 0)
+        await aeventually(lambda: len(worker.in_flight) == 0)
         now = await ol.ajob(job.id)
         assert (now.state, now.fence, now.worker, now.result) == ("running", 7, "thief", None)
         assert worker.counts["lost"] == 1

@@ -12,38 +12,77 @@ from typing import Any
 import pytest
 
 from outlast import Outlast, State
-from outlast.worker import batches, execute, shared_task, strays
+from outlast.worker import batches, coroutine_runner, executor, leak_check
 from outlast.worker.batch import BatchAttempt
 from outlast.worker.batches import Batches
-from outlast.worker.carry import Carrier
-from outlast.worker.execute import Called, Execution
-from outlast.worker.held import Hands
-from outlast.worker.returns import Returns
-from outlast.worker.shared_task import SharedTasks
-from outlast.worker.worker import Worker
+from outlast.worker.coroutine_runner import CoroutineRunner
+from outlast.worker.executor import Execution, InProcessExecution
+from outlast.worker.finished_jobs import FinishedJobs
+from outlast.worker.finisher import Finisher
+from outlast.worker.in_flight import InFlightJobs
+from outlast.worker.job_source import DatabaseSource
+from outlast.worker.outcome_policy import OutcomePolicy
+from outlast.worker.runner import JobRunner
 from tests.support import aeventually
 from tests.worker.working import work
 
 BOTH = [
-    Carrier._take, Carrier.start, Carrier._start, Carrier._begin, Carrier._limit, Carrier.end,
-    Carrier._give_back, Carrier.decide, Carrier._policy, Carrier._log_end, Hands.take,
-    Hands.put_down, Hands.drop, Returns.add,
-]  # fmt: skip
+    JobRunner._accept,
+    JobRunner.start,
+    JobRunner._start,
+    JobRunner._begin,
+    JobRunner._set_timeouts,
+    JobRunner.end,
+    OutcomePolicy.decide,
+    OutcomePolicy._retry,
+    JobRunner._log_end,
+    InFlightJobs.add,
+    InFlightJobs.remove,
+    InFlightJobs.discard,
+    Finisher.add,
+]
 ALONE = [
-    SharedTasks.carry_out, SharedTasks._one_by_one, SharedTasks._leave, SharedTasks._ended,
-    Carrier._done, execute.begin, Called.run, Execution.arguments, Execution.returned,
-    Execution.raised, shared_task._as_it_was,
-]  # fmt: skip
+    CoroutineRunner.run,
+    CoroutineRunner._run_batch,
+    CoroutineRunner._split_off,
+    CoroutineRunner._run_one,
+    JobRunner._done,
+    executor.new_execution,
+    InProcessExecution.run,
+    Execution.arguments,
+    Execution.returned,
+    Execution.raised,
+    coroutine_runner._is_unchanged,
+]
 ON_THE_WAY = [  # after which a queue is left alone for a while, or a lease has to run out
-    Worker._claim, Worker._start, Carrier.take, Returns.exchange, Returns._hand_in, Returns._claim,
-    Returns._settle,
-]  # fmt: skip
+    DatabaseSource._claim,
+    DatabaseSource._start,
+    JobRunner.accept,
+    Finisher.flush_and_claim,
+    Finisher._flush,
+    Finisher._claim,
+    Finisher._apply_finished,
+    FinishedJobs.apply,
+]
 TOGETHER = [
-    Batches.join, Batches._gathering, Batches._wait, Batches._time_is_up, Batches._close_if_due,
-    Batches._close, Batches._begin, Batches._done, Batches._end, Batches.filled, Batches.claimed,
-    BatchAttempt.run, BatchAttempt._attempt, BatchAttempt._decoded, BatchAttempt._returned,
-    BatchAttempt._raised, BatchAttempt.end,
-]  # fmt: skip
+    Batches.join,
+    Batches._open_batch,
+    Batches._wait,
+    Batches._timer_fired,
+    Batches._close_if_due,
+    Batches._close,
+    Batches._begin,
+    Batches._done,
+    Batches._end,
+    Batches.note_filled,
+    Batches.note_claim,
+    BatchAttempt.run,
+    BatchAttempt._attempt,
+    BatchAttempt._decoded,
+    BatchAttempt._returned,
+    BatchAttempt._raised,
+    BatchAttempt.end_item,
+]
 
 Place = tuple[CodeType, int]
 
@@ -92,8 +131,8 @@ def trap(at: Place) -> Iterator[Trap]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strays, "LOOK_EVERY", 0.01)
-    monkeypatch.setattr(batches, "LATE", 0.05)
+    monkeypatch.setattr(leak_check, "CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(batches, "TIMER_SLACK_S", 0.05)
 
 
 @pytest.mark.kinds("sqlite")
@@ -141,9 +180,9 @@ async def test_wherever_the_worker_itself_fails_no_job_stays_in_its_hands(
                 if laid.sprung:
                     sprung += 1
                     break
-        await aeventually(lambda: len(worker.hands) == 0)
-        assert worker.carrier.stuck == 0 and worker.carrier.batches.slots == 0
-        assert worker.room.slots() == 2, "and nobody takes a slot for nothing"
+        await aeventually(lambda: len(worker.in_flight) == 0)
+        assert worker.executor.abandoned_threads == 0 and worker.executor.batches.slots == 0
+        assert worker.source.capacity.free_slots() == 2, "and nobody takes a slot for nothing"
     assert left == []
     assert sprung > len(places) / 2
     assert ol.counts()[State.RUNNING] == 0

@@ -90,7 +90,7 @@ async def test_one_failure_stops_the_others_and_the_error_callback_runs(ol: Outl
 
 async def test_a_cancelled_flow_stops_what_runs_and_starts_nothing(ol: Outlast) -> None:
     """R115, R116: also when who cancelled it died right after saying so (`half-cancelled`)."""
-    from outlast.ops.cancel_flow import declare
+    from outlast.ops.cancel_flow import mark_cancelled
 
     @ol.task
     async def runs_on(ctx: Context) -> None:
@@ -103,7 +103,7 @@ async def test_a_cancelled_flow_stops_what_runs_and_starts_nothing(ol: Outlast) 
         async with work(ol):
             await started(ol, slow)
             if by_worker:
-                await ol.store.arun(declare, str(last.flow), "ann", "enough")
+                await ol.store.arun(mark_cancelled, str(last.flow), "ann", "enough")
             else:
                 await ol.acancel_flow(str(last.flow), "enough")
 

@@ -54,7 +54,7 @@ async def hold_locks(ol: Outlast, database: Database, lease: float, longer: floa
             await started(ol, job)
         other = work(ol, queues=["other"], lease=lease, renew_every=lease / 4, reclaim_every=0.1)
         await stack.enter_async_context(other)
-        await aeventually(other._watched.is_set)
+        await aeventually(other.source._registration.proven.is_set)
         for mode in MODES:
             async with locked(database, mode):
                 await asyncio.sleep(lease + longer)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outlast import InvalidOption, Outlast, Permanent, chain
-from outlast.connected import actor
-from outlast.ops.keep import LATE, prune_queue
+from outlast.client.base import actor
+from outlast.ops.retention import VISIBILITY_LAG_S, prune_queue
 from outlast.worker.pruner import Pruner
 from tests.support import Database, aeventually
 
@@ -81,7 +81,7 @@ async def test_pruning_a_queue_goes_on_where_it_stopped(ol: Outlast, database: D
     ol.cancel(first.id)
     assert await pruner.once(2) == 0, "a dead job may be given a new life, with what came before it"
     ol.purge()
-    late = since + 2 * LATE  # as if that had ended long before the last look
+    late = since + 2 * VISIBILITY_LAG_S  # as if that had ended long before the last look
     assert (await ol.store.arun(prune_queue, "short", 0.0, late, 2))[:2] == (0, late)
     assert await Pruner(ol.store).once(2) == 1, "now and then a look begins anew"
     (left,) = ol.jobs()

@@ -66,7 +66,7 @@ def app(database: Database, tmp_path: Path) -> Iterator[App]:
 @contextmanager
 def only_to(pipe: Pipe, formatter: logging.Formatter, room: int = 1000) -> Iterator[Any]:
     """A logger whose lines nobody but our handler sees."""
-    handler = logs.Lines(pipe.writing, room)
+    handler = logs.QueuedHandler(pipe.writing, room)
     handler.setFormatter(formatter)
     log = logging.Logger("outlast.alone", logging.DEBUG)
     log.addHandler(handler)
@@ -200,7 +200,7 @@ class TestSecrets:
         """R198, R191: whatever somebody logs."""
         began_at = time.monotonic()
         for text in ("token" * 10**6, "a" * 10**7, "://a:" * 10**6, 'password="' * 10**6):
-            assert len(logs.redact(text)) <= logs.LONGEST
+            assert len(logs.redact(text)) <= logs.MAX_LINE_LENGTH
         assert time.monotonic() - began_at < 5.0
 
     @pytest.mark.kinds("sqlite")
@@ -374,8 +374,8 @@ def test_lines_that_nobody_reads_are_counted_for_the_metrics(
     """R191, R194"""
     logs.set_up("info", "text", pipe.writing)
     before = logs.dropped()
-    [handler] = [one for one in root.handlers if isinstance(one, logs.Lines)]
-    handler._room = 1
+    [handler] = [one for one in root.handlers if isinstance(one, logs.QueuedHandler)]
+    handler._capacity = 1
     log = logging.getLogger("outlast.alone")
 
     def dropped() -> bool:

@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from outlast import Context, InvalidOption, JobNotFound, Outlast, Permanent, TooLate, chain
-from outlast.connected import actor
+from outlast.client.base import actor
 from outlast.model.errors import WorkerNotFound
-from outlast.model.offer import remote_id
+from outlast.model.worker_names import remote_id
 from tests.support import Database, aeventually
 
 from .working import ended, sql, started, work

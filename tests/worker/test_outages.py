@@ -13,9 +13,9 @@ import pytest
 from outlast import Context, Outlast
 from outlast.model.errors import DeadlineExceeded, ServerUnavailable, StoreUnavailable
 from outlast.model.job import Claim
-from outlast.worker.held import Held
-from outlast.worker.keeper import Urgent
-from outlast.worker.loops import Backoff, Loop
+from outlast.worker.heartbeat import LeaseBackoff
+from outlast.worker.in_flight import InFlight
+from outlast.worker.loop import Backoff, Loop
 from outlast.worker.outage_log import OutageLog
 from tests.support import Database, Proxy, aeventually
 
@@ -176,7 +176,7 @@ async def test_a_loop_runs_when_it_is_poked_and_ends_when_it_is_told() -> None:
     running = asyncio.create_task(loop.run())
     for passes in (1, 2, 3):
         await aeventually(lambda passes=passes: loop.passes == passes)
-        loop.poke()
+        loop.trigger()
     loop.stop()
     await asyncio.wait_for(running, 5)
 
@@ -185,11 +185,11 @@ def test_a_renewal_is_tried_again_soon_while_a_lease_is_at_stake() -> None:
     """R033: within the lease, several times; a worker with empty hands can wait like any other."""
     with Outlast("sqlite:///nowhere.db") as ol:
         worker = ol.worker(lease=15.0, renew_every=5.0)
-        idle = Urgent(worker)
+        idle = LeaseBackoff(worker.shared.state, worker.in_flight)
         assert max(idle.failed() for _ in range(20)) > 20
         facts: dict[str, Any] = dict.fromkeys(Claim._fields)
-        worker.hands.take(Held(Claim(**facts | {"id": "x", "fence": 1}), safe_until=0.0))
-        busy = Urgent(worker)
+        worker.in_flight.add(InFlight(Claim(**facts | {"id": "x", "fence": 1}), safe_until=0.0))
+        busy = LeaseBackoff(worker.shared.state, worker.in_flight)
         assert max(busy.failed() for _ in range(20)) <= 2.5
 
 
@@ -199,17 +199,17 @@ def test_an_outage_is_logged_when_it_begins_lasts_and_ends(
     """One line for all parts of a worker; one a minute while it lasts; none for a short relapse."""
     now = 0.0
     outage, away = OutageLog(lambda: now), StoreUnavailable(reason="refused")
-    assert not outage.covers(DeadlineExceeded(seconds=30), 1.0), "one slow statement is no outage"
-    assert all(outage.covers(away, 1.0) for _ in range(5))
-    assert outage.covers(DeadlineExceeded(seconds=30), 1.0)
+    assert not outage.logs(DeadlineExceeded(seconds=30), 1.0), "one slow statement is no outage"
+    assert all(outage.logs(away, 1.0) for _ in range(5))
+    assert outage.logs(DeadlineExceeded(seconds=30), 1.0)
     now = 90.0
-    outage.covers(away, 30.0)
+    outage.logs(away, 30.0)
     outage.answered()
     outage.answered()
     now = 92.0
-    outage.covers(away, 1.0)
+    outage.logs(away, 1.0)
     outage.answered()
-    assert not outage.covers(ServerUnavailable(reason="refused"), 1.0), "of a remote worker"
+    assert not outage.logs(ServerUnavailable(reason="refused"), 1.0), "of a remote worker"
     assert [record.getMessage() for record in caplog.records] == [
         "The database cannot be reached: refused; next try in 1.0 s",
         "The database cannot be reached: refused; away for 90.0 s; next try in 30.0 s",

@@ -12,8 +12,8 @@ import pytest
 from outlast import Context, InvalidOption, Outlast, Retry
 from outlast.model.errors import StoreBusy
 from outlast.model.settings import WorkerSettings
-from outlast.ops.claim import Place, Wanted
-from outlast.worker.lookout import Lookout
+from outlast.ops.claim import ClaimCursor, ClaimRequest
+from outlast.worker.poller import Poller
 from tests.store.jobs import put, put_and_take
 from tests.support import Database, aeventually, eventually
 
@@ -115,7 +115,7 @@ async def test_a_queue_that_is_always_full_does_not_starve_another(
 
     await ol.aenqueue(*(flood.job(n) for n in range(1500)))
     worker = work(ol, concurrency=2)
-    monkeypatch.setattr(worker, "woken", lambda _queue: None)
+    monkeypatch.setattr(worker, "on_notify", lambda _queue: None)
     async with worker:
         await aeventually(lambda: len(done) > 20)
         for n in range(3):
@@ -167,8 +167,8 @@ async def test_a_worker_serves_the_queues_it_was_given_and_no_others(ol: Outlast
         for job in jobs[:2]:
             await ended(ol, job)
         assert worker.queues == ["a", "b"]
-        worker.woken("c")
-        worker.woken("")
+        worker.on_notify("c")
+        worker.on_notify("")
         await ended(ol, await note.using(queue="b").aenqueue())
         assert (await ol.ajob(jobs[2].id)).state == "ready"
         assert [each.queues for each in await ol.aworkers()] == [["a", "b"]]
@@ -267,45 +267,45 @@ async def test_whoever_comes_to_stand_before_a_busy_worker_is_found_soon(ol: Out
 
 def test_a_place_beyond_which_there_is_little_is_left_at_once() -> None:
     """R020: what stands before it is asked for with the next turn, not after a pause."""
-    lookout = Lookout(None, WorkerSettings())
-    asked = Wanted("w", "q", 1, 9.0, place=Place(0, 0.0, "a"))
+    lookout = Poller(None, WorkerSettings())
+    asked = ClaimRequest("w", "q", 1, 9.0, cursor=ClaimCursor(0, 0.0, "a"))
     lookout.claimed(asked, [])
-    assert (lookout.next(), lookout.place("q")) == (("q",), None)
-    lookout.claimed(replace(asked, place=None), [])
-    assert lookout.next() == ()
+    assert (lookout.next_queues(), lookout.cursor("q")) == (("q",), None)
+    lookout.claimed(replace(asked, cursor=None), [])
+    assert lookout.next_queues() == ()
 
 
 @pytest.mark.kinds("sqlite")
 def test_a_claim_that_took_long_goes_on_from_its_place_for_longer(ol: Outlast) -> None:
     """R015, R088: from its head, a queue is walked over all that an old snapshot keeps of the jobs
     that are done; that may not take a large part of a busy worker's time."""
-    lookout = Lookout(None, WorkerSettings())
+    lookout = Poller(None, WorkerSettings())
     taken = put_and_take(ol.store.run)
-    wanted = Wanted("w", "default", 1, 9.0)
+    wanted = ClaimRequest("w", "default", 1, 9.0)
     lookout.claimed(wanted, [taken], took=0.001)
-    eventually(lambda: lookout.place("default") is None, timeout=1)
+    eventually(lambda: lookout.cursor("default") is None, timeout=1)
     began = time.monotonic()
     lookout.claimed(wanted, [taken], took=0.05)
-    eventually(lambda: lookout.place("default") is None)
+    eventually(lambda: lookout.cursor("default") is None)
     assert time.monotonic() - began >= 1.0
 
 
 @pytest.mark.kinds("postgres")
 async def test_a_look_that_took_long_is_made_less_often(ol: Outlast, database: Database) -> None:
     """R015, R088: so is a look at all queues, while one keeps the worker busy."""
-    lookout = Lookout(None, WorkerSettings())
-    lookout.hear("default")
+    lookout = Poller(None, WorkerSettings())
+    lookout.notify("default")
     put(ol.store.run)
     for _ in range(2):  # the first one opens the connection
-        await lookout.look(ol.store)
+        await lookout.poll(ol.store)
     assert lookout.wait() < 0.5
     with pytest.raises(StoreBusy):
-        Spy(ol).refuse("look", StoreBusy(reason="for this test"))
-        await lookout.look(ol.store)
+        Spy(ol).refuse("poll", StoreBusy(reason="for this test"))
+        await lookout.poll(ol.store)
     assert lookout.wait() > 0.05, "nor is one that failed made again at once"
     with database.connect() as other, other.transaction():
         other.execute("LOCK TABLE job")
-        look = asyncio.create_task(lookout.look(ol.store))
+        look = asyncio.create_task(lookout.poll(ol.store))
         await aeventually(lambda: bool(sql(database, "SELECT 1 FROM pg_locks WHERE NOT granted")))
         await asyncio.sleep(0.05)  # it takes at least so long
     await look

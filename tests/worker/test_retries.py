@@ -53,11 +53,13 @@ async def test_a_back_off_survives_the_worker_that_decided_it(ol: Outlast) -> No
 async def test_no_path_to_execution_goes_around_the_back_off(ol: Outlast) -> None:
     """R045: with wake-ups, promotions, reclaims and polls all at work, nothing runs too early."""
     starts: list[float] = []
+    ends: list[float] = []
 
     @ol.task(retry=Retry(max_attempts=2, base=1.2, jitter=0.0))
     async def fails() -> None:
         starts.append(time.monotonic())
         await asyncio.sleep(TIMINGS["poll_max"] * 2)
+        ends.append(time.monotonic())
         raise OSError("again")
 
     async with work(ol, reclaim_every=0.05) as one, work(ol, reclaim_every=0.05) as two:
@@ -66,13 +68,14 @@ async def test_no_path_to_execution_goes_around_the_back_off(ol: Outlast) -> Non
         failed_at = time.monotonic()
         while len(starts) < 2 and time.monotonic() < failed_at + 10:
             for worker in (one, two):
-                worker.woken(job.queue)
-                worker.woken("")
+                worker.on_notify(job.queue)
+                worker.on_notify("")
             await ol.store.arun(promote)
             await asyncio.sleep(0.02)
         assert (await ended(ol, job)).state == "dead"
     assert len(starts) == 2
-    assert 1.1 <= starts[1] - failed_at < 1.2 + POLL + SLACK
+    assert starts[1] - ends[0] > 1.19
+    assert starts[1] - failed_at < 1.2 + POLL + SLACK
 
 
 @pytest.mark.kinds("sqlite")
@@ -109,7 +112,8 @@ async def test_jobs_that_fail_together_do_not_come_back_together(
     runs = {str(id): at for id, at in sql(database, "SELECT id, run_at FROM {job}")}
     delays = [seconds(runs[id] - ends[id]) for id in ends]
     assert len(delays) == 500
-    assert all(47.9 <= delay <= 72.1 for delay in delays)
+    apart = 3.0  # seconds between the two statements that write them, on a busy machine
+    assert all(48.0 - apart <= delay <= 72.0 + apart for delay in delays)
     assert max(delays) - min(delays) > 0.1 * 60
     buckets = [int(delay) for delay in delays]
     assert max(buckets.count(second) for second in buckets) <= 0.1 * 500

@@ -12,7 +12,14 @@ from pydantic import AfterValidator
 
 from outlast import BatchFailed, InvalidArguments, InvalidInput, Job, Outlast, Retry, Secret
 from outlast.cli import outlast
-from outlast.model.secret import hidden_in, is_secret, marked, shown, unmarked, without
+from outlast.model.secret import (
+    is_secret,
+    mark_secrets,
+    mask,
+    masked_args,
+    secret_values,
+    unmark_secrets,
+)
 from tests.support import Database, Processes, eventually
 from tests.support.app import PATIENCE
 from tests.worker.working import ended, sql, work
@@ -186,17 +193,17 @@ class TestMarks:
             assert not is_secret(hint)
 
     def test_names_come_back(self) -> None:
-        text = marked('{"a":1.0,"b":"ü"}', {"b"})
+        text = mark_secrets('{"a":1.0,"b":"ü"}', {"b"})
         assert text == '{"a":1.0,"secret:b":"ü"}'
-        assert unmarked(text, {"a", "b"}) == '{"a":1.0,"b":"ü"}'
+        assert unmark_secrets(text, {"a", "b"}) == '{"a":1.0,"b":"ü"}'
         for odd in ("[1]", "no json", '"text"'):
-            assert unmarked(marked(odd, {"a"}), {"a"}) == odd
-            assert shown(odd) == odd
+            assert unmark_secrets(mark_secrets(odd, {"a"}), {"a"}) == odd
+            assert masked_args(odd) == odd
 
     def test_words_are_found_inside(self) -> None:
         given = {"a": {"x": ["four", 12345, None, True]}, "b": "unmarked"}
-        assert hidden_in([given], ["a", "c"]) == ("12345", "four")
-        error = without({"message": "12345, four and 1"}, ("12345", "four"))
+        assert secret_values([given], ["a", "c"]) == ("12345", "four")
+        error = mask({"message": "12345, four and 1"}, ("12345", "four"))
         assert error == {"message": "***, *** and 1"}
 
     @pytest.mark.kinds("sqlite")

@@ -158,6 +158,6 @@ def test_a_worker_whose_keeper_died_leaves_at_once(
     asked_at = app.ledger.wait("run")[0].at
     assert worker.wait(PATIENCE) == 1, "an init system restarts what failed"
     assert time.monotonic() - asked_at < 2.0 + SLACK, "within the lease"
-    assert "the keeper's thread died" in worker.output()
+    assert "the heartbeat thread died" in worker.output()
     for job in jobs:
         assert (app.ol.job(job.id).state, app.ol.job(job.id).attempt) == ("ready", 0)

@@ -40,7 +40,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
     provider, recorded = TracerProvider(), Recorded()
     provider.add_span_processor(SimpleSpanProcessor(recorded))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    monkeypatch.setattr(tracing, "_look_at", 0.0)
+    monkeypatch.setattr(tracing, "_next_check_at", 0.0)
     yield recorded
     provider.shutdown()
 

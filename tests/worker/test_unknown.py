@@ -38,7 +38,7 @@ async def test_an_unknown_task_is_left_for_others_and_reported(
         spy.forget()
         await asyncio.sleep(0.6)
         assert worker.counts["unhandled"] == met, "it does not ask for them again"
-        assert spy.counts["claim"] <= spy.counts["look"] + 5 <= 35, "and not in a hurry"
+        assert spy.counts["claim"] <= spy.counts["poll"] + 5 <= 35, "and not in a hurry"
     for job in strange:
         now = await ol.ajob(job.id)
         assert (now.state, now.attempt, now.failures, now.crashes) == ("ready", 0, 0, 0)

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from outlast import Context, Outlast, StoreError
-from outlast.cli.doctor import surroundings
+from outlast.cli.doctor import host_facts
 from outlast.model.errors import StoreBusy
-from outlast.ops.doctor import examine
-from outlast.worker import returns
+from outlast.ops.doctor.checks import examine
+from outlast.worker import finisher
 from tests.support import Database, aeventually, eventually
 
 from .working import Spy, ended, sql, work
@@ -35,8 +35,8 @@ class Refusing:
                 refusing.check(statement)
                 return super().render(statement)
 
-            def twin(self, *said: Any, **settings: Any) -> Any:
-                twin = super().twin(*said, **settings)
+            def clone(self, *said: Any, **settings: Any) -> Any:
+                twin = super().clone(*said, **settings)
                 twin.__class__ = Refused
                 return twin
 
@@ -44,7 +44,7 @@ class Refusing:
         ol.store.__class__ = Refused
 
     def check(self, statement: Any) -> None:
-        if self._marker in str(statement.given):
+        if self._marker in str(statement.bind):
             self.times += 1
             raise self._error()
 
@@ -72,7 +72,7 @@ async def all_end(ol: Outlast, bad: Any, database: Database) -> Any:
             assert await ol.aresult(job.id, timeout=15) == n
         first = await ended(ol, jobs[0], timeout=15)
         assert worker.counts["unstorable"] == 1
-        assert not worker.hands, "nothing is held on to"
+        assert not worker.in_flight, "nothing is held on to"
     return first
 
 
@@ -159,7 +159,7 @@ async def test_an_outcome_in_somebodys_way_is_set_aside(ol: Outlast) -> None:
         await aeventually(lambda: ol.counts()["running"] == 3)
         gate.set()
         done = [await ol.aresult(job.id, timeout=15) for job in jobs]
-        await aeventually(lambda: not worker.hands)
+        await aeventually(lambda: not worker.in_flight)
     assert done == [0, 1, 2] and not spy.refusing("finish")
 
 
@@ -168,7 +168,7 @@ async def test_a_worker_that_cannot_hand_in_says_so(
 ) -> None:
     """R217, R084: the doctor tells, a gauge counts, and when it goes well again nobody complains;
     the job was not lost, and ran once."""
-    monkeypatch.setattr(returns, "TELL_AFTER", 0.1)
+    monkeypatch.setattr(finisher, "REPORT_AFTER_S", 0.1)
     spy = Spy(ol)
     ran: list[int] = []
 
@@ -184,10 +184,10 @@ async def test_a_worker_that_cannot_hand_in_says_so(
     spy.refuse("finish", StoreError("permission denied for table job"), times=1000)
     job = await fine.aenqueue()
     async with work(ol, audit_every=3600) as worker:
-        await aeventually(lambda: worker.returns.held_up == 1, timeout=20)
+        await aeventually(lambda: worker.sink.set_aside_count == 1, timeout=20)
 
         def told() -> list[str]:
-            found = ol.store.run(examine, surroundings(ol.store))
+            found = ol.store.run(examine, host_facts(ol.store))
             return [one.sentence for one in found if one.name == "cannot-hand-in"]
 
         eventually_told = await asyncio.to_thread(eventually, told, 15)
@@ -195,7 +195,7 @@ async def test_a_worker_that_cannot_hand_in_says_so(
         spy._refused["finish"][0].clear()
         assert await ol.aresult(job.id, timeout=40) == 7
         await asyncio.to_thread(eventually, lambda: not told(), 15)
-        assert worker.returns.held_up == 0
+        assert worker.sink.set_aside_count == 0
     assert ran == [1]
     assert sql(database, "SELECT count(*) FROM {attempt}") == [(0,)]
 
@@ -211,7 +211,7 @@ async def test_what_is_no_longer_in_hand_is_not_told_of(ol: Outlast) -> None:
     spy.refuse("finish", StoreError("permission denied for table job"), times=1000)
     await fine.using(queue="ours").aenqueue()
     async with work(ol, queues=["ours"]) as worker:
-        await aeventually(lambda: worker.returns.held_up == 1, timeout=20)
-        for held in worker.hands.ended():
-            worker.hands.drop(held)
-        await aeventually(lambda: worker.returns.held_up == 0, timeout=20)
+        await aeventually(lambda: worker.sink.set_aside_count == 1, timeout=20)
+        for held in worker.in_flight.ended():
+            worker.in_flight.discard(held)
+        await aeventually(lambda: worker.sink.set_aside_count == 0, timeout=20)

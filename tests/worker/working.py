@@ -10,9 +10,10 @@ from time import monotonic
 from typing import Any
 
 from outlast import Job, Outlast, State, Worker
-from outlast.ops.statement import Begin, Step, Together
+from outlast.ops.operation import Begin, Pipeline, Step
 from tests.support import Database, aeventually
 from tests.support.app import BOUND, SLACK, TIMINGS
+from tests.support.waiting import TIMEOUT
 
 __all__ = ["BOUND", "SLACK", "TIMINGS", "Spy", "change", "ended", "sql", "started", "work"]
 
@@ -23,7 +24,7 @@ def work(ol: Outlast, **said: Any) -> Worker:
     return ol.worker(**{**TIMINGS, "lease": 15.0, "grace": 2.0, **said})
 
 
-async def ended(ol: Outlast, job: Job, timeout: float = 10.0) -> Job:
+async def ended(ol: Outlast, job: Job, timeout: float = TIMEOUT) -> Job:
     """The job, once it is in a final state."""
 
     async def look() -> Job | None:
@@ -33,7 +34,7 @@ async def ended(ol: Outlast, job: Job, timeout: float = 10.0) -> Job:
     return await aeventually(look, timeout, message=lambda: ol.explain(job.id))
 
 
-async def started(ol: Outlast, job: Job, timeout: float = 10.0) -> Job:
+async def started(ol: Outlast, job: Job, timeout: float = TIMEOUT) -> Job:
     """The job, once it is running."""
 
     async def look() -> Job | None:
@@ -45,7 +46,7 @@ async def started(ol: Outlast, job: Job, timeout: float = 10.0) -> Job:
 
 def change(worker: Worker, **settings: Any) -> None:
     """What a worker's settings say from now on."""
-    worker.settings = replace(worker.settings, **settings)
+    worker.shared.state.settings = replace(worker.settings, **settings)
 
 
 def sql(database: Database, text: str, *params: Any) -> list[tuple[Any, ...]]:
@@ -102,7 +103,7 @@ class Spy:
         if isinstance(step, Begin):
             return
         self.round_trips += 1
-        for statement in step if isinstance(step, Together) else (step,):
+        for statement in step if isinstance(step, Pipeline) else (step,):
             self.counts[statement.name] += 1
             self.seen.append((monotonic(), statement.name))
             errors, params = self._refused.get(statement.name, ([], {}))
@@ -115,14 +116,14 @@ def _spied(store: Any, spy: Spy) -> None:
     kind: Any = type(store)
 
     class Spied(kind):  # type: ignore[misc]
-        def once(self, op: Any) -> Any:
-            return super().once(spy.watched(op))
+        def run_once(self, op: Any) -> Any:
+            return super().run_once(spy.watched(op))
 
-        async def aonce(self, op: Any) -> Any:
-            return await super().aonce(spy.watched(op))
+        async def arun_once(self, op: Any) -> Any:
+            return await super().arun_once(spy.watched(op))
 
-        def twin(self, connections: int | None = None, lock_timeout: float | None = None) -> Any:
-            twin = super().twin(connections, lock_timeout)
+        def clone(self, connections: int | None = None, lock_timeout: float | None = None) -> Any:
+            twin = super().clone(connections, lock_timeout)
             _spied(twin, spy)
             return twin
 

@@ -103,10 +103,10 @@ def execute(url: str, statement: str, *name: str) -> list[Any]:
     import psycopg
     from psycopg import sql
 
-    from ..store.postgres_errors import understood
+    from ..store.postgres.errors import translate_errors
 
     named: Any = sql.SQL(statement).format(sql.Identifier(*name)) if name else statement
-    with understood(), closing(psycopg.connect(url, autocommit=True)) as connection:
+    with translate_errors(), closing(psycopg.connect(url, autocommit=True)) as connection:
         connection.execute("SET client_min_messages = warning")
         cursor = connection.execute(named)
         return cursor.fetchall() if cursor.description else []

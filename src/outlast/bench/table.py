@@ -13,7 +13,7 @@ from typing import Any
 
 from ..model.ids import new_job_id
 from ..store.address import parse
-from ..store.statements import SQLITE, table, translate
+from ..store.dialects import SQLITE, table, translate
 
 LATELY = 43_200.0  # seconds within which kept jobs have ended
 

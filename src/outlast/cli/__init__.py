@@ -1,4 +1,4 @@
-"""The command line. One file per group of commands, imported when one of them is asked for."""
+"""The command line: one module per group of commands, imported on first use."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 import click
 
 from ..version import VERSION
-from .failing import failures_in_words
-from .places import schema_option, url_option
+from .database_options import schema_option, url_option
+from .errors import errors_as_messages
 
 # Where each command lives, in the order in which `outlast --help` lists them.
 COMMANDS = {
-    "worker": "work",
-    "migrate": "migrating",
-    "enqueue": "enqueueing",
+    "worker": "worker",
+    "migrate": "migrate",
+    "enqueue": "enqueue",
     "jobs": "jobs",
     "job": "job",
     "dead": "jobs",
     "flows": "flow",
     "flow": "flow",
-    "cancel": "steering",
-    "retry": "steering",
-    "reclaim": "steering",
-    "forget": "clearing",
-    "purge": "clearing",
+    "cancel": "job_actions",
+    "retry": "job_actions",
+    "reclaim": "job_actions",
+    "forget": "purge",
+    "purge": "purge",
     "queues": "queues",
     "pause": "queues",
     "resume": "queues",
@@ -35,18 +35,19 @@ COMMANDS = {
     "keep": "queues",
     "workers": "workers",
     "drain": "workers",
-    "serve": "serving",
+    "serve": "serve",
     "token": "token",
     "doctor": "doctor",
     "top": "top",
+    "sql": "sql",
     "demo": "demo",
     "verify": "verify",
-    "bench": "benching",
+    "bench": "bench",
 }
 
 
 class Commands(click.Group):
-    """A group that imports a command's file when the command is asked for."""
+    """A group that imports a command's module on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -59,7 +60,7 @@ class Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        with failures_in_words():
+        with errors_as_messages():
             return super().invoke(ctx)
 
 
@@ -68,11 +69,11 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""
     \b
-    Exit codes: 0  done
-                1  it could not be done, and why is said on standard error
-                2  the command was written wrongly
+    Exit codes: 0  success
+                1  failure; the reason is on standard error
+                2  usage error
 
-    `outlast COMMAND --help` shows an example of each.
+    `outlast COMMAND --help` shows examples.
     """,
 )
 @url_option
@@ -81,27 +82,27 @@ class Commands(click.Group):
 def outlast(url: str | None, schema: str | None) -> None:
     """Background jobs that outlast the processes that run them.
 
-    --url and --schema may stand before the command or after it.
+    --url and --schema are accepted before and after the command.
     """
 
 
 def commands() -> dict[str, click.Command]:
-    """Every command by the words that call it; those of groups, not the groups."""
-    found: dict[str, click.Command] = {}
+    """Every command by its full name; groups are replaced by their subcommands."""
+    all_commands: dict[str, click.Command] = {}
     for name in COMMANDS:
         command = outlast.get_command(click.Context(outlast), name)
         assert command is not None
         if isinstance(command, click.Group):
-            found |= {f"{name} {inner}": each for inner, each in command.commands.items()}
+            all_commands |= {f"{name} {inner}": each for inner, each in command.commands.items()}
         else:
-            found[name] = command
-    return found
+            all_commands[name] = command
+    return all_commands
 
 
 def main() -> None:
     """The entry point of `outlast` and of `python -m outlast`."""
     for stream in (sys.stdout, sys.stderr):
-        # What jobs say may hold characters that this terminal cannot show.
+        # Output of jobs may hold characters that the terminal's encoding lacks.
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     outlast(prog_name="outlast")

@@ -1,4 +1,4 @@
-"""Kill workers and watch every job finish: `outlast demo`."""
+"""Killing workers while every job finishes: `outlast demo`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import click
 
 from ..model.errors import InvalidSetting
-from .places import json_option, place
-from .show import print_json
+from .database_options import given_database, json_option
+from .output import print_json
 
 
 @click.command(
@@ -26,15 +26,15 @@ from .show import print_json
 )  # fmt: skip
 @click.option(
     "--workers", type=click.IntRange(2, 100), default=4, show_default=True,
-    help="Worker processes. One of them is killed every second, and replaced.",
+    help="Worker processes; one is killed and replaced every second.",
 )  # fmt: skip
 @click.option(
     "--seconds", type=click.FloatRange(1.0), default=300.0, show_default=True,
-    help="What is not done after so long counts as stuck.",
+    help="Jobs that are not done after this time count as stuck.",
 )  # fmt: skip
 @click.option(
     "--url", metavar="URL",
-    help="postgresql://…, where a schema is made and dropped; else a SQLite file of its own.",
+    help="postgresql://…, for a temporary schema; default: a temporary SQLite file.",
 )  # fmt: skip
 @json_option
 @click.pass_context
@@ -43,34 +43,34 @@ def demo(
 ) -> None:
     """Show that no job is lost when workers are killed.
 
-    Enqueues jobs, runs worker processes, sends SIGKILL to one of them every second, and counts in
-    the end. Needs nothing, and leaves nothing behind. Exit code 1: something was lost or stuck.
+    Enqueues jobs, runs worker processes, sends SIGKILL to one of them every second, and counts the
+    outcomes. Needs no setup, and leaves nothing behind. Exit code 1: jobs were lost or stuck.
     """
     from rich.console import Console
 
-    from ..demo.run import Plan, demonstrate
-    from ..demo.show import remarks, shown, table
+    from ..demo.output import notes, progress_display, table
+    from ..demo.run import DemoPlan, run_demo
 
-    url, _ = place(ctx)
+    url, _ = given_database(ctx)
     if url is not None and url.startswith("sqlite"):
         raise InvalidSetting(
-            field="url", reason="is for PostgreSQL: on SQLite the demo makes a file of its own"
+            field="url", reason="must be of PostgreSQL: on SQLite the demo creates its own file"
         )
     console = Console(quiet=as_json, highlight=False)
     console.print(
         f"{jobs:,} jobs, {workers} worker processes on {'PostgreSQL' if url else 'SQLite'},"
         " one of them killed every second"
     )
-    # Asked to stop, it still ends its workers and takes away what it made.
+    # On SIGTERM, end the workers and remove the schema or file.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with shown(console) as watch:
-        verdict, said = demonstrate(Plan(jobs, workers, seconds), url, watch)
+    with progress_display(console) as watch:
+        verdict, worker_log = run_demo(DemoPlan(jobs, workers, seconds), url, watch)
     if as_json:
         print_json(verdict.as_json())
     console.print()
     console.print(table(verdict))
-    console.print(f"\n{remarks(verdict)}", soft_wrap=True)
+    console.print(f"\n{notes(verdict)}", soft_wrap=True)
     if not verdict.ok:
-        wrong = "the promise was broken" if verdict.broken else "not all is done: see --seconds"
-        click.echo(f"\noutlast: {wrong}; the workers said last:\n{said}", err=True)
+        wrong = "a guarantee was broken" if verdict.broken else "jobs are not done: see --seconds"
+        click.echo(f"\noutlast: {wrong}; last log lines of the workers:\n{worker_log}", err=True)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""What is wrong here, and what to do: `outlast doctor`."""
+"""Problems of an installation, with advice: `outlast doctor`."""
 
 from __future__ import annotations
 
@@ -8,70 +8,74 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model.errors import CorruptDatabase, NoDatabase, SchemaMismatch, StoreError, Unsupported
-from ..model.words import count
-from ..ops.conditions import Surroundings
-from ..ops.doctor import examine
-from ..ops.findings import Finding
+from ..model.humanize import pluralize
+from ..ops.doctor.checks import examine
+from ..ops.doctor.database import HostFacts
+from ..ops.doctor.findings import Finding
 from ..ops.report import clock
-from .failing import one_line, sentence
-from .places import connected, json_option
-from .show import print_json
+from .database_options import json_option, with_client
+from .errors import error_message, one_line
+from .output import print_json
 
 if TYPE_CHECKING:
-    from ..client import Outlast
+    from ..client.client import Outlast
     from ..store import Store
 
 
 @click.command(
     epilog="""
-    Exit code 0: nothing is wrong (there may be notes). 1: there are problems.
+    Exit code 0: no problems (notes are possible). 1: problems.
 
     Example: outlast doctor --json
     """
 )
 @json_option
-@connected
+@with_client
 def doctor(ol: Outlast, as_json: bool) -> None:
-    """Look for what keeps jobs from running, and say what to do about it."""
-    found = diagnose(ol.store)
+    """Find problems that keep jobs from running, and advise how to fix them."""
+    found = run_checks(ol.store)
     if as_json:
         print_json(found)
     else:
         print_findings(found)
         problems = sum(finding.problem for finding in found)
-        click.echo(f"{ol.store.address}: {count(problems, 'problem') if problems else 'all well'}.")
+        click.echo(
+            f"{ol.store.address}: {pluralize(problems, 'problem') if problems else 'healthy'}."
+        )
     if any(finding.problem for finding in found):
         click.get_current_context().exit(1)
 
 
-def diagnose(store: Store) -> list[Finding]:
-    """What was found; a database that cannot be asked is a finding too."""
+def run_checks(store: Store) -> list[Finding]:
+    """The findings; an unusable database is a finding, too."""
     try:
         store.ready(create=False)
-        return store.run(examine, surroundings(store))
+        return store.run(examine, host_facts(store))
     except NoDatabase as error:
-        return [Finding("missing", sentence(error), "Check the URL, or run outlast migrate.")]
+        return [Finding("missing", error_message(error), "Check the URL, or run outlast migrate.")]
     except CorruptDatabase as error:
-        return [Finding("corrupt", sentence(error), "Restore a backup; jobs may be lost.")]
+        return [Finding("corrupt", error_message(error), "Restore a backup; jobs may be lost.")]
     except Unsupported as error:
-        return [Finding("unsupported", sentence(error), "Keep jobs in another database.")]
+        return [Finding("unsupported", error_message(error), "Use another database.")]
     except SchemaMismatch as error:
-        return [Finding("unmigrated", sentence(error), "Run outlast migrate, or upgrade outlast.")]
+        return [
+            Finding("unmigrated", error_message(error), "Run outlast migrate, or upgrade outlast.")
+        ]
     except StoreError as error:
-        advice = "See that the database runs, that the URL is right, and that this user may use it."
-        return [Finding("unreachable", sentence(error), advice)]
+        advice = "Check that the database runs, the URL is right, and this user has access."
+        return [Finding("unreachable", error_message(error), advice)]
 
 
-def surroundings(store: Store) -> Surroundings:
-    from ..store.filesystem import file_system
+def host_facts(store: Store) -> HostFacts:
+    from ..store.dialects import SQLITE
     from ..store.schema import latest
-    from ..store.statements import SQLITE
+    from ..store.sqlite.filesystem import file_system
 
     if store.address.dialect == SQLITE:
         import sqlite3
 
         assert store.address.path is not None
-        return Surroundings(
+        return HostFacts(
             latest(),
             sqlite=sqlite3.sqlite_version_info,
             file_system=file_system(store.address.path),
@@ -79,13 +83,13 @@ def surroundings(store: Store) -> Surroundings:
             confirm_locked=store.confirm_locked,
         )
     pooled = bool(getattr(store, "pooled", False))
-    ahead, locked = clock_difference(store), store.confirm_locked
-    return Surroundings(latest(), pooled=pooled, clock=ahead, confirm_locked=locked)
+    ahead, locked = clock_skew(store), store.confirm_locked
+    return HostFacts(latest(), pooled=pooled, clock=ahead, confirm_locked=locked)
 
 
-def clock_difference(store: Store) -> float:
-    """Seconds that the database is ahead of us, at the least: it answered between two looks at our
-    own clock, and may be right anywhere between them."""
+def clock_skew(store: Store) -> float:
+    """The least number of seconds that the database's clock is ahead of ours, which is read before
+    and after the query."""
     before = time.time()
     now = store.run(clock)
     after = time.time()

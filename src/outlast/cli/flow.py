@@ -1,4 +1,4 @@
-"""A flow as a picture, and flows in a list: `outlast flow ID` and `outlast flows`."""
+"""Drawing a flow and listing flows: `outlast flow ID` and `outlast flows`."""
 
 from __future__ import annotations
 
@@ -12,86 +12,86 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model.errors import StoreError
+from ..model.humanize import format_duration
 from ..model.lifecycle import State
 from ..model.outcome import reason
-from ..model.words import span
 from ..ops import flow_report, report
-from ..ops.flow_report import FLOW_STATES, FlowState, Outline
-from ..ops.statement import Op
-from .failing import one_line, sentence
-from .flow_tree import CROWD, Spot, placed
-from .places import connected, json_option
-from .show import STYLES, console, print_json, print_table, short
+from ..ops.flow_report import FLOW_STATES, FlowState, JobOutline
+from ..ops.operation import Op
+from .database_options import json_option, with_client
+from .errors import error_message, one_line
+from .flow_tree import COLLAPSE_ABOVE, TreeNode, tree_nodes
+from .output import STYLES, console, print_json, print_table, shorten
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.text import Text
     from rich.tree import Tree
 
-    from ..client import Outlast
+    from ..client.client import Outlast
 
-BAR = 24  # characters
-NAMED = 3  # prerequisites that are named beside a job
-ORDER = ("succeeded", "running", "ready", "scheduled", "waiting", "cancelled", "dead")
+BAR_WIDTH = 24  # characters
+MAX_NAMED_PREREQUISITES = 3  # beside a job
+STATE_ORDER = ("succeeded", "running", "ready", "scheduled", "waiting", "cancelled", "dead")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A flow at one moment by the database's clock."""
+class FlowSnapshot:
+    """A flow at one time by the database's clock."""
 
     now: float
     flow: FlowState
-    jobs: list[Outline]
+    jobs: list[JobOutline]
     edges: list[tuple[str, str]]
 
 
-def seen(id: str) -> Op[Seen]:
+def read_flow(id: str) -> Op[FlowSnapshot]:
     now = yield from report.clock()
     flow = yield from flow_report.flow(id)
     jobs = yield from flow_report.outline(id)
     edges = yield from flow_report.flow_edges(id)
-    return Seen(now, flow, jobs, edges)
+    return FlowSnapshot(now, flow, jobs, edges)
 
 
 @click.command(epilog="Example: outlast flow 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f --watch")
 @click.argument("id")
-@click.option("--all", "every", is_flag=True, help="Every job by itself, also of a crowd.")
-@click.option("--watch", "watching", is_flag=True, help="Look again and again until it has ended.")
+@click.option("--all", "every", is_flag=True, help="Draw every job; collapse no groups.")
+@click.option("--watch", "watching", is_flag=True, help="Refresh until the flow has ended.")
 @click.option(
     "--interval",
     type=click.FloatRange(0.1, 3600),
     default=1.0,
     show_default=True,
-    help="With --watch: seconds between looks.",
+    help="With --watch: seconds between refreshes.",
 )
 @json_option
-@connected
+@with_client
 def flow(ol: Outlast, id: str, every: bool, watching: bool, interval: float, as_json: bool) -> None:
-    """Draw a flow: who comes after whom, and how each job stands.
+    """Draw a flow: its jobs, their order and their states.
 
-    ID is a flow's, or that of any job in it. Crowds of jobs that are alike are one line, unless
-    --all is said. With --json: the flow, its jobs, and pairs of a job and one that comes after it.
+    ID is a flow's, or that of any job in it. Large groups of similar jobs are one line unless --all
+    is passed. With --json: the flow, its jobs, and its edges as pairs of a job and a follower.
     """
     if watching and as_json:
-        raise click.UsageError("--watch is for people: leave out --json.")
-    flow = named(ol, id)
+        raise click.UsageError("--watch and --json cannot be combined.")
+    flow = resolve_flow_id(ol, id)
     if as_json:
-        return print_json(as_facts(ol, flow))
+        return print_json(flow_json(ol, flow))
     if watching:
         with suppress(KeyboardInterrupt):
             watch(ol, flow, every, interval)
-    console().print(view(ol.store.run(seen, flow), every))
+    console().print(view(ol.store.run(read_flow, flow), every))
     return None
 
 
-def named(ol: Outlast, id: str) -> str:
-    """The flow that somebody means by an id."""
-    from ..flows import flow_id
+def resolve_flow_id(ol: Outlast, id: str) -> str:
+    """The flow with this id, or of the job with this id."""
+    from ..client.flows import flow_id
 
     return ol.store.run(flow_report.flow_of, flow_id(id))
 
 
-def as_facts(ol: Outlast, id: str) -> dict[str, Any]:
+def flow_json(ol: Outlast, id: str) -> dict[str, Any]:
     facts, after = ol.flow(id).as_json(), None
     facts["jobs"] = []
     while page := ol.flow_jobs(id, after=after):
@@ -102,41 +102,43 @@ def as_facts(ol: Outlast, id: str) -> dict[str, Any]:
 
 
 def watch(ol: Outlast, id: str, every: bool, interval: float) -> None:
-    """Look until it has ended. A database that goes away is said, and waited for."""
+    """Refresh until the flow has ended. A database outage is shown and waited out."""
     from rich.live import Live
 
-    last = ol.store.run(seen, id)
-    with Live(view(last, every), console=console(), transient=True) as live:
-        while not last.flow.final:
+    snapshot = ol.store.run(read_flow, id)
+    with Live(view(snapshot, every), console=console(), transient=True) as live:
+        while not snapshot.flow.final:
             time.sleep(interval)
             trouble = ""
             try:
-                last = ol.store.run(seen, id)
+                snapshot = ol.store.run(read_flow, id)
             except StoreError as error:
-                trouble = sentence(error)
-            live.update(view(last, every, trouble))
+                trouble = error_message(error)
+            live.update(view(snapshot, every, trouble))
 
 
-def view(seen: Seen, every: bool, trouble: str = "") -> Group:
+def view(snapshot: FlowSnapshot, every: bool, trouble: str = "") -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[Any] = [*head(seen), tree(seen, every)]
-    more = seen.flow.total - len(seen.jobs)
+    parts: list[Any] = [*header_lines(snapshot), tree(snapshot, every)]
+    more = snapshot.flow.total - len(snapshot.jobs)
     if more > 0:
-        parts.append(Text(f"… and {more:,} more jobs: see `outlast flow {seen.flow.id} --json`"))
+        parts.append(
+            Text(f"… and {more:,} more jobs: see `outlast flow {snapshot.flow.id} --json`")
+        )
     return Group(*parts, *([Text(trouble, style="red")] if trouble else []))
 
 
-def head(seen: Seen) -> list[Text]:
+def header_lines(snapshot: FlowSnapshot) -> list[Text]:
     from rich.text import Text
 
-    flow = seen.flow
+    flow = snapshot.flow
     name = f"{one_line(flow.name)}  " if flow.name else ""
     first = Text(f"{name}{flow.id}  ", style="bold")
     first.append(flow.state, style=STYLES.get(flow.state, ""))
-    age = span(seen.now - flow.created_at.timestamp())
-    lines = [first, Text(f"{bar(flow)}  {counted(flow.counts)}  {age} old")]
+    age = format_duration(snapshot.now - flow.created_at.timestamp())
+    lines = [first, Text(f"{bar(flow)}  {counts_text(flow.counts)}  {age} old")]
     if flow.key is not None:
         lines.append(Text(f"key: {one_line(flow.key)}", style="dim"))
     if flow.cancelled_at and flow.reason:
@@ -145,61 +147,61 @@ def head(seen: Seen) -> list[Text]:
 
 
 def bar(flow: FlowState) -> str:
-    full = BAR * flow.ended // flow.total if flow.total else BAR
-    return f"{'█' * full}{'░' * (BAR - full)} {flow.ended:,}/{flow.total:,}"
+    full = BAR_WIDTH * flow.ended // flow.total if flow.total else BAR_WIDTH
+    return f"{'█' * full}{'░' * (BAR_WIDTH - full)} {flow.ended:,}/{flow.total:,}"
 
 
-def counted(counts: dict[str, int] | Counter[str] | Any) -> str:
-    return ", ".join(f"{counts[state]:,} {state}" for state in ORDER if counts[state])
+def counts_text(counts: dict[str, int] | Counter[str] | Any) -> str:
+    return ", ".join(f"{counts[state]:,} {state}" for state in STATE_ORDER if counts[state])
 
 
-def tree(seen: Seen, every: bool) -> Tree:
+def tree(snapshot: FlowSnapshot, every: bool) -> Tree:
     from rich.tree import Tree
 
-    spots = placed(seen.jobs, seen.edges, float("inf") if every else CROWD)
+    nodes = tree_nodes(snapshot.jobs, snapshot.edges, float("inf") if every else COLLAPSE_ABOVE)
     root = Tree("", hide_root=True, guide_style="dim")
     branches: list[Tree] = []
-    for spot in spots:
-        parent = root if spot.under is None else branches[spot.under]
-        branches.append(parent.add(label(spot, spots, seen.now)))
+    for node in nodes:
+        parent = root if node.parent is None else branches[node.parent]
+        branches.append(parent.add(label(node, nodes, snapshot.now)))
     return root
 
 
-def label(spot: Spot, spots: Sequence[Spot], now: float) -> Text:
-    line = _one(spot.jobs[0], now) if len(spot.jobs) == 1 else _many(spot.jobs)
-    others = [_name(spots[number]) for number in spot.also] + [
-        f"{_short(id)} outside this flow" for id in spot.outside
+def label(node: TreeNode, nodes: Sequence[TreeNode], now: float) -> Text:
+    line = _job_label(node.jobs[0], now) if len(node.jobs) == 1 else _group_label(node.jobs)
+    others = [_node_name(nodes[number]) for number in node.other_parents] + [
+        f"{_short_id(id)} outside this flow" for id in node.external_prerequisites
     ]
     if others:
         line.append(
-            f"  {'also after' if spot.under is not None else 'after'} {_list(others)}", "dim"
+            f"  {'also after' if node.parent is not None else 'after'} {_join_names(others)}", "dim"
         )
     return line
 
 
-def _one(job: Outline, now: float) -> Text:
+def _job_label(job: JobOutline, now: float) -> Text:
     from rich.text import Text
 
     line = Text(f"{one_line(job.task)} ")
     line.append(job.id, style="dim").append("  ")
-    return line.append(_told(job, now), style=STYLES.get(job.state, ""))
+    return line.append(_job_status(job, now), style=STYLES.get(job.state, ""))
 
 
-def _many(jobs: Sequence[Outline]) -> Text:
+def _group_label(jobs: Sequence[JobOutline]) -> Text:
     from rich.text import Text
 
-    states = counted(Counter(job.state for job in jobs))
+    states = counts_text(Counter(job.state for job in jobs))
     line = Text(f"{one_line(jobs[0].task)} × {len(jobs):,}  {states}")
     failed = next((job for job in jobs if job.state is State.DEAD), None)
     if failed:
-        line.append(f"; {_short(failed.id)} is dead: {_why(failed)}", style="red")
+        line.append(f"; {_short_id(failed.id)} is dead: {_failure_reason(failed)}", style="red")
     return line
 
 
-def _told(job: Outline, now: float) -> str:
-    """How a job stands, in a few words."""
+def _job_status(job: JobOutline, now: float) -> str:
+    """A job's state in a few words."""
     tries = f", attempt {job.attempt}" if job.attempt > 1 else ""
-    took = span((job.finished_at or now) - job.started_at) if job.started_at else ""
+    took = format_duration((job.finished_at or now) - job.started_at) if job.started_at else ""
     match job.state:
         case State.SUCCEEDED:
             return f"succeeded in {took}{tries}"
@@ -208,48 +210,48 @@ def _told(job: Outline, now: float) -> str:
         case State.WAITING:
             return f"waiting for {job.waits_for:,}"
         case State.SCHEDULED:
-            due = span((job.run_at or now) - now)
-            return f"scheduled in {due}" + (f"{tries}: {_why(job)}" if job.error else "")
+            due = format_duration((job.run_at or now) - now)
+            return f"scheduled in {due}" + (f"{tries}: {_failure_reason(job)}" if job.error else "")
         case State.READY:
             return f"ready{tries}"
         case _:
-            return f"{job.state}{f' after {took}' if took else ''}{tries}: {_why(job)}"
+            return f"{job.state}{f' after {took}' if took else ''}{tries}: {_failure_reason(job)}"
 
 
-def _why(job: Outline) -> str:
-    return one_line(short(reason(job.error)))
+def _failure_reason(job: JobOutline) -> str:
+    return one_line(shorten(reason(job.error)))
 
 
-def _name(spot: Spot) -> str:
-    first = spot.jobs[0]
-    many = f"× {len(spot.jobs):,}" if len(spot.jobs) > 1 else _short(first.id)
+def _node_name(node: TreeNode) -> str:
+    first = node.jobs[0]
+    many = f"× {len(node.jobs):,}" if len(node.jobs) > 1 else _short_id(first.id)
     return f"{one_line(first.task)} {many}"
 
 
-def _short(id: str) -> str:
-    """Enough to find the line: ids that were made together begin alike."""
+def _short_id(id: str) -> str:
+    """The end of an id: ids created together begin alike."""
     return f"…{id[-12:]}"
 
 
-def _list(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+def _join_names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMED_PREREQUISITES
+    return ", ".join(names[:MAX_NAMED_PREREQUISITES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 @click.command(epilog="Example: outlast flows --state running --limit 20")
-@click.option("--state", type=click.Choice(FLOW_STATES), help="Only these.")
+@click.option("--state", type=click.Choice(FLOW_STATES), help="Only this state.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     default=50,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of flows.",
 )
 @click.option(
-    "--before", metavar="ID", help="Go on after this flow: the last one of the page before."
+    "--before", metavar="ID", help="Continue after this flow, the last of the previous page."
 )
 @json_option
-@connected
+@with_client
 def flows(ol: Outlast, as_json: bool, **chosen: Any) -> None:
     """List flows, newest first, with their jobs counted by state."""
     found = ol.flows(**chosen)
@@ -258,11 +260,11 @@ def flows(ol: Outlast, as_json: bool, **chosen: Any) -> None:
     return print_table(
         ["id", "name", "key", "state", "ended#", "of#", "jobs", "created"],
         _rows(found),
-        none="No flow fits.",
+        none="No matching flows.",
     )
 
 
 def _rows(flows: Iterable[FlowState]) -> Iterable[Sequence[Any]]:
     for one in flows:
-        jobs = counted(one.counts)
+        jobs = counts_text(one.counts)
         yield [one.id, one.name, one.key, one.state, one.ended, one.total, jobs, one.created_at]

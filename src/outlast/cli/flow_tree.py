@@ -1,5 +1,5 @@
-"""Where each job of a flow stands in a picture of it: a tree in which every job comes once, and
-crowds of jobs that are alike come as one.
+"""Layout of a flow as a tree in which every job appears once, and large groups of similar jobs
+appear as one node.
 
     group(a, b, c).then(d)          a × 1,000, all before d
 
@@ -15,28 +15,32 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..ops.flow_report import Outline
+from ..ops.flow_report import JobOutline
 
-CROWD = 12  # more jobs than this that are alike are told in one line
-ROUNDS = 30  # of telling them apart, from their neighbours to the neighbours of those, and so on
+COLLAPSE_ABOVE = 12  # larger groups of similar jobs become one line
+MAX_REFINEMENTS = 30  # of the classes of jobs, each by the neighbours' classes
 
 Links = dict[str, list[str]]
 
 
 @dataclass(slots=True)
-class Spot:
-    """A place in the picture: one job, or many alike."""
+class TreeNode:
+    """A node of the tree: one job, or many similar ones."""
 
-    jobs: list[Outline]
-    under: int | None = None  # the spot of the last one that it comes after
-    also: list[int] = field(default_factory=list)  # those of the others
-    outside: list[str] = field(default_factory=list)  # prerequisites that are not in this flow
+    jobs: list[JobOutline]
+    parent: int | None = None  # the node of its deepest prerequisite
+    other_parents: list[int] = field(default_factory=list)  # nodes of the other prerequisites
+    external_prerequisites: list[str] = field(
+        default_factory=list
+    )  # prerequisites that are not in this flow
 
 
-def placed(
-    jobs: Sequence[Outline], edges: Sequence[tuple[str, str]], crowd: float = CROWD
-) -> list[Spot]:
-    """Spots in such an order that each comes after those that it comes after."""
+def tree_nodes(
+    jobs: Sequence[JobOutline],
+    edges: Sequence[tuple[str, str]],
+    collapse_above: float = COLLAPSE_ABOVE,
+) -> list[TreeNode]:
+    """The nodes in topological order."""
     before: Links = {job.id: [] for job in jobs}
     after: Links = {job.id: [] for job in jobs}
     for job, follower in edges:
@@ -44,20 +48,20 @@ def placed(
             before[follower].append(job)
             after.get(job, []).append(follower)
     depth = _depths(before, after)
-    kinds = _kinds(jobs, before, after, depth, crowd)
-    spots = _gathered(jobs, kinds, depth, crowd)
-    home = {job.id: number for number, spot in enumerate(spots) for job in spot.jobs}
-    for spot in spots:
-        _hang(spot, before, home, depth)
-    return spots
+    kinds = _job_classes(jobs, before, after, depth, collapse_above)
+    nodes = _group_jobs(jobs, kinds, depth, collapse_above)
+    node_of = {job.id: number for number, node in enumerate(nodes) for job in node.jobs}
+    for node in nodes:
+        _attach(node, before, node_of, depth)
+    return nodes
 
 
 def _depths(before: Links, after: Links) -> dict[str, int]:
-    """How many jobs at most come one after the other before each."""
+    """The length of the longest chain of prerequisites of each job."""
     left = {id: sum(one in before for one in ids) for id, ids in before.items()}
     depth = {id: 0 for id, number in left.items() if not number}
     free = list(depth)
-    for id in free:  # grows as it goes
+    for id in free:  # grows during the loop
         for follower in after[id]:
             left[follower] -= 1
             if not left[follower]:
@@ -66,17 +70,21 @@ def _depths(before: Links, after: Links) -> dict[str, int]:
     return depth
 
 
-def _kinds(
-    jobs: Sequence[Outline], before: Links, after: Links, depth: Mapping[str, int], crowd: float
+def _job_classes(
+    jobs: Sequence[JobOutline],
+    before: Links,
+    after: Links,
+    depth: Mapping[str, int],
+    collapse_above: float,
 ) -> dict[str, Hashable]:
-    """Jobs of one kind have the same task and the same neighbours, or neighbours of one kind where
-    those are a crowd themselves."""
+    """Jobs of one class have the same task and the same neighbours, or neighbours of the same class
+    where that class is a large group itself."""
     kinds: dict[str, Hashable] = {job.id: (job.task, depth.get(job.id)) for job in jobs}
-    for _ in range(ROUNDS):
+    for _ in range(MAX_REFINEMENTS):
         sizes = Counter(kinds.values())
-        if max(sizes.values(), default=0) <= crowd:
+        if max(sizes.values(), default=0) <= collapse_above:
             break
-        known = {id: kind if sizes[kind] > crowd else id for id, kind in kinds.items()}
+        known = {id: kind if sizes[kind] > collapse_above else id for id, kind in kinds.items()}
         finer = {
             id: (kind, *(frozenset(known.get(n, n) for n in side[id]) for side in (before, after)))
             for id, kind in kinds.items()
@@ -88,26 +96,33 @@ def _kinds(
     return kinds
 
 
-def _gathered(
-    jobs: Sequence[Outline], kinds: Mapping[str, Hashable], depth: Mapping[str, int], crowd: float
-) -> list[Spot]:
+def _group_jobs(
+    jobs: Sequence[JobOutline],
+    kinds: Mapping[str, Hashable],
+    depth: Mapping[str, int],
+    collapse_above: float,
+) -> list[TreeNode]:
     sizes = Counter(kinds.values())
-    spots: dict[Hashable, Spot] = {}
+    nodes: dict[Hashable, TreeNode] = {}
     for job in jobs:
         kind = kinds[job.id]
-        spots.setdefault(kind if sizes[kind] > crowd else job.id, Spot([])).jobs.append(job)
-    return sorted(spots.values(), key=lambda spot: depth.get(spot.jobs[0].id, 0))
+        nodes.setdefault(
+            kind if sizes[kind] > collapse_above else job.id, TreeNode([])
+        ).jobs.append(job)
+    return sorted(nodes.values(), key=lambda spot: depth.get(spot.jobs[0].id, 0))
 
 
-def _hang(spot: Spot, before: Links, home: Mapping[str, int], depth: Mapping[str, int]) -> None:
-    """Under the deepest of those that it comes after; of several, the one named last."""
+def _attach(
+    node: TreeNode, before: Links, node_of: Mapping[str, int], depth: Mapping[str, int]
+) -> None:
+    """Attach a node to its deepest prerequisite; of several, to the one named last."""
     found: dict[int, int] = {}
-    for job in spot.jobs:
+    for job in node.jobs:
         for one in before[job.id]:
-            if one in home:
-                found[home[one]] = depth.get(one, 0)
-            elif one not in spot.outside:
-                spot.outside.append(one)
+            if one in node_of:
+                found[node_of[one]] = depth.get(one, 0)
+            elif one not in node.external_prerequisites:
+                node.external_prerequisites.append(one)
     if found:
-        spot.under = max(reversed(found), key=lambda number: found[number])
-        spot.also = [number for number in found if number != spot.under]
+        node.parent = max(reversed(found), key=lambda number: found[number])
+        node.other_parents = [number for number in found if number != node.parent]

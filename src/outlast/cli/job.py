@@ -1,4 +1,4 @@
-"""All about one job: `outlast job ID`."""
+"""Details of one job: `outlast job ID`."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model.blob import Blob
+from ..model.humanize import format_duration
 from ..model.job import Job
 from ..model.lifecycle import State
 from ..model.outcome import reason
-from ..model.words import span
 from ..ops import report
 from ..ops.explain import explain
 from ..ops.flow_report import Neighbour, neighbours
+from ..ops.operation import Op
 from ..ops.report import Attempt, Event, Step, Worker
-from ..ops.statement import Op
-from .failing import block, one_line
-from .places import connected, json_option
-from .show import ago, console, moment, plain, print_json, short, table
+from .database_options import json_option, with_client
+from .errors import one_line, quoted_block
+from .output import ago, console, local_time, print_json, shorten, table, to_json
 
 if TYPE_CHECKING:
-    from ..client import Outlast
+    from ..client.client import Outlast
 
 
-NAMED = 5  # jobs before it and after it
+MAX_NEIGHBOURS = 5  # prerequisites, and followers
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """What is on file about a job, at one moment by the database's clock."""
+class JobDetails:
+    """The stored facts about a job, at one time by the database's clock."""
 
     job: Job
     why: str
@@ -44,170 +44,176 @@ class File:
     after: list[Neighbour]
 
 
-def on_file(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[File]:
+def read_details(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) -> Op[JobDetails]:
     job = yield from report.job(id)
     why = yield from explain(id, confirm_dead)
     now = yield from report.clock()
-    workers = yield from report.cards()
+    workers = yield from report.worker_rows()
     attempts, events = yield from report.history(id)
     steps = yield from report.steps(id)
-    before, after = yield from neighbours(id, NAMED + 1)
+    before, after = yield from neighbours(id, MAX_NEIGHBOURS + 1)
     owner = next((worker for worker in workers if worker.id == job.worker), None)
-    return File(job, why, now, owner, attempts, events, steps, before, after)
+    return JobDetails(job, why, now, owner, attempts, events, steps, before, after)
 
 
 @click.command(epilog="Example: outlast job 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f")
 @click.argument("id")
 @json_option
-@connected
+@with_client
 def job(ol: Outlast, id: str, as_json: bool) -> None:
-    """Show all that is known of a job, and say why it is not running."""
-    from ..connected import job_id
+    """Show a job's details, and why it is not running."""
+    from ..client.base import job_id
 
-    file = ol.store.run(on_file, job_id(id), ol.store.confirm_dead)
+    details = ol.store.run(read_details, job_id(id), ol.store.confirm_dead)
     if as_json:
-        print_json(as_facts(file))
+        print_json(details_json(details))
     else:
-        print_file(file)
+        print_details(details)
 
 
-def as_facts(file: File) -> dict[str, Any]:
-    """The job as everywhere else, and beside its own facts what only this command gathers."""
+def details_json(details: JobDetails) -> dict[str, Any]:
+    """The job's usual JSON, and the facts that only this command collects."""
     return {
-        **file.job.as_json(),
-        "why": file.why,
-        "owner": _owner(file),
-        "attempts": plain(file.attempts),
-        "steps": plain(file.steps),
-        "events": plain(file.events),
-        "prerequisites": plain(file.before[:NAMED]),
-        "followers": plain(file.after[:NAMED]),
+        **details.job.as_json(),
+        "why": details.why,
+        "owner": _owner_json(details),
+        "attempts": to_json(details.attempts),
+        "steps": to_json(details.steps),
+        "events": to_json(details.events),
+        "prerequisites": to_json(details.before[:MAX_NEIGHBOURS]),
+        "followers": to_json(details.after[:MAX_NEIGHBOURS]),
     }
 
 
-def _owner(file: File) -> dict[str, Any] | None:
-    """Whose hands a running job is in."""
-    job, worker = file.job, file.owner
+def _owner_json(details: JobDetails) -> dict[str, Any] | None:
+    """The owner of a running job, and its lease."""
+    job, worker = details.job, details.owner
     if job.state is not State.RUNNING:
         return None
-    left = job.lease_until.timestamp() - file.now if job.lease_until else 0.0
+    left = job.lease_until.timestamp() - details.now if job.lease_until else 0.0
     return {
         "worker": job.worker,
         "host": worker and worker.host,
         "pid": worker and worker.pid,
-        "claimed_at": plain(job.started_at),
-        "heartbeat_at": worker and plain(worker.seen_at),
-        "lease_until": plain(job.lease_until),
+        "claimed_at": to_json(job.started_at),
+        "heartbeat_at": worker and to_json(worker.seen_at),
+        "lease_until": to_json(job.lease_until),
         "lease_expired": left <= 0,
     }
 
 
-def print_file(file: File) -> None:
-    for name, value in _lines(file):
+def print_details(details: JobDetails) -> None:
+    for name, value in _lines(details):
         if value is not None:
             click.echo(f"{name:<10}  {one_line(str(value))}")
-    if file.attempts:
-        click.echo("\nAttempts that did not succeed at once:")
+    if details.attempts:
+        click.echo("\nUnsuccessful attempts:")
         columns = ["attempt#", "outcome", "worker", "started", "ended", "reason"]
         rows = [
             [a.attempt, a.outcome, a.worker, a.started_at, a.finished_at,
-             short(reason(a.error)) if a.error else None]
-            for a in file.attempts
+             shorten(reason(a.error)) if a.error else None]
+            for a in details.attempts
         ]  # fmt: skip
         console().print(table(columns, rows))
-    if file.steps:
-        click.echo("\nSteps whose results are kept:")
-        kept = [[s.name, s.at, s.attempt] for s in file.steps]
-        console().print(table(["step", "kept", "attempt#"], kept))
-    if file.events:
+    if details.steps:
+        click.echo("\nSteps with stored results:")
+        step_rows = [[s.name, s.at, s.attempt] for s in details.steps]
+        console().print(table(["step", "stored", "attempt#"], step_rows))
+    if details.events:
         click.echo("\nEvents:")
-        rows = [[e.at, e.attempt, e.kind, _in_short(e.data)] for e in file.events]
-        console().print(table(["at", "attempt#", "what", "data"], rows))
-    if isinstance(file.job.error, dict) and file.job.error.get("traceback"):
-        click.echo(f"\n{block(str(file.job.error['traceback']))}")
-    click.echo(f"\n{one_line(file.why)}")
+        rows = [[e.at, e.attempt, e.kind, _event_data_text(e.data)] for e in details.events]
+        console().print(table(["at", "attempt#", "event", "data"], rows))
+    if isinstance(details.job.error, dict) and details.job.error.get("traceback"):
+        click.echo(f"\n{quoted_block(str(details.job.error['traceback']))}")
+    click.echo(f"\n{one_line(details.why)}")
 
 
-def _lines(file: File) -> list[tuple[str, Any]]:
-    job = file.job
+def _lines(details: JobDetails) -> list[tuple[str, Any]]:
+    job = details.job
     lines: list[tuple[str, Any]] = [
         ("job", job.id),
         ("task", job.task),
         ("queue", f"{job.queue}, priority {job.priority}"),
         ("tenant", job.tenant),
         ("key", job.key),
-        ("state", _state(file)),
+        ("state", _state(details)),
         ("unreadable", job.unreadable),
         ("attempt", f"{job.attempt}; {job.failures} of {job.max_attempts} failures,"
-                    f" {job.crashes} of {job.max_crashes} lost workers"),
-        ("arguments", _told(job.args)),
-        ("result", None if job.result is None else _told(job.result)),
+                    f" {job.crashes} of {job.max_crashes} worker crashes"),
+        ("arguments", _value_text(job.args)),
+        ("result", None if job.result is None else _value_text(job.result)),
         ("error", reason(job.error) if job.error else None),
-        ("created", moment(job.created_at)),
-        ("run at", moment(job.run_at)),
-        ("started", job.started_at and moment(job.started_at)),
-        ("finished", job.finished_at and moment(job.finished_at)),
-        ("expires", job.expires_at and moment(job.expires_at)),
-        ("timeout", job.timeout and span(job.timeout)),
+        ("created", local_time(job.created_at)),
+        ("run at", local_time(job.run_at)),
+        ("started", job.started_at and local_time(job.started_at)),
+        ("finished", job.finished_at and local_time(job.finished_at)),
+        ("expires", job.expires_at and local_time(job.expires_at)),
+        ("timeout", job.timeout and format_duration(job.timeout)),
         ("fence", job.fence),
         ("trace", job.trace),
-        ("flow", job.flow and f"{job.flow} (drawn by `outlast flow {job.flow}`)"),
+        ("flow", job.flow and f"{job.flow} (see `outlast flow {job.flow}`)"),
     ]  # fmt: skip
     return [
         *lines,
-        *_neighbour_lines("after", file.before),
-        *_neighbour_lines("before", file.after),
-        *_owner_lines(file),
+        *_neighbour_lines("after", details.before),
+        *_neighbour_lines("before", details.after),
+        *_owner_lines(details),
     ]
 
 
 def _neighbour_lines(name: str, jobs: Sequence[Neighbour]) -> list[tuple[str, Any]]:
-    lines = [(name, f"{job.task} {job.id} ({job.state})") for job in jobs[:NAMED]]
-    return [*lines, (name, "… and more")] if len(jobs) > NAMED else lines
+    lines = [(name, f"{job.task} {job.id} ({job.state})") for job in jobs[:MAX_NEIGHBOURS]]
+    return [*lines, (name, "… and more")] if len(jobs) > MAX_NEIGHBOURS else lines
 
 
-def _state(file: File) -> str:
-    job = file.job
+def _state(details: JobDetails) -> str:
+    job = details.job
     if job.state is not State.RUNNING or job.lease_until is None:
         return str(job.state)
-    left = job.lease_until.timestamp() - file.now
-    lease = f"lease good for {span(left)}" if left > 0 else f"lease expired {span(-left)} ago"
+    left = job.lease_until.timestamp() - details.now
+    lease = (
+        f"lease valid for {format_duration(left)}"
+        if left > 0
+        else f"lease expired {format_duration(-left)} ago"
+    )
     return f"{job.state} ({lease}{', asked to stop' if job.cancelling else ''})"
 
 
-def _owner_lines(file: File) -> list[tuple[str, Any]]:
-    job, worker = file.job, file.owner
+def _owner_lines(details: JobDetails) -> list[tuple[str, Any]]:
+    job, worker = details.job, details.owner
     if job.worker is None:
         return []
     if job.state is not State.RUNNING:
-        return [("worker", f"{job.worker} (was the last)")]
+        return [("worker", f"{job.worker} (last owner)")]
     if worker is None:
         return [("worker", f"{job.worker} (no longer listed)")]
     return [
         ("worker", worker.id),
         ("host", worker.host),
         ("pid", worker.pid),
-        ("claimed", job.started_at and moment(job.started_at)),
+        ("claimed", job.started_at and local_time(job.started_at)),
         ("heartbeat", ago(worker.silent_for)),
-        ("lease", job.lease_until and f"until {moment(job.lease_until)}"),
+        ("lease", job.lease_until and f"until {local_time(job.lease_until)}"),
     ]
 
 
-def _in_short(data: Any) -> str:
-    """An event's data as `name=value`, or whatever it is."""
+def _event_data_text(data: Any) -> str:
+    """An event's data as `name=value` pairs, or as JSON if it is not an object."""
     if not isinstance(data, dict):
-        return short(_json(data))
-    said = {name: value for name, value in data.items() if value not in (None, "")}
-    return short(", ".join(f"{name}={_json(value).strip(chr(34))}" for name, value in said.items()))
+        return shorten(_json_text(data))
+    fields = {name: value for name, value in data.items() if value not in (None, "")}
+    return shorten(
+        ", ".join(f"{name}={_json_text(value).strip(chr(34))}" for name, value in fields.items())
+    )
 
 
-def _told(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Blob):
-        return f"{value.size:,} bytes, kept by reference (SHA-256 {value.sha256})"
-    return short(_json(value), 2000)
+        return f"{value.size:,} bytes, stored by reference (SHA-256 {value.sha256})"
+    return shorten(_json_text(value), 2000)
 
 
-def _json(value: Any) -> str:
+def _json_text(value: Any) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False)

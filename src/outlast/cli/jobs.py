@@ -8,43 +8,45 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..model.lifecycle import State
-from .places import connected, json_option
-from .show import print_json, print_table, short
+from .database_options import json_option, with_client
+from .output import print_json, print_table, shorten
 
 if TYPE_CHECKING:
-    from ..client import Outlast
+    from ..client.client import Outlast
     from ..model.job import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def filters(command: F) -> F:
-    """`--queue`, `--task` and `--tenant`: which jobs."""
+def filter_options(command: F) -> F:
+    """Add the filters `--queue`, `--task` and `--tenant`."""
     for name in ("tenant", "task", "queue"):
-        command = click.option(f"--{name}", metavar="NAME", help=f"Only of this {name}.")(command)
+        command = click.option(f"--{name}", metavar="NAME", help=f"Only this {name}.")(command)
     return command
 
 
-def pages(command: F) -> F:
-    """`--limit` and `--before`: how many, and where to go on."""
+def page_options(command: F) -> F:
+    """Add `--limit` and `--before`, for paging."""
     command = click.option(
-        "--before", metavar="ID", help="Go on after this job: the last one of the page before."
+        "--before", metavar="ID", help="Continue after this job, the last of the previous page."
     )(command)
     return click.option(
         "--limit",
         type=click.IntRange(1, 100_000),
         default=50,
         show_default=True,
-        help="At most so many.",
+        help="Maximum number of jobs.",
     )(command)
 
 
 @click.command(epilog="Example: outlast jobs --state running --queue mail --limit 20")
-@click.option("--state", type=click.Choice([str(state) for state in State]), help="Only these.")
-@filters
-@pages
+@click.option(
+    "--state", type=click.Choice([str(state) for state in State]), help="Only this state."
+)
+@filter_options
+@page_options
 @json_option
-@connected
+@with_client
 def jobs(ol: Outlast, as_json: bool, **chosen: Any) -> None:
     """List jobs, newest first."""
     found = ol.jobs(**chosen)
@@ -58,7 +60,7 @@ def jobs(ol: Outlast, as_json: bool, **chosen: Any) -> None:
              job.worker]
             for job in found
         ),
-        none="No job fits.",
+        none="No matching jobs.",
     )  # fmt: skip
 
 
@@ -67,14 +69,14 @@ def _state(job: Job) -> str:
 
 
 @click.command(epilog="Example: outlast dead --task send_mail --json")
-@filters
-@pages
+@filter_options
+@page_options
 @json_option
-@connected
+@with_client
 def dead(ol: Outlast, as_json: bool, **chosen: Any) -> None:
-    """List the jobs that gave up, newest first, with their reasons.
+    """List the dead jobs, newest first, with their reasons.
 
-    They are kept until someone acts: `outlast retry` gives them a new life.
+    They are stored until an operator acts: `outlast retry` runs them again.
     """
     from ..model.outcome import reason
 
@@ -86,8 +88,8 @@ def dead(ol: Outlast, as_json: bool, **chosen: Any) -> None:
         ["id", "task", "queue", "died", "failures#", "crashes#", "reason"],
         (
             [job.id, job.task, job.queue, job.finished_at, job.failures, job.crashes,
-             short(reason(job.error))]
+             shorten(reason(job.error))]
             for job in found
         ),
-        none="No job is dead.",
+        none="No dead jobs.",
     )  # fmt: skip

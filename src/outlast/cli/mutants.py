@@ -1,4 +1,4 @@
-"""The tester is tested: `outlast verify mutants`."""
+"""Mutation tests of the campaigns: `outlast verify mutants`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..model.words import count
-from .failing import safe
-from .places import json_option, placed
-from .show import console, print_json, table
+from ..model.humanize import pluralize
+from .database_options import json_option, with_database_options
+from .errors import printable
+from .output import console, print_json, table
 
 if TYPE_CHECKING:
     from ..verify.hunting import Catch, Report
@@ -22,10 +22,10 @@ WIDEST = 90  # characters of a violation in the table
 
 @click.command(
     epilog="""
-    What concerns SQLite, or both, is hunted in temporary files; what concerns PostgreSQL needs its
-    --url, and is left out without one. First the unbroken copy has to pass the same points.
+    Mutants of SQLite, or of both stores, run on temporary files; those of PostgreSQL need its
+    --url, and are skipped without one. First, the unbroken copy has to pass the same points.
 
-    Exit code 0: each was caught. 1: one got away, or there was none to hunt.
+    Exit code 0: every mutant was caught. 1: one survived, or there was none to test.
 
     \b
     Examples: outlast verify mutants
@@ -33,26 +33,26 @@ WIDEST = 90  # characters of a violation in the table
               outlast verify mutants --only finish-without-fence
     """
 )
-@placed
+@with_database_options
 @click.option("--only", multiple=True, metavar="NAME", help="Only this mutant; repeatable.")
 @click.option(
-    "--seed", type=click.IntRange(0), default=1, show_default=True, help="The order of points."
+    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Order of points."
 )
 @click.option(
-    "--at-once", type=click.IntRange(1, 32), default=3, show_default=True, help="Hunts at once."
+    "--at-once", type=click.IntRange(1, 32), default=3, show_default=True, help="Concurrent runs."
 )
 @click.option(
     "--ledger",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Append one line of JSON with the figures of this run.",
+    help="Append the figures of this run as one line of JSON.",
 )
 @json_option
 def mutants(only: tuple[str, ...], ledger: Path | None, as_json: bool, **given: Any) -> None:
-    """Break the protocol in a copy, in every way we know, and see each breakage noticed."""
-    from ..verify.figures import add_line
+    """Break the protocol in a copy, in every known way, and check that campaigns notice."""
     from ..verify.hunting import Hunts
     from ..verify.mutation import Where
+    from ..verify.results import add_line
 
     where = Where(given["seed"], _postgres(given["url"]), given["schema"])
     hunts = Hunts(_chosen(only), where, given["at_once"], _tell)
@@ -70,7 +70,7 @@ def mutants(only: tuple[str, ...], ledger: Path | None, as_json: bool, **given: 
 
 
 def _tell(line: str) -> None:
-    click.echo(safe(line), err=True)
+    click.echo(printable(line), err=True)
 
 
 def _chosen(only: tuple[str, ...]) -> list[Mutant]:
@@ -79,14 +79,14 @@ def _chosen(only: tuple[str, ...]) -> list[Mutant]:
     known = {mutant.name: mutant for mutant in MUTANTS}
     for name in only:
         if name not in known:
-            raise click.UsageError(f"no mutant is called {name!r}; there are {', '.join(known)}")
+            raise click.UsageError(f"no mutant {name!r}; known: {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(only or known)]
 
 
 def _postgres(url: str | None) -> str | None:
-    """The address, if it is one of a PostgreSQL."""
+    """The URL, if it is one of PostgreSQL."""
     from ..store.address import parse
-    from ..store.statements import POSTGRES
+    from ..store.dialects import POSTGRES
 
     url = url or os.environ.get("OUTLAST_URL")
     return url if url and parse(url).dialect == POSTGRES else None
@@ -102,20 +102,22 @@ def _show(report: Report) -> None:
     summary = report.summary()
     ended = " (interrupted)" if report.interrupted else ""
     click.echo(
-        f"\n{summary['caught']} of {count(summary['mutants'], 'mutant')} caught in"
+        f"\n{summary['caught']} of {pluralize(summary['mutants'], 'mutant')} caught in"
         f" {report.seconds:.0f} s{ended}."
     )
     if report.left_out:
-        click.echo(f"Left out: {report.left_out} that need a PostgreSQL. Give its --url.")
+        click.echo(f"Skipped: {report.left_out} that need PostgreSQL. Pass its --url.")
     for catch in report.survivors:
         click.echo(f"\n{click.style(catch.mutant, bold=True)} survived: {catch.breaks}.")
-        click.echo(f"  {safe(catch.told)}" if catch.told else f"  {catch.campaign} saw nothing.")
+        click.echo(
+            f"  {printable(catch.told)}" if catch.told else f"  {catch.campaign} found nothing."
+        )
     for wrong in report.unsound:
-        click.echo(f"\nWithout a mutant, and wrong: {safe(wrong)}")
+        click.echo(f"\nViolation without a mutant: {printable(wrong)}")
 
 
 def _how(catch: Catch) -> str:
     if not catch.caught:
         return "SURVIVED"
-    told = " ".join(safe(catch.told).split())
+    told = " ".join(printable(catch.told).split())
     return told if len(told) <= WIDEST else f"{told[: WIDEST - 1]}…"

@@ -1,4 +1,4 @@
-"""One option for each field of a settings value."""
+"""One command-line option for each field of a settings class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def setting_options(kind: type[Settings]) -> Callable[[F], F]:
-    """Name, type, meaning and default are the field's, and the settings value itself judges."""
+    """Options with the fields' names, types, helps and defaults; the class validates the values."""
 
     def with_options(command: F) -> F:
         for spec in reversed(fields(kind)):  # type: ignore[arg-type]
@@ -32,17 +32,17 @@ def _option(spec: Field[Any]) -> Callable[[F], F]:
         spec.name,
         type=type(spec.default),
         default=spec.default,
-        envvar=variable(spec.name),
+        envvar=variable_name(spec.name),
         show_default=True,
         show_envvar=True,
         help=f"{about[0].upper()}{about[1:]}.",
     )
 
 
-def was_said(ctx: click.Context, name: str) -> bool:
-    """By a flag or by the environment: what was not may follow from what was."""
+def is_given(ctx: click.Context, name: str) -> bool:
+    """Whether a flag or the environment sets the option; others may be derived from those set."""
     return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
-def variable(name: str) -> str:
+def variable_name(name: str) -> str:
     return f"OUTLAST_{name.upper()}"

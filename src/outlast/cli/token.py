@@ -1,4 +1,4 @@
-"""Who may call the service: `outlast token create`, `list` and `revoke`. All of it is on record."""
+"""API tokens: `outlast token create`, `list` and `revoke`. Every change is recorded."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from uuid import UUID
 
 import click
 
+from ..model.api_token import Scope
 from ..model.errors import TokenNotFound
-from ..model.tokens import Scope
-from .places import connected, json_option
-from .show import print_json, print_table
-from .values import span
+from .database_options import json_option, with_client
+from .output import print_json, print_table
+from .parsing import parse_duration
 
 if TYPE_CHECKING:
-    from ..client import Outlast
+    from ..client.client import Outlast
 
 
 @click.group()
 def token() -> None:
-    """Tokens for the service: who may call it, and what for."""
+    """API tokens of the service."""
 
 
 @token.command(
@@ -35,7 +35,7 @@ def token() -> None:
     default="unnamed",
     show_default=True,
     metavar="TEXT",
-    help="What it is for, on lists and on record.",
+    help="Name in lists and records.",
 )
 @click.option(
     "--scope",
@@ -43,25 +43,29 @@ def token() -> None:
     multiple=True,
     required=True,
     type=click.Choice([str(scope) for scope in Scope]),
-    help="What it allows; several may be given. admin is all of them.",
+    help="Scope of the token; repeatable. admin includes all others.",
 )
-@click.option("--tenant", metavar="NAME", help="Only this tenant's jobs; else everybody's.")
+@click.option("--tenant", metavar="NAME", help="Only this tenant's jobs; default: all tenants'.")
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     metavar="NAME",
-    help="Only this queue; several may be given.",
+    help="Only this queue; repeatable.",
 )
 @click.option(
-    "--expires", "expires_in", callback=span, metavar="SPAN", help="Good for so long: 12h, 30d."
+    "--expires",
+    "expires_in",
+    callback=parse_duration,
+    metavar="SPAN",
+    help="Expires after this: 12h, 30d.",
 )
 @json_option
-@connected
+@with_client
 def create(ol: Outlast, name: str, scopes: Sequence[str], as_json: bool, **limits: Any) -> None:
-    """Make a token and print it. It is shown this once: only its hash is kept."""
-    from ..connected import actor
-    from ..model.tokens import new_token
+    """Create a token and print it. It is shown only once: only its hash is stored."""
+    from ..client.base import actor
+    from ..model.api_token import new_token
     from ..ops import tokens
 
     secret, new = new_token(name, scopes, **limits)
@@ -69,15 +73,15 @@ def create(ol: Outlast, name: str, scopes: Sequence[str], as_json: bool, **limit
     if as_json:
         print_json({**made.as_json(), "token": secret})
     else:
-        click.echo(f"Token {made.id} is shown this once:", err=True)
+        click.echo(f"Token {made.id} is shown only once:", err=True)
         click.echo(secret)
 
 
 @token.command("list", epilog="Example: outlast token list")
 @json_option
-@connected
+@with_client
 def list_tokens(ol: Outlast, as_json: bool) -> None:
-    """List the tokens, the newest first; never what they are, only what they allow."""
+    """List the tokens, newest first: names and permissions, never secrets."""
     from ..ops import tokens
 
     found = ol.store.run(tokens.tokens)
@@ -91,20 +95,20 @@ def list_tokens(ol: Outlast, as_json: bool) -> None:
              "all" if one.queues is None else ", ".join(one.queues), one.expires_at, one.used_at]
             for one in found
         ),
-        none="There is no token: the service is open to this machine, and to no other.",
+        none="No tokens: only callers on this machine can use the service.",
     )  # fmt: skip
 
 
 @token.command(epilog="Example: outlast token revoke 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @json_option
-@connected
+@with_client
 def revoke(ol: Outlast, ids: Sequence[str], as_json: bool) -> None:
-    """Revoke tokens: within seconds they open nothing, and what they opened is closed.
+    """Revoke tokens: within seconds they are rejected, and their open streams are closed.
 
-    Revoking twice is revoking once.
+    Idempotent.
     """
-    from ..connected import actor
+    from ..client.base import actor
     from ..ops import tokens
 
     done = [ol.store.run(tokens.revoke, _id(id), actor()) for id in ids]

@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model.errors import StoreError
+from ..model.humanize import format_duration
 from ..model.job import Job
 from ..model.lifecycle import State
 from ..model.outcome import reason
-from ..model.words import span
 from ..ops import report
+from ..ops.operation import Op
 from ..ops.report import Filter, Queue, Worker
-from ..ops.statement import Op
-from .failing import sentence
-from .places import connected, json_option
+from .database_options import json_option, with_client
+from .errors import error_message
+from .output import console, print_json, shorten, table
 from .queues import OPEN_STATES, queue_columns, queue_row
-from .show import console, print_json, short, table
 from .workers import WORKER_COLUMNS, worker_row
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from ..client import Outlast
+    from ..client.client import Outlast
 
-ROWS = 15  # of each list
+MAX_ROWS = 15  # per table
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """What there is to see at one moment."""
+class TopSnapshot:
+    """Counts, queues, workers and jobs at one time."""
 
     now: float
     counts: dict[str, int]
@@ -47,7 +47,7 @@ class Glance:
     dead: list[Job]
 
 
-def glance() -> Op[Glance]:
+def read_snapshot() -> Op[TopSnapshot]:
     now = yield from report.clock()
     counts = yield from report.counts()
     throughput = yield from report.throughput()
@@ -57,9 +57,9 @@ def glance() -> Op[Glance]:
     }
     queues = yield from report.queues()
     workers = yield from report.workers()
-    running = yield from report.jobs(Filter(state=State.RUNNING), None, ROWS)
-    dead = yield from report.jobs(Filter(state=State.DEAD), None, ROWS)
-    return Glance(now, counts, ended, queues, workers, running, dead)
+    running = yield from report.jobs(Filter(state=State.RUNNING), None, MAX_ROWS)
+    dead = yield from report.jobs(Filter(state=State.DEAD), None, MAX_ROWS)
+    return TopSnapshot(now, counts, ended, queues, workers, running, dead)
 
 
 @click.command(epilog="Example: outlast top --interval 0.5")
@@ -68,44 +68,44 @@ def glance() -> Op[Glance]:
     type=click.FloatRange(0.1, 3600),
     default=1.0,
     show_default=True,
-    help="Seconds between looks.",
+    help="Seconds between refreshes.",
 )
-@click.option("--once", is_flag=True, help="Look once and print; needs no terminal.")
+@click.option("--once", is_flag=True, help="Print one snapshot; needs no terminal.")
 @json_option
-@connected
+@with_client
 def top(ol: Outlast, interval: float, once: bool, as_json: bool) -> None:
-    """Watch jobs, queues and workers. q or Ctrl-C leaves.
+    """Watch jobs, queues and workers. Quit with q or Ctrl-C.
 
-    With --json it looks once.
+    With --json, prints one snapshot.
     """
     if as_json:
-        print_json(ol.store.run(glance))
+        print_json(ol.store.run(read_snapshot))
     elif once:
-        console().print(view(ol, ol.store.run(glance)))
+        console().print(view(ol, ol.store.run(read_snapshot)))
     elif sys.stdout.isatty():
         with suppress(KeyboardInterrupt):
             watch(ol, interval)
     else:
-        raise click.UsageError("This is no terminal: say --once.")
+        raise click.UsageError("Not a terminal: pass --once.")
 
 
 def watch(ol: Outlast, interval: float) -> None:
-    """Look again and again. A database that goes away is said, and waited for."""
+    """Refresh until the user quits. A database outage is shown and waited out."""
     from rich.live import Live
 
-    last = ol.store.run(glance)
-    with keys() as pressed, Live(view(ol, last), console=console(), screen=True) as live:
+    snapshot = ol.store.run(read_snapshot)
+    with key_presses() as pressed, Live(view(ol, snapshot), console=console(), screen=True) as live:
         while pressed(interval) not in ("q", "Q"):
             try:
-                last, trouble = ol.store.run(glance), ""
+                snapshot, trouble = ol.store.run(read_snapshot), ""
             except StoreError as error:
-                trouble = sentence(error)
-            live.update(view(ol, last, trouble))
+                trouble = error_message(error)
+            live.update(view(ol, snapshot, trouble))
 
 
 @contextmanager
-def keys() -> Iterator[Any]:
-    """A wait of some seconds that a key cuts short; it returns the key."""
+def key_presses() -> Iterator[Any]:
+    """A function that waits some seconds or until a key is pressed, and returns the key."""
     if not sys.stdin.isatty():
 
         def sleep(seconds: float) -> str:
@@ -131,46 +131,53 @@ def keys() -> Iterator[Any]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-def view(ol: Outlast, seen: Glance, trouble: str = "") -> Group:
+def view(ol: Outlast, snapshot: TopSnapshot, trouble: str = "") -> Group:
     from rich.console import Group
     from rich.text import Text
 
     parts: list[Any] = [Text(f"outlast  {ol.store.address}", style="bold")]
     if trouble:
         parts.append(Text(trouble, style="red"))
-    parts += [Text(""), table([f"{state}#" for state in seen.counts], [list(seen.counts.values())])]
-    parts += [Text(""), Text(_pace(seen))]
-    for title, columns, rows in _lists(seen):
+    parts += [
+        Text(""),
+        table([f"{state}#" for state in snapshot.counts], [list(snapshot.counts.values())]),
+    ]
+    parts += [Text(""), Text(_throughput_line(snapshot))]
+    for title, columns, rows in _tables(snapshot):
         if rows:
             parts += [Text(f"\n{title}", style="bold"), table(columns, rows)]
     return Group(*parts)
 
 
-def _pace(seen: Glance) -> str:
-    done = seen.ended.get(State.SUCCEEDED)
+def _throughput_line(snapshot: TopSnapshot) -> str:
+    done = snapshot.ended.get(State.SUCCEEDED)
     if not done:
         return "Nothing succeeded in the last minute."
     return (
-        f"{done['number']:,} succeeded in the last minute,"
-        f" after {span(done['mean_wait'])} of waiting and {span(done['mean_run'])} of running."
+        f"{done['number']:,} succeeded in the last minute;"
+        f" mean wait {format_duration(done['mean_wait'])}, mean run time"
+        f" {format_duration(done['mean_run'])}."
     )
 
 
-def _lists(seen: Glance) -> Iterator[tuple[str, list[str], list[list[Any]]]]:
-    rows = [queue_row(queue, OPEN_STATES) for queue in seen.queues[:ROWS]]
+def _tables(snapshot: TopSnapshot) -> Iterator[tuple[str, list[str], list[list[Any]]]]:
+    rows = [queue_row(queue, OPEN_STATES) for queue in snapshot.queues[:MAX_ROWS]]
     yield "Queues", queue_columns(OPEN_STATES), rows
-    yield "Workers", WORKER_COLUMNS, [worker_row(worker) for worker in seen.workers[:ROWS]]
+    yield "Workers", WORKER_COLUMNS, [worker_row(worker) for worker in snapshot.workers[:MAX_ROWS]]
     yield (
         "Running",
         ["id", "task", "queue", "attempt#", "for#", "worker"],
-        [[j.id, j.task, j.queue, j.attempt, _for(j, seen.now), j.worker] for j in seen.running],
+        [
+            [j.id, j.task, j.queue, j.attempt, _running_for(j, snapshot.now), j.worker]
+            for j in snapshot.running
+        ],
     )
     yield (
         "Dead",
         ["id", "task", "queue", "died", "reason"],
-        [[j.id, j.task, j.queue, j.finished_at, short(reason(j.error))] for j in seen.dead],
+        [[j.id, j.task, j.queue, j.finished_at, shorten(reason(j.error))] for j in snapshot.dead],
     )
 
 
-def _for(job: Job, now: float) -> str | None:
-    return None if job.started_at is None else span(now - job.started_at.timestamp())
+def _running_for(job: Job, now: float) -> str | None:
+    return None if job.started_at is None else format_duration(now - job.started_at.timestamp())

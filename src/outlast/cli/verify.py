@@ -1,4 +1,4 @@
-"""The proof, on your own database: `outlast verify`."""
+"""Verification campaigns on your own database: `outlast verify`."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..model.errors import InvalidOption
-from ..model.words import count
-from .endurance import clock, dbcrash, failover, flows, recovery, soak
-from .failing import safe
+from ..model.humanize import pluralize
+from .database_options import campaign_url_option, json_option, with_database_options
+from .errors import printable
 from .mutants import mutants
-from .places import campaign_url_option, json_option, placed
-from .show import console, print_json, table
-from .values import span
+from .output import console, print_json, table
+from .parsing import parse_duration
+from .verify_load import clock, dbcrash, failover, flows, recovery, soak
 
 if TYPE_CHECKING:
-    from ..verify.campaign import Campaign
-    from ..verify.figures import Figures
+    from ..verify.campaigns.campaign import Campaign
+    from ..verify.results import CampaignResults
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SHOWN = 20  # violations told in full
+MAX_SHOWN_VIOLATIONS = 20  # violations printed in full
 
 
 @click.group(
     epilog="""
-    Each campaign works in schemas (or files) of its own in the database of --url, and removes them
-    when it ends, also by Ctrl-C; their names begin with that of --schema. Without --url and
-    OUTLAST_URL it takes a temporary SQLite file.
+    Each campaign works in its own schemas (or files) in the database of --url, and removes them
+    when it ends, also on Ctrl-C; their names begin with that of --schema. Without --url and
+    OUTLAST_URL, a temporary SQLite file is used.
 
-    Exit code 0: the promise held. 1: it did not, and the command that shows it again is printed.
+    Exit code 0: the guarantees held. 1: they did not; the command that reproduces it is printed.
 
     Example: outlast verify crash --budget 60
     """
 )
 def verify() -> None:
-    """Show that the promise holds: kill, freeze, and look at what is left."""
+    """Verify the guarantees: kill and freeze processes, then check the jobs."""
 
 
 verify.add_command(mutants)
@@ -48,35 +48,35 @@ def campaign_options(command: F) -> F:
     for option in reversed(
         (
             click.option(
-                "--points", type=click.IntRange(1), help="How many to try; else as time allows."
+                "--points",
+                type=click.IntRange(1),
+                help="Number of points; default: as time allows.",
             ),
             click.option(
                 "--budget",
                 metavar="SPAN",
-                callback=span,
-                help="How long it may take: 90, 90s, 10m. Without --points, 60 s.",
+                callback=parse_duration,
+                help="Time limit: 90, 90s, 10m. Without --points, 60 s.",
             ),
-            click.option(
-                "--seed", type=click.IntRange(0), help="The order in which points are tried."
-            ),
+            click.option("--seed", type=click.IntRange(0), help="Seed of the order of points."),
             click.option(
                 "--path", "paths", multiple=True, metavar="NAME", help="Only this path; repeatable."
             ),
             click.option(
-                "--at-once", type=click.IntRange(1, 100), help="Processes that act at once."
+                "--at-once", type=click.IntRange(1, 100), help="Number of concurrent processes."
             ),
             click.option(
                 "--ledger",
                 type=click.Path(dir_okay=False, path_type=Path),
                 metavar="FILE",
-                help="Append one line of JSON with the figures of this run.",
+                help="Append the figures of this run as one line of JSON.",
             ),
-            click.option("--first", is_flag=True, help="Stop as soon as something is wrong."),
-            click.option("--keep", is_flag=True, help="Leave schemas and files, to look at them."),
+            click.option("--first", is_flag=True, help="Stop at the first violation."),
+            click.option("--keep", is_flag=True, help="Keep schemas and files for inspection."),
         )
     ):
         command = option(command)
-    return json_option(placed(command, campaign_url_option))
+    return json_option(with_database_options(command, campaign_url_option))
 
 
 @verify.command(
@@ -88,11 +88,11 @@ def campaign_options(command: F) -> F:
     """
 )
 @campaign_options
-def crash(**given: Any) -> None:
-    """Kill a process before and after every statement of everything that it may be doing."""
-    from ..verify.crash import Crash
+def crash(**options: Any) -> None:
+    """Kill a process before and after every statement of every operation."""
+    from ..verify.campaigns.crash import Crash
 
-    run(Crash, given)
+    run_campaign(Crash, options)
 
 
 @verify.command(
@@ -103,17 +103,17 @@ def crash(**given: Any) -> None:
     """
 )
 @campaign_options
-def zombie(**given: Any) -> None:
-    """Freeze owners until somebody else has their jobs: whatever they do then is refused."""
-    from ..verify.zombie import Zombies
+def zombie(**options: Any) -> None:
+    """Freeze owners until another worker has their jobs: their later writes are rejected."""
+    from ..verify.campaigns.zombie import ZombieCampaign
 
-    run(Zombies, given)
+    run_campaign(ZombieCampaign, options)
 
 
 @verify.command(
     epilog="""
-    PostgreSQL only. The line to it is not encrypted: it runs through a proxy that has to read what
-    the server says.
+    PostgreSQL only. The connection is not encrypted: it runs through a proxy that reads the
+    server's messages.
 
     \b
     Examples: outlast verify ackloss --url postgresql://localhost/test
@@ -121,17 +121,17 @@ def zombie(**given: Any) -> None:
     """
 )
 @campaign_options
-def ackloss(**given: Any) -> None:
-    """Lose the answer to a COMMIT: asking again never does it twice, and never guesses."""
-    from ..verify.ackloss import AckLoss
+def ackloss(**options: Any) -> None:
+    """Lose the reply to a COMMIT: a retry neither repeats the work nor guesses the outcome."""
+    from ..verify.campaigns.ackloss import AckLoss
 
-    run(AckLoss, given)
+    run_campaign(AckLoss, options)
 
 
 @verify.command(
     epilog="""
     PostgreSQL only, and not encrypted, as for ackloss. For this campaign no call may take longer
-    than 5 s; how long your own may take is the setting `deadline`.
+    than 5 s; for your own calls, the setting `deadline` is the limit.
 
     \b
     Examples: outlast verify netsplit --url postgresql://localhost/test
@@ -139,50 +139,50 @@ def ackloss(**given: Any) -> None:
     """
 )
 @campaign_options
-def netsplit(**given: Any) -> None:
-    """Silence, slow down and break connections: no call outlives its deadline."""
-    from ..verify.netsplit import NetSplit
+def netsplit(**options: Any) -> None:
+    """Stall, slow down and break connections: no call outlives its deadline."""
+    from ..verify.campaigns.netsplit import NetSplit
 
-    run(NetSplit, given)
+    run_campaign(NetSplit, options)
 
 
 for command in (recovery, flows, soak, dbcrash, failover, clock):
     verify.add_command(command)
 
 
-def run(
+def run_campaign(
     kind: Callable[..., Campaign],
-    given: dict[str, Any],
-    show: Callable[[Figures], None] | None = None,
-    again: str | None = None,
+    options: dict[str, Any],
+    show: Callable[[CampaignResults], None] | None = None,
+    rerun_options: str | None = None,
 ) -> None:
-    from ..verify.campaign import Wish
-    from ..verify.figures import append
-    from ..verify.progress import Progress
+    from ..verify.campaigns.campaign import CampaignOptions
+    from ..verify.progress import CampaignProgress
+    from ..verify.results import append_results
 
-    as_json, ledger = given.pop("as_json"), given.pop("ledger")
-    with Progress(given["points"], given["budget"]) as progress:
+    as_json, ledger = options.pop("as_json"), options.pop("ledger")
+    with CampaignProgress(options["points"], options["budget"]) as progress:
         try:
-            campaign = kind(Wish(**given), progress)
+            campaign = kind(CampaignOptions(**options), progress)
         except InvalidOption as error:
             raise click.UsageError(str(error)) from error
-        campaign.figures.again = again
+        campaign.results.rerun_options = rerun_options
         figures = campaign.run()
     if ledger is not None:
-        append(ledger, figures)
+        append_results(ledger, figures)
     if as_json:
         print_json(figures.as_json())
     else:
-        (show or _table)(figures)
-        _conclude(figures)
+        (show or _print_table)(figures)
+        _print_verdict(figures)
     context = click.get_current_context()
     if figures.interrupted:
         context.exit(130)
-    if figures.wrong or not figures.total(figures.goal):
+    if figures.violations or not figures.total(figures.goal):
         context.exit(1)
 
 
-def _table(figures: Figures) -> None:
+def _print_table(figures: CampaignResults) -> None:
     columns = ["path", "points#", *(f"{what}#" for what in figures.columns), "violations#"]
     rows = [
         [path, row.points, *(row.counts.get(what, 0) for what in figures.columns), row.violations]
@@ -191,30 +191,30 @@ def _table(figures: Figures) -> None:
     console().print(table(columns, rows))
 
 
-def _conclude(figures: Figures) -> None:
-    click.echo(f"\n{_sentence(figures)}")
-    for wrong in figures.wrong[:SHOWN]:
-        click.echo(f"\n{click.style(wrong.where, bold=True)}\n  {safe(wrong.told)}")
-    if len(figures.wrong) > SHOWN:
-        click.echo(f"\n… and {len(figures.wrong) - SHOWN:,} more.")
-    if figures.wrong:
-        click.echo(f"\nAgain: {figures.reproduction()}")
+def _print_verdict(figures: CampaignResults) -> None:
+    click.echo(f"\n{_summary(figures)}")
+    for wrong in figures.violations[:MAX_SHOWN_VIOLATIONS]:
+        click.echo(f"\n{click.style(wrong.where, bold=True)}\n  {printable(wrong.message)}")
+    if len(figures.violations) > MAX_SHOWN_VIOLATIONS:
+        click.echo(f"\n… and {len(figures.violations) - MAX_SHOWN_VIOLATIONS:,} more.")
+    if figures.violations:
+        click.echo(f"\nReproduce: {figures.reproduction()}")
 
 
-def _sentence(figures: Figures) -> str:
-    counts = ", ".join(_counted(figures.total(what), what) for what in figures.columns)
+def _summary(figures: CampaignResults) -> str:
+    counts = ", ".join(_count_text(figures.total(what), what) for what in figures.columns)
     rate = figures.total(figures.goal) / max(figures.seconds, 0.001)
     goal = figures.goal.replace("_", " ")
-    wrong = count(len(figures.wrong), "violation")
+    wrong = pluralize(len(figures.violations), "violation")
     ended = " (interrupted)" if figures.interrupted else ""
     return (
         f"{figures.url}, seed {figures.seed}: {counts}, {figures.jobs:,} jobs in"
-        f" {figures.seconds:.0f} s ({rate:.1f} {goal} a second){ended}: {wrong}."
+        f" {figures.seconds:.0f} s ({rate:.1f} {goal} per second){ended}: {wrong}."
         + "".join(f"\n{name.replace('_', ' ')}: {fact}" for name, fact in figures.facts.items())
     )
 
 
-def _counted(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     word = what.replace("_", " ")
     if number == 1:
         word = "crash" if word == "crashes" else word.removesuffix("s")

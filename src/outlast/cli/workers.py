@@ -1,4 +1,4 @@
-"""Who works: `outlast workers`, and `outlast drain`."""
+"""Worker processes: `outlast workers` and `outlast drain`."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .places import connected, json_option
-from .show import ago, plain, print_json, print_table
+from .database_options import json_option, with_client
+from .output import ago, print_json, print_table, to_json
 
 if TYPE_CHECKING:
-    from ..client import Outlast
+    from ..client.client import Outlast
     from ..ops.report import Worker
 
 
 @click.command(epilog="Example: outlast workers")
 @json_option
-@connected
+@with_client
 def workers(ol: Outlast, as_json: bool) -> None:
-    """List the worker processes and when they were last heard of."""
+    """List the worker processes and their last heartbeats."""
     found = ol.workers()
     if as_json:
-        print_json([{**plain(worker), "alive": worker.alive} for worker in found])
+        print_json([{**to_json(worker), "alive": worker.alive} for worker in found])
     else:
-        print_table(WORKER_COLUMNS, map(worker_row, found), none="No worker is known.")
+        print_table(WORKER_COLUMNS, map(worker_row, found), none="No workers.")
 
 
 @click.command(
@@ -34,24 +34,24 @@ def workers(ol: Outlast, as_json: bool) -> None:
     """
 )
 @click.argument("worker", metavar="WORKER")
-@click.option("--undo", is_flag=True, help="Let it claim again.")
+@click.option("--undo", is_flag=True, help="Let the worker claim again.")
 @json_option
-@connected
+@with_client
 def drain(ol: Outlast, worker: str, undo: bool, as_json: bool) -> None:
-    """Tell WORKER (an id from `outlast workers`) to claim no more.
+    """Stop WORKER (an id from `outlast workers`) from claiming jobs.
 
-    What it runs goes on, and it stays until it is stopped: then nothing is interrupted. It hears of
-    it at its next renewal at the latest.
+    Its running jobs continue, and the process runs until stopped, which then interrupts nothing.
+    The request reaches it at its next renewal at the latest.
     """
     ol.drain(worker, undo)
     if as_json:
         print_json({"worker": worker, "draining": not undo})
     else:
-        click.echo(f"{worker} claims {'again' if undo else 'no more'}.")
+        click.echo(f"{worker} {'claims again' if undo else 'is draining'}.")
 
 
 WORKER_COLUMNS = [
-    "worker", "host", "pid#", "", "running#", "queues", "started", "heard of", "version"
+    "worker", "host", "pid#", "", "running#", "queues", "started", "heartbeat", "version"
 ]  # fmt: skip
 
 

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 from ..model.job import Job
-from .ledger import DONE, FAILED, STARTED, Entry
+from .ledger import DONE, FAILED, STARTED, HandlerEntry
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DemoVerdict:
     enqueued: int
     follow_ups: int
     succeeded: int
@@ -23,7 +23,7 @@ class Verdict:
     accepted_twice: int  # orders with more than one receipt
     unproven: int  # succeeded without a finished run in the ledger, or without its receipt
     attempts: int
-    again: int  # of these, not the first of their job
+    repeated: int  # of these, not the first of their job
     failed: int  # attempts that raised, as planned
     kills: int
     taken_over: int  # attempts that a kill cut short and another worker began again
@@ -57,18 +57,18 @@ class Verdict:
 def judge(
     enqueued: Sequence[str],
     jobs: Iterable[Job],
-    entries: Iterable[Entry],
+    entries: Iterable[HandlerEntry],
     kills: Mapping[int, float],
     seconds: float,
-) -> Verdict:
+) -> DemoVerdict:
     """From what was asked for, what the database holds, and what was seen."""
     rows = {job.id: job for job in jobs}
     seen = list(entries)
-    started = [entry.job for entry in seen if entry.what == STARTED]
+    started = [entry.job for entry in seen if entry.event == STARTED]
     states = Counter(str(job.state) for job in rows.values())
     receipts = Counter(job.args["n"] for job in rows.values() if job.task == "receipt")
     recovery = sorted(_recoveries(seen, kills))
-    return Verdict(
+    return DemoVerdict(
         enqueued=len(enqueued),
         follow_ups=sum(receipts.values()),
         succeeded=states["succeeded"],
@@ -78,8 +78,8 @@ def judge(
         accepted_twice=sum(count - 1 for count in receipts.values()),
         unproven=_unproven(rows.values(), seen, receipts),
         attempts=len(started),
-        again=len(started) - len(set(started)),
-        failed=sum(entry.what == FAILED for entry in seen),
+        repeated=len(started) - len(set(started)),
+        failed=sum(entry.event == FAILED for entry in seen),
         kills=len(kills),
         taken_over=len(recovery),
         recovery=recovery,
@@ -87,20 +87,20 @@ def judge(
     )
 
 
-def _unproven(jobs: Iterable[Job], seen: list[Entry], receipts: Counter[int]) -> int:
+def _unproven(jobs: Iterable[Job], seen: list[HandlerEntry], receipts: Counter[int]) -> int:
     """A result says which attempt it came from: the ledger must have seen that attempt's end."""
-    done = {(entry.job, entry.attempt) for entry in seen if entry.what == DONE}
+    done = {(entry.job, entry.attempt) for entry in seen if entry.event == DONE}
     succeeded = [job for job in jobs if job.state == "succeeded"]
     unseen = sum((job.id, job.result) not in done for job in succeeded)
     return unseen + sum(receipts[job.args["n"]] == 0 for job in succeeded if job.task == "order")
 
 
-def _recoveries(seen: list[Entry], kills: Mapping[int, float]) -> Iterable[float]:
+def _recoveries(seen: list[HandlerEntry], kills: Mapping[int, float]) -> Iterable[float]:
     """For each attempt in a killed worker's hands, how long until its job ran elsewhere."""
-    starts: dict[str, list[Entry]] = defaultdict(list)
-    failed = {(entry.job, entry.attempt) for entry in seen if entry.what == FAILED}
+    starts: dict[str, list[HandlerEntry]] = defaultdict(list)
+    failed = {(entry.job, entry.attempt) for entry in seen if entry.event == FAILED}
     for entry in seen:
-        if entry.what == STARTED:
+        if entry.event == STARTED:
             starts[entry.job].append(entry)
     for attempts in starts.values():
         for one, following in pairwise(attempts):

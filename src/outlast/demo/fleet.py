@@ -10,17 +10,17 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..worker.lifeline import Lifeline
+from ..worker.parent_pipe import ParentPipe
 
 
 class Fleet:
     """Real processes. They end with this one, however it ends."""
 
     def __init__(self, url: str, schema: str, folder: Path) -> None:
-        self._place = {"OUTLAST_URL": url, "OUTLAST_SCHEMA": schema}
+        self._database = {"OUTLAST_URL": url, "OUTLAST_SCHEMA": schema}
         self._ledger = folder / "ledger"
         self._log = folder / "workers.log"
-        self._lifeline = Lifeline()
+        self._lifeline = ParentPipe()
         self._workers: list[subprocess.Popen[bytes]] = []
         self.kills: dict[int, float] = {}  # process id → when
 
@@ -32,7 +32,7 @@ class Fleet:
         with self._log.open("ab") as log:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "outlast.demo.tasks", str(self._ledger)],
-                env={**self._lifeline.environment(), **self._place, "PYTHONPATH": _importable()},
+                env={**self._lifeline.environment(), **self._database, "PYTHONPATH": _importable()},
                 pass_fds=[self._lifeline.reading],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -73,7 +73,7 @@ class Fleet:
         self._workers.clear()
         self._lifeline.close()
 
-    def said(self, lines: int = 10) -> str:
+    def log_tail(self, lines: int = 10) -> str:
         """The end of the workers' log, for when something is wrong."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 

@@ -15,27 +15,27 @@ from typing import NamedTuple
 STARTED, DONE, FAILED = "started", "done", "failed"
 
 
-class Entry(NamedTuple):
-    what: str
+class HandlerEntry(NamedTuple):
+    event: str
     job: str
     attempt: int
     pid: int
     at: float
 
 
-class Ledger:
+class HandlerLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def write(self, what: str, job: str, attempt: int) -> None:
-        line = f"{what} {job} {attempt} {os.getpid()} {time.monotonic():.6f}\n"
+    def write(self, event: str, job: str, attempt: int) -> None:
+        line = f"{event} {job} {attempt} {os.getpid()} {time.monotonic():.6f}\n"
         os.write(self._fd, line.encode())
 
-    def read(self) -> Iterator[Entry]:
+    def read(self) -> Iterator[HandlerEntry]:
         for line in self.path.read_text().splitlines():
             what, job, attempt, pid, at = line.split()
-            yield Entry(what, job, int(attempt), int(pid), float(at))
+            yield HandlerEntry(what, job, int(attempt), int(pid), float(at))
 
     def close(self) -> None:
         os.close(self._fd)

@@ -10,20 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..client import Outlast
+from ..client.client import Outlast
 from ..model.job import Job
-from .check import Verdict, judge
+from .check import DemoVerdict, judge
 from .fleet import Fleet
-from .ledger import Ledger
-from .tasks import Tasks
+from .ledger import HandlerLog
+from .tasks import DemoTasks
 
-KILL_EVERY = 1.0  # seconds
-LOOK_EVERY = 0.2
+KILL_INTERVAL_S = 1.0  # seconds
+POLL_INTERVAL_S = 0.2
 BATCH = 500
 
 
 @dataclass(frozen=True)
-class Progress:
+class DemoProgress:
     """How it stands."""
 
     seconds: float
@@ -36,24 +36,27 @@ class Progress:
     killed: int | None = None  # the process that was killed just now
 
 
-Watch = Callable[[Progress], None]
+Watch = Callable[[DemoProgress], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class DemoPlan:
     jobs: int = 3000
     workers: int = 4
     limit: float = 300.0  # seconds after which what is not done counts as stuck
 
 
-def demonstrate(plan: Plan, url: str | None, watch: Watch) -> tuple[Verdict, str]:
+def run_demo(plan: DemoPlan, url: str | None, watch: Watch) -> tuple[DemoVerdict, str]:
     """Run the demo; the verdict, and the end of the workers' log."""
-    with tempfile.TemporaryDirectory(prefix="outlast-demo-") as name, place(url, Path(name)) as ol:
-        ledger = Ledger(Path(name) / "ledger")
+    with (
+        tempfile.TemporaryDirectory(prefix="outlast-demo-") as name,
+        temporary_database(url, Path(name)) as ol,
+    ):
+        ledger = HandlerLog(Path(name) / "ledger")
         fleet = Fleet(ol.store.address.url, ol.store.address.schema, Path(name))
         began_at = time.monotonic()
         try:
-            ids = _enqueue(ol, Tasks(ol, ledger), plan.jobs)
+            ids = _enqueue(ol, DemoTasks(ol, ledger), plan.jobs)
             for _ in range(plan.workers):
                 fleet.start()
             _wait(ol, fleet, plan, watch, began_at)
@@ -61,11 +64,11 @@ def demonstrate(plan: Plan, url: str | None, watch: Watch) -> tuple[Verdict, str
         finally:
             fleet.stop()
             ledger.close()
-        return judge(ids, _all_jobs(ol), ledger.read(), fleet.kills, seconds), fleet.said()
+        return judge(ids, _all_jobs(ol), ledger.read(), fleet.kills, seconds), fleet.log_tail()
 
 
 @contextmanager
-def place(url: str | None, folder: Path) -> Iterator[Outlast]:
+def temporary_database(url: str | None, folder: Path) -> Iterator[Outlast]:
     """A file of its own; or, in somebody's PostgreSQL, a schema of its own. Gone afterwards."""
     schema = f"outlast_demo_{secrets.token_hex(4)}" if url else "outlast"
     with Outlast(url or f"sqlite:///{folder / 'demo.db'}", schema=schema) as ol:
@@ -78,13 +81,13 @@ def place(url: str | None, folder: Path) -> Iterator[Outlast]:
 
 
 def _drop(ol: Outlast) -> None:
-    from ..store.postgres import PostgresStore
+    from ..store.postgres.store import PostgresStore
 
     assert isinstance(ol.store, PostgresStore)
     ol.store.drop()
 
 
-def _enqueue(ol: Outlast, tasks: Tasks, count: int) -> list[str]:
+def _enqueue(ol: Outlast, tasks: DemoTasks, count: int) -> list[str]:
     """What we were told is there: from now on, none of these may be lost."""
     ids: list[str] = []
     for first in range(0, count, BATCH):
@@ -93,18 +96,18 @@ def _enqueue(ol: Outlast, tasks: Tasks, count: int) -> list[str]:
     return ids
 
 
-def _wait(ol: Outlast, fleet: Fleet, plan: Plan, watch: Watch, began_at: float) -> None:
+def _wait(ol: Outlast, fleet: Fleet, plan: DemoPlan, watch: Watch, began_at: float) -> None:
     """Until nothing is left to do, kill a busy worker every second."""
-    kill_at = time.monotonic() + KILL_EVERY
+    kill_at = time.monotonic() + KILL_INTERVAL_S
     while True:
         counts, now = ol.counts(), time.monotonic()
         unfinished = sum(counts[state] for state in ("waiting", "scheduled", "ready", "running"))
         killed = None
         if unfinished and now >= kill_at:
-            killed = fleet.kill(busy(ol))
-            kill_at = now + KILL_EVERY if killed else kill_at
+            killed = fleet.kill(busy_pids(ol))
+            kill_at = now + KILL_INTERVAL_S if killed else kill_at
         watch(
-            Progress(
+            DemoProgress(
                 now - began_at, plan.jobs, counts["succeeded"], counts["running"], unfinished,
                 len(fleet.kills), fleet.pids, killed,
             )
@@ -112,10 +115,10 @@ def _wait(ol: Outlast, fleet: Fleet, plan: Plan, watch: Watch, began_at: float) 
         if not unfinished or now - began_at > plan.limit:
             return
         fleet.replace_the_dead()
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_INTERVAL_S)
 
 
-def busy(ol: Outlast) -> set[int]:
+def busy_pids(ol: Outlast) -> set[int]:
     """The processes with work in their hands just now. A worker's card says so only when it renews,
     which is too seldom for those that live but seconds."""
     owners = {job.worker for job in ol.jobs(state="running", limit=1000)}

@@ -12,24 +12,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..client import Outlast
+from ..client.client import Outlast
 from ..model.retry import Retry
 from ..model.task import Call
 from ..worker.context import Context
-from .ledger import DONE, FAILED, STARTED, Ledger
+from .ledger import DONE, FAILED, STARTED, HandlerLog
 
 # A worker dies every second here, so a job may lose several in a row through no fault of its own.
 # By default it would be dead after three, because a job that kills its workers must be stopped.
-UNLUCKY = 1000
+UNLUCKY_EVERY = 1000
 
 CONCURRENCY = 2  # small, so that there is something left to kill for half a minute
-GRACE = 1.0  # seconds to drain at the end; leases, looks and locks are as by default
+GRACE_S = 1.0  # seconds to drain at the end; leases, looks and locks are as by default
 
 
-class Tasks:
-    def __init__(self, ol: Outlast, ledger: Ledger) -> None:
+class DemoTasks:
+    def __init__(self, ol: Outlast, ledger: HandlerLog) -> None:
         @contextmanager
-        def noted(ctx: Context) -> Iterator[None]:
+        def recorded(ctx: Context) -> Iterator[None]:
             job = ctx.job.id
             ledger.write(STARTED, job, ctx.attempt)
             try:
@@ -39,37 +39,37 @@ class Tasks:
                 raise
             ledger.write(DONE, job, ctx.attempt)
 
-        @ol.task(max_crashes=UNLUCKY)
+        @ol.task(max_crashes=UNLUCKY_EVERY)
         async def resize(n: int, ms: int, ctx: Context) -> int:
-            with noted(ctx):
+            with recorded(ctx):
                 await asyncio.sleep(ms / 1000)
             return ctx.attempt
 
-        @ol.task(max_crashes=UNLUCKY)
+        @ol.task(max_crashes=UNLUCKY_EVERY)
         def render(n: int, ms: int, ctx: Context) -> int:
             """A sync function: it runs in a thread."""
-            with noted(ctx):
+            with recorded(ctx):
                 time.sleep(ms / 1000)
             return ctx.attempt
 
-        @ol.task(max_crashes=UNLUCKY, retry=Retry(base=0.2))
+        @ol.task(max_crashes=UNLUCKY_EVERY, retry=Retry(base=0.2))
         async def deliver(n: int, ms: int, ctx: Context) -> int:
             """Fails the first time."""
-            with noted(ctx):
+            with recorded(ctx):
                 await asyncio.sleep(ms / 1000)
                 if ctx.job.failures == 0:
                     raise RuntimeError("nobody at home")
             return ctx.attempt
 
-        @ol.task(max_crashes=UNLUCKY)
+        @ol.task(max_crashes=UNLUCKY_EVERY)
         async def receipt(n: int, ctx: Context) -> int:
-            with noted(ctx):
+            with recorded(ctx):
                 return ctx.attempt
 
-        @ol.task(max_crashes=UNLUCKY)
+        @ol.task(max_crashes=UNLUCKY_EVERY)
         async def order(n: int, ms: int, ctx: Context) -> int:
             """Its receipt exists if, and only if, this attempt is accepted."""
-            with noted(ctx):
+            with recorded(ctx):
                 await asyncio.sleep(ms / 1000)
                 ctx.enqueue(receipt.job(n))  # ctx is given to it
             return ctx.attempt
@@ -85,8 +85,8 @@ class Tasks:
 def main() -> None:
     logging.basicConfig(level="WARNING", format="%(asctime)s %(process)d %(message)s")
     ol = Outlast(os.environ["OUTLAST_URL"], schema=os.environ["OUTLAST_SCHEMA"])
-    Tasks(ol, Ledger(Path(sys.argv[1])))
-    ol.worker(concurrency=CONCURRENCY, grace=GRACE).run()
+    DemoTasks(ol, HandlerLog(Path(sys.argv[1])))
+    ol.worker(concurrency=CONCURRENCY, grace=GRACE_S).run()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Who(StrEnum):
+class Origin(StrEnum):
     """Whose figure it is."""
 
     TABLES = "tables"  # measured in the database: the same from every process
@@ -22,7 +22,7 @@ class Who(StrEnum):
 class Metric:
     name: str
     kind: str  # gauge, counter or histogram
-    who: Who
+    origin: Origin
     about: str
     labels: tuple[str, ...] = ()
 
@@ -32,20 +32,20 @@ class Metric:
         return self.name.removesuffix("_total")
 
 
-def _gauge(name: str, who: Who, about: str, *labels: str) -> Metric:
-    return Metric(f"outlast_{name}", "gauge", who, about, labels)
+def _gauge(name: str, origin: Origin, about: str, *labels: str) -> Metric:
+    return Metric(f"outlast_{name}", "gauge", origin, about, labels)
 
 
-def _counter(name: str, who: Who, about: str, *labels: str) -> Metric:
-    return Metric(f"outlast_{name}_total", "counter", who, about, labels)
+def _counter(name: str, origin: Origin, about: str, *labels: str) -> Metric:
+    return Metric(f"outlast_{name}_total", "counter", origin, about, labels)
 
 
-def _histogram(name: str, who: Who, about: str, *labels: str) -> Metric:
-    return Metric(f"outlast_{name}", "histogram", who, about, labels)
+def _histogram(name: str, origin: Origin, about: str, *labels: str) -> Metric:
+    return Metric(f"outlast_{name}", "histogram", origin, about, labels)
 
 
 _T, _P, _W, _S, _WS, _N = (
-    Who.TABLES, Who.PROCESS, Who.WORKER, Who.SUPERVISOR, Who.WORK, Who.SERVICE,
+    Origin.TABLES, Origin.PROCESS, Origin.WORKER, Origin.SUPERVISOR, Origin.WORK, Origin.SERVICE,
 )  # fmt: skip
 
 _ALL = (
@@ -138,7 +138,7 @@ _ALL = (
 CATALOGUE = {metric.name: metric for metric in _ALL}
 
 # Everything that a label can be in these, told from the start: a rate needs a zero to grow from.
-WAYS = (
+RECLAIM_REASONS = (
     *((way, orphan) for way in ("exit", "lock", "lease")
       for orphan in ("owner-dead", "poison", "uncancelled")),
     ("deadline", "owner-hung"), ("deadline", "uncancelled"), ("owner", "forgotten"),

@@ -10,36 +10,36 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ..model.errors import Unsupported
-from ..worker.figures import EDGES, Histogram
-from .catalogue import CATALOGUE, Metric, Who
-from .sources import Sample
+from ..worker.worker_metrics import BUCKET_EDGES_S, DurationBuckets
+from .catalogue import CATALOGUE, Metric, Origin
+from .collectors import Sample
 
 if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
 log = logging.getLogger("outlast.metrics")
 
-BOUNDS = (*(f"{edge:g}" for edge in EDGES), "+Inf")
+BOUNDS = (*(f"{edge:g}" for edge in BUCKET_EDGES_S), "+Inf")
 
-Source = Callable[[], Iterable[Sample]]
-Values = dict[tuple[str, ...], float | Histogram]
+Collector = Callable[[], Iterable[Sample]]
+Values = dict[tuple[str, ...], float | DurationBuckets]
 
 
 def check_exporter() -> None:
     """At start-up, because metrics that are quietly missing are missed when they are needed."""
     if find_spec("prometheus_client") is None:
-        told = "metrics need the package prometheus-client: pip install 'outlast[serve]'"
-        raise Unsupported(reason=told)
+        reason = "metrics need the package prometheus-client: pip install 'outlast[serve]'"
+        raise Unsupported(reason=reason)
 
 
 class Exposition:
     """What some sources say, as text. `who` says whose metrics are listed even while they have
     nothing to say, so that whoever scrapes can tell a zero from a name that is gone."""
 
-    def __init__(self, who: Collection[Who], *sources: Source) -> None:
+    def __init__(self, origins: Collection[Origin], *collectors: Collector) -> None:
         check_exporter()
-        self._listed = [metric for metric in CATALOGUE.values() if metric.who in who]
-        self._sources = sources
+        self._listed = [metric for metric in CATALOGUE.values() if metric.origin in origins]
+        self._collectors = collectors
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
         """The text, and its content type; `accept` is what the scraper's header says."""
@@ -53,26 +53,26 @@ class Exposition:
 
     def collect(self) -> Iterator[Family]:
         values: dict[str, Values] = {metric.name: {} for metric in self._listed}
-        for source in self._sources:
-            for sample in source():
-                _put(values.setdefault(sample.name, {}), sample)
-        for name, said in values.items():
-            yield _family(CATALOGUE[name], said)
+        for collector in self._collectors:
+            for sample in collector():
+                _add_sample(values.setdefault(sample.name, {}), sample)
+        for name, series in values.items():
+            yield _family(CATALOGUE[name], series)
 
 
-def _put(values: Values, sample: Sample) -> None:
+def _add_sample(values: Values, sample: Sample) -> None:
     """Two names that look the same as labels are one."""
     before = values.get(sample.labels)
-    if isinstance(before, Histogram) and isinstance(sample.value, Histogram):
-        values[sample.labels] = _merged(before, sample.value)
+    if isinstance(before, DurationBuckets) and isinstance(sample.value, DurationBuckets):
+        values[sample.labels] = _merge_histograms(before, sample.value)
     elif isinstance(before, float | int) and isinstance(sample.value, float | int):
         values[sample.labels] = before + sample.value
     else:
         values[sample.labels] = sample.value
 
 
-def _merged(one: Histogram, other: Histogram) -> Histogram:
-    both = Histogram()
+def _merge_histograms(one: DurationBuckets, other: DurationBuckets) -> DurationBuckets:
+    both = DurationBuckets()
     both.counts = [a + b for a, b in zip(one.counts, other.counts, strict=True)]
     both.total = one.total + other.total
     return both
@@ -88,7 +88,7 @@ def _family(metric: Metric, values: Values) -> Family:
     }
     family: Family = kinds[metric.kind](metric.family, metric.about, labels=metric.labels)
     for labels, value in values.items():
-        if isinstance(value, Histogram):
+        if isinstance(value, DurationBuckets):
             counts = list(value.counts)  # a job may end while we write
             buckets = list(zip(BOUNDS, accumulate(counts), strict=True))
             family.add_metric(labels, buckets, value.total)  # type: ignore[attr-defined]

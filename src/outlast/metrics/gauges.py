@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from .catalogue import CATALOGUE
-from .sources import Sample
+from .collectors import Sample
 
 
 class Gauges:
     def __init__(self) -> None:
-        self._reads: dict[str, Callable[[], float]] = {}
+        self._readers: dict[str, Callable[[], float]] = {}
 
-    def read(self, name: str, read: Callable[[], float]) -> None:
+    def register(self, name: str, read: Callable[[], float]) -> None:
         """Ask this function whenever somebody asks; it must be quick, and safe from any thread."""
         if CATALOGUE[name].labels:
             raise ValueError(f"{name} has labels")
-        self._reads[name] = read
+        self._readers[name] = read
 
     def samples(self) -> Iterator[Sample]:
-        for name, read in tuple(self._reads.items()):
+        for name, read in tuple(self._readers.items()):
             yield Sample(name, read())

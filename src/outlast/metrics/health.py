@@ -19,86 +19,86 @@ from ..store import Store
 from ..worker.supervisor import Supervisor
 from ..worker.worker import Worker
 
-KNOWN = 1.0  # seconds for which an answer of the database is as good as a new one
-PATIENCE = 2.0  # seconds to wait for one
-PAUSED = 5.0  # seconds between two pulses that mean a pause of the whole process
+ANSWER_VALID_S = 1.0  # seconds for which an answer of the database is as good as a new one
+ANSWER_WAIT_S = 2.0  # seconds to wait for one
+PROCESS_PAUSE_S = 5.0  # seconds between two pulses that mean a pause of the whole process
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Health:
     """Yes, if there is no reason against it."""
 
-    against: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     @property
-    def good(self) -> bool:
-        return not self.against
+    def ok(self) -> bool:
+        return not self.reasons
 
     @property
     def status(self) -> int:
-        return 200 if self.good else 503
+        return 200 if self.ok else 503
 
     def __str__(self) -> str:
-        return "ok" if self.good else "; ".join(self.against)
+        return "ok" if self.ok else "; ".join(self.reasons)
 
 
-def worker_alive(worker: Worker) -> Verdict:
+def worker_alive(worker: Worker) -> Health:
     """Its event loop goes round, and so does the thread that renews."""
     now, limit = time.monotonic(), worker.settings.live_within
-    against = []
-    if (still := now - worker.beat_at) > limit:
-        against.append(f"the event loop has stood still for {still:.0f} s")
-    keeper = getattr(worker, "keeper", None)  # it comes when the database has been reached
-    if keeper is not None and not worker.stopping:
-        if not keeper.alive:
-            against.append("the thread that renews leases has ended")
-        elif (still := now - keeper.pulse_at) > limit:
-            against.append(f"the thread that renews leases has stood still for {still:.0f} s")
-    return Verdict(tuple(against))
+    reasons = []
+    if (stalled_for := now - worker.shared.state.beat_at) > limit:
+        reasons.append(f"the event loop has stood still for {stalled_for:.0f} s")
+    leases = worker.leases
+    if leases.started and not worker.stopping:  # it starts when the database has been reached
+        if not leases.alive:
+            reasons.append("the thread that renews leases has ended")
+        elif (stalled_for := now - leases.watchdog_at) > limit:
+            reasons.append(f"the thread that renews leases has stood still for {stalled_for:.0f} s")
+    return Health(tuple(reasons))
 
 
-def worker_ready(worker: Worker) -> Verdict:
+def worker_ready(worker: Worker) -> Health:
     if worker.stopping:
-        return Verdict(("the worker is stopping",))
-    return Verdict() if hasattr(worker, "keeper") else Verdict(("the worker has not begun",))
+        return Health(("the worker is stopping",))
+    return Health() if worker.leases.started else Health(("the worker has not begun",))
 
 
-def supervisor_alive(supervisor: Supervisor, limit: float) -> Verdict:
-    still = time.monotonic() - supervisor.beat_at
-    return Verdict((f"it has stood still for {still:.0f} s",) if still > limit else ())
+def supervisor_alive(supervisor: Supervisor, limit: float) -> Health:
+    stalled_for = time.monotonic() - supervisor.beat_at
+    return Health((f"it has stood still for {stalled_for:.0f} s",) if stalled_for > limit else ())
 
 
-class Contact:
+class DatabaseProbe:
     """Whether the database answers. Asked at most once a second, and never waited for for long,
     whoever asks. For one event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._asking: asyncio.Task[None] | None = None
-        self._again_at = 0.0
-        self._verdict = Verdict(("the database has not been reached yet",))
+        self._probing: asyncio.Task[None] | None = None
+        self._next_probe_at = 0.0
+        self._health = Health(("the database has not been reached yet",))
 
-    async def verdict(self) -> Verdict:
-        if self._asking is None and time.monotonic() >= self._again_at:
-            self._asking = asyncio.create_task(self._ask())
-        if (asking := self._asking) is not None:
-            done, _ = await asyncio.wait({asking}, timeout=PATIENCE)
+    async def health(self) -> Health:
+        if self._probing is None and time.monotonic() >= self._next_probe_at:
+            self._probing = asyncio.create_task(self._probe())
+        if (probing := self._probing) is not None:
+            done, _ = await asyncio.wait({probing}, timeout=ANSWER_WAIT_S)
             if not done:
-                return Verdict(("the database does not answer",))
-        return self._verdict
+                return Health(("the database does not answer",))
+        return self._health
 
     async def aclose(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait({self._asking})
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.wait({self._probing})
 
-    async def _ask(self) -> None:
+    async def _probe(self) -> None:
         try:
             await self._store.arun(schema_version)
-            self._verdict = Verdict()
+            self._health = Health()
         except OutlastError as error:
             # Its kind alone: what it says may name the address.
-            self._verdict = Verdict((f"the database does not answer ({type(error).__name__})",))
+            self._health = Health((f"the database does not answer ({type(error).__name__})",))
         finally:
-            self._asking = None
-            self._again_at = time.monotonic() + KNOWN
+            self._probing = None
+            self._next_probe_at = time.monotonic() + ANSWER_VALID_S

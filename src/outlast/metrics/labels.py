@@ -3,36 +3,36 @@ of them is told apart, each of a bounded length; all others are one."""
 
 from __future__ import annotations
 
-from ..model.options import LONGEST_NAME
-from ..model.text import clean
-from ..worker.figures import NAMES, OTHER
+from ..model.options import MAX_NAME_CHARS
+from ..model.safe_text import storable_text
+from ..worker.worker_metrics import MAX_NAMES, OTHER_NAME
 
 
 def label(name: object) -> str:
     """A name that any scraper can read. Escaping is the exposition's work."""
-    return clean(str(name), LONGEST_NAME)
+    return storable_text(str(name), MAX_NAME_CHARS)
 
 
 class Labels:
     """The first names are told apart for as long as this process lives, so that none of its series
     comes and goes; those that come later are `other`."""
 
-    def __init__(self, most: int = NAMES) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_NAMES) -> None:
+        self._limit = limit
         self._known: dict[str, None] = {}
         self._others = False
 
     def __call__(self, name: object) -> str:
-        told = label(name)
-        if told in self._known:
-            return told
-        if len(self._known) >= self._most:
+        label_text = label(name)
+        if label_text in self._known:
+            return label_text
+        if len(self._known) >= self._limit:
             self._others = True
-            return OTHER
-        self._known[told] = None
-        return told
+            return OTHER_NAME
+        self._known[label_text] = None
+        return label_text
 
     @property
-    def told(self) -> list[str]:
+    def given(self) -> list[str]:
         """Every label that was given out."""
-        return list(dict.fromkeys([*self._known, *([OTHER] if self._others else [])]))
+        return list(dict.fromkeys([*self._known, *([OTHER_NAME] if self._others else [])]))

@@ -16,26 +16,26 @@ import logging
 import time
 
 from ..model.errors import OutlastError
-from ..ops.figures import Measured, measure
+from ..ops.table_metrics import TableMetrics, read_table_metrics
 from ..store import Store
 
 log = logging.getLogger("outlast.metrics")
 
-FRESH = 2.0  # seconds for which a snapshot is as good as a new one
-SHARE = 20  # measuring takes at most one part in so many of a connection's time
-PATIENCE = 0.5  # seconds that one who asks waits for a new one
+FRESH_FOR_S = 2.0  # seconds for which a snapshot is as good as a new one
+COST_FACTOR = 20  # measuring takes at most one part in so many of a connection's time
+REFRESH_WAIT_S = 0.5  # seconds that one who asks waits for a new one
 
 
-class Snapshot:
+class TableSnapshot:
     """For one event loop: all that use it ask there."""
 
-    def __init__(self, store: Store, fresh: float = FRESH) -> None:
+    def __init__(self, store: Store, fresh: float = FRESH_FOR_S) -> None:
         self._store = store
-        self._fresh = fresh
+        self._fresh_for = fresh
         self._taken_at = time.monotonic()  # if never, its age is that of this process
-        self._again_at = 0.0
-        self._measuring: asyncio.Task[None] | None = None
-        self.measured: Measured | None = None
+        self._next_refresh_at = 0.0
+        self._refreshing: asyncio.Task[None] | None = None
+        self.measured: TableMetrics | None = None
         self.cost = 0.0  # seconds that the last one took
         self.failures = 0
         self.failing = False  # the last try failed
@@ -44,36 +44,36 @@ class Snapshot:
     def age(self) -> float:
         return time.monotonic() - self._taken_at
 
-    async def latest(self, patience: float = PATIENCE) -> Measured | None:
+    async def latest(self, wait: float = REFRESH_WAIT_S) -> TableMetrics | None:
         """The one that is kept, made anew if it is old and that does not take long."""
-        if self._measuring is None and time.monotonic() >= self._again_at:
-            self._measuring = asyncio.create_task(self._measure())
-            self._measuring.add_done_callback(self._done)
-        if self._measuring is not None:
-            await asyncio.wait({self._measuring}, timeout=patience)
+        if self._refreshing is None and time.monotonic() >= self._next_refresh_at:
+            self._refreshing = asyncio.create_task(self._refresh())
+            self._refreshing.add_done_callback(self._done)
+        if self._refreshing is not None:
+            await asyncio.wait({self._refreshing}, timeout=wait)
         return self.measured
 
     async def aclose(self) -> None:
-        if self._measuring is not None:
-            self._measuring.cancel()
-            await asyncio.wait({self._measuring})
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait({self._refreshing})
 
     def _done(self, measuring: asyncio.Task[None]) -> None:
-        self._measuring = None
+        self._refreshing = None
         if not measuring.cancelled() and (error := measuring.exception()):
             log.error("the tables cannot be measured: %s", error, exc_info=error)
 
-    async def _measure(self) -> None:
+    async def _refresh(self) -> None:
         began = time.monotonic()
         try:
-            measured = await self._store.arun(measure)
+            measured = await self._store.arun(read_table_metrics)
         except OutlastError as error:
             self._failed(error)
         else:
             self.measured, self._taken_at, self.failing = measured, time.monotonic(), False
         finally:
             self.cost = time.monotonic() - began
-            self._again_at = time.monotonic() + max(self._fresh, self.cost * SHARE)
+            self._next_refresh_at = time.monotonic() + max(self._fresh_for, self.cost * COST_FACTOR)
 
     def _failed(self, error: OutlastError) -> None:
         self.failures += 1

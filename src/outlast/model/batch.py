@@ -22,15 +22,15 @@ from .options import seconds
 
 T = TypeVar("T")
 
-LARGEST = 10_000  # items of one call
-DEFAULT_WAIT = 0.05  # seconds
+MAX_BATCH_ITEMS = 10_000  # items of one call
+DEFAULT_WAIT_S = 0.05  # seconds
 
 # Calls in a row that may fail without naming an item before it is taken to be no item's fault:
 # 1 + 2 + 4 + 8 and one more, so that eight bad items are found however they are spread. When
 # everything fails, the next thousand calls would only burden what is down already.
-PATIENCE = 16
+MAX_FAILED_CALLS = 16
 # The same for connection errors: a batch and both of its halves. One bad item is in one of them.
-UNREACHED = 3
+MAX_CONNECTION_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class Batch:
     """Up to `size` items make a call, or as many as there are `wait` seconds after the first."""
 
     size: int
-    wait: float = DEFAULT_WAIT
+    wait: float = DEFAULT_WAIT_S
 
     def __post_init__(self) -> None:
         whole = isinstance(self.size, int) and not isinstance(self.size, bool)
-        if not whole or not 1 <= self.size <= LARGEST:
+        if not whole or not 1 <= self.size <= MAX_BATCH_ITEMS:
             raise InvalidOption(
                 option="batch",
-                reason=f"must be a whole number from 1 to {LARGEST}, not {self.size!r}",
+                reason=f"must be a whole number from 1 to {MAX_BATCH_ITEMS}, not {self.size!r}",
             )
         if (wait := seconds("wait", self.wait)) is None or wait > 60.0:
             raise InvalidOption(
@@ -56,7 +56,7 @@ class Batch:
 def batch_of(size: int | None, wait: float | None) -> Batch | None:
     """What a task says about batches, if it does."""
     if size is not None:
-        return Batch(size, DEFAULT_WAIT if wait is None else seconds("wait", wait) or 0.0)
+        return Batch(size, DEFAULT_WAIT_S if wait is None else seconds("wait", wait) or 0.0)
     if wait is not None:
         raise InvalidOption(option="wait", reason="is for batch tasks: give batch=… as well")
     return None
@@ -67,13 +67,13 @@ def last_try(claim: Claim) -> bool:
     return claim.failures + 1 >= claim.max_attempts
 
 
-def goes_alone(claim: Claim) -> bool:
+def runs_alone(claim: Claim) -> bool:
     """Whether one more crash or failure would end an item that has had some: no other's error, hang
     or crash may be what it dies of, so its last chance is a call of its own."""
-    return claim.last_life or (claim.failures > 0 and last_try(claim))
+    return claim.one_crash_left or (claim.failures > 0 and last_try(claim))
 
 
-class Search(Generic[T]):
+class Bisection(Generic[T]):
     """What is still to be called, together. Level by level: were it half by half, a bad first item
     would look like an outage all the way down."""
 
@@ -89,13 +89,13 @@ class Search(Generic[T]):
         """In a row, without a word about any item."""
         return self._failed
 
-    def give_up_all(self) -> list[T]:
+    def drain(self) -> list[T]:
         """Those that are still to be called, once it is known to be in vain."""
         items = [item for part in self._parts for item in part]
         self._parts.clear()
         return items
 
-    def answered(self) -> None:
+    def succeeded(self) -> None:
         """A call told of each of its items."""
         self._failed = 0
 
@@ -106,10 +106,10 @@ class Search(Generic[T]):
         if len(part) > 1:
             self._parts += [list(part[:half]), list(part[half:])]
 
-    def give_up(self, last_try: Callable[[T], bool]) -> list[T]:
+    def abandon_hopeless(self, last_try: Callable[[T], bool]) -> list[T]:
         """Those that are not searched any more, once too many calls have failed in a row. An item
         that would die of it is never among them: it has to fail by itself."""
-        if self._failed <= PATIENCE:
+        if self._failed <= MAX_FAILED_CALLS:
             return []
         items = [item for part in self._parts for item in part]
         kept = [[item for item in part if last_try(item)] for part in self._parts]
@@ -124,7 +124,7 @@ def results_of(returned: Any, number: int) -> list[Any] | None:
     return returned if isinstance(returned, list) and len(returned) == number else None
 
 
-def misnamed(failed: BatchFailed, number: int) -> str | None:
+def batch_failure_problem(failed: BatchFailed, number: int) -> str | None:
     """What is wrong with how a handler named its failed items, if anything is."""
     if wrong := [index for index in failed.errors if not 0 <= index < number]:
         return f"BatchFailed names item {wrong[0]}: this call had items 0 to {number - 1}"

@@ -21,13 +21,13 @@ from typing import Any
 
 from .ids import entropy
 
-WORD = "outlast:blob"
-MARK = f'["{WORD}",'
+REFERENCE_TAG = "outlast:blob"
+REFERENCE_PREFIX = f'["{REFERENCE_TAG}",'
 
-_PLACE = r"[0-9a-f]{16}"
+_NAMESPACE = r"[0-9a-f]{16}"
 _PART = r"(?:args|result-[0-9]{1,19})-[0-9a-f]{8}"
 _ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_NAME = re.compile(rf"({_PLACE})/({_ID})\.({_PART})", re.ASCII)
+_NAME = re.compile(rf"({_NAMESPACE})/({_ID})\.({_PART})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Blob:
 
     size: int  # in bytes
     sha256: str
-    place: str = field(compare=False, repr=False)  # which database it belongs to
+    namespace: str = field(compare=False, repr=False)  # which database it belongs to
     part: str = field(compare=False, repr=False)  # what of its job it holds
 
     def name(self, job: str) -> str:
         """What it is called where it is kept."""
-        return f"{self.place}/{job}.{self.part}"
+        return f"{self.namespace}/{job}.{self.part}"
 
     def holds(self, data: bytes) -> bool:
         """Whether this is what was stored."""
@@ -50,66 +50,70 @@ class Blob:
 
     def as_text(self) -> str:
         """What its row says."""
-        said = [WORD, self.place, self.part, self.size, self.sha256]
-        return json.dumps(said, separators=(",", ":"))
+        reference = [REFERENCE_TAG, self.namespace, self.part, self.size, self.sha256]
+        return json.dumps(reference, separators=(",", ":"))
 
     def as_json(self) -> dict[str, Any]:
         """What is shown of it."""
-        return {WORD: {"bytes": self.size, "sha256": self.sha256}}
+        return {REFERENCE_TAG: {"bytes": self.size, "sha256": self.sha256}}
 
 
-def new_place() -> str:
+def new_namespace() -> str:
     """A database's own folder: two that share a store do not meet in it."""
     return entropy(8).hex()
 
 
-def of_args(place: str, data: bytes) -> Blob:
-    return _new(place, "args", data)
+def args_blob(namespace: str, data: bytes) -> Blob:
+    return _new(namespace, "args", data)
 
 
-def of_result(place: str, fence: int, data: bytes) -> Blob:
-    return _new(place, f"result-{fence}", data)
+def result_blob(namespace: str, fence: int, data: bytes) -> Blob:
+    return _new(namespace, f"result-{fence}", data)
 
 
-def _new(place: str, what: str, data: bytes) -> Blob:
+def _new(namespace: str, what: str, data: bytes) -> Blob:
     digest = hashlib.sha256(data).hexdigest()
-    return Blob(len(data), digest, place, f"{what}-{entropy(4).hex()}")
+    return Blob(len(data), digest, namespace, f"{what}-{entropy(4).hex()}")
 
 
-def referred(value: Any) -> Blob | None:
+def blob_of_value(value: Any) -> Blob | None:
     """The blob that a row's value refers to, if it does."""
     match value:
-        case [str(word), str(place), str(part), int(size), str(digest)] if word == WORD:
-            if re.fullmatch(_PLACE, place, re.ASCII) and re.fullmatch(_PART, part, re.ASCII):
-                return Blob(size, digest, place, part)
+        case [str(word), str(namespace), str(part), int(size), str(digest)] if (
+            word == REFERENCE_TAG
+        ):
+            if re.fullmatch(_NAMESPACE, namespace, re.ASCII) and re.fullmatch(
+                _PART, part, re.ASCII
+            ):
+                return Blob(size, digest, namespace, part)
     return None
 
 
-def read(text: str | None) -> Blob | None:
+def parse_reference(text: str | None) -> Blob | None:
     """The same, from its text."""
-    if text is None or not text.startswith(MARK):
+    if text is None or not text.startswith(REFERENCE_PREFIX):
         return None
     try:
-        return referred(json.loads(text))
+        return blob_of_value(json.loads(text))
     except ValueError:
         return None
 
 
-def own(text: str) -> str:
+def escape_reference(text: str) -> str:
     """A result's text, which must not be taken for a reference."""
-    return f"[ {text[1:]}" if text.startswith(MARK) else text
+    return f"[ {text[1:]}" if text.startswith(REFERENCE_PREFIX) else text
 
 
-def parted(name: str) -> tuple[str, str, str] | None:
+def parse_name(name: str) -> tuple[str, str, str] | None:
     """Place, job and part of a blob's name; None if it is no name of ours."""
     found = _NAME.fullmatch(name)
     return (found[1], found[2], found[3]) if found else None
 
 
-def same_text(asked: str, standing: str) -> bool:
+def same_text(requested: str, existing: str) -> bool:
     """Whether two texts are one, of which either may be kept by reference."""
-    one, other = read(asked), read(standing)
+    one, other = parse_reference(requested), parse_reference(existing)
     if one is None or other is None:
-        one = one or of_args("", asked.encode())
-        other = other or of_args("", standing.encode())
+        one = one or args_blob("", requested.encode())
+        other = other or args_blob("", existing.encode())
     return one == other

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from .errors import DependencyDown, InvalidOption
 
-MOST_FAILURES = 10_000
-LONGEST_PROBE_WAIT_S = 86_400.0
+MAX_FAILURES = 10_000
+MAX_PROBE_WAIT_S = 86_400.0
 CHAIN_LIMIT = 20  # causes of an error that are looked at
 RELAPSE_S = 60.0  # seconds after a close in which an inferred outage is charged to its jobs
 
@@ -69,12 +69,12 @@ class Breaker:
 
     def __post_init__(self) -> None:
         whole = isinstance(self.failures, int) and not isinstance(self.failures, bool)
-        if not whole or not 1 <= self.failures <= MOST_FAILURES:
-            raise _invalid("failures", f"a whole number from 1 to {MOST_FAILURES}", self.failures)
+        if not whole or not 1 <= self.failures <= MAX_FAILURES:
+            raise _invalid("failures", f"a whole number from 1 to {MAX_FAILURES}", self.failures)
         errors = isinstance(self.kinds, tuple) and all(map(_is_error, self.kinds))
         if not errors or not self.kinds:
             raise _invalid("kinds", "a tuple of exception types, at least one", self.kinds)
-        most = f"{LONGEST_PROBE_WAIT_S:.0f}"
+        most = f"{MAX_PROBE_WAIT_S:.0f}"
         if not _is_span(self.probe_first):
             wanted = f"a number of seconds above 0, at most {most}"
             raise _invalid("probe_first", wanted, self.probe_first)
@@ -84,16 +84,16 @@ class Breaker:
 
     def __repr__(self) -> str:
         """What is not as by default."""
-        plain = {one.name: one.default for one in fields(self)}
-        given = {name: getattr(self, name) for name in plain}
-        told = [f"{n}={_shown(v)}" for n, v in given.items() if v != plain[n]]
-        return f"Breaker({', '.join(told)})"
+        defaults = {one.name: one.default for one in fields(self)}
+        given = {name: getattr(self, name) for name in defaults}
+        changed = [f"{n}={_format_value(v)}" for n, v in given.items() if v != defaults[n]]
+        return f"Breaker({', '.join(changed)})"
 
-    def wait(self, probes: int, luck: float) -> float:
+    def wait(self, probes: int, jitter: float) -> float:
         """Seconds until the next probe after so many failed ones; `luck` in [0, 1) is the jitter,
         up to 20 % sooner."""
-        plain = min(self.probe_cap, self.probe_first * 2.0 ** min(max(probes, 0), 60))
-        return plain * (1.0 - 0.2 * luck)
+        exact = min(self.probe_cap, self.probe_first * 2.0 ** min(max(probes, 0), 60))
+        return exact * (1.0 - 0.2 * jitter)
 
 
 def outage_of(error: BaseException, breaker: Breaker | None) -> Outage | None:
@@ -154,7 +154,7 @@ class OpenBreaker:
         return started_at > self.opened_at
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(kind.__name__ for kind in value)},)"
     return repr(value)
@@ -166,7 +166,7 @@ def _is_error(kind: object) -> bool:
 
 def _is_span(value: object) -> bool:
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return numeric and 0 < value <= LONGEST_PROBE_WAIT_S  # type: ignore[operator]
+    return numeric and 0 < value <= MAX_PROBE_WAIT_S  # type: ignore[operator]
 
 
 def _invalid(name: str, wanted: str, value: object) -> InvalidOption:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Self
 
-from .words import count
+from .humanize import pluralize
 
 REMOVED = "removed"  # the job does not exist any more
 TOO_RECENT = "ended too recently"
@@ -43,30 +43,34 @@ class BulkCount(int):
         return {"left": dict(self.left), "more": self.more}
 
 
-def explained(announced: int, done: BulkCount) -> str:
+def explain_difference(announced: int, done: BulkCount) -> str:
     """Why the number of jobs that were changed is not the number that was announced."""
-    told: list[str] = []
+    sentences: list[str] = []
     if done.left:
-        told.append(f"{count(announced, 'job')} matched. Left alone: {reasons(done.left)}.")
+        sentences.append(
+            f"{pluralize(announced, 'job')} matched. Left alone: {list_reasons(done.left)}."
+        )
     if done.more:
-        told.append(f"{done.more} of these had not matched: they were dead because of the others.")
+        sentences.append(
+            f"{done.more} of these had not matched: they were dead because of the others."
+        )
     if (missing := announced - done + done.more - sum(done.left.values())) > 0:
-        told.append(f"{missing} no longer matched when their turn came.")
+        sentences.append(f"{missing} no longer matched when their turn came.")
     elif missing < 0:
-        told.append(f"{-missing} came to match since the count.")
-    return " ".join(told)
+        sentences.append(f"{-missing} came to match since the count.")
+    return " ".join(sentences)
 
 
-def reasons(left: Mapping[str, int]) -> str:
+def list_reasons(left: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {reason}" for reason, number in sorted(left.items()))
 
 
-def packed(left: Mapping[str, int]) -> str:
+def pack_reasons(left: Mapping[str, int]) -> str:
     """Reasons as the text of one form field."""
     return ",".join(f"{reason}={number}" for reason, number in sorted(left.items()))
 
 
-def unpacked(text: str) -> Counter[str]:
+def unpack_reasons(text: str) -> Counter[str]:
     """The same read; what cannot be read is left out."""
     pairs = re.findall(r"(?:^|,)([a-z ]{1,40})=([0-9]{1,15})(?=,|$)", text)
     return Counter({reason: int(number) for reason, number in pairs})

@@ -22,6 +22,7 @@
     │   ├── JobDead
     │   └── JobCancelled
     ├── ResultTimeout             the awaited job has not ended yet
+    ├── ResultMismatch            the stored result is not of the type that its task returns
     ├── Erased                    the result was read and erased, or forgotten
     ├── BlobError                 what is kept by reference cannot be had
     │   ├── BlobUnavailable       the blob store cannot be reached
@@ -45,29 +46,35 @@
     DependencyDown                raised by handlers to say that what they depend on is away
     BatchFailed                   raised by batch handlers to name the items that failed
 
-The docstring of an error is its message template; the facts are attributes.
+An error's message is made from `template`, a class attribute, so that it is the same under
+`python -OO`; the facts that it is made of are attributes, typed on the class.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 
 class OutlastError(Exception):
-    """Something went wrong in Outlast."""
+    """The base of all errors that Outlast raises. `facts` has by name what a message is made of."""
+
+    template: ClassVar[str] = "Something went wrong in Outlast."
+    facts: dict[str, Any]
 
     def __init__(self, message: str | None = None, **facts: Any) -> None:
         self.facts = facts
         for name, value in facts.items():
             setattr(self, name, value)
-        template = message if message is not None else (type(self).__doc__ or "").strip()
-        super().__init__(template.format(**facts) if message is None else message)
+        super().__init__(self.template.format(**facts) if message is None else message)
 
 
 class InvalidInput(OutlastError, ValueError):
-    """That input cannot be used."""
+    """The input cannot be used."""
+
+    template = "That input cannot be used."
+    task: str | None = None
 
 
 class Problem(NamedTuple):
@@ -81,8 +88,9 @@ class Problem(NamedTuple):
 
 
 class InvalidArguments(InvalidInput):
-    """The arguments do not fit the task."""
+    """The arguments of a call do not fit its task."""
 
+    task: str
     problems: Sequence[Problem]
 
     def __init__(self, task: str, problems: Sequence[Problem]) -> None:
@@ -96,7 +104,7 @@ class InvalidArguments(InvalidInput):
 
 
 class InvalidResult(InvalidInput):
-    """What the handler returned cannot be stored."""
+    """The return value of a handler cannot be stored."""
 
     problems: Sequence[Problem]
 
@@ -117,17 +125,31 @@ class InvalidFlow(InvalidInput):
 
 
 class InvalidOption(InvalidInput):
-    """The option {option} {reason}."""
+    """An option is unknown, or its value cannot be used."""
+
+    template = "The option {option} {reason}."
+    option: str
+    reason: str
 
 
 class InvalidSetting(InvalidInput):
-    """The setting {field} {reason}."""
+    """A setting is unknown, or its value cannot be used."""
+
+    template = "The setting {field} {reason}."
+    field: str
+    reason: str
 
 
 class KeyConflict(OutlastError):
-    """The key {key!r} in queue {queue!r} already belongs to job {job}, which is another call: use \
-another key, or the same arguments."""
+    """The idempotency key belongs to another call, or to another flow."""
 
+    template = (
+        "The key {key!r} in queue {queue!r} already belongs to job {job}, which is another call: "
+        "use another key, or the same arguments."
+    )
+    key: str
+    queue: str | None
+    job: str | None
     flow: str | None = None  # for the key of a flow
 
     @classmethod
@@ -143,137 +165,271 @@ another key, or the same arguments."""
 
 
 class UnknownTask(OutlastError):
-    """No task named {task!r} is registered here: import the module that defines it."""
+    """No task of that name is registered in this process."""
+
+    template = "No task named {task!r} is registered here: import the module that defines it."
+    task: str
 
 
 class JobNotFound(OutlastError):
-    """There is no job {job}: it never existed, or it finished and was pruned."""
+    """No job has that id."""
+
+    template = "There is no job {job}: it never existed, or it finished and was pruned."
+    job: str
 
 
 class TooLate(OutlastError):
-    """Job {job} is already {state}."""
+    """The job ended before the request."""
+
+    template = "Job {job} is already {state}."
+    job: str
+    state: str
 
 
 class TooEarly(OutlastError):
-    """Job {job} is {state}: only what has ended can be forgotten."""
+    """The job has not ended yet."""
+
+    template = "Job {job} is {state}: only what has ended can be forgotten."
+    job: str
+    state: str
 
 
 class FlowNotFound(OutlastError):
-    """There is no flow {flow}: it never existed, or it ended and was pruned."""
+    """No flow has that id."""
+
+    template = "There is no flow {flow}: it never existed, or it ended and was pruned."
+    flow: str
 
 
 class FlowClosed(OutlastError):
-    """Flow {flow} {reason}: no job can join it."""
+    """The flow was cancelled or has ended: no job can join it."""
+
+    template = "Flow {flow} {reason}: no job can join it."
+    flow: str
+    reason: str
 
 
 class PrerequisiteFailed(OutlastError):
-    """It would wait for job {job}, which is {state}: retry that one first, or let this one run \
-anyway with when="finished"."""
+    """The job would wait for a job that did not succeed."""
+
+    template = (
+        "It would wait for job {job}, which is {state}: retry that one first, or let this one run "
+        'anyway with when="finished".'
+    )
+    job: str
+    state: str
 
 
 class TokenNotFound(OutlastError):
-    """There is no token {token}: `outlast token list` shows those there are."""
+    """No token has that id."""
+
+    template = "There is no token {token}: `outlast token list` shows those there are."
+    token: str
 
 
 class WorkerNotFound(OutlastError):
-    """There is no worker {worker}: `outlast workers` shows those there are."""
+    """No worker has that id."""
+
+    template = "There is no worker {worker}: `outlast workers` shows those there are."
+    worker: str
 
 
 class ClaimLost(OutlastError):
-    """This attempt no longer owns job {job}: another worker may have it; nothing was changed."""
+    """The attempt no longer owns its job."""
+
+    template = (
+        "This attempt no longer owns job {job}: another worker may have it; nothing was changed."
+    )
+    job: str
 
 
 class JobFailed(OutlastError):
-    """Job {job} ended without a result."""
+    """The awaited job ended without a result."""
+
+    template = "Job {job} ended without a result."
+    job: str
 
 
 class JobDead(JobFailed):
-    """Job {job} is dead: {reason}."""
+    """The awaited job is dead."""
+
+    template = "Job {job} is dead: {reason}."
+    reason: str
 
 
 class JobCancelled(JobFailed):
-    """Job {job} was cancelled: {reason}."""
+    """The awaited job was cancelled."""
+
+    template = "Job {job} was cancelled: {reason}."
+    reason: str
 
 
 class ResultTimeout(OutlastError, TimeoutError):
-    """Job {job} has not ended within {timeout} s; it is {state}."""
+    """The awaited job did not end in time."""
+
+    template = "Job {job} has not ended within {timeout} s; it is {state}."
+    job: str
+    timeout: float | None
+    state: str
+
+
+class ResultMismatch(OutlastError):
+    """The stored result of a job is not of the type that its task is annotated to return."""
+
+    job: str
+    task: str
+    problems: Sequence[Problem]
+
+    def __init__(self, job: str, task: str, problems: Sequence[Problem]) -> None:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(
+            f"The result of job {job} is not what {task} is annotated to return:{listed}\n"
+            "Read it as JSON with raw=True, or annotate the task with what it returns.",
+            job=job,
+            task=task,
+            problems=tuple(problems),
+        )
 
 
 class Erased(OutlastError):
-    """What job {job} gave was erased by {by} at {at}."""
+    """The result was erased, by a reader or on request."""
+
+    template = "What job {job} gave was erased by {by} at {at}."
+    job: str
+    by: str
+    at: str | None
+    action: str | None
 
 
 class BlobError(OutlastError):
-    """What is kept by reference cannot be had."""
+    """A payload that is kept by reference cannot be read."""
+
+    template = "What is kept by reference cannot be had."
 
 
 class BlobUnavailable(BlobError):
-    """The blob store cannot be reached: {reason}."""
+    """The blob store cannot be reached."""
+
+    template = "The blob store cannot be reached: {reason}."
+    reason: str
 
 
 class BlobLost(BlobError):
-    """The blob {name} {reason}."""
+    """A blob is missing, or is not what was stored."""
+
+    template = "The blob {name} {reason}."
+    name: str
+    reason: str
 
 
 class NoBlobStore(BlobError):
-    """What job {job} was given or gave is kept by reference ({bytes:,} bytes), and this process \
-has no blob store: give it one, as blobs=, --blobs or OUTLAST_BLOBS."""
+    """This process has no blob store."""
+
+    template = (
+        "What job {job} was given or gave is kept by reference ({bytes:,} bytes), and this process "
+        "has no blob store: give it one, as blobs=, --blobs or OUTLAST_BLOBS."
+    )
+    job: str
+    bytes: int
 
 
 class ServerRefused(OutlastError):
-    """The server refuses this worker: {reason}."""
+    """The server does not accept this worker."""
+
+    template = "The server refuses this worker: {reason}."
+    reason: str
 
 
 class WebhookRefused(OutlastError):
-    """This message cannot be trusted: {reason}."""
+    """A webhook message is not authentic, or not recent."""
+
+    template = "This message cannot be trusted: {reason}."
+    reason: str
 
 
 class StoreError(OutlastError):
-    """The database refused."""
+    """The database refused a statement. `refused`: because of a value of one row."""
+
+    template = "The database refused."
+    refused: bool = False
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached: {reason}."""
+    """The database cannot be reached. `broke`: an open connection was lost."""
+
+    template = "The database cannot be reached: {reason}."
+    reason: str
+    broke: bool = False
 
 
 class ServerUnavailable(StoreUnavailable):
-    """The server cannot be reached: {reason}."""
+    """A remote worker's server cannot be reached."""
+
+    template = "The server cannot be reached: {reason}."
 
 
 class StoreBusy(StoreError):
-    """The database is busy: {reason}."""
+    """The database is busy. `locked`: another connection holds a lock."""
 
-    locked: bool = False  # the database said that somebody else holds a lock
+    template = "The database is busy: {reason}."
+    reason: str
+    locked: bool = False
 
 
 class Contention(StoreError):
-    """Two transactions were in each other's way: {reason}."""
+    """Two transactions conflicted."""
+
+    template = "Two transactions were in each other's way: {reason}."
+    reason: str
 
 
 class DeadlineExceeded(StoreError, TimeoutError):
-    """The database did not answer within {seconds} s; the connection was given up."""
+    """The database did not answer in time."""
+
+    template = "The database did not answer within {seconds} s; the connection was given up."
+    seconds: float
 
 
 class WrongConnection(StoreError):
-    """{reason}."""
+    """The caller's connection cannot carry this job."""
+
+    template = "{reason}."
+    reason: str
 
 
 class Unsupported(StoreError):
-    """{reason}."""
+    """This database or installation cannot do what was asked for."""
+
+    template = "{reason}."
+    reason: str
 
 
 class NoDatabase(StoreError):
-    """There is no Outlast database at {place}: check the URL and the schema, or run \
-`outlast migrate` to create one there."""
+    """There is no Outlast database at that address."""
+
+    template = (
+        "There is no Outlast database at {place}: check the URL and the schema, or run "
+        "`outlast migrate` to create one there."
+    )
+    place: str
 
 
 class CorruptDatabase(StoreError):
-    """The database is damaged: {reason}. Stop its workers, keep a copy of its files, and restore \
-a backup{or_else}."""
+    """The database is damaged, or not a database."""
+
+    template = (
+        "The database is damaged: {reason}. Stop its workers, keep a copy of its files, and "
+        "restore a backup{or_else}."
+    )
+    reason: str
+    or_else: str
 
 
 class SchemaMismatch(StoreError):
-    """{reason}."""
+    """The tables are not those that this release needs."""
+
+    template = "{reason}."
+    reason: str
 
 
 _LARGEST_FLOAT = sys.float_info.max  # NaN, infinity and larger integers cannot be stored

@@ -85,11 +85,11 @@ class Node:
     name: str | None = None
     after: list[Any] = field(default_factory=list)  # nodes, calls, jobs, ids, names
     when: str | None = None
-    team: str | None = None
+    fail_group: str | None = None
     quorum: float | None = None  # a milestone: the share of those before it that must have ended
     id: str = ""
     flow: Any = None
-    whole: str | None = None  # the group, chain or flow that it was given in
+    unit: str | None = None  # the group, chain or flow that it was given in
 
 
 class Flow(Keyed):
@@ -125,7 +125,7 @@ class Flow(Keyed):
         """
         if not isinstance(call, Call):
             raise InvalidOption(option="flow", reason=f"takes task.job(…), not {call!r:.80}")
-        node = Node(call, name, listed(after), None if when is None else _when(when))
+        node = Node(call, name, as_list(after), None if when is None else _when(when))
         self.nodes.append(node)
         return node
 
@@ -171,7 +171,7 @@ def _parts(parts: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def listed(after: Any) -> list[Any]:
+def as_list(after: Any) -> list[Any]:
     if after is None:
         return []
     if isinstance(after, str | Job | Call | Node):

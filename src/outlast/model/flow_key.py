@@ -30,67 +30,67 @@ def with_identity(flow: NewFlow, jobs: Sequence[NewJob]) -> NewFlow:
             reason=f"is unique per tenant: the jobs of the flow with the key {flow.key!r} belong to"
             f" {len(tenants)} tenants ({', '.join(map(repr, tenants[:5]))})",
         )
-    return replace(flow, tenant=tenants[0], shape=_shape(own))
+    return replace(flow, tenant=tenants[0], shape=_digest(own))
 
 
 def members(flow: str, jobs: Iterable[NewJob]) -> list[NewJob]:
     """The jobs that were given in one group, chain or flow, in the order given."""
-    return [job for job in jobs if job.whole == flow]
+    return [job for job in jobs if job.unit == flow]
 
 
-def _shape(jobs: Sequence[NewJob]) -> str:
+def _digest(jobs: Sequence[NewJob]) -> str:
     """A digest of tasks, arguments, queues and order. Arguments are compared as they are shown:
     secrets are left out, here as for single jobs."""
-    places = {job.id: place for place, job in enumerate(jobs)}
-    told = [
+    positions = {job.id: place for place, job in enumerate(jobs)}
+    calls = [
         [
             job.task,
             job.queue,
             read_args(job.args),
-            [places.get(id, id) for id in job.after],
+            [positions.get(id, id) for id in job.after],
             job.needs,
             job.quorum,
         ]
         for job in jobs
     ]
-    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(calls, sort_keys=True).encode()).hexdigest()
 
 
-def empty_or_split(jobs: Sequence[NewJob], elsewhere: Mapping[str, Job | NewJob]) -> set[str]:
+def existing_units(jobs: Sequence[NewJob], existing: Mapping[str, Job | NewJob]) -> set[str]:
     """The groups, chains and flows whose jobs all exist already, under keys of their own: they are
     not made again. One of which only some exist would be split, and is refused by name. `elsewhere`
     has the jobs that exist, by the ids of those that were to be inserted."""
-    by_whole: dict[str | None, list[NewJob]] = {}
+    by_unit: dict[str | None, list[NewJob]] = {}
     for job in jobs:
-        by_whole.setdefault(job.whole, []).append(job)
-    problems = list(_unordered(by_whole.pop(None, []), {job.id for job in jobs}, elsewhere))
+        by_unit.setdefault(job.unit, []).append(job)
+    problems = list(_unordered(by_unit.pop(None, []), {job.id for job in jobs}, existing))
     empty: set[str] = set()
-    for whole, own in by_whole.items():
+    for unit, own in by_unit.items():
         ids = {job.id for job in own}
-        outside = [job for job in own if job.id in elsewhere and elsewhere[job.id].id not in ids]
-        if len(outside) == len(own) and _is_one_flow(outside, elsewhere):
-            empty.add(str(whole))
+        outside = [job for job in own if job.id in existing and existing[job.id].id not in ids]
+        if len(outside) == len(own) and _is_one_flow(outside, existing):
+            empty.add(str(unit))
         else:
-            problems += (_problem(job, elsewhere[job.id]) for job in outside)
+            problems += (_problem(job, existing[job.id]) for job in outside)
     if problems:
         raise InvalidFlow(problems)
     return empty
 
 
-def _is_one_flow(outside: Sequence[NewJob], elsewhere: Mapping[str, Job | NewJob]) -> bool:
-    flows = {elsewhere[job.id].flow for job in outside}
+def _is_one_flow(outside: Sequence[NewJob], existing: Mapping[str, Job | NewJob]) -> bool:
+    flows = {existing[job.id].flow for job in outside}
     return len(flows) == 1 and (flows != {None} or not any(job.after for job in outside))
 
 
 def _unordered(
-    jobs: Sequence[NewJob], ids: set[str], elsewhere: Mapping[str, Job | NewJob]
+    jobs: Sequence[NewJob], ids: set[str], existing: Mapping[str, Job | NewJob]
 ) -> Iterator[Problem]:
     """Jobs that exist already, and were asked for after jobs that are made just now."""
     for job in jobs:
-        found = elsewhere.get(job.id)
+        found = existing.get(job.id)
         if found is None or found.id in ids:
             continue
-        if any(id in ids and (id not in elsewhere or elsewhere[id].id in ids) for id in job.after):
+        if any(id in ids and (id not in existing or existing[id].id in ids) for id in job.after):
             yield _problem(job, found)
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-INSTANCE = "OUTLAST_INSTANCE"  # how a supervisor tells its child who it is
+INSTANCE_VARIABLE = "OUTLAST_INSTANCE"  # how a supervisor tells its child who it is
 
 entropy: Callable[[int], bytes] = os.urandom
 
@@ -24,8 +24,8 @@ def new_job_id() -> str:
     global _last  # noqa: PLW0603
     with _lock:
         _last = tick = max(_last + 1, time.time_ns() // 1_000_000 << 12)
-    chance = int.from_bytes(entropy(8)) & 0x3FFFFFFFFFFFFFFF | 1 << 63
-    digits = f"{(tick >> 12) << 80 | 7 << 76 | (tick & 0xFFF) << 64 | chance:032x}"
+    random_bits = int.from_bytes(entropy(8)) & 0x3FFFFFFFFFFFFFFF | 1 << 63
+    digits = f"{(tick >> 12) << 80 | 7 << 76 | (tick & 0xFFF) << 64 | random_bits:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

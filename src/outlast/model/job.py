@@ -10,15 +10,24 @@ import json
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from .blob import MARK, Blob, read, referred
+from .blob import REFERENCE_PREFIX, Blob, blob_of_value, parse_reference
 from .lifecycle import STATES, State
-from .moments import EARLIEST, LATEST, moment
+from .safe_text import MESSAGE_LIMIT, storable_text
 from .secret import MARK as SECRET_MARK
-from .secret import MASK, shown
-from .text import MESSAGE_LIMIT, clean
+from .secret import MASK, masked_args
+from .timestamps import EARLIEST, LATEST, to_datetime
 from .unreadable import Repair
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # the one of Python 3.13, which may have a default
+
+    R = TypeVar("R", covariant=True, default=Any)  # noqa: PLC0105
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +74,14 @@ class NewJob:
     tied: bool = False  # its end concerns others: followers, hooks, a team
     hooks: str | None = None  # JSON text: the jobs to be made when it ends, by how it ends
     after: tuple[str, ...] = ()  # those that it waits for, in the order given
-    joins: str | None = None  # whoever waits for that job waits for this one too
-    founds: tuple[NewFlow, ...] = ()  # flows that come to be with it
-    whole: str | None = None  # group, chain or flow of this call that it is a member of
+    sibling_of: str | None = None  # whoever waits for that job waits for this one too
+    new_flows: tuple[NewFlow, ...] = ()  # flows that come to be with it
+    unit: str | None = None  # group, chain or flow of this call that it is a member of
 
     def row(self) -> dict[str, Any]:
         """What is said of it; what is not is as ever."""
-        said = zip(_NAMES, _values(self), _AS_EVER, strict=True)
-        return {name: value for name, value, as_ever in said if value != as_ever}
+        columns = zip(NEW_JOB_COLUMNS, _values(self), _DEFAULTS, strict=True)
+        return {name: value for name, value, default in columns if value != default}
 
     def __post_init__(self) -> None:
         if self.at is not None and self.delay is not None:
@@ -80,25 +89,22 @@ class NewJob:
 
 
 _COLUMNS = [
-    spec for spec in fields(NewJob) if spec.name not in {"after", "joins", "founds", "whole"}
+    spec for spec in fields(NewJob) if spec.name not in {"after", "sibling_of", "new_flows", "unit"}
 ]
-_NAMES = [spec.name for spec in _COLUMNS]
-_AS_EVER = [None if spec.default is MISSING else spec.default for spec in _COLUMNS]
-_values = attrgetter(*_NAMES)
+NEW_JOB_COLUMNS = tuple(spec.name for spec in _COLUMNS)
+_DEFAULTS = [None if spec.default is MISSING else spec.default for spec in _COLUMNS]
+_values = attrgetter(*NEW_JOB_COLUMNS)
 
 
 ATTEMPT_LIMIT = 2**31 - 1  # the largest number that its column holds
 FENCE_LIMIT = 2**63 - 1
 # A claim by its job's id, its fence and its owner. In one history of a database a fence has one
 # owner; after a failover that lost commits, or in a restored backup, another may get the same one.
-Hold = tuple[str, int, str]
+ClaimKey = tuple[str, int, str]
 
 
 class Claim(NamedTuple):
-    """A job in the hands of one worker: the row's facts and the fence that proves the hold.
-
-    The order of the fields is the order of the columns that `claim` returns.
-    """
+    """A job in the hands of one worker: the row's facts and the fence that proves the hold."""
 
     id: str
     fence: int
@@ -121,12 +127,12 @@ class Claim(NamedTuple):
     key: str | None
     worker: str
     flow: str | None = None
-    tied: bool = False  # its end concerns others
-    hooked: bool = False  # jobs are to be made when it ends
+    has_dependents: bool = False  # its end concerns others
+    has_hooks: bool = False  # jobs are to be made when it ends
     offered_by: str | None = None  # the server that owns it until its remote worker accepts it
 
     @property
-    def hold(self) -> Hold:
+    def claim_key(self) -> ClaimKey:
         return self.id, self.fence, self.worker
 
     @property
@@ -146,16 +152,21 @@ class Claim(NamedTuple):
         return self.fence >= FENCE_LIMIT or self.attempt >= ATTEMPT_LIMIT
 
     @property
-    def last_life(self) -> bool:
+    def one_crash_left(self) -> bool:
         """One more lost worker would end it. Such jobs share a process with no other of their
         kind: the next crash then tells the poison from its innocent neighbours. A first crash
         tells nothing (hosts die, processes are replaced), so it keeps nobody waiting."""
         return self.crashes > 0 and self.crashes + 1 >= self.max_crashes
 
 
+# Those that a claim returns, in the order of the fields.
+CLAIM_COLUMNS = tuple(name for name in Claim._fields if name != "offered_by")
+
+
 @dataclass(slots=True)  # not frozen, as `NewJob` is not: they come in crowds
-class Job:
-    """One call of a task, as it stood when it was read."""
+class Job(Generic[R]):
+    """One call of a task, as it stood when it was read. `Job[int]`: of a task that returns an int,
+    which is what `ol.result(job)` gives; the attribute `result` has the JSON that is stored."""
 
     id: str
     task: str
@@ -198,22 +209,18 @@ class Job:
 
     def as_json(self) -> dict[str, Any]:
         """The job as JSON values, the same on every path that prints or sends one."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+        return {name: _json_value(getattr(self, name)) for name in self.__slots__}
 
 
-JOB_COLUMNS = (
-    "id", "task", "queue", "state", "attempt", "args", "result", "error", "run_at", "created_at",
-    "started_at", "finished_at", "worker", "tenant", "priority", "key", "failures", "crashes",
-    "max_attempts", "max_crashes", "fence", "lease_until", "expires_at", "timeout", "cancelling",
-    "trace", "flow", "waits_for",
-)  # fmt: skip
-_MOMENTS = {"run_at", "created_at", "started_at", "finished_at", "lease_until", "expires_at"}
+# Those that are read from its row, in the order of the fields.
+JOB_COLUMNS = tuple(spec.name for spec in fields(Job) if spec.name != "unreadable")
+TIMESTAMPS = {"run_at", "created_at", "started_at", "finished_at", "lease_until", "expires_at"}
 
 
-_WHOLE = ("attempt", "priority", "failures", "crashes", "max_attempts", "max_crashes", "fence",
+_INTEGERS = ("attempt", "priority", "failures", "crashes", "max_attempts", "max_crashes", "fence",
           "waits_for")  # fmt: skip
 UNREADABLE_ERROR = "Unreadable"  # the type of an error that is stored as no JSON object
-_NEEDED = {"id", "task", "queue", "tenant", "run_at", "created_at"}
+_REQUIRED = {"id", "task", "queue", "tenant", "run_at", "created_at"}
 
 
 def read_job(row: Any) -> Job:
@@ -221,21 +228,21 @@ def read_job(row: Any) -> Job:
     cannot be read is named in `unreadable`."""
     facts = dict(zip(JOB_COLUMNS, row, strict=True))
     state = STATES.get(facts["state"])
-    if state is None or not _is_sound(facts):
+    if state is None or not _is_valid(facts):
         return _read_damaged(facts)
     facts["state"] = state
     facts["cancelling"] = bool(facts["cancelling"])
-    for name in _MOMENTS:
-        facts[name] = moment(facts[name])
+    for name in TIMESTAMPS:
+        facts[name] = to_datetime(facts[name])
     return _with_values(facts)
 
 
-def _is_sound(facts: dict[str, Any]) -> bool:
+def _is_valid(facts: dict[str, Any]) -> bool:
     """Whether numbers, names and moments are what they should be; one look for each kind."""
     try:
         return (
-            sum(map(facts.__getitem__, _WHOLE)).__class__ is int
-            and all(at is None or EARLIEST <= at < LATEST for at in map(facts.get, _MOMENTS))
+            sum(map(facts.__getitem__, _INTEGERS)).__class__ is int
+            and all(at is None or EARLIEST <= at < LATEST for at in map(facts.get, TIMESTAMPS))
             and facts["run_at"] is not None
             and facts["created_at"] is not None
             and isinstance(facts["timeout"] or 0.0, int | float)
@@ -249,12 +256,12 @@ def _read_damaged(facts: dict[str, Any]) -> Job:
     repair = Repair()
     facts["state"] = repair.state(facts["state"])
     facts["cancelling"] = bool(facts["cancelling"])
-    for name in _WHOLE:
+    for name in _INTEGERS:
         facts[name] = repair.whole(name, facts[name])
-    for name in sorted(_MOMENTS):
-        facts[name] = repair.moment(name, facts[name], name in _NEEDED)
+    for name in sorted(TIMESTAMPS):
+        facts[name] = repair.moment(name, facts[name], name in _REQUIRED)
     for name in ("id", "task", "queue", "tenant", "worker", "key", "trace", "flow"):
-        facts[name] = repair.text(name, facts[name], name in _NEEDED)
+        facts[name] = repair.text(name, facts[name], name in _REQUIRED)
     if not isinstance(facts["timeout"] or 0.0, int | float):
         repair.problems.append("timeout is no number")
         facts["timeout"] = None
@@ -302,10 +309,10 @@ def _more_lenient_json(text: str) -> Any:
 
 def read_args(text: str) -> Any:
     """A job's arguments as they may be shown; a `Blob` where they are kept by reference."""
-    args = shown(lenient_json(text))
+    args = masked_args(lenient_json(text))
     if args.__class__ is str and SECRET_MARK in args:
         return MASK  # no JSON, so nobody can tell which part of it is the secret
-    return args if args.__class__ is dict else referred(args) or args  # no call, for the many
+    return args if args.__class__ is dict else blob_of_value(args) or args  # no call, for the many
 
 
 def read_error(text: str | None) -> dict[str, Any] | None:
@@ -313,18 +320,22 @@ def read_error(text: str | None) -> dict[str, Any] | None:
     error = lenient_json(text)
     if error is None or error.__class__ is dict:
         return error
-    shown = clean(str(text), MESSAGE_LIMIT)
+    shown = storable_text(str(text), MESSAGE_LIMIT)
     return {"type": UNREADABLE_ERROR, "message": shown, "traceback": ""}
 
 
 def read_result(text: str | None) -> Any:
     """A job's result; a `Blob` where it is kept by reference."""
-    if isinstance(text, str) and text.startswith(MARK) and (blob := read(text)) is not None:
+    if (
+        isinstance(text, str)
+        and text.startswith(REFERENCE_PREFIX)
+        and (blob := parse_reference(text)) is not None
+    ):
         return blob
     return lenient_json(text)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, Blob):
         return value.as_json()
     return value.isoformat() if isinstance(value, datetime) else value

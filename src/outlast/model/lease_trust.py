@@ -13,6 +13,10 @@ A *look* compares the database's clock with the monotonic clock of this process.
 transaction that would take expired leases back and that went through promptly: it shows that
 owners could have renewed at that moment. An expired lease is believed after a period of calm that
 is long enough for its owner to renew at least once.
+
+A look waits for no lock that a renewal waits for. So on a busy machine, where looks are slow, a
+slow probe is not taken for one that has waited: else a fleet that is short of processors would
+believe no lease for as long as that lasts.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 TOLERANCE_S = 0.1  # by which two looks may disagree without a step of the clock
-SHORTEST_PROMPT_S, LONGEST_PROMPT_S = 0.1, 1.0  # a probe that takes longer has waited for somebody
+MIN_PROMPT_S, MAX_PROMPT_S = 0.1, 1.0  # a probe that takes longer has waited for somebody
 RENEWAL_SHARE = 0.5  # of an owner's lease: it renews at least every third, and tries again sooner
 ALWAYS = 1e12  # seconds; more than any clock shows
 
@@ -52,8 +56,9 @@ class LeaseTrust:
     def __init__(self, lease: float, renew_every: float) -> None:
         self._lease = lease
         self._renew_every = renew_every
-        self._prompt = min(LONGEST_PROMPT_S, max(SHORTEST_PROMPT_S, lease / 6))
+        self._prompt = min(MAX_PROMPT_S, max(MIN_PROMPT_S, lease / 6))
         self._gap = max(1.0, lease / 3)  # between two probes of one period of calm
+        self._slow = 0.0  # seconds that a look takes at present, which is the machine's load
         self._offset: tuple[float, float] | None = None  # database less monotonic: low, high
         self._since: float | None = None
         self.doubted = False  # since the last look
@@ -61,10 +66,11 @@ class LeaseTrust:
         self._calm_since: float | None = None
         self._probed_at = -ALWAYS
 
-    def look(self, said: float, sent: float, received: float) -> bool:
+    def observe_clock(self, db_time: float, sent: float, received: float) -> bool:
         """Compare the clocks; True if the database's clock has stepped since the last look. The
         answer was made at some moment between `sent` and `received`."""
-        low, high = said - received, said - sent
+        self._slow = max(received - sent, self._slow / 2)
+        low, high = db_time - received, db_time - sent
         before, self._offset = self._offset, (low, high)
         stepped = before is not None and (
             low > before[1] + TOLERANCE_S or high < before[0] - TOLERANCE_S
@@ -72,7 +78,7 @@ class LeaseTrust:
         if stepped:
             self.doubt()
         if stepped or self._since is None:
-            self._since = said
+            self._since = db_time
         if self.doubted:
             self.doubted = False
             self._quiet_at = received
@@ -86,8 +92,8 @@ class LeaseTrust:
     def probed(self, sent: float, received: float) -> None:
         """A transaction that takes leases back went through. If it waited, or if nobody knows what
         was between it and the one before, the period of calm begins with it."""
-        waited = received - sent > self._prompt
-        gap = received - self._probed_at > self._gap
+        waited = received - sent > self._slack
+        gap = sent - self._probed_at > self._longest_gap
         if self._calm_since is None or waited or gap:
             self._calm_since = received
         self._probed_at = received
@@ -102,7 +108,18 @@ class LeaseTrust:
         if self._offset is None or self._since is None:
             return Belief(calm=-1.0, until=0.0, since=ALWAYS)
         calm = -1.0
-        if self._calm_since is not None and now - self._probed_at <= self._gap:
+        if self._calm_since is not None and now - self._probed_at <= self._longest_gap:
             calm = now - self._calm_since
-        until = now + self._offset[1] + self._prompt + TOLERANCE_S
+        until = now + self._offset[1] + self._slack + TOLERANCE_S
         return Belief(calm, RENEWAL_SHARE * 3 * self._renew_every, until, self._since)
+
+    @property
+    def _slack(self) -> float:
+        """Seconds that a statement may take without having waited. At most a third of a lease: an
+        owner that renews in time has twice as much left, whatever happens meanwhile."""
+        return max(self._prompt, min(self._lease / 3, 2 * self._slow))
+
+    @property
+    def _longest_gap(self) -> float:
+        """Seconds between two probes of one period of calm; at most half a lease, likewise."""
+        return max(self._gap, min(self._lease / 2, self._gap + 2 * self._slow))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from uuid import UUID
 
 from .errors import InvalidOption
-from .moments import check_epoch, epoch, is_finite
-from .retry import LONGEST, MAX_ATTEMPTS, Retry
+from .retry import MAX_ATTEMPTS, MAX_DELAY_S, Retry
+from .timestamps import check_epoch, is_finite, to_epoch
 
 if TYPE_CHECKING:
-    from .job import NewJob
+    from .flow import Node
+    from .job import Job, NewJob
+    from .task import Call, Notifiable
 
-LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
+    Prerequisite: TypeAlias = "Job[Any] | Call[Any] | Node | str"
+    Hook: TypeAlias = "Call[Any] | Notifiable"
+
+MIN_PRIORITY, MAX_PRIORITY = -100, 100
 WHEN = ("succeeded", "finished")
-LONGEST_NAME = 200  # characters of a queue, tenant, task or key
+MAX_NAME_CHARS = 200  # characters of a queue, tenant, task or key
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +52,21 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("queue", "tenant", "key"):
             _check_name(name, getattr(self, name))
-        _check_whole("priority", self.priority, LOWEST_PRIORITY, HIGHEST_PRIORITY)
+        _check_whole("priority", self.priority, MIN_PRIORITY, MAX_PRIORITY)
         _check_whole("max_attempts", self.max_attempts, 1, MAX_ATTEMPTS)
         _check_whole("max_crashes", self.max_crashes, 1, 1000)
         seconds("delay", self.delay)
         seconds("timeout", self.timeout, above=0.0)
         if isinstance(self.expires, datetime):
-            epoch("expires", self.expires)
+            to_epoch("expires", self.expires)
         else:
             seconds("expires", self.expires, above=0.0)
-        epoch("at", self.at)
+        to_epoch("at", self.at)
         if self.delay is not None and self.at is not None:
             raise InvalidOption(option="at", reason="cannot be given together with delay")
         if self.retry is not None and not isinstance(self.retry, Retry):
             raise InvalidOption(
-                option="retry", reason=f"must be a Retry(…), not {_shown(self.retry)}"
+                option="retry", reason=f"must be a Retry(…), not {_format_value(self.retry)}"
             )
         if self.when not in (None, *WHEN):
             raise InvalidOption(
@@ -70,7 +75,7 @@ class Options:
         _check_flow(self.flow)
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], also: Sequence[str] = ()) -> Options:
+    def of(cls, given: Mapping[str, Any] | JobOptions, also: Sequence[str] = ()) -> Options:
         """Options by name; an unknown name is refused, with those that the caller takes. `also`:
         what the caller takes beside these."""
         known = [field.name for field in fields(cls)]
@@ -91,15 +96,44 @@ class Options:
         return Options(**merged)
 
 
+class TaskOptions(TypedDict, total=False):
+    """The options of `@ol.task(…)`, for type checkers; `Options` says what each means."""
+
+    queue: str | None
+    priority: int | None
+    tenant: str | None
+    expires: float | timedelta | datetime | None
+    timeout: float | timedelta | None
+    max_attempts: int | None
+    max_crashes: int | None
+    when: Literal["succeeded", "finished"] | None
+    on_success: Hook | Iterable[Hook] | None
+    on_dead: Hook | Iterable[Hook] | None
+    on_cancel: Hook | Iterable[Hook] | None
+    tell: Notifiable | Iterable[Notifiable] | None
+
+
+class JobOptions(TaskOptions, total=False):
+    """The options of `task.using(…)`: those of a task, and those that only one job can have."""
+
+    key: str | None
+    delay: float | timedelta | None
+    at: datetime | None
+    retry: Retry | None
+    after: Prerequisite | Iterable[Prerequisite] | None
+    flow: str | None
+
+
 def seconds(name: str, value: Any, above: float | None = None) -> float | None:
     """A span as seconds, or a clear refusal."""
     if value is None:
         return None
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if not is_finite(value) or not 0 <= value <= LONGEST:
+    if not is_finite(value) or not 0 <= value <= MAX_DELAY_S:
         raise InvalidOption(
-            option=name, reason=f"must be a span of 0 seconds to ten years, not {_shown(value)}"
+            option=name,
+            reason=f"must be a span of 0 seconds to ten years, not {_format_value(value)}",
         )
     if above is not None and value <= above:
         raise InvalidOption(option=name, reason=f"must be more than {above:g} s, not {value!r}")
@@ -134,9 +168,10 @@ def check_name(name: str, value: str) -> str:
 def _check_name(name: str, value: Any) -> None:
     if value is None:
         return
-    if not isinstance(value, str) or not value or len(value) > LONGEST_NAME:
+    if not isinstance(value, str) or not value or len(value) > MAX_NAME_CHARS:
         raise InvalidOption(
-            option=name, reason=f"must be 1 to {LONGEST_NAME} characters of text, not {value!r:.80}"
+            option=name,
+            reason=f"must be 1 to {MAX_NAME_CHARS} characters of text, not {value!r:.80}",
         )
     if name == "queue" and value.startswith("!"):
         raise InvalidOption(option=name, reason=f"must not start with '!': {value!r:.80}")
@@ -159,11 +194,12 @@ def _check_whole(name: str, value: Any, low: int, high: int) -> None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidOption(
-            option=name, reason=f"must be a whole number from {low} to {high}, not {_shown(value)}"
+            option=name,
+            reason=f"must be a whole number from {low} to {high}, not {_format_value(value)}",
         )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value in a message; Python refuses to print an int of thousands of digits."""
     try:
         return f"{value!r:.80}"

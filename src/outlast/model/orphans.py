@@ -101,7 +101,7 @@ _ALL = (
 ORPHANS = {orphan.name: orphan for orphan in _ALL}
 
 # Not jobs, but what they leave lying about; the audit clears it away under these names.
-LITTER = {
+DANGLING = {
     "left-behind": "Attempts, events, steps and ties whose job is gone, and flows without a job.",
     "silent-worker": "Cards of workers that died long ago.",
 }

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from .breaker import Outage
 from .job import Claim, NewJob
 from .lifecycle import Outcome, State
-from .retry import LONGEST, Retry
+from .retry import MAX_DELAY_S, Retry
 
 Error = dict[str, str]
 
 
-class Ended(NamedTuple):
+class AttemptEnd(NamedTuple):
     """How an attempt ended, before anything is decided about its job."""
 
     outcome: Outcome
@@ -35,7 +35,7 @@ class Transition(NamedTuple):
     outcome: Outcome
     to: State
     delay: float | None = None  # seconds until it is due again; None keeps its place
-    wish: float | None = None  # how many the handler asked for at least
+    min_delay: float | None = None  # how many the handler asked for at least
     result: str | None = None
     error: Error | None = None
     failures: int = 0
@@ -47,12 +47,12 @@ class Transition(NamedTuple):
     trace: str | None = None  # the span of the attempt: jobs made of its end belong under it
 
     @property
-    def plain(self) -> bool:
+    def is_simple_success(self) -> bool:
         """Nothing but the row itself changes: a first-try success without follow-ups."""
         return self.to is State.SUCCEEDED and not self.jobs and self.claim.attempt == 1
 
 
-def decide(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
+def decide(claim: Claim, ended: AttemptEnd, retry: Retry, jitter: float) -> Transition:
     """What becomes of the job."""
     match ended.outcome:
         case Outcome.SUCCEEDED:
@@ -60,7 +60,7 @@ def decide(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
                 claim, ended.outcome, State.SUCCEEDED, result=ended.result, jobs=ended.jobs
             )
         case Outcome.FAILED | Outcome.TIMED_OUT:
-            return _failed(claim, ended, retry, luck)
+            return _failed(claim, ended, retry, jitter)
         case Outcome.PERMANENT | Outcome.UNDECODABLE:
             return Transition(claim, ended.outcome, State.DEAD, error=ended.error, failures=1)
         case Outcome.POSTPONED:
@@ -68,7 +68,7 @@ def decide(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
                 claim,
                 ended.outcome,
                 State.SCHEDULED,
-                delay=min(ended.delay or 0.0, LONGEST),
+                delay=min(ended.delay or 0.0, MAX_DELAY_S),
                 error=ended.error,
                 outage=ended.outage,
             )
@@ -82,19 +82,19 @@ def decide(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
             return stalled(claim, 0, cancelling=False, error=ended.error or {})
 
 
-def _failed(claim: Claim, ended: Ended, retry: Retry, luck: float) -> Transition:
+def _failed(claim: Claim, ended: AttemptEnd, retry: Retry, jitter: float) -> Transition:
     failures = claim.failures + 1
     if failures >= claim.max_attempts:
         return Transition(
             claim, ended.outcome, State.DEAD, error=ended.error, failures=1, outage=ended.outage
         )
-    wish = min(ended.delay or 0.0, LONGEST)
+    min_delay = min(ended.delay or 0.0, MAX_DELAY_S)
     return Transition(
         claim,
         ended.outcome,
         State.SCHEDULED,
-        delay=max(retry.delay(failures, luck), wish),
-        wish=wish or None,
+        delay=max(retry.delay(failures, jitter), min_delay),
+        min_delay=min_delay or None,
         error=ended.error,
         failures=1,
         outage=ended.outage,
@@ -108,11 +108,11 @@ def release(claim: Claim, delay: float | None = None, error: Error | None = None
     return Transition(claim, Outcome.RELEASED, to, delay=delay, error=error, refund=1)
 
 
-def counter_at_limit(claim: Claim) -> Ended:
+def counter_at_limit(claim: Claim) -> AttemptEnd:
     """How a claim ends whose row has used up its numbers."""
     told = f"its attempt ({claim.attempt}) or fence ({claim.fence}) is the largest number there is"
     error = {"type": "CounterAtLimit", "message": f"{told}: enqueue the call anew", "traceback": ""}
-    return Ended(Outcome.UNDECODABLE, error=error)
+    return AttemptEnd(Outcome.UNDECODABLE, error=error)
 
 
 def crashed(claim: Claim, *, cancelling: bool, error: Error) -> Transition:
@@ -134,7 +134,7 @@ def stalled(claim: Claim, before: int, *, cancelling: bool, error: Error) -> Tra
     stalls, suspect_at = before + 1, claim.max_crashes - 1
     if cancelling:
         return Transition(claim, Outcome.STALLED, State.CANCELLED, error=error)
-    if stalls > suspect_at and (claim.last_life or not suspect_at):
+    if stalls > suspect_at and (claim.one_crash_left or not suspect_at):
         return Transition(claim, Outcome.STALLED, State.DEAD, error=error)
     charge = max(0, suspect_at - claim.crashes) if stalls >= suspect_at else 0
     return Transition(claim, Outcome.STALLED, State.READY, error=error, crashes=charge)

@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, dataclass
 
 from .errors import InvalidOption
-from .moments import is_finite
+from .timestamps import is_finite
 
 MAX_ATTEMPTS = 1_000_000
-LONGEST = 10 * 365 * 86400.0  # seconds, ten years: beyond this a delay is a mistake, not a plan
+MAX_DELAY_S = 10 * 365 * 86400.0  # seconds, ten years: beyond this a delay is a mistake, not a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class Retry:
         if not (whole and 1 <= self.max_attempts <= MAX_ATTEMPTS):
             raise _invalid("max_attempts", f"a whole number from 1 to {MAX_ATTEMPTS}", self)
         for field in ("base", "cap"):
-            if not _between(0.0, getattr(self, field), LONGEST):
-                raise _invalid(field, f"a number of seconds from 0 to {LONGEST:.0f}", self)
+            if not _between(0.0, getattr(self, field), MAX_DELAY_S):
+                raise _invalid(field, f"a number of seconds from 0 to {MAX_DELAY_S:.0f}", self)
         if self.cap < self.base:
             raise _invalid("cap", f"at least base ({self.base:g} s)", self)
         if not _between(0.0, self.jitter, 1.0):
             raise _invalid("jitter", "a share from 0 to 1", self)
 
-    def delay(self, failures: int, luck: float) -> float:
+    def delay(self, failures: int, position: float) -> float:
         """Seconds to wait after the n-th failure; `luck` in [0, 1) places it in the jitter band."""
         doublings = min(max(failures, 1) - 1, 60)
-        plain = min(self.cap, self.base * 2.0**doublings)
-        return min(self.cap, plain * (1 + self.jitter * (2 * luck - 1)))
+        exact = min(self.cap, self.base * 2.0**doublings)
+        return min(self.cap, exact * (1 + self.jitter * (2 * position - 1)))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 MARK = "secret:"
 MASK = "***"
-SHORTEST = 4  # characters of a value that is looked for in what an error says
+MIN_MASKED_CHARS = 4  # characters of a value that is looked for in what an error says
 
 
 class Secret:
@@ -36,7 +36,7 @@ def _is_mark(mark: Any) -> bool:
     return mark is Secret or isinstance(mark, Secret)
 
 
-def shown(args: Any) -> Any:
+def masked_args(args: Any) -> Any:
     """A job's arguments as anybody may see them."""
     if not isinstance(args, dict):
         return args
@@ -48,33 +48,35 @@ def shown(args: Any) -> Any:
     }
 
 
-def marked(text: str, secrets: Collection[str]) -> str:
+def mark_secrets(text: str, secrets: Collection[str]) -> str:
     """A call's text, in which these arguments are marked."""
     return _renamed(text, lambda name: MARK + name if name in secrets else name)
 
 
-def unmarked(text: str, secrets: Collection[str]) -> str:
+def unmark_secrets(text: str, secrets: Collection[str]) -> str:
     """The same without the marks, for the call itself. Whoever enqueues without knowing the task
     may have marked none, or others."""
     marks = {MARK + name: name for name in secrets}
     return _renamed(text, lambda name: marks.get(name, name))
 
 
-def hidden_in(calls: Iterable[Mapping[str, Any]], secrets: Iterable[str]) -> tuple[str, ...]:
+def secret_values(calls: Iterable[Mapping[str, Any]], secrets: Iterable[str]) -> tuple[str, ...]:
     """The words by which the values of these arguments could be told, the longest first."""
     named = [call[name] for call in calls for name in secrets if name in call]
     words = {word for value in named for word in _words(value)}
-    return tuple(sorted((word for word in words if len(word) >= SHORTEST), key=len, reverse=True))
+    return tuple(
+        sorted((word for word in words if len(word) >= MIN_MASKED_CHARS), key=len, reverse=True)
+    )
 
 
-def without(error: dict[str, str], words: Iterable[str]) -> dict[str, str]:
+def mask(error: dict[str, str], values: Iterable[str]) -> dict[str, str]:
     """What an error says, without these words."""
-    for word in words:
-        error = {name: said.replace(word, MASK) for name, said in error.items()}
+    for value in values:
+        error = {name: text.replace(value, MASK) for name, text in error.items()}
     return error
 
 
-def lenient(text: str) -> dict[str, Any]:
+def json_object_or_empty(text: str) -> dict[str, Any]:
     """A JSON object; whatever else it is, an empty one."""
     try:
         stored = json.loads(text)
@@ -84,7 +86,7 @@ def lenient(text: str) -> dict[str, Any]:
 
 
 def _renamed(text: str, new_name: Callable[[str], str]) -> str:
-    if not (stored := lenient(text)):
+    if not (stored := json_object_or_empty(text)):
         return text
     renamed = {new_name(name): value for name, value in stored.items()}
     return json.dumps(renamed, ensure_ascii=False, separators=(",", ":"))

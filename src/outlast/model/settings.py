@@ -10,11 +10,11 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from .errors import InvalidSetting
-from .moments import is_finite
-from .retry import LONGEST
+from .retry import MAX_DELAY_S
+from .timestamps import is_finite
 
 RENEW_EVERY = 5.0  # seconds
 DAY = 86400.0  # seconds; PostgreSQL takes a timeout of up to 24 days
@@ -24,7 +24,7 @@ def setting(default: Any, about: str, low: float, high: float | None = None) -> 
     """A field with its meaning and its range, both ends included. Seconds are bounded even where
     nothing else bounds them: databases refuse to add 1e300 to a time."""
     if high is None:
-        high = LONGEST if isinstance(default, float) else math.inf
+        high = MAX_DELAY_S if isinstance(default, float) else math.inf
     return field(default=default, metadata={"about": about, "low": low, "high": high})
 
 
@@ -146,6 +146,23 @@ class WorkerSettings(Settings):
             )
 
 
+class WorkerOptions(TypedDict, total=False):
+    """The settings that `ol.worker(…)` takes by name, for type checkers."""
+
+    lease: float | None
+    renew_every: float | None
+    reclaim_every: float | None
+    audit_every: float | None
+    poll_min: float | None
+    poll_max: float | None
+    watch_every: float | None
+    grace: float | None
+    cancel_grace: float | None
+    stall_limit: float | None
+    live_within: float | None
+    memory_floor: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionSettings(Settings):
     """How long what has ended is kept. Dead jobs are kept until someone acts."""
@@ -246,7 +263,7 @@ def _check(name: str, value: Any, default: Any, rule: Mapping[str, Any]) -> None
     if not fits or (kind is not bool and isinstance(value, bool)):
         raise InvalidSetting(field=name, reason=f"must be of type {kind.__name__}, not {value!r}")
     # A float is a span: what a database adds to its clock must stay a moment that it can hold.
-    high = min(rule["high"], LONGEST) if kind is float else rule["high"]
+    high = min(rule["high"], MAX_DELAY_S) if kind is float else rule["high"]
     if (not is_finite(value) and kind is not bool) or not rule["low"] <= value <= high:
         top = "" if high == math.inf else f" and at most {high:g}"
         raise InvalidSetting(

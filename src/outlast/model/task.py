@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, runtime_checkable
 
 from .arguments import MAX_PAYLOAD, Arguments, ItemArguments, parameters_of
 from .batch import Batch
 from .breaker import Breaker
 from .errors import InvalidOption, UnknownTask
 from .ids import new_job_id
-from .job import NewJob
-from .lazy import lazy
-from .moments import epoch
+from .job import NewJob, R
+from .lazy_property import lazy
 from .options import Options, check_name, seconds
 from .retry import Retry
-from .task_function import check_function, has_home, is_async, same_function
+from .task_function import check_function, is_async, is_importable, same_function
+from .timestamps import to_epoch
 
 DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "default"
@@ -25,7 +25,7 @@ DEFAULT_CRASHES = 3
 
 
 @dataclass(frozen=True)
-class Definition:
+class TaskDefinition:
     """A registered function. `isolated` sync functions run in a process that can be killed; those
     with a `batch` are called with many jobs at once."""
 
@@ -49,9 +49,9 @@ class Definition:
             raise InvalidOption(
                 option="isolated", reason=f"must be True or False, not {self.isolated!r:.80}"
             )
-        said = self.options
-        _check_hook_kinds(said)
-        if any((said.delay is not None, said.at, said.key, said.after, said.flow)):
+        options = self.options
+        _check_hook_kinds(options)
+        if any((options.delay is not None, options.at, options.key, options.after, options.flow)):
             raise InvalidOption(
                 option="delay, at, key, after and flow",
                 reason="belong to a job: say them with using(…)",
@@ -60,7 +60,7 @@ class Definition:
             raise InvalidOption(
                 option="isolated", reason=f"is for sync functions: {self.name} is async"
             )
-        if self.isolated and not has_home(self.function):
+        if self.isolated and not is_importable(self.function):
             raise InvalidOption(
                 option="isolated",
                 reason=f"is for functions of a module, which another process finds by name:"
@@ -98,39 +98,42 @@ class Definition:
     ) -> NewJob:
         """One call of this task as a job to be inserted; bad arguments are refused here."""
         text = self.arguments.encode(args, kwargs, limit)
-        return NewJob(id=id, task=self.name, args=text, **self._facts(options))
+        return NewJob(id=id, task=self.name, args=text, **self._job_fields(options))
 
-    def _facts(self, options: Options) -> dict[str, Any]:
+    def _job_fields(self, options: Options) -> dict[str, Any]:
         """What is the same for every call with these options. Calls come in crowds."""
-        known, facts = self._last_facts
+        known, columns = self._cached_job_fields
         if known is options:
-            return facts
-        said = options.over(self.options)
-        expires = said.expires
-        moment = epoch("expires", expires) if hasattr(expires, "tzinfo") else None
-        hooks = _hooks(said)
-        facts = {
-            "tenant": said.tenant or DEFAULT_TENANT,
-            "queue": said.queue or DEFAULT_QUEUE,
-            "priority": said.priority or 0,
+            return columns
+        merged = options.over(self.options)
+        expires = merged.expires
+        moment = to_epoch("expires", expires) if hasattr(expires, "tzinfo") else None
+        hooks = _hooks(merged)
+        columns = {
+            "tenant": merged.tenant or DEFAULT_TENANT,
+            "queue": merged.queue or DEFAULT_QUEUE,
+            "priority": merged.priority or 0,
             "max_attempts": self._max_attempts(options),
-            "max_crashes": said.max_crashes or DEFAULT_CRASHES,
-            "key": said.key,
-            "delay": seconds("delay", said.delay),
-            "at": epoch("at", said.at),
+            "max_crashes": merged.max_crashes or DEFAULT_CRASHES,
+            "key": merged.key,
+            "delay": seconds("delay", merged.delay),
+            "at": to_epoch("at", merged.at),
             "expires_in": None if moment is not None else seconds("expires", expires),
             "expires_at": moment,
-            "timeout": seconds("timeout", said.timeout),
+            "timeout": seconds("timeout", merged.timeout),
             "retry": options.retry.to_json() if options.retry else None,
             "hooks": hooks,
             "tied": hooks is not None,
         }
         if hooks is None:  # what their calls are given may be changed by whoever gave it
-            vars(self)["_last_facts"] = options, facts  # at once, for whichever thread looks next
-        return facts
+            vars(self)["_cached_job_fields"] = (
+                options,
+                columns,
+            )  # at once, for whichever thread looks next
+        return columns
 
     @lazy
-    def _last_facts(self) -> tuple[Options | None, dict[str, Any]]:
+    def _cached_job_fields(self) -> tuple[Options | None, dict[str, Any]]:
         return None, {}
 
     def _max_attempts(self, options: Options) -> int:
@@ -142,16 +145,16 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Generic[R]):
     """One call of a task that is not yet enqueued: what `task.job(…)` returns, for `ol.enqueue`,
     `ctx.enqueue`, `chain`, `group`, `Flow.add` and hooks."""
 
-    definition: Definition
+    definition: TaskDefinition
     options: Options
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
-    def using(self, options: Options) -> Call:
+    def using(self, options: Options) -> Call[R]:
         return replace(self, options=options.over(self.options))
 
     def new_job(self, id: str | None = None, limit: int = MAX_PAYLOAD) -> NewJob:
@@ -160,7 +163,7 @@ class Call:
 
 
 @runtime_checkable
-class Teller(Protocol):
+class Notifiable(Protocol):
     """One that is told when jobs end: a webhook."""
 
     events: tuple[str, ...]
@@ -168,34 +171,34 @@ class Teller(Protocol):
     def at_end(self, state: str) -> Call: ...
 
 
-def _hooks(said: Options) -> str | None:
+def _hooks(options: Options) -> str | None:
     """The jobs to be made when a job ends, by how it ends. They are checked now: when they are
     needed, nothing must be able to go wrong."""
-    if not (said.on_success or said.on_dead or said.on_cancel or said.tell):
+    if not (options.on_success or options.on_dead or options.on_cancel or options.tell):
         return None
-    made: dict[str, list[dict[str, Any]]] = {}
+    by_state: dict[str, list[dict[str, Any]]] = {}
     for state, option in _HOOKS.items():
-        tellers = [one for one in _tellers(said.tell) if state in one.events]
-        for hook in [*_listed(getattr(said, option)), *tellers]:
-            call = hook.at_end(state) if isinstance(hook, Teller) else hook
+        webhooks = [one for one in _webhooks(options.tell) if state in one.events]
+        for hook in [*_as_list(getattr(options, option)), *webhooks]:
+            call = hook.at_end(state) if isinstance(hook, Notifiable) else hook
             _check_hook(option, call)
             if call.options.tenant is None and call.definition.options.tenant is None:
-                call = call.using(Options(tenant=said.tenant))
-            made.setdefault(state, []).append(call.new_job().row())
-    return json.dumps(made)
+                call = call.using(Options(tenant=options.tenant))
+            by_state.setdefault(state, []).append(call.new_job().row())
+    return json.dumps(by_state)
 
 
 _HOOKS = {"succeeded": "on_success", "dead": "on_dead", "cancelled": "on_cancel"}
 
 
-def _check_hook_kinds(said: Options) -> None:
+def _check_hook_kinds(options: Options) -> None:
     """Refuse at the declaration what can be no hook; the calls are checked at each enqueue."""
-    if not isinstance(said.tell, Iterator):  # which can be read once
-        _tellers(said.tell)
+    if not isinstance(options.tell, Iterator):  # which can be read once
+        _webhooks(options.tell)
     for option in _HOOKS.values():
-        given = getattr(said, option)
-        for hook in () if isinstance(given, Iterator) else _listed(given):
-            if not isinstance(hook, Teller):
+        given = getattr(options, option)
+        for hook in () if isinstance(given, Iterator) else _as_list(given):
+            if not isinstance(hook, Notifiable):
                 _check_hook(option, hook)
 
 
@@ -209,18 +212,18 @@ def _check_hook(option: str, call: Any) -> None:
         raise InvalidOption(option=option, reason="cannot have a key")
 
 
-def _tellers(tell: Any) -> list[Teller]:
-    listed = _listed(tell)
+def _webhooks(tell: Any) -> list[Notifiable]:
+    listed = _as_list(tell)
     for one in listed:
-        if not isinstance(one, Teller):
+        if not isinstance(one, Notifiable):
             raise InvalidOption(option="tell", reason=f"takes webhooks, not {one!r:.80}")
     return listed
 
 
-def _listed(given: Any) -> list[Any]:
+def _as_list(given: Any) -> list[Any]:
     if given is None:
         return []
-    if isinstance(given, Call | Teller | str) or not isinstance(given, Iterable):
+    if isinstance(given, Call | Notifiable | str) or not isinstance(given, Iterable):
         return [given]
     return list(given)
 
@@ -229,9 +232,9 @@ class Registry:
     """The tasks a process knows, by name. A job whose task is not here is never destroyed."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Definition] = {}
+        self._by_name: dict[str, TaskDefinition] = {}
 
-    def add(self, definition: Definition) -> None:
+    def add(self, definition: TaskDefinition) -> None:
         other = self._by_name.get(definition.name)
         if other is not None and not same_function(other.function, definition.function):
             raise InvalidOption(
@@ -240,10 +243,10 @@ class Registry:
             )
         self._by_name[definition.name] = definition
 
-    def get(self, name: str) -> Definition | None:
+    def get(self, name: str) -> TaskDefinition | None:
         return self._by_name.get(name)
 
-    def __getitem__(self, name: str) -> Definition:
+    def __getitem__(self, name: str) -> TaskDefinition:
         try:
             return self._by_name[name]
         except KeyError:

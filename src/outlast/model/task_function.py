@@ -34,8 +34,8 @@ def check_function(task: str, function: Any) -> None:
         raise _refused(f"the task {task} is a class: declare a function that uses it")
     if not callable(function):
         raise _no_function(function)
-    called = _called(function)
-    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+    underlying = _underlying_function(function)
+    if inspect.isgeneratorfunction(underlying) or inspect.isasyncgenfunction(underlying):
         raise _refused(
             f"the task {task} is a generator function (it has `yield`), of which a call runs"
             " nothing: return the result, and use ctx.progress(…) or ctx.enqueue(…) for what comes"
@@ -44,28 +44,28 @@ def check_function(task: str, function: Any) -> None:
 
 
 def is_async(function: Function) -> bool:
-    return inspect.iscoroutinefunction(_called(function))
+    return inspect.iscoroutinefunction(_underlying_function(function))
 
 
-def has_home(function: Function) -> bool:
+def is_importable(function: Function) -> bool:
     """Whether another process can find it by its module and name."""
     return inspect.isroutine(function)
 
 
 def same_function(one: Function, other: Function) -> bool:
     """A module that is imported again (a reload, __main__ beside its name) is not a clash."""
-    if one is other or not (has_home(one) and has_home(other)):
+    if one is other or not (is_importable(one) and is_importable(other)):
         return one is other
     return one.__qualname__ == other.__qualname__ and _source(one) == _source(other)
 
 
 def namespace(function: Function) -> dict[str, Any]:
     """The names that its annotations may use."""
-    found = getattr(inspect.unwrap(_called(function)), "__globals__", {})
+    found = getattr(inspect.unwrap(_underlying_function(function)), "__globals__", {})
     return dict(found) if not isinstance(found, dict) else found
 
 
-def _called(function: Any) -> Any:
+def _underlying_function(function: Any) -> Any:
     """The function whose body runs."""
     while isinstance(function, partial):
         function = function.func

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from .lifecycle import STATES, State
-from .moments import BOUNDS, moment, within_bounds
+from .timestamps import BOUNDS, to_datetime, within_bounds
 
-_MOST_NAMED = 5  # problems in one reason
+_MAX_NAMED_PROBLEMS = 5  # problems in one reason
 
 
 def _unreadable_state() -> State:
@@ -47,32 +47,32 @@ class Repair:
 
     def moment(self, name: str, value: Any, needed: bool) -> Any:
         if (value is None and not needed) or within_bounds(value):
-            return moment(value)
-        self.problems.append(f"{name} is {_shown(value)}, which is no moment {BOUNDS}")
-        return moment(0.0 if value is None else value)
+            return to_datetime(value)
+        self.problems.append(f"{name} is {_format_value(value)}, which is no moment {BOUNDS}")
+        return to_datetime(0.0 if value is None else value)
 
     def state(self, value: Any) -> State:
         if (read := read_state(value)) is UNREADABLE:
-            self.problems.append(f"state is {_shown(value)}, which is none")
+            self.problems.append(f"state is {_format_value(value)}, which is none")
         return read
 
     def whole(self, name: str, value: Any) -> int:
         if value.__class__ is int:
             return int(value)
-        self.problems.append(f"{name} is {_shown(value)}, which is no whole number")
+        self.problems.append(f"{name} is {_format_value(value)}, which is no whole number")
         return 0
 
     def text(self, name: str, value: Any, needed: bool) -> Any:
         if (value is None and not needed) or isinstance(value, str):
             return value
-        self.problems.append(f"{name} is {_shown(value)}, which is no text")
+        self.problems.append(f"{name} is {_format_value(value)}, which is no text")
         return str(value)
 
     def reason(self) -> str | None:
-        more = len(self.problems) - _MOST_NAMED
-        listed = self.problems[:_MOST_NAMED] + [f"and {more} more"] * (more > 0)
+        more = len(self.problems) - _MAX_NAMED_PROBLEMS
+        listed = self.problems[:_MAX_NAMED_PROBLEMS] + [f"and {more} more"] * (more > 0)
         return "; ".join(listed) or None
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value!r:.60}"

@@ -14,33 +14,33 @@ from typing import Any, NamedTuple
 
 from ..model.lease_trust import BELIEVE, Belief
 from ..model.lifecycle import State
-from .consequences import consequences
-from .duties import clear_up
-from .reclaim import Decided, Locked, nobody_locked, past_deadline, take_back_silent
-from .statement import BEGIN, Op, Rows, Statement
+from .dependents import notify_dependents
+from .duties import delete_dependents_rows
+from .operation import BEGIN, Op, Rows, Statement
+from .reclaim import DecideFn, LockedFn, none_locked, release_expired, release_overdue
 
 PAGE = 500
-LATE = 60.0  # seconds after which a net that works would have healed it
-FIRST = "00000000-0000-0000-0000-000000000000"  # sorts before every id
+OVERDUE_AFTER_S = 60.0  # seconds after which a net that works would have healed it
+LOWEST_ID = "00000000-0000-0000-0000-000000000000"  # sorts before every id
 
 Repair = Callable[[Sequence[str]], Op[int]]
 
 
-class Stray(NamedTuple):
+class OrphanRow(NamedTuple):
     """One row that was found, and for how many seconds it has been so."""
 
     id: str
     seconds: float
 
 
-class Trusted(NamedTuple):
+class LeaseEvidence(NamedTuple):
     """How far leases and clocks are to be believed at the moment of a repair."""
 
     belief: Callable[[], Belief] = lambda: BELIEVE
-    locked: Locked = nobody_locked
+    locked: LockedFn = none_locked
 
 
-TRUSTING = Trusted()
+TRUST_LEASES = LeaseEvidence()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,57 +50,73 @@ class Check:
     repair: Repair
     params: Mapping[str, Any] = field(default_factory=dict)
     loud: bool = True
+    trusted: LeaseEvidence | None = None  # of what is found by leases: right after a step, nothing
 
-    def find(self, limit: int = PAGE, skip: int = 0) -> Op[list[Stray]]:
-        return find(self.finder, limit, skip, **self.params)
+    def find(self, limit: int = PAGE, skip: int = 0) -> Op[list[OrphanRow]]:
+        leases = self.trusted.belief().leases if self.trusted else {}
+        return find(self.finder, limit, skip, **self.params, **leases)
 
 
-def find(finder: str, limit: int = PAGE, skip: int = 0, **params: Any) -> Op[list[Stray]]:
+def find(finder: str, limit: int = PAGE, skip: int = 0, **params: Any) -> Op[list[OrphanRow]]:
     """A page of what a finder finds."""
     rows: Rows = yield Statement(finder, {"limit": limit, "skip": skip, **params})
-    return [Stray(id, float(seconds or 0.0)) for id, seconds in rows]
+    return [OrphanRow(id, float(seconds or 0.0)) for id, seconds in rows]
 
 
 def checks(
-    keep: Mapping[str, float], silent: float, slack: float, decided: Decided,
-    trusted: Trusted = TRUSTING,
+    keep: Mapping[str, float], silent: float, slack: float, decided: DecideFn,
+    trusted: LeaseEvidence = TRUST_LEASES,
 ) -> list[Check]:  # fmt: skip
     """What the audit looks at: `keep` says how long ended jobs are kept, by their state, `silent`
     how long a silent worker is listed, `slack` how far past its deadline a job may be,
     `decided` what becomes of it then, `trusted` whether expired leases are to be believed."""
-    late = {"late": LATE}
-    hung = slack + LATE
+    late = {"late": OVERDUE_AFTER_S}
+    hung = slack + OVERDUE_AFTER_S
     endless = "was not heard of, and its lease had no end in sight"
     return [
-        Check("invisible", "find_ownerless", _lost("had no owner and no lease", trusted)),
-        Check("invisible", "find_invisible", _writes("disown")),
-        Check("owner-dead", "find_endless", _lost(endless, trusted)),
-        Check("uncancelled", "find_uncancelled", _lost("stopped renewing", trusted), late),
-        Check("forgotten", "find_forgotten", _lost("let go of it", trusted), late),
-        Check("owner-dead", "find_owner_dead", _lost("stopped renewing", trusted), late),
-        Check("owner-hung", "find_owner_hung", _overdue(hung, decided, trusted),
-              {"late": hung, "since": trusted.belief().since}),
-        Check("timer-lost", "find_timer_lost", _writes("make_ready"), late),
+        Check(
+            "invisible", "find_ownerless", _release_expired("had no owner and no lease", trusted)
+        ),
+        Check("invisible", "find_invisible", _guarded_write("clear_owner")),
+        _by_lease("owner-dead", "find_endless", endless, trusted),
+        _by_lease("uncancelled", "find_uncancelled", "stopped renewing", trusted, late),
+        _by_lease("forgotten", "find_forgotten", "let go of it", trusted, late),
+        _by_lease("owner-dead", "find_owner_dead", "stopped renewing", trusted, late),
+        Check(
+            "owner-hung",
+            "find_owner_hung",
+            _release_overdue(hung, decided, trusted),
+            {"late": hung, "since": trusted.belief().since},
+        ),
+        Check("timer-lost", "find_timer_lost", _guarded_write("make_ready"), late),
         Check("expired", "find_expired", _end_expired, late),
         *[_leaked_slots(state, span) for state, span in keep.items()],
-        Check("silent-worker", "find_silent_workers", _cards(silent), {"late": silent}, False),
-    ]  # fmt: skip
+        Check(
+            "silent-worker", "find_silent_workers", _silent_workers(silent), {"late": silent}, False
+        ),
+    ]
+
+
+def _by_lease(
+    name: str, finder: str, how: str, trusted: LeaseEvidence, given: Mapping[str, Any] | None = None
+) -> Check:
+    return Check(name, finder, _release_expired(how, trusted), given or {}, trusted=trusted)
 
 
 def _leaked_slots(state: str, keep: float) -> Check:
     given = {"state": state, "late": keep}
-    return Check("leaked-slot", "find_leaked_slots", _removal(keep), given)
+    return Check("leaked-slot", "find_leaked_slots", _remove_ended(keep), given)
 
 
-def left_behind(kind: str, after: str, limit: int = 2 * PAGE) -> Op[tuple[list[str], str]]:
+def dangling_rows(kind: str, after: str, limit: int = 2 * PAGE) -> Op[tuple[list[str], str]]:
     """Jobs that are gone and still have attempts, events, steps or ties, and flows without a job;
     and where the next page begins."""
     rows: Rows = yield Statement(_PAGES[kind], {"after": after, "limit": limit})
     gone = [id for id, exists in rows if not exists]
-    return gone, rows[-1][0] if len(rows) == limit else FIRST
+    return gone, rows[-1][0] if len(rows) == limit else LOWEST_ID
 
 
-def clear_away(kind: str) -> Repair:
+def delete_dangling(kind: str) -> Repair:
     """How what they left behind is removed. The number is that of jobs, not of rows."""
 
     def repair(ids: Sequence[str]) -> Op[int]:
@@ -127,27 +143,27 @@ _REMOVALS = {
 KINDS = tuple(_PAGES)
 
 
-def _lost(how: str, trusted: Trusted) -> Repair:
+def _release_expired(how: str, trusted: LeaseEvidence) -> Repair:
     def repair(ids: Sequence[str]) -> Op[int]:
         yield BEGIN
         given = {"ids": json.dumps(list(ids)), **trusted.belief().leases}
         rows: Rows = yield Statement("hold_lost", given)
-        return (yield from take_back_silent(rows, how, trusted.locked)).healed
+        return (yield from release_expired(rows, how, trusted.locked)).healed
 
     return repair
 
 
-def _overdue(slack: float, decided: Decided, trusted: Trusted) -> Repair:
+def _release_overdue(slack: float, decided: DecideFn, trusted: LeaseEvidence) -> Repair:
     def repair(ids: Sequence[str]) -> Op[int]:
         yield BEGIN
         given = {"ids": json.dumps(list(ids)), "late": slack, **trusted.belief().deadlines}
         rows: Rows = yield Statement("hold_overdue", given)
-        return (yield from past_deadline(rows, decided)).healed
+        return (yield from release_overdue(rows, decided)).healed
 
     return repair
 
 
-def _writes(statement: str) -> Repair:
+def _guarded_write(statement: str) -> Repair:
     """One guarded write, which says what it changed."""
 
     def repair(ids: Sequence[str]) -> Op[int]:
@@ -163,22 +179,22 @@ def _end_expired(ids: Sequence[str]) -> Op[int]:
     yield BEGIN
     held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
     rows: Rows = yield Statement("end_expired", {"ids": json.dumps([id for (id,) in held])})
-    yield from consequences([(id, State.CANCELLED) for id, tied in rows if tied])
+    yield from notify_dependents([(id, State.CANCELLED) for id, tied in rows if tied])
     return len(rows)
 
 
-def _removal(keep: float) -> Repair:
+def _remove_ended(keep: float) -> Repair:
     def repair(ids: Sequence[str]) -> Op[int]:
         yield BEGIN
         held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
         given = {"ids": json.dumps([id for (id,) in held]), "late": keep}
         rows: Rows = yield Statement("remove_ended", given)
-        return (yield from clear_up(rows))
+        return (yield from delete_dependents_rows(rows))
 
     return repair
 
 
-def _cards(keep: float) -> Repair:
+def _silent_workers(keep: float) -> Repair:
     def repair(ids: Sequence[str]) -> Op[int]:
         rows: Rows = yield Statement("prune_workers", {"keep": keep})
         return len({id for (id,) in rows} & set(ids))

@@ -6,11 +6,11 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Self
 
-from ..model.blob import new_place, parted, read
-from .statement import Op, Rows, Statement, creating
+from ..model.blob import new_namespace, parse_name, parse_reference
+from .operation import Op, Rows, Statement, creates_database
 from .tokens import secret
 
-PLACE = "blobs"  # under which name a database keeps what its own folder is called
+NAMESPACE_KEY = "blobs"  # under which name a database keeps what its own folder is called
 
 
 class Removed(int):
@@ -34,19 +34,19 @@ def names(rows: Iterable[tuple[object, ...]]) -> tuple[str, ...]:
         blob.name(str(row[0]))
         for row in rows
         for text in row[-2:]
-        if isinstance(text, str) and (blob := read(text)) is not None
+        if isinstance(text, str) and (blob := parse_reference(text)) is not None
     )
 
 
-@creating
-def place() -> Op[str]:
+@creates_database
+def blob_namespace() -> Op[str]:
     """What the folder of this database is called, in whatever store it is."""
-    return (yield from secret(PLACE, new_place()))
+    return (yield from secret(NAMESPACE_KEY, new_namespace()))
 
 
-def unreferred(blobs: Collection[str]) -> Op[list[str]]:
+def unreferenced(blobs: Collection[str]) -> Op[list[str]]:
     """Those of the blobs that no job refers to, and that no running one is about to."""
-    parts = {name: parted(name) for name in blobs}
+    parts = {name: parse_name(name) for name in blobs}
     ids = sorted({part[1] for part in parts.values() if part})
     rows: Rows = yield Statement("referred", {"ids": json.dumps(ids)})
     referred = set(names(rows))

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from ..model.breaker import Circuit
-from ..model.moments import moment
-from ..model.words import span
-from .statement import Op, Rows, Statement
+from ..model.humanize import format_duration
+from ..model.timestamps import to_datetime
+from .operation import Op, Rows, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class BreakerState:
             return "a probe is under way"
         if self.next_probe <= 0:
             return "the next probe is due now"
-        return f"the next probe is in {span(self.next_probe)}"
+        return f"the next probe is in {format_duration(self.next_probe)}"
 
 
 def breakers() -> Op[list[BreakerState]]:
@@ -53,7 +53,7 @@ def breaker_of(found: Sequence[BreakerState], circuit: Circuit) -> BreakerState 
 
 def _state(row: tuple[Any, ...]) -> BreakerState:
     queue, task, kind, message, by, opened_at, open_for, probes, next_probe, probing = row
-    at = moment(opened_at)
+    at = to_datetime(opened_at)
     assert at is not None
     left = max(0.0, float(next_probe))
     return BreakerState(

@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 from ..model.breaker import RELAPSE_S, Circuit, CloseReason, OpenBreaker
-from ..model.job import Claim, Hold
+from ..model.job import Claim, ClaimKey
 from .claim import in_order, read_breaker
-from .operate import note
-from .statement import BEGIN, Op, Rows, Statement
+from .job_actions import record_action
+from .operation import BEGIN, Op, Rows, Statement
 
-REACH = 10_000  # ready jobs among which a probe is chosen
+PROBE_SCAN_ROWS = 10_000  # ready jobs among which a probe is chosen
 SOON_S = 300.0  # seconds: a scheduled job that is due by then can still be a probe
-CLOSINGS = 100  # the latest closes among which the one of a breaker is looked for
+MAX_CLOSINGS = 100  # the latest closes among which the one of a breaker is looked for
 
 
 def open_breaker(
@@ -29,7 +29,7 @@ def open_breaker(
     )
     if rows:
         error = {"type": opened.kind, "message": message}
-        yield from note("breaker-opened", [None], {"by": by, "queue": queue, "task": task,
+        yield from record_action("breaker-opened", [None], {"by": by, "queue": queue, "task": task,
                                                    "error": error})  # fmt: skip
     found: Rows = yield Statement("open_breaker_now", {"queue": queue, "task": task})
     standing = read_breaker(found[0]) if found else None
@@ -64,14 +64,14 @@ def _closed(rows: Rows, queue: str, by: str, reason: CloseReason) -> Op[list[tup
     now: Rows = yield Statement("clock")
     closed = [(closed, float(now[0][0]) - float(opened_at)) for _, closed, _, opened_at in rows]
     for task, seconds in closed:
-        told: dict[str, Any] = {"by": by, "reason": str(reason), "queue": queue, "task": task}
-        yield from note("breaker-closed", [None], {**told, "open_for": round(seconds, 3)})
+        data: dict[str, Any] = {"by": by, "reason": str(reason), "queue": queue, "task": task}
+        yield from record_action("breaker-closed", [None], {**data, "open_for": round(seconds, 3)})
     return closed
 
 
 def closed_by_probe(circuit: Circuit) -> Op[bool]:
     """Whether the last close of a breaker, a moment ago, followed on a probe that succeeded."""
-    rows: Rows = yield Statement("breaker_closings", {"within": RELAPSE_S, "limit": CLOSINGS})
+    rows: Rows = yield Statement("breaker_closings", {"within": RELAPSE_S, "limit": MAX_CLOSINGS})
     for (data,) in rows:
         told = json.loads(data)
         if (told.get("queue"), told.get("task")) == circuit:
@@ -84,31 +84,31 @@ def take_probe(
     worker: str,
     lease: float,
     wait: float,
-    last_life: bool = True,
+    allow_one_crash_left: bool = True,
 ) -> Op[list[Claim]]:
     """Claim one job as the probe of an open breaker, unless another worker of the fleet probes it
     or there is nothing to probe with."""
     yield BEGIN
     queue, task = opened.circuit
-    asked: dict[str, Any] = {"queue": queue, "task": task, "last_life": last_life}
-    asked |= {"tasks": json.dumps([task]), "known": True}
+    params: dict[str, Any] = {"queue": queue, "task": task, "last_life": allow_one_crash_left}
+    params |= {"tasks": json.dumps([task]), "known": True}
     guard = {"opening": opened.opening, "probes": opened.probes, "wait": wait}
-    taken: Rows = yield Statement("take_probe", {**asked, **guard})
+    taken: Rows = yield Statement("take_probe", {**params, **guard})
     if not taken:
         return []
-    asked |= {"worker": worker, "lease": lease}
+    params |= {"worker": worker, "lease": lease}
     # In turn: a long run of jobs that cannot succeed must not hold up the others.
     if opened.probes % 2 == 0:
-        rows: Rows = yield Statement("claim_probe", asked)
+        rows: Rows = yield Statement("claim_probe", params)
     else:
-        rows = yield Statement("claim_any_probe", {**asked, "reach": REACH})
+        rows = yield Statement("claim_any_probe", {**params, "reach": PROBE_SCAN_ROWS})
     claims = in_order(rows)
-    job, fence = claims[0].hold[:2] if claims else (None, None)
+    job, fence = claims[0].claim_key[:2] if claims else (None, None)
     yield Statement("set_probe", {"queue": queue, "task": task, "job": job, "fence": fence})
     return claims
 
 
-def probe_failed(opened: OpenBreaker, hold: Hold, message: str, wait: float) -> Op[bool]:
+def probe_failed(opened: OpenBreaker, hold: ClaimKey, message: str, wait: float) -> Op[bool]:
     """The dependency is still away: the next probe waits from now on."""
     queue, task = opened.circuit
     job, fence = hold[:2]

@@ -14,30 +14,30 @@ from dataclasses import asdict
 from typing import Any
 
 from ..model.bulk import BLOCKED, NEEDED, REMOVED, TOO_RECENT, BulkCount
+from .access import ALL_JOBS, Access
 from .blobs import Removed
-from .flows import BROKEN
-from .operate import redrive
+from .flow_links import FAILED_STATES
+from .job_actions import redrive
+from .operation import BEGIN, Op, Rows, Statement
 from .purge import purge
-from .reach import EVERYTHING, Reach
-from .report import BEYOND, Filter
-from .statement import BEGIN, Op, Rows, Statement
+from .report import HIGHEST_ID, Filter
 
 
 def matching(which: Filter, before: str | None, limit: int) -> Op[list[str]]:
     """A page of the ids of jobs in one state, newest first, after a cursor."""
-    given = asdict(which) | {"before": before or BEYOND, "limit": limit}
+    given = asdict(which) | {"before": before or HIGHEST_ID, "limit": limit}
     rows: Rows = yield Statement("ids_in_state", given)
     return [id for (id,) in rows]
 
 
 def redrive_some(
-    ids: Sequence[str], state: str, by: str, action: str, reach: Reach = EVERYTHING
+    ids: Sequence[str], state: str, by: str, action: str, reach: Access = ALL_JOBS
 ) -> Op[tuple[set[str], BulkCount]]:
     """Redrive those of the jobs that are in this state; returns the ids of all that got a new life,
     and the count. Redriven under the same action before, a job counts as done."""
     yield BEGIN
-    before: Rows = yield Statement("see_prerequisites", {"ids": json.dumps(sorted(ids))})
-    others = {id for id, found in before if found in BROKEN and found != state}
+    before: Rows = yield Statement("read_prerequisites", {"ids": json.dumps(sorted(ids))})
+    others = {id for id, found in before if found in FAILED_STATES and found != state}
     wanted = [id for id in ids if id not in others]
     revived = set((yield from redrive(wanted, by, action, reach=reach)))
     left = yield from _why_left(set(ids) - revived, state, 0.0, BLOCKED)
@@ -46,11 +46,11 @@ def redrive_some(
 
 
 def purge_some(
-    ids: Sequence[str], state: str, older: float, by: str, told: dict[str, Any],
-    reach: Reach = EVERYTHING,
+    ids: Sequence[str], state: str, older: float, by: str, selection: dict[str, Any],
+    reach: Access = ALL_JOBS,
 ) -> Op[tuple[Removed, BulkCount]]:  # fmt: skip
     """Remove those of the jobs that are in this state and ended so many seconds ago."""
-    removed = yield from purge(ids, older, by, told, reach, state)
+    removed = yield from purge(ids, older, by, selection, reach, state)
     left = yield from _why_left(set(ids) - removed.ids, state, older, NEEDED)
     return removed, BulkCount.of(int(removed), left)
 

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 from ..model.breaker import Circuit, OpenBreaker
 from ..model.job import Claim
-from .statement import Op, Row, Rows, Statement, Together
+from .operation import Op, Pipeline, Row, Rows, Statement
 
-REACH = 1000  # rows that are looked through for more of one task, beyond as many as are wanted
+SCAN_AHEAD_ROWS = (
+    1000  # rows that are looked through for more of one task, beyond as many as are wanted
+)
 
 
-class Place(NamedTuple):
+class ClaimCursor(NamedTuple):
     """Where a job stands in its queue."""
 
     priority: int
@@ -24,7 +26,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClaimRequest:
     """What a worker asks for: so many jobs of one queue, under its name, for so long."""
 
     worker: str
@@ -33,20 +35,20 @@ class Wanted:
     lease: float
     unknown: Collection[str] = ()  # tasks this worker has met and cannot run
     promote: bool = True
-    last_life: bool = True  # may one that a further lost worker would end be among them?
+    allow_one_crash_left: bool = True  # may one that a further lost worker would end be among them?
     task: str | None = None  # only this one's, for a batch that is being gathered
-    place: Place | None = None  # only from here on, and of this priority
-    others: tuple[str, ...] = ()  # queues to ask after this one, in the same statement
+    cursor: ClaimCursor | None = None  # only from here on, and of this priority
+    other_queues: tuple[str, ...] = ()  # queues to ask after this one, in the same statement
     known: Collection[str] | None = None  # only these tasks, where too many are unknown
 
     @property
     def queues(self) -> tuple[str, ...]:
-        return (self.queue, *self.others)
+        return (self.queue, *self.other_queues)
 
     @property
-    def each(self) -> int:
-        """Jobs of one queue, where several are asked."""
-        return max(1, self.limit // (1 + len(self.others)))
+    def per_queue_limit(self) -> int:
+        """Most jobs of one queue, where several are asked: together they can fill the limit."""
+        return -(-self.limit // len(self.queues))
 
     def statements(self) -> list[Statement]:
         """Due jobs are made ready first, so no other process is on the path of a delay."""
@@ -55,34 +57,36 @@ class Wanted:
 
     def _claim(self) -> Statement:
         if self.task is not None:
-            reach = self.limit + REACH
-            given = {**self._given(), "queue": self.queue}
-            return Statement("claim_items", {**given, "task": self.task, "reach": reach})
-        names = ("claim", "claim_on", "claim_across")
-        return self._statement(*names, {**self._given(), **self._startable()})
+            scan_limit = self.limit + SCAN_AHEAD_ROWS
+            params = {**self._common_params(), "queue": self.queue}
+            return Statement("claim_items", {**params, "task": self.task, "reach": scan_limit})
+        return self._statement(
+            "claim", "claim_on", {**self._common_params(), **self._task_params()}
+        )
 
-    def _given(self) -> dict[str, Any]:
+    def _common_params(self) -> dict[str, Any]:
         return {"worker": self.worker, "limit": self.limit, "lease": self.lease}
 
-    def _startable(self) -> dict[str, Any]:
+    def _task_params(self) -> dict[str, Any]:
         known = self.known is not None
         tasks = json.dumps(sorted(self.unknown if self.known is None else self.known))
-        return {"tasks": tasks, "known": known, "last_life": self.last_life}
+        return {"tasks": tasks, "known": known, "last_life": self.allow_one_crash_left}
 
-    def _statement(self, head: str, on: str, across: str, given: dict[str, Any]) -> Statement:
+    def _statement(self, head: str, from_cursor: str, params: dict[str, Any]) -> Statement:
         """Of one queue from its head, or on from a place; or of several queues."""
-        if self.others:
+        if self.other_queues:
             rows = [{"queue": queue} for queue in self.queues]
-            return Statement(across, {**given, "each": self.each}, rows)
-        given["queue"] = self.queue
-        if self.place is None:
-            return Statement(head, given)
-        return Statement(on, {**given, **self.place._asdict()})
+            params = {"known": True, "tenant": None, **params, "each": self.per_queue_limit}
+            return Statement("claim_across", params, rows)
+        params["queue"] = self.queue
+        if self.cursor is None:
+            return Statement(head, params)
+        return Statement(from_cursor, {**params, **self.cursor._asdict()})
 
 
-def claim(wanted: Wanted) -> Op[list[Claim]]:
+def claim(request: ClaimRequest) -> Op[list[Claim]]:
     """Take jobs, in the order in which they should start."""
-    *_, rows = yield Together(wanted.statements())
+    *_, rows = yield Pipeline(request.statements())
     return in_order(rows)
 
 
@@ -92,7 +96,7 @@ def in_order(rows: Rows) -> list[Claim]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PendingQueues:
     """What an idle worker sees."""
 
     queues: list[str]  # with something ready, and not paused
@@ -100,21 +104,23 @@ class Seen:
     breakers: tuple[OpenBreaker, ...] = ()
 
 
-def look() -> Op[Seen]:
+def poll() -> Op[PendingQueues]:
     """Is there anything to claim? Reads a few index entries and locks nothing."""
-    return _seen((yield Statement("look")))
+    return _read_pending((yield Statement("poll")))
 
 
-def look_among(queues: Sequence[str]) -> Op[Seen]:
+def poll_queues(queues: Sequence[str]) -> Op[PendingQueues]:
     """The same for named queues: the number of other queues does not matter."""
-    return _seen((yield Statement("look_among", rows=[{"queue": queue} for queue in queues])))
+    return _read_pending(
+        (yield Statement("poll_queues", rows=[{"queue": queue} for queue in queues]))
+    )
 
 
-def _seen(rows: Rows) -> Seen:
+def _read_pending(rows: Rows) -> PendingQueues:
     queues = [queue for queue, task, *_ in rows if isinstance(queue, str) and task is None]
     due = any(queue is None for queue, *_ in rows)
     breakers = tuple(read_breaker(row) for row in rows if row[1] is not None)
-    return Seen(queues, due, breakers)
+    return PendingQueues(queues, due, breakers)
 
 
 def read_breaker(row: Row) -> OpenBreaker:

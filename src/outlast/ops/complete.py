@@ -7,16 +7,16 @@ from typing import Any
 
 from ..model.errors import ClaimLost
 from ..model.outcome import Transition
-from .finish import add, finish, settled
-from .statement import BEGIN, Op, Statement
+from .finish import enqueue_followups, finish, lookup_finished
+from .operation import BEGIN, Op, Statement
 
 
 def complete(transition: Transition, events: Sequence[dict[str, Any]] = ()) -> Op[None]:
     """Finish, or raise and thereby take back what was written beside it. What the handler enqueued
     goes first: a key may have to wait for others, and until then no row of ours is locked."""
-    yield from add(transition.jobs)
+    yield from enqueue_followups(transition.jobs)
     finished = yield from finish([transition._replace(jobs=())], events)
-    if finished.lost or finished.again:
+    if finished.lost or finished.duplicates:
         raise ClaimLost(job=transition.claim.id)
 
 
@@ -25,4 +25,4 @@ def completed(transition: Transition) -> Op[bool]:
     the job's row, and is waited for."""
     yield BEGIN
     yield Statement("await_job", {"id": transition.claim.id})
-    return not (yield from settled([transition])).lost
+    return not (yield from lookup_finished([transition])).lost

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..model.lifecycle import State
 from .blobs import Removed
-from .consequences import consequences
-from .statement import BEGIN, Op, Rows, Statement, Together, creating
+from .dependents import notify_dependents
+from .operation import BEGIN, Op, Pipeline, Rows, Statement, creates_database
 
 
 @dataclass(slots=True)
-class Tally:
+class DutyTally:
     """What one pass of a duty did."""
 
     found: int = 0
@@ -23,13 +23,13 @@ class Tally:
     failed: int = 0
     error: str | None = None
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: DutyTally) -> None:
         self.found += other.found
         self.healed += other.healed
         self.skipped += other.skipped
         self.failed += other.failed
 
-    def judged(self) -> Tally:
+    def with_verdict(self) -> DutyTally:
         """A pass that healed nothing and failed at something is no success: the net is broken, or
         all that it finds is. A pass that had to leave everything alone is one."""
         if self.failed and not self.healed and self.error is None:
@@ -37,24 +37,26 @@ class Tally:
         return self
 
 
-def take(name: str, every: float, worker: str) -> Op[bool]:
-    """True for the one process that should do this duty now. It is due again a little sooner than
-    asked for, because whoever asks next does not come at the very moment."""
-    given = {"name": name, "every": every, "soon": every * 0.8, "worker": worker}
+def take_duty(name: str, every: float, worker: str, known: float = 0.0) -> Op[float | None]:
+    """For the one process that should do this duty now, when it is due again; None for the others.
+    That is a little sooner than asked for, because whoever asks next does not come at the very
+    moment. `known` is what this worker was answered last: if the row names this worker and another
+    moment, the answer to its take got lost, and the duty is still to be done."""
+    given = {"name": name, "every": every, "soon": every * 0.8, "worker": worker, "known": known}
     rows: Rows = yield Statement("take_duty", given)
-    return bool(rows)
+    return rows[0][0] if rows else None
 
 
-def report(name: str, tally: Tally) -> Op[None]:
+def report_duty(name: str, tally: DutyTally) -> Op[None]:
     """If the answer to it is lost, it is said again and counted twice: these sums are to be looked
     at, and nothing is decided by them."""
     yield Statement("report_duty", {"name": name, **asdict(tally)})
 
 
-def record(tallies: Mapping[str, Tally], every: float, worker: str) -> Op[None]:
+def record_duties(tallies: Mapping[str, DutyTally], every: float, worker: str) -> Op[None]:
     """The same for what nobody takes, because every process does it or because it is a part of
     another duty."""
-    yield Together(
+    yield Pipeline(
         Statement("record_duty", {"name": name, "every": every, "worker": worker, **asdict(tally)})
         for name, tally in tallies.items()
     )
@@ -64,7 +66,7 @@ def expire(limit: int = 500, skip: int = 0) -> Op[list[str]]:
     """End jobs that are past their own expiry; they never run late."""
     yield BEGIN
     rows: Rows = yield Statement("expire", {"limit": limit, "skip": skip})
-    yield from consequences([(id, State.CANCELLED) for id, tied in rows if tied])
+    yield from notify_dependents([(id, State.CANCELLED) for id, tied in rows if tied])
     return [id for id, _ in rows]
 
 
@@ -72,10 +74,10 @@ def prune(state: str, keep: float, limit: int) -> Op[Removed]:
     """Remove one small batch of jobs that ended long ago, with all that belongs to them."""
     yield BEGIN
     rows: Rows = yield Statement("prune_jobs", {"state": state, "keep": keep, "limit": limit})
-    return (yield from clear_up(rows))
+    return (yield from delete_dependents_rows(rows))
 
 
-def clear_up(rows: Rows) -> Op[Removed]:
+def delete_dependents_rows(rows: Rows) -> Op[Removed]:
     """Remove what belonged to jobs that were removed, by their ids and flows. What they referred to
     outside of the database is whoever's who asked for it: it goes when this has committed."""
     removed = Removed.of(rows)
@@ -104,23 +106,23 @@ def prune_incidents(keep: float, limit: int) -> Op[Removed]:
     return Removed(len(rows))
 
 
-@creating
-def arrive(worker: dict[str, Any]) -> Op[None]:
-    yield Statement("worker_arrives", worker)
+@creates_database
+def register(worker: dict[str, Any]) -> Op[None]:
+    yield Statement("register_worker", worker)
 
 
-def tell_trouble(worker: str, trouble: str | None) -> Op[None]:
+def report_trouble(worker: str, trouble: str | None) -> Op[None]:
     """A worker cannot hand in outcomes, for this reason; or it can again."""
-    yield Statement("tell_trouble", {"worker": worker, "trouble": trouble})
+    yield Statement("report_trouble", {"worker": worker, "trouble": trouble})
 
 
-def live(id: str, running: int, state: str) -> Op[tuple[bool, bool]]:
+def heartbeat(id: str, running: int, state: str) -> Op[tuple[bool, bool]]:
     """Say that a worker is alive: whether it is still known, and its proof of life stands."""
-    rows: Rows = yield Statement("worker_lives", {"id": id, "running": running, "state": state})
+    rows: Rows = yield Statement("worker_heartbeat", {"id": id, "running": running, "state": state})
     return bool(rows), any(proven for (proven,) in rows)
 
 
-def prove_life(id: str) -> Op[bool]:
+def prove_liveness(id: str) -> Op[bool]:
     """A worker holds its liveness lock; False if nobody knows it."""
-    rows: Rows = yield Statement("prove_life", {"id": id})
+    rows: Rows = yield Statement("prove_liveness", {"id": id})
     return bool(rows)

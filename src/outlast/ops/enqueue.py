@@ -13,34 +13,34 @@ from typing import Any
 
 from ..model.blob import same_text
 from ..model.errors import Contention, KeyConflict
-from ..model.flow_key import empty_or_split
+from ..model.flow_builder import merge_duplicates
+from ..model.flow_key import existing_units
 from ..model.job import JOB_COLUMNS, Job, NewFlow, NewJob, read_args, read_job
-from ..model.layout import merged
 from ..model.lifecycle import State
-from ..model.moments import moment
+from ..model.timestamps import to_datetime
 from .flow_keys import ExistingFlows, take_keys
-from .flows import forget_empty_flows, found_flows, join_followers, tie
-from .statement import BEGIN, Op, Row, Rows, Statement, creating
+from .flow_links import delete_empty_flows, insert_flows, join_followers, link
+from .operation import BEGIN, Op, Row, Rows, Statement, creates_database
 
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
 
 
-@creating
+@creates_database
 def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = True) -> Op[list[Job]]:
     """Insert jobs; return one `Job` for each, in the order given (but none for those of an existing
     flow that were pruned since). `held` are flows that the caller
     knows to be open; a transaction that is not `ours` may stay open for long."""
     if not jobs:
         return []
-    tied = any(job.after or job.flow or job.joins for job in jobs)
+    tied = any(job.after or job.flow or job.sibling_of for job in jobs)
     if tied or any(job.key is not None for job in jobs):
         yield BEGIN  # a conflict must undo what was inserted beside it
-    flows = [flow for job in jobs for flow in job.founds] if tied else []
+    flows = [flow for job in jobs for flow in job.new_flows] if tied else []
     known = yield from take_keys(jobs, flows)
     answers = yield from _insert(known.new_jobs(jobs), flows, known, held, tied=tied, ours=ours)
-    if not known.instead:
+    if not known.replacements:
         return list(answers.values())
-    yield from _join_known(jobs, known, answers)
+    yield from _join_existing_flows(jobs, known, answers)
     given = (known.answer(job.id, answers) for job in jobs)
     return [job for job in given if job is not None]
 
@@ -51,37 +51,39 @@ def _insert(
 ) -> Op[dict[str, Job]]:  # fmt: skip
     """Insert jobs, with the flows that they found; returns the job that stands for each."""
     held = {*held, *(flow.id for flow in flows)}  # those of this call are ours
-    closed = (yield from found_flows(jobs, known.new_flows(flows), held)) if tied else {}
-    unique, twins = _without_twins(jobs)
+    closed = (yield from insert_flows(jobs, known.new_flows(flows), held)) if tied else {}
+    unique, twins = _deduplicated(jobs)
     if tied and twins:
-        unique = merged(unique, {id: twin.id for id, twin in twins.items()})
+        unique = merge_duplicates(unique, {id: twin.id for id, twin in twins.items()})
     inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])
     made = {row[0]: row for row in inserted}
     refused = [job for job in unique if job.id not in made]
-    standing, texts = (yield from _standing(refused)) if refused else ({}, {})
+    existing, texts = (yield from _existing_jobs(refused)) if refused else ({}, {})
     if refused or twins:
-        known_as = [_answer(job, twins.get(job.id, job), made, standing) for job in jobs]
+        known_as = [_answer(job, twins.get(job.id, job), made, existing) for job in jobs]
         _refuse_conflicts(jobs, known_as, texts)
     if tied and (refused or twins):
-        yield from forget_empty_flows(flows, empty_or_split(jobs, _elsewhere(standing, twins)))
+        yield from delete_empty_flows(flows, existing_units(jobs, _replaced_jobs(existing, twins)))
     if tied:
         fresh = [job for job in unique if job.id in made]
         if refusal := next((closed[job.flow] for job in fresh if job.flow in closed), None):
             raise refusal
-        instead = {id: job.id for id, job in standing.items() if id != job.id}
-        counted = yield from tie(fresh, instead | known.instead, ours)
-        if any(job.joins for job in jobs):
-            yield from _join(jobs, twins, made, instead)
+        replacements = {id: job.id for id, job in existing.items() if id != job.id}
+        counted = yield from link(fresh, replacements | known.replacements, ours)
+        if any(job.sibling_of for job in jobs):
+            yield from _join_siblings(jobs, twins, made, replacements)
         made |= {id: (id, state, *made[id][2:]) for id, state in counted.items()}
-    return {job.id: _answer(job, twins.get(job.id, job), made, standing) for job in jobs}
+    return {job.id: _answer(job, twins.get(job.id, job), made, existing) for job in jobs}
 
 
-def wake(channel: str, queues: Iterable[str]) -> Op[None]:
+def notify_queues(channel: str, queues: Iterable[str]) -> Op[None]:
     """Tell sleeping workers where to look."""
-    yield Statement("wake_workers", {"channel": channel, "queues": json.dumps(sorted(set(queues)))})
+    yield Statement(
+        "notify_workers", {"channel": channel, "queues": json.dumps(sorted(set(queues)))}
+    )
 
 
-def _without_twins(jobs: Sequence[NewJob]) -> tuple[list[NewJob], dict[str, NewJob]]:
+def _deduplicated(jobs: Sequence[NewJob]) -> tuple[list[NewJob], dict[str, NewJob]]:
     """Jobs of one call that share a key are one job. Keyed ones go in the order of their keys:
     two calls that overlap then wait for each other in one direction only."""
     first: dict[tuple[str, str, str], NewJob] = {}
@@ -97,49 +99,58 @@ def _without_twins(jobs: Sequence[NewJob]) -> tuple[list[NewJob], dict[str, NewJ
     return [job for job in jobs if job.key is None] + keyed, twins
 
 
-def _standing(refused: list[NewJob]) -> Op[tuple[dict[str, Job], dict[str, str]]]:
+def _existing_jobs(refused: list[NewJob]) -> Op[tuple[dict[str, Job], dict[str, str]]]:
     """The jobs that stand where these were refused, and the texts of their arguments."""
     wanted = [{"id": j.id, "tenant": j.tenant, "queue": j.queue, "key": j.key} for j in refused]
-    rows: Rows = yield Statement("standing_jobs", rows=wanted)
+    rows: Rows = yield Statement("existing_jobs", rows=wanted)
     texts = {row[0]: row[1 + JOB_COLUMNS.index("args")] for row in rows}
     return {row[0]: read_job(row[1:]) for row in rows}, texts
 
 
-def _join(
-    jobs: Sequence[NewJob], twins: dict[str, NewJob], made: dict[str, Row], instead: dict[str, str]
+def _join_siblings(
+    jobs: Sequence[NewJob],
+    twins: dict[str, NewJob],
+    made: dict[str, Row],
+    replacements: dict[str, str],
 ) -> Op[None]:
     """Those that are to be waited for beside others: as new ones, or as those that stand where they
     were refused for their keys. One that was sent before has been joined."""
-    sent = [(twins.get(job.id, job), job.joins) for job in jobs if job.joins]
-    there = [(job, beside) for job, beside in sent if job.id in made or job.id in instead]
-    joins = dict.fromkeys((instead.get(job.id, job.id), beside) for job, beside in there)
-    standing = {instead[job.id]: job for job, _ in there if job.id in instead}
+    sent = [(twins.get(job.id, job), job.sibling_of) for job in jobs if job.sibling_of]
+    there = [(job, beside) for job, beside in sent if job.id in made or job.id in replacements]
+    joins = dict.fromkeys((replacements.get(job.id, job.id), beside) for job, beside in there)
+    existing = {replacements[job.id]: job for job, _ in there if job.id in replacements}
     if joins:
-        yield from join_followers(list(joins), standing)
+        yield from join_followers(list(joins), existing)
 
 
-def _elsewhere(standing: Mapping[str, Job], twins: Mapping[str, NewJob]) -> dict[str, Job | NewJob]:
+def _replaced_jobs(
+    existing: Mapping[str, Job], twins: Mapping[str, NewJob]
+) -> dict[str, Job | NewJob]:
     """The jobs that are not inserted under their own ids, and what they are instead."""
-    others: dict[str, Job | NewJob] = {id: job for id, job in standing.items() if id != job.id}
+    others: dict[str, Job | NewJob] = {id: job for id, job in existing.items() if id != job.id}
     return others | {id: others.get(twin.id, twin) for id, twin in twins.items()}
 
 
-def _join_known(
+def _join_existing_flows(
     jobs: Sequence[NewJob], known: ExistingFlows, answers: Mapping[str, Job]
 ) -> Op[None]:
     """The same for jobs of a flow whose key stood. One that has been pruned since has ended."""
-    there = [job for job in jobs if job.joins and known.answer(job.id, answers) is not None]
-    joins = {(known.instead[job.id], job.joins): job for job in there if job.id in known.instead}
+    there = [job for job in jobs if job.sibling_of and known.answer(job.id, answers) is not None]
+    joins = {
+        (known.replacements[job.id], job.sibling_of): job
+        for job in there
+        if job.id in known.replacements
+    }
     if joins:
-        standing = {id: job for (id, _), job in joins.items()}
-        yield from join_followers([(id, str(beside)) for id, beside in joins], standing)
+        existing = {id: job for (id, _), job in joins.items()}
+        yield from join_followers([(id, str(beside)) for id, beside in joins], existing)
 
 
-def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], standing: dict[str, Job]) -> Job:
+def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], existing: dict[str, Job]) -> Job:
     if sent.id in made:
-        job = _fresh(sent, made[sent.id])
-    elif sent.id in standing:
-        job = standing[sent.id]
+        job = _inserted_job(sent, made[sent.id])
+    elif sent.id in existing:
+        job = existing[sent.id]
     else:
         # Refused for a key whose holder has been pruned since: the next try will do.
         raise Contention(reason=f"the job that held the key {asked.key!r} has just been pruned")
@@ -163,13 +174,13 @@ def _same(args: Any, asked: str, standing: str | None) -> bool:
     return standing is not None and same_text(asked, standing)
 
 
-def _fresh(new: NewJob, row: Row) -> Job:
+def _inserted_job(new: NewJob, row: Row) -> Job:
     _, state, run_at, created_at, expires_at = row
     return Job(
         id=new.id, task=new.task, queue=new.queue, state=State(state), attempt=0,
-        args=read_args(new.args), result=None, error=None, run_at=moment(run_at),  # type: ignore[arg-type]
-        created_at=moment(created_at), started_at=None, finished_at=None, worker=None,  # type: ignore[arg-type]
+        args=read_args(new.args), result=None, error=None, run_at=to_datetime(run_at),  # type: ignore[arg-type]
+        created_at=to_datetime(created_at), started_at=None, finished_at=None, worker=None,  # type: ignore[arg-type]
         tenant=new.tenant, priority=new.priority, key=new.key, max_attempts=new.max_attempts,
-        max_crashes=new.max_crashes, expires_at=moment(expires_at), timeout=new.timeout,
+        max_crashes=new.max_crashes, expires_at=to_datetime(expires_at), timeout=new.timeout,
         trace=new.trace, flow=new.flow, waits_for=new.waits_for if state == State.WAITING else 0,
     )  # fmt: skip

@@ -22,17 +22,17 @@ from typing import NamedTuple
 
 from ..model.job import lenient_json
 from ..model.lifecycle import FINAL
-from .statement import Op, Rows, Statement, Together
+from .operation import Op, Pipeline, Rows, Statement
 
-PLACES = 1000  # given in one transaction
+MAX_POSITIONS_PER_BATCH = 1000  # given in one transaction
 OF_BREAKERS = ("breaker-opened", "breaker-closed")
 
 
-class Told(NamedTuple):
+class StoredEvent(NamedTuple):
     """An event, and what never changes of the job that it is about: who follows by a filter reads
     the same whenever it is read."""
 
-    place: int
+    position: int
     job: str | None
     attempt: int | None
     fence: int | None
@@ -44,15 +44,15 @@ class Told(NamedTuple):
     task: str | None
 
 
-class Page(NamedTuple):
+class EventPage(NamedTuple):
     """Some events in order, how far they reach, and whether there may be more."""
 
-    told: list[Told]
-    reach: int
+    events: list[StoredEvent]
+    position: int
     more: bool
 
 
-class Standing(NamedTuple):
+class JobStatus(NamedTuple):
     """How a job stands."""
 
     id: str
@@ -71,68 +71,73 @@ class Standing(NamedTuple):
         return self.state in FINAL
 
 
-def place(above: int = 0, limit: int = PLACES) -> Op[tuple[int, int]]:
+def assign_positions(above: int = 0, limit: int = MAX_POSITIONS_PER_BATCH) -> Op[tuple[int, int]]:
     """Give places to events that have none, by a number above `above`: how many got one, and the
     highest number among them. It is one round trip, so that nobody who is stopped in the middle of
     it keeps the others waiting; and none but a look where there is nothing to do."""
-    waiting: Rows = yield Statement("unplaced", {"above": above})
+    waiting: Rows = yield Statement("unsequenced", {"above": above})
     if not waiting:
         return 0, above
-    _, placed = yield Together(
-        [Statement("hold_places"), Statement("place_events", {"above": above, "limit": limit})]
+    _, assigned = yield Pipeline(
+        [
+            Statement("lock_positions"),
+            Statement("assign_positions", {"above": above, "limit": limit}),
+        ]
     )
-    ((number, highest),) = placed
+    ((number, highest),) = assigned
     return int(number), max(int(highest), above)
 
 
-def last_place() -> Op[int]:
+def last_position() -> Op[int]:
     """Where whoever wants only what is new begins. It never goes back, whatever is pruned: who has
     seen a higher one has seen it in a database that is not this one any more (a backup was put in
     its place)."""
-    rows: Rows = yield Statement("last_place")
+    rows: Rows = yield Statement("last_position")
     return int(rows[0][0])
 
 
-def page(after: int, tenant: str | None, limit: int) -> Op[Page]:
+def page(after: int, tenant: str | None, limit: int) -> Op[EventPage]:
     """What comes next; of one tenant, or of all."""
     asked = {"after": after, "limit": limit}
-    (reached,), rows = yield Together(
-        [Statement("told_reach", asked), Statement("told_after", asked | {"tenant": tenant})]
+    (reached,), rows = yield Pipeline(
+        [Statement("events_reach", asked), Statement("events_from", asked | {"tenant": tenant})]
     )
     reach, number = reached
     # More may have come between the two: that is for the next page.
-    told = [_named(one) for one in map(Told._make, rows) if one.place <= reach]
-    return Page(told, int(reach), number >= limit)
+    events = [
+        _with_breaker_names(one) for one in map(StoredEvent._make, rows) if one.position <= reach
+    ]
+    return EventPage(events, int(reach), number >= limit)
 
 
-def _named(told: Told) -> Told:
+def _with_breaker_names(event: StoredEvent) -> StoredEvent:
     """An event of a breaker is of no job: its queue and task are in its data."""
-    if told.kind not in OF_BREAKERS:
-        return told
-    said = lenient_json(told.data)
-    names = said if isinstance(said, dict) else {}
-    return told._replace(queue=names.get("queue"), task=names.get("task"))
+    if event.kind not in OF_BREAKERS:
+        return event
+    data = lenient_json(event.data)
+    names = data if isinstance(data, dict) else {}
+    return event._replace(queue=names.get("queue"), task=names.get("task"))
 
 
-def page_of_job(id: str, after: int, tenant: str | None, limit: int) -> Op[Page]:
+def page_of_job(id: str, after: int, tenant: str | None, limit: int) -> Op[EventPage]:
     """The same of one job."""
     asked = {"id": id, "after": after, "tenant": tenant, "limit": limit}
-    rows: Rows = yield Statement("told_of_job", asked)
-    told = [Told._make(row) for row in rows]
-    return Page(told, told[-1].place if told else after, len(told) >= limit)
+    rows: Rows = yield Statement("events_of_job", asked)
+    events = [StoredEvent._make(row) for row in rows]
+    return EventPage(events, events[-1].position if events else after, len(events) >= limit)
 
 
-def unplaced_of_job(id: str, tenant: str | None, limit: int) -> Op[list[Told]]:
+def unsequenced_of_job(id: str, tenant: str | None, limit: int) -> Op[list[StoredEvent]]:
     """What was told of a job just now: it comes after all that has a place, and has none yet. For
     who wants to see it and has no reason to write."""
     asked = {"id": id, "tenant": tenant, "limit": limit}
-    rows: Rows = yield Statement("unplaced_of_job", asked)
-    return [Told._make(row) for row in rows]
+    rows: Rows = yield Statement("unsequenced_of_job", asked)
+    return [StoredEvent._make(row) for row in rows]
 
 
-def standing(ids: Sequence[str], tenant: str | None = None) -> Op[dict[str, Standing]]:
+def job_status(ids: Sequence[str], tenant: str | None = None) -> Op[dict[str, JobStatus]]:
     """How these jobs stand; one that is not there, or somebody else's, is left out."""
     if not ids:
         return {}
-    rows: Rows = yield Statement("standing", {"ids": json.dumps(list(ids)), "tenant": tenant})
-    return {row[0]: Standing._make(row) for row in rows}
+    rows: Rows = yield Statement("job_status", {"ids": json.dumps(list(ids)), "tenant": tenant})
+    return {row[0]: JobStatus._make(row) for row in rows}

@@ -6,27 +6,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..model.breaker import Circuit
+from ..model.humanize import format_duration, pluralize
 from ..model.job import Job
 from ..model.lifecycle import QUEUED, State
 from ..model.outcome import reason
 from ..model.unreadable import UNREADABLE
-from ..model.words import count, span
 from . import report
+from .access import ALL_JOBS, Access
 from .breaker_report import BreakerState, breaker_of, breakers
+from .flow_links import FAILED_STATES
 from .flow_report import prerequisites_in, root_cause
-from .flows import BROKEN
-from .reach import EVERYTHING, Reach
+from .operation import Op
 from .reclaim import signs_of_loss
 from .report import Worker
-from .statement import Op
 
 LIVE = {*QUEUED, State.RUNNING}
-NAMED = 3  # jobs that are named of those that one waits for
-ENDLESS = 3600.0  # seconds: no worker takes a lease like this without being listed
+MAX_NAMED_JOBS = 3  # jobs that are named of those that one waits for
+MAX_PLAUSIBLE_LEASE_S = 3600.0  # seconds: no worker takes a lease like this without being listed
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class JobFacts:
     """All that bears on one job, at one moment by the database's clock."""
 
     job: Job
@@ -35,10 +35,10 @@ class Facts:
     workers: list[Worker]
     ahead: int
     lock_free: bool = False  # nobody holds the liveness lock of its worker
-    before: int = 0  # jobs that it comes after
+    prerequisites: int = 0  # jobs that it comes after
     open: Sequence[Job] = ()  # the first few of these that have not ended
     cause: Job | None = None  # the one that it died of
-    reach: Reach = EVERYTHING  # of whom it is told: other jobs than these are not named
+    access: Access = ALL_JOBS  # of whom it is told: other jobs than these are not named
     breaker: BreakerState | None = None  # of its task in its queue, if it is open
 
     @property
@@ -53,20 +53,20 @@ class Facts:
 
     def sees(self, other: Job) -> bool:
         """Whether whoever asks may know of another job."""
-        return self.reach.has(other.tenant, other.queue)
+        return self.access.allows(other.tenant, other.queue)
 
 
 def explain(
     id: str,
     confirm_dead: Callable[[Sequence[str]], list[str]],
-    reach: Reach = EVERYTHING,
+    reach: Access = ALL_JOBS,
 ) -> Op[str]:
     """Why a job stands where it stands. `confirm_dead` tells which of the workers with a sign of
     death are dead, where that is no matter of the database."""
     job = yield from report.job(id, reach)
     now = yield from report.clock()
     paused = yield from report.paused()
-    workers = yield from report.cards()
+    workers = yield from report.worker_rows()
     ahead = (yield from report.ahead(id, reach)) if job.state is State.READY else 0
     free = False
     if job.state is State.RUNNING:
@@ -74,22 +74,22 @@ def explain(
         free = bool(confirm_dead([worker for worker in signs.workers if worker == job.worker]))
     before, still_open = 0, list[Job]()
     if job.state is State.WAITING:
-        before, still_open = yield from prerequisites_in(id, LIVE, NAMED)
-    cause = (yield from root_cause(job)) if job.state in BROKEN else None
+        before, still_open = yield from prerequisites_in(id, LIVE, MAX_NAMED_JOBS)
+    cause = (yield from root_cause(job)) if job.state in FAILED_STATES else None
     stopped = paused.get(job.queue, False)
     breaker = breaker_of((yield from breakers()), Circuit(job.queue, job.task))
-    facts = Facts(
+    facts = JobFacts(
         job, now, stopped, workers, ahead, free, before, still_open, cause, reach, breaker
     )
-    return in_words(facts)
+    return describe(facts)
 
 
-def in_words(facts: Facts) -> str:
-    told, wrong = _standing(facts), facts.job.unreadable
-    return told if wrong is None else f"Its row is partly unreadable: {wrong}. {told}"
+def describe(facts: JobFacts) -> str:
+    text, wrong = _describe_state(facts), facts.job.unreadable
+    return text if wrong is None else f"Its row is partly unreadable: {wrong}. {text}"
 
 
-def _standing(facts: Facts) -> str:
+def _describe_state(facts: JobFacts) -> str:
     job = facts.job
     if job.state is UNREADABLE:
         return "No worker claims it: repair the row, or delete it."
@@ -110,14 +110,14 @@ def _standing(facts: Facts) -> str:
             return f"It was cancelled: {reason(job.error)}."
         case State.DEAD:
             return (
-                f"It is dead after {count(job.failures, 'failure')} (of {job.max_attempts}) and"
-                f" {count(job.crashes, 'lost worker')} (of {job.max_crashes}):"
+                f"It is dead after {pluralize(job.failures, 'failure')} (of {job.max_attempts}) and"
+                f" {pluralize(job.crashes, 'lost worker')} (of {job.max_crashes}):"
                 f" {reason(job.error)}. It is kept until someone acts; `outlast retry {job.id}`"
                 " gives it a new life."
             )
 
 
-def _ready(facts: Facts) -> str:
+def _ready(facts: JobFacts) -> str:
     job = facts.job
     if expired := _expired(facts):
         return expired
@@ -140,37 +140,39 @@ def _ready(facts: Facts) -> str:
             f"No live worker that serves {job.queue!r} knows the task {job.task!r}: deploy the code"
             " that defines it. Meanwhile the job is kept, unspent."
         )
-    many = "at least " if facts.ahead >= report.MOST_AHEAD else ""
-    number = f"{many}{count(facts.ahead, 'job')}" if facts.ahead else "no job"
-    whose = " of yours" if facts.reach.tenant is not None else ""
-    place = f"{number}{whose} of its queue"
+    many = "at least " if facts.ahead >= report.MAX_AHEAD else ""
+    number = f"{many}{pluralize(facts.ahead, 'job')}" if facts.ahead else "no job"
+    whose = " of yours" if facts.access.tenant is not None else ""
+    position = f"{number}{whose} of its queue"
     busy = all(worker.running >= worker.concurrency for worker in able)
     why = "all of them are busy" if busy else "it will be claimed at their next look"
     suspect = (
-        f" It has cost {count(job.crashes, 'worker')}, and one more would end it: it is run beside"
+        f" It has cost {pluralize(job.crashes, 'worker')}, and one more would end it: it is run"
+        " beside"
         " no other of that kind."
         if job.crashes and job.crashes + 1 >= job.max_crashes
         else ""
     )
-    able_ones = count(len(able), "worker")
-    return f"It is ready, with {place} before it. {able_ones} can run it; {why}.{suspect}"
+    able_ones = pluralize(len(able), "worker")
+    return f"It is ready, with {position} before it. {able_ones} can run it; {why}.{suspect}"
 
 
-def _held_back(breaker: BreakerState, facts: Facts) -> str:
-    why = breaker.reason if facts.reach.tenant is None else breaker.kind
+def _held_back(breaker: BreakerState, facts: JobFacts) -> str:
+    why = breaker.reason if facts.access.tenant is None else breaker.kind
     close = (
         f" `outlast close-breaker {breaker.queue} {breaker.task}` lets its jobs run at once."
-        if facts.reach.tenant is None
+        if facts.access.tenant is None
         else ""
     )
     return (
-        f"The circuit breaker of its task in its queue has been open for {span(breaker.open_for)}:"
+        "The circuit breaker of its task in its queue has been open for"
+        f" {format_duration(breaker.open_for)}:"
         f" {why}. It is held back, unspent, until a probe succeeds; {breaker.probe_in_words}."
-        f"{_who(facts)}{_no_prober(facts)}{close}"
+        f"{_no_worker_alive(facts)}{_no_prober(facts)}{close}"
     )
 
 
-def _no_prober(facts: Facts) -> str:
+def _no_prober(facts: JobFacts) -> str:
     """A probe that is due waits for a worker that can make it."""
     job = facts.job
     able = [one for one in facts.alive if one.serves(job.queue) and job.task in one.tasks]
@@ -179,7 +181,7 @@ def _no_prober(facts: Facts) -> str:
     return f" No live worker serves the queue {job.queue!r} and knows the task {job.task!r}."
 
 
-def _waiting(facts: Facts) -> str:
+def _waiting(facts: JobFacts) -> str:
     job = facts.job
     if expired := _expired(facts):
         return expired
@@ -188,13 +190,19 @@ def _waiting(facts: Facts) -> str:
     rest = f" and {more} more" if more > 0 else ""
     which = f": {', '.join(named)}{rest}." if named else "."
     if not facts.open:
-        which += f" None of them is still to end, which cannot be: the audit mends it.{_who(facts)}"
+        which += (
+            " None of them is still to end, which cannot be: the audit mends"
+            f" it.{_no_worker_alive(facts)}"
+        )
     elif not named:
         which = "; of others' jobs you are not told."
-    return f"It waits for {job.waits_for} of the {count(facts.before, 'job')} it comes after{which}"
+    return (
+        f"It waits for {job.waits_for} of the {pluralize(facts.prerequisites, 'job')} it comes"
+        f" after{which}"
+    )
 
 
-def _doomed(cause: Job, facts: Facts) -> str:
+def _doomed(cause: Job, facts: JobFacts) -> str:
     state = facts.job.state
     if not facts.sees(cause):
         return f"It never ran and is {state}, because a job of others had to succeed before it."
@@ -205,92 +213,101 @@ def _doomed(cause: Job, facts: Facts) -> str:
     )
 
 
-def _expired(facts: Facts) -> str:
+def _expired(facts: JobFacts) -> str:
     expires_at = facts.job.expires_at
     if expires_at is None or expires_at.timestamp() > facts.now:
         return ""
-    since = span(facts.now - expires_at.timestamp())
+    since = format_duration(facts.now - expires_at.timestamp())
     if facts.alive:
         return f"It expired {since} ago, and will be cancelled in a moment."
     return f"It expired {since} ago and will not be run; the next worker that starts cancels it."
 
 
-def _scheduled(facts: Facts) -> str:
+def _scheduled(facts: JobFacts) -> str:
     job = facts.job
     if expired := _expired(facts):
         return expired
     wait = job.run_at.timestamp() - facts.now
-    when = f"in {span(wait)}" if wait > 0 else "now: the next worker that looks takes it"
+    when = f"in {format_duration(wait)}" if wait > 0 else "now: the next worker that looks takes it"
     if wait <= 0 and not facts.alive:
-        when = f"(due {span(-wait)} ago) when a worker is alive: start one"
+        when = f"(due {format_duration(-wait)} ago) when a worker is alive: start one"
     held = "" if facts.breaker is None else f" {_held_back(facts.breaker, facts)}"
     if job.failures or job.attempt:
         return (
-            f"It tries again {when} (attempt {job.attempt + 1}, {count(job.failures, 'failure')}"
+            f"It tries again {when} (attempt {job.attempt + 1},"
+            f" {pluralize(job.failures, 'failure')}"
             f" of {job.max_attempts}). Last error: {reason(job.error)}.{held}"
         )
     return f"It is scheduled to run {when}.{held}"
 
 
-def _running(facts: Facts) -> str:
+def _running(facts: JobFacts) -> str:
     job, owner = facts.job, facts.owner
     who = f"worker {job.worker}" + (f" (pid {owner.pid} on {owner.host})" if owner else "")
     since = facts.now - job.started_at.timestamp() if job.started_at else 0.0
-    said = [f"It is running on {who}, attempt {job.attempt}, for {span(since)}."]
-    said += [fact for fact in (_liveness(facts), _lease(facts), _deadline(facts, since)) if fact]
+    sentences = [f"It is running on {who}, attempt {job.attempt}, for {format_duration(since)}."]
+    sentences += [
+        fact for fact in (_liveness(facts), _lease(facts), _deadline(facts, since)) if fact
+    ]
     if job.cancelling:
-        said.append("It was asked to stop: whoever ends it or takes it back honours that.")
-    return " ".join(said)
+        sentences.append("It was asked to stop: whoever ends it or takes it back honours that.")
+    return " ".join(sentences)
 
 
-def _liveness(facts: Facts) -> str:
+def _liveness(facts: JobFacts) -> str:
     """What speaks for or against the life of its worker."""
     job, owner = facts.job, facts.owner
     if job.worker is None or job.lease_until is None:
-        return f"It has no owner or no lease, which cannot be: the audit puts it back.{_who(facts)}"
+        return (
+            "It has no owner or no lease, which cannot be: the audit puts it"
+            f" back.{_no_worker_alive(facts)}"
+        )
     if facts.lock_free:
         return (
             "Its worker's liveness lock is free: that process is dead, and any live worker takes"
-            f" the job back at its next look.{_who(facts)}"
+            f" the job back at its next look.{_no_worker_alive(facts)}"
         )
     if owner is None:
         return "Its worker is not listed any more."
     if not owner.alive:
-        return f"Its worker has been silent for {span(owner.silent_for)}."
+        return f"Its worker has been silent for {format_duration(owner.silent_for)}."
     return ""
 
 
-def _lease(facts: Facts) -> str:
+def _lease(facts: JobFacts) -> str:
     job = facts.job
     if job.lease_until is None:
         return ""
     left = job.lease_until.timestamp() - facts.now
     if left <= 0:
         return (
-            f"Its lease expired {span(-left)} ago: it will be reclaimed at any live worker's next"
-            f" look.{_who(facts)}"
+            f"Its lease expired {format_duration(-left)} ago: it will be reclaimed at any live"
+            " worker's next"
+            f" look.{_no_worker_alive(facts)}"
         )
-    if facts.owner is None and left > ENDLESS:
+    if facts.owner is None and left > MAX_PLAUSIBLE_LEASE_S:
         return (
-            f"Its lease is good for {span(left)}, longer than any worker takes: the audit takes it"
-            f" back.{_who(facts)}"
+            f"Its lease is good for {format_duration(left)}, longer than any worker takes: the"
+            " audit takes it"
+            f" back.{_no_worker_alive(facts)}"
         )
-    return f"Its lease is good for {span(left)}."
+    return f"Its lease is good for {format_duration(left)}."
 
 
-def _deadline(facts: Facts, since: float) -> str:
+def _deadline(facts: JobFacts, since: float) -> str:
     if facts.job.timeout is None:
         return ""
     left = facts.job.timeout - since
     if left > 0:
-        return f"Its timeout is in {span(left)}."
+        return f"Its timeout is in {format_duration(left)}."
     return (
-        f"It ran past its timeout {span(-left)} ago: its worker should have stopped it, and the"
-        f" others end it soon.{_who(facts)}"
+        f"It ran past its timeout {format_duration(-left)} ago: its worker should have stopped"
+        " it, and the"
+        f" others end it soon.{_no_worker_alive(facts)}"
     )
 
 
-def _who(facts: Facts) -> str:
+def _no_worker_alive(facts: JobFacts) -> str:
     """Who would do it, if anybody."""
     return (
         "" if facts.alive else " No worker is alive to do so: start one with `outlast worker APP`."

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model.errors import ClaimLost
-from ..model.job import Claim, Hold, NewJob
+from ..model.job import Claim, ClaimKey, NewJob
 from ..model.lifecycle import STATES, Outcome, State
 from ..model.outcome import Transition
-from .claim import Wanted, in_order
-from .consequences import consequences, heard, telling
+from .claim import ClaimRequest, in_order
+from .dependents import apply_counted, dependents_statements, notify_dependents
 from .enqueue import enqueue
-from .flows import hold_flows
-from .statement import BEGIN, Last, Op, Rows, Statement, Together
+from .flow_links import hold_flows
+from .operation import BEGIN, CommitPipeline, Op, Pipeline, Rows, Statement
 
 
 @dataclass(slots=True)
@@ -28,13 +28,15 @@ class Finished:
 
     accepted: list[tuple[Transition, State]] = field(default_factory=list)
     lost: list[Transition] = field(default_factory=list)
-    again: list[Transition] = field(default_factory=list)  # accepted before; this was sent again
+    duplicates: list[Transition] = field(
+        default_factory=list
+    )  # accepted before; this was sent again
     queues: set[str] = field(default_factory=set)  # where something became ready by it
 
     def add(self, other: Finished) -> None:
         self.accepted += other.accepted
         self.lost += other.lost
-        self.again += other.again
+        self.duplicates += other.duplicates
         self.queues |= other.queues
 
 
@@ -45,53 +47,55 @@ def finish(
     events are told on `channel` that there are some."""
     yield BEGIN
     if events:
-        yield Together(record(events, channel))
-    transitions, rivals = _apart(transitions)
+        yield Pipeline(record_events(events, channel))
+    transitions, rivals = _split_rivals(transitions)
     rows: Rows = (yield _finish(transitions)) if transitions else []
     queues = yield from _follow_up(transitions, rows)
-    finished = yield from _settle(transitions, rows)
+    finished = yield from _resolve_missing(transitions, rows)
     finished.queues |= queues
     if rivals:
         finished.add((yield from finish(rivals)))
     return finished
 
 
-def _apart(transitions: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
+def _split_rivals(transitions: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
     """One for each job and fence, and the rest. The database's answer does not name the owner, and
     at most one of several that report the same fence can be it."""
     first: dict[tuple[str, int], Transition] = {}
     rivals = []
     for transition in transitions:
-        if first.setdefault(_claimed(transition), transition) is not transition:
+        if first.setdefault(_job_and_fence(transition), transition) is not transition:
             rivals.append(transition)
     return list(first.values()), rivals
 
 
-def _claimed(transition: Transition) -> tuple[str, int]:
+def _job_and_fence(transition: Transition) -> tuple[str, int]:
     return transition.claim.id, transition.claim.fence
 
 
-def record(events: Sequence[dict[str, Any]], channel: str) -> list[Statement]:
+def record_events(events: Sequence[dict[str, Any]], channel: str) -> list[Statement]:
     """What keeps events, and says so if a channel is named."""
-    said = {"channel": channel, "queues": '[""]'}
-    told = [Statement("wake_workers", said)] if channel else []
-    return [Statement("record_events", rows=events), *told]
+    params = {"channel": channel, "queues": '[""]'}
+    notify = [Statement("notify_workers", params)] if channel else []
+    return [Statement("record_events", rows=events), *notify]
 
 
 def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
     """What comes with outcomes that were accepted."""
     held = _states(rows)
-    accepted = [t for t in transitions if _claimed(t) in held]
-    if noted := [t for t in accepted if not _unrecorded(t, held[_claimed(t)])]:
-        yield Together(
+    accepted = [t for t in transitions if _job_and_fence(t) in held]
+    if recorded := [t for t in accepted if not _unrecorded(t, held[_job_and_fence(t)])]:
+        yield Pipeline(
             [
-                Statement("record_attempts", rows=[_record(t) for t in noted]),
-                Statement("record_ends", rows=[_end(t, held[_claimed(t)]) for t in noted]),
+                Statement("record_attempts", rows=[_record(t) for t in recorded]),
+                Statement(
+                    "record_ends", rows=[_end_event(t, held[_job_and_fence(t)]) for t in recorded]
+                ),
             ]
         )
-    queues = yield from add([job for t in accepted for job in t.jobs])
+    queues = yield from enqueue_followups([job for t in accepted for job in t.jobs])
     ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]
-    return queues | (yield from consequences(ended, _traces(accepted)))
+    return queues | (yield from notify_dependents(ended, _traces(accepted)))
 
 
 def _traces(transitions: Sequence[Transition]) -> dict[str, str]:
@@ -99,16 +103,16 @@ def _traces(transitions: Sequence[Transition]) -> dict[str, str]:
     return {t.claim.id: t.trace for t in transitions if t.trace is not None}
 
 
-def add(jobs: Sequence[NewJob]) -> Op[set[str]]:
+def enqueue_followups(jobs: Sequence[NewJob]) -> Op[set[str]]:
     """What the handlers enqueued. One that ran on in a flow which was cancelled adds nothing."""
-    flows = {job.flow for job in jobs if job.flow} - {f.id for job in jobs for f in job.founds}
-    standing = (yield from hold_flows(flows)) if flows else {}
-    closed = {flow for flow in flows if standing.get(flow, (True, False))[0]}
-    made = yield from enqueue(_without(jobs, closed), held=flows)
+    flows = {job.flow for job in jobs if job.flow} - {f.id for job in jobs for f in job.new_flows}
+    flow_states = (yield from hold_flows(flows)) if flows else {}
+    closed = {flow for flow in flows if flow_states.get(flow, (True, False))[0]}
+    made = yield from enqueue(_without_closed_flows(jobs, closed), held=flows)
     return {job.queue for job in made if job.state is State.READY}
 
 
-def _without(jobs: Sequence[NewJob], closed: set[str]) -> list[NewJob]:
+def _without_closed_flows(jobs: Sequence[NewJob], closed: set[str]) -> list[NewJob]:
     """All but those of these flows, and those that come after them; flows that are founded here are
     founded all the same."""
     if not closed:
@@ -118,8 +122,8 @@ def _without(jobs: Sequence[NewJob], closed: set[str]) -> list[NewJob]:
     while out := [job for job in kept if job.flow in closed or dropped.intersection(job.after)]:
         dropped |= {job.id for job in out}
         kept = [job for job in kept if job.id not in dropped]
-    founds = tuple(flow for job in jobs for flow in job.founds)
-    return [replace(kept[0], founds=founds), *kept[1:]] if kept else []
+    founds = tuple(flow for job in jobs for flow in job.new_flows)
+    return [replace(kept[0], new_flows=founds), *kept[1:]] if kept else []
 
 
 def finish_with_keys(transition: Transition) -> Op[Finished]:
@@ -127,7 +131,7 @@ def finish_with_keys(transition: Transition) -> Op[Finished]:
     they go first, while no row of ours is locked, and alone, so that no other outcome waits too."""
     yield BEGIN
     yield Statement("wait_briefly")
-    queues = yield from add(transition.jobs)
+    queues = yield from enqueue_followups(transition.jobs)
     finished = yield from finish([transition._replace(jobs=())])
     if finished.lost:
         raise ClaimLost(job=transition.claim.id)  # which takes back what was enqueued
@@ -135,67 +139,67 @@ def finish_with_keys(transition: Transition) -> Op[Finished]:
     return finished
 
 
-def turn(
-    transitions: Sequence[Transition], wanted: Wanted | None = None
+def finish_and_claim(
+    transitions: Sequence[Transition], request: ClaimRequest | None = None
 ) -> Op[tuple[Finished, list[Claim]]]:
     """Give back first-try successes without follow-ups, and take new jobs: in one round trip."""
-    finished, answers = yield from turn_with(transitions, _asked(wanted))
-    return finished, in_order(answers[-1]) if wanted else []
+    finished, answers = yield from finish_and(transitions, _claim_statements(request))
+    return finished, in_order(answers[-1]) if request else []
 
 
-def turn_with(
+def finish_and(
     transitions: Sequence[Transition], others: Sequence[Statement]
 ) -> Op[tuple[Finished, list[Rows]]]:
     """The same with whatever else is to be said; the answers to that."""
-    if any(transition.claim.tied for transition in transitions):
-        return (yield from _turn_and_tell(transitions, others))
-    given = _succeed(transitions)
-    answers: list[Rows] = yield Together([*given, *others])
-    number = sum(accepted for rows in answers[: len(given)] for (accepted,) in rows)
-    if number == len(transitions):
+    if any(transition.claim.has_dependents for transition in transitions):
+        return (yield from _finish_with_dependents(transitions, others))
+    finishing = _succeed(transitions)
+    answers: list[Rows] = yield Pipeline([*finishing, *others])
+    accepted_count = sum(accepted for rows in answers[: len(finishing)] for (accepted,) in rows)
+    if accepted_count == len(transitions):
         finished = Finished([(transition, State.SUCCEEDED) for transition in transitions])
     else:
-        finished = yield from _settle(transitions, [], told=False)
-        if len(finished.again) == number:
-            finished.again.clear()  # those were accepted just now
-    return finished, answers[len(given) :]
+        finished = yield from _resolve_missing(transitions, [], final=False)
+        if len(finished.duplicates) == accepted_count:
+            finished.duplicates.clear()  # those were accepted just now
+    return finished, answers[len(finishing) :]
 
 
-def _turn_and_tell(
+def _finish_with_dependents(
     transitions: Sequence[Transition], others: Sequence[Statement]
 ) -> Op[tuple[Finished, list[Rows]]]:
     """The same in one transaction, for those whose end concerns others. Where no jobs are to be
     made of it, nothing can follow from the answers: successes doom nobody, and break no team."""
     yield BEGIN
-    transitions, rivals = _apart(transitions)
+    transitions, rivals = _split_rivals(transitions)
     rows: Rows = yield _finish(transitions)
-    finished = yield from _settle(transitions, rows)
+    finished = yield from _resolve_missing(transitions, rows)
     if rivals:
         finished.add((yield from finish(rivals)))
-    hooked = any(transition.claim.hooked for transition in transitions)
-    ties, tell = telling([(id, state) for id, _, state, tied in rows if tied])
-    if hooked:
-        found, told, *answers = yield Together([ties, tell, *others])
-        queues = yield from heard(found, told, _traces(transitions))
+    has_hooks = any(transition.claim.has_hooks for transition in transitions)
+    lookup, count_down = dependents_statements([(id, state) for id, _, state, tied in rows if tied])
+    if has_hooks:
+        dependents, counted, *answers = yield Pipeline([lookup, count_down, *others])
+        queues = yield from apply_counted(dependents, counted, _traces(transitions))
     else:
-        told, *answers = yield Last([tell, *others])
-        queues = yield from heard([], told)
+        counted, *answers = yield CommitPipeline([count_down, *others])
+        queues = yield from apply_counted([], counted)
     finished.queues |= queues
     return finished, answers
 
 
-def _asked(wanted: Wanted | None) -> list[Statement]:
-    return wanted.statements() if wanted else []
+def _claim_statements(request: ClaimRequest | None) -> list[Statement]:
+    return request.statements() if request else []
 
 
 def _finish(transitions: Sequence[Transition]) -> Statement:
-    return Statement("finish", rows=[_row(t) for t in _in_order(transitions)])
+    return Statement("finish", rows=[_row(t) for t in _by_id(transitions)])
 
 
 def _succeed(transitions: Sequence[Transition]) -> list[Statement]:
     """One statement for each owner: a worker hands in its own jobs, so there is one of them. A
     remote worker's job that it has not accepted yet is finished by `_settle`."""
-    ordered = _in_order(transitions)
+    ordered = _by_id(transitions)
     owners = {t.claim.worker for t in ordered}
     if len(owners) == 1:
         return [_succeed_as(owners.pop(), ordered)]
@@ -210,7 +214,7 @@ def _succeed_as(owner: str, ordered: Sequence[Transition]) -> Statement:
     return Statement("succeed", {"owner": owner}, rows)
 
 
-def _in_order(transitions: Sequence[Transition]) -> list[Transition]:
+def _by_id(transitions: Sequence[Transition]) -> list[Transition]:
     """Of their ids: who locks many rows locks them in one order, so that finishes and renewals that
     meet wait for each other in one direction only."""
     return sorted(transitions, key=lambda t: t.claim.id)
@@ -220,57 +224,63 @@ def _states(rows: Rows) -> dict[tuple[str, int], State]:
     return {(id, fence): STATES[state] for id, fence, state, _ in rows}
 
 
-def settled(transitions: Sequence[Transition]) -> Op[Finished]:
+def lookup_finished(transitions: Sequence[Transition]) -> Op[Finished]:
     """How it went with those whose answer got lost."""
-    return (yield from _settle(transitions, []))
+    return (yield from _resolve_missing(transitions, []))
 
 
-def _settle(transitions: Sequence[Transition], rows: Rows, told: bool = True) -> Op[Finished]:
+def _resolve_missing(
+    transitions: Sequence[Transition], rows: Rows, final: bool = True
+) -> Op[Finished]:
     """Tell who lost. A finish that is sent again because its answer got lost did not lose: the
     claim's own record says how it ended. Nor did one that somebody has come to wait for since it
     was claimed: it is finished once more, and they are told."""
     states = _states(rows)
-    finished = Finished([(t, states[_claimed(t)]) for t in transitions if _claimed(t) in states])
-    missing = [t for t in transitions if _claimed(t) not in states]
+    finished = Finished(
+        [(t, states[_job_and_fence(t)]) for t in transitions if _job_and_fence(t) in states]
+    )
+    missing = [t for t in transitions if _job_and_fence(t) not in states]
     if not missing:
         return finished
-    rows = yield Statement("settled", rows=[{"id": t.claim.id, **t.claim.guard} for t in missing])
-    ended: dict[Hold, tuple[State, str | None]] = {
+    rows = yield Statement(
+        "finished_claims", rows=[{"id": t.claim.id, **t.claim.guard} for t in missing]
+    )
+    ended: dict[ClaimKey, tuple[State, str | None]] = {
         (id, fence, owner): (State(state), outcome) for id, fence, owner, state, outcome in rows
     }
-    again: list[Transition] = []
+    to_retry: list[Transition] = []
     for transition in missing:
-        state, outcome = ended.get(transition.claim.hold, (None, None))
-        if state is State.RUNNING and outcome is None and not told:
-            again.append(transition)
+        state, outcome = ended.get(transition.claim.claim_key, (None, None))
+        if state is State.RUNNING and outcome is None and not final:
+            to_retry.append(transition)
         elif state is not None and _was_ours(transition, state, outcome):
             finished.accepted.append((transition, state))
-            finished.again.append(transition)
+            finished.duplicates.append(transition)
         elif (
             transition.quiet
         ):  # given back before, by us or by another: nothing of it could be lost
             finished.accepted.append((transition, transition.to))
-            finished.again.append(transition)
+            finished.duplicates.append(transition)
         else:
             finished.lost.append(transition)
-    if again:
-        finished.add((yield from finish(again)))
+    if to_retry:
+        finished.add((yield from finish(to_retry)))
     return finished
 
 
 def _was_ours(transition: Transition, state: State, outcome: str | None) -> bool:
     if outcome is None:
-        return _at_once(transition) and state is State.SUCCEEDED
+        return _first_try_success(transition) and state is State.SUCCEEDED
     return outcome == transition.outcome
 
 
 def _unrecorded(transition: Transition, state: State) -> bool:
     """Many jobs that a breaker holds back leave no record each, unless one was cancelled
     meanwhile."""
-    return _at_once(transition) or (transition.quiet and state is not State.CANCELLED)
+    return _first_try_success(transition) or (transition.quiet and state is not State.CANCELLED)
 
 
-def _at_once(transition: Transition) -> bool:
+def _first_try_success(transition: Transition) -> bool:
     return transition.outcome is Outcome.SUCCEEDED and transition.claim.attempt == 1
 
 
@@ -281,7 +291,7 @@ def _row(transition: Transition) -> dict[str, Any]:
         "state": transition.to,
         "result": transition.result,
     }
-    if transition.plain:
+    if transition.is_simple_success:
         return row
     return row | {
         "delay": transition.delay,
@@ -305,11 +315,11 @@ def _record(transition: Transition) -> dict[str, Any]:
     }
 
 
-def _end(transition: Transition, state: State) -> dict[str, Any]:
+def _end_event(transition: Transition, state: State) -> dict[str, Any]:
     """The same for those who follow the job: in short, and what became of it. (Its traceback is
     with the attempt's record.)"""
     claim, error = transition.claim, transition.error or {}
-    told = {
+    data = {
         "outcome": transition.outcome,
         "state": state,
         "worker": claim.worker,
@@ -317,7 +327,7 @@ def _end(transition: Transition, state: State) -> dict[str, Any]:
         "delay": transition.delay,
     }
     row = {"job": claim.id, "fence": claim.fence, "attempt": claim.attempt}
-    return row | {"data": json.dumps(told)}
+    return row | {"data": json.dumps(data)}
 
 
 def _json(value: Any) -> str | None:

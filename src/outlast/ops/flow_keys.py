@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ..model.errors import Contention, FlowClosed, KeyConflict
 from ..model.job import Job, NewFlow, NewJob, read_job
-from .statement import Op, Rows, Statement
+from .operation import Op, Rows, Statement
 
 Member = tuple[NewFlow, Sequence[NewJob]]  # a flow with a key, and its jobs
 
@@ -22,7 +22,7 @@ class ExistingFlows:
     """Flows of one call that exist already, or are in the call twice."""
 
     flows: set[str] = field(default_factory=set)  # which are not inserted, and parts of them
-    instead: dict[str, str] = field(default_factory=dict)  # their jobs → the jobs that exist
+    replacements: dict[str, str] = field(default_factory=dict)  # their jobs → the jobs that exist
     jobs: Mapping[str, Job] = field(default_factory=dict)  # by id; those pruned since are missing
 
     def new_flows(self, flows: Sequence[NewFlow]) -> list[NewFlow]:
@@ -38,22 +38,24 @@ class ExistingFlows:
         self.flows.update({flow.id, *(job.team for job in jobs if job.team is not None)})
 
     def new_jobs(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-        return [job for job in jobs if job.id not in self.instead] if self.instead else jobs
+        return (
+            [job for job in jobs if job.id not in self.replacements] if self.replacements else jobs
+        )
 
     def answer(self, id: str, answers: Mapping[str, Job]) -> Job | None:
         """The job that one of the call is now; None if it has been pruned since."""
-        id = self.instead.get(id, id)
+        id = self.replacements.get(id, id)
         return answers.get(id) or self.jobs.get(id)
 
 
-NONE = ExistingFlows()
+NO_FLOWS = ExistingFlows()
 
 
 def take_keys(jobs: Sequence[NewJob], flows: Sequence[NewFlow]) -> Op[ExistingFlows]:
     """Insert the flows that have keys; returns those whose keys were taken before."""
     if all(flow.key is None for flow in flows):
-        return NONE
-    unique, twins = _without_twins(jobs, flows)
+        return NO_FLOWS
+    unique, twins = _deduplicated(jobs, flows)
     rows = [flow.row() | {"jobs": json.dumps(_ids(own))} for flow, own in unique]
     inserted: Rows = (yield Statement("insert_keyed_flows", rows=rows)) if rows else []
     made = {id for (id,) in inserted}
@@ -62,18 +64,18 @@ def take_keys(jobs: Sequence[NewJob], flows: Sequence[NewFlow]) -> Op[ExistingFl
     for (flow, own), (_, first) in twins:
         found.leave_out(flow, own)
         for job, same in zip(own, first, strict=True):
-            found.instead[job.id] = found.instead.get(same.id, same.id)
+            found.replacements[job.id] = found.replacements.get(same.id, same.id)
     return found
 
 
-def _without_twins(
+def _deduplicated(
     jobs: Sequence[NewJob], flows: Sequence[NewFlow]
 ) -> tuple[list[Member], list[tuple[Member, Member]]]:
     """Flows of one call that share a key are one flow. They go in the order of their keys: two
     calls that overlap then wait for each other in one direction only."""
     by_flow: dict[str | None, list[NewJob]] = {}
     for job in jobs:
-        by_flow.setdefault(job.whole, []).append(job)
+        by_flow.setdefault(job.unit, []).append(job)
     first: dict[tuple[str, str], Member] = {}
     twins: list[tuple[Member, Member]] = []
     for flow in flows:
@@ -109,17 +111,17 @@ def _existing(refused: Sequence[Member]) -> Op[ExistingFlows]:
             continue  # sent before, and the answer got lost: its jobs are found by their ids
         _refuse_other(flow, id, shape)
         found.leave_out(flow, own)
-        found.instead.update(zip((job.id for job in own), json.loads(ids), strict=True))
-    jobs = (yield from _read(set(found.instead.values()))) if found.instead else {}
+        found.replacements.update(zip((job.id for job in own), json.loads(ids), strict=True))
+    jobs = (yield from _read(set(found.replacements.values()))) if found.replacements else {}
     for flow, own in refused:
-        if flow.id in found.flows and not any(found.instead[job.id] in jobs for job in own):
+        if flow.id in found.flows and not any(found.replacements[job.id] in jobs for job in own):
             winner = held[flow.tenant, flow.key][0]
             raise FlowClosed(flow=winner, reason="has ended, and its jobs were pruned")
-    return ExistingFlows(found.flows, found.instead, jobs)
+    return ExistingFlows(found.flows, found.replacements, jobs)
 
 
 def _read(ids: set[str]) -> Op[dict[str, Job]]:
-    rows: Rows = yield Statement("standing_jobs", rows=[{"id": id} for id in sorted(ids)])
+    rows: Rows = yield Statement("existing_jobs", rows=[{"id": id} for id in sorted(ids)])
     return {row[0]: read_job(row[1:]) for row in rows}
 
 

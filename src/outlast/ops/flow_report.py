@@ -11,20 +11,20 @@ from typing import Any
 from ..model.errors import FlowNotFound, JobNotFound
 from ..model.job import Job, read_error, read_job
 from ..model.lifecycle import FINAL, State
-from ..model.moments import moment
+from ..model.timestamps import to_datetime
 from ..model.unreadable import UNREADABLE, read_state
-from .audit import FIRST
-from .flows import BROKEN
-from .report import BEYOND
+from .audit import LOWEST_ID
+from .flow_links import FAILED_STATES
+from .operation import Op, Pipeline, Rows, Statement
+from .report import HIGHEST_ID
 from .report import job as one_job
-from .statement import Op, Rows, Statement, Together
 
 PAGE = 500
-MOST_EDGES = 200_000
-MOST_DRAWN = 20_000  # jobs; nobody reads on
+MAX_EDGES_SHOWN = 200_000
+MAX_JOBS_SHOWN = 20_000  # jobs; nobody reads on
 FLOW_STATES = ("running", "cancelling", "succeeded", "partial", "dead", "cancelled")
 LIVE = FLOW_STATES[:2]
-LONGEST_CHAIN = 100  # steps that are followed to where it began
+MAX_CAUSE_DEPTH = 100  # steps that are followed to where it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class FlowState:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class JobOutline:
     """A job of a flow as far as a picture of the flow shows it."""
 
     id: str
@@ -114,7 +114,7 @@ class Neighbour:
 
 
 def flow(id: str) -> Op[FlowState]:
-    rows, counted = yield Together(
+    rows, counted = yield Pipeline(
         [Statement("flow", {"id": id}), Statement("flow_counts", {"id": id})]
     )
     if not rows:
@@ -127,7 +127,7 @@ def flows(state: str | None, before: str | None, limit: int) -> Op[list[FlowStat
     """Flows, newest first, after a cursor. States are counted, not kept: pages are read until
     enough of them fit."""
     found: list[FlowState] = []
-    last = before or BEYOND
+    last = before or HIGHEST_ID
     while len(found) < limit:
         asked = {"before": last, "live": state in LIVE, "limit": min(limit, PAGE)}
         rows: Rows = yield Statement("flows", asked)
@@ -158,7 +158,8 @@ def _state(row: Sequence[Any], counted: Mapping[str, int]) -> FlowState:
     counts = {str(state): int(counted.get(state, 0)) for state in State}
     if unknown := sum(number for state, number in counted.items() if state not in counts):
         counts[str(UNREADABLE)] = int(unknown)  # such a job has not ended, so nor has its flow
-    return FlowState(id, name, counts, moment(created_at), moment(cancelled_at), reason, key)  # type: ignore[arg-type]
+    created, cancelled = to_datetime(created_at), to_datetime(cancelled_at)
+    return FlowState(id, name, counts, created, cancelled, reason, key)  # type: ignore[arg-type]
 
 
 def flow_of(id: str) -> Op[str]:
@@ -178,16 +179,18 @@ def flow_of(id: str) -> Op[str]:
     return job.flow
 
 
-def outline(id: str, limit: int = MOST_DRAWN) -> Op[list[Outline]]:
+def outline(id: str, limit: int = MAX_JOBS_SHOWN) -> Op[list[JobOutline]]:
     """A flow's jobs in the order they were enqueued, without arguments and results."""
     rows: Rows = yield Statement("flow_outline", {"id": id, "limit": limit})
     return [
-        Outline(id, task, read_state(state), attempt, waits, bool(stop), read_error(error), *times)
+        JobOutline(
+            id, task, read_state(state), attempt, waits, bool(stop), read_error(error), *times
+        )
         for id, task, state, attempt, waits, stop, error, *times in rows
     ]
 
 
-def flow_jobs(id: str, after: str = FIRST, limit: int = PAGE) -> Op[list[Job]]:
+def flow_jobs(id: str, after: str = LOWEST_ID, limit: int = PAGE) -> Op[list[Job]]:
     """A page of a flow's jobs, in the order they were enqueued."""
     rows: Rows = yield Statement("flow_jobs", {"id": id, "after": after, "limit": limit})
     return [read_job(row) for row in rows]
@@ -201,15 +204,15 @@ def jobs_of(id: str, after: str, limit: int) -> Op[list[Job]]:
     return page
 
 
-def flow_edges(id: str, limit: int = MOST_EDGES) -> Op[list[tuple[str, str]]]:
+def flow_edges(id: str, limit: int = MAX_EDGES_SHOWN) -> Op[list[tuple[str, str]]]:
     """Who comes after whom: pairs of a job and its follower."""
     rows: Rows = yield Statement("flow_edges", {"id": id, "limit": limit})
     return [(job, follower) for job, follower in rows]
 
 
-def prerequisites(id: str, place: int, limit: int) -> Op[list[tuple[int, Job]]]:
+def prerequisites(id: str, position: int, limit: int) -> Op[list[tuple[int, Job]]]:
     """A page of the jobs that one comes after, in the order given, each with its place."""
-    rows: Rows = yield Statement("prerequisites", {"id": id, "place": place, "limit": limit})
+    rows: Rows = yield Statement("prerequisites", {"id": id, "place": position, "limit": limit})
     return [(int(place), read_job(row)) for place, *row in rows]
 
 
@@ -225,7 +228,7 @@ def neighbours(id: str, limit: int) -> Op[tuple[list[Neighbour], list[Neighbour]
 def prerequisites_in(id: str, states: Collection[State], limit: int) -> Op[tuple[int, list[Job]]]:
     """How many jobs one comes after, and the first few of those that are in certain states."""
     given = {"id": id, "states": json.dumps(sorted(states)), "limit": limit}
-    counted, rows = yield Together(
+    counted, rows = yield Pipeline(
         [Statement("count_prerequisites", {"id": id}), Statement("prerequisites_in", given)]
     )
     return int(counted[0][0]), [read_job(row) for row in rows]
@@ -234,10 +237,10 @@ def prerequisites_in(id: str, states: Collection[State], limit: int) -> Op[tuple
 def root_cause(job: Job) -> Op[Job | None]:
     """The job that one died of: dead or cancelled by itself, however many stand between."""
     cause: Job | None = None
-    for _ in range(LONGEST_CHAIN):
+    for _ in range(MAX_CAUSE_DEPTH):
         if (job.error or {}).get("type") != "PrerequisiteFailed":
             break
-        _, broken = yield from prerequisites_in(job.id, BROKEN, 1)
+        _, broken = yield from prerequisites_in(job.id, FAILED_STATES, 1)
         if not broken:
             break
         cause = job = broken[0]

@@ -9,26 +9,28 @@ from __future__ import annotations
 
 import json
 
-from .consequences import heard
-from .flows import recount
-from .reclaim import Swept
-from .statement import BEGIN, Op, Rows, Statement
+from .dependents import apply_counted
+from .flow_links import recount
+from .operation import BEGIN, Op, Rows, Statement
+from .reclaim import ReclaimResult
 
 
-def count_late(limit: int = 100, skip: int = 0) -> Op[Swept]:
+def link_deferred(limit: int = 100, skip: int = 0) -> Op[ReclaimResult]:
     """Count a few of them, beyond those that were found to be in the way; also says in which queues
     something became ready. Those they come after are held first, and then they, as by whoever ends
     a job."""
     yield BEGIN
-    found: Rows = yield Statement("find_late", {"limit": limit, "skip": skip})
+    found: Rows = yield Statement("find_unlinked", {"limit": limit, "skip": skip})
     if not found:
-        return Swept()
+        return ReclaimResult()
     before = {"ids": json.dumps(sorted({job for _, job in found if job}))}
     yield Statement("hold_prerequisites", before)
-    yield Statement("tie", before)
+    yield Statement("mark_has_dependents", before)
     ids = sorted({id for id, _ in found})
-    held: Rows = yield Statement("hold_late", {"ids": json.dumps(ids)})
-    late = [id for (id,) in held]
-    yield Statement("no_longer_late", {"ids": json.dumps(late)})
-    queues = yield from heard([], (yield from recount(late)))
-    return Swept(found=len(ids), healed=len(late), skipped=len(ids) - len(late), queues=queues)
+    held: Rows = yield Statement("hold_unlinked", {"ids": json.dumps(ids)})
+    unlinked = [id for (id,) in held]
+    yield Statement("mark_linked", {"ids": json.dumps(unlinked)})
+    queues = yield from apply_counted([], (yield from recount(unlinked)))
+    return ReclaimResult(
+        found=len(ids), healed=len(unlinked), skipped=len(ids) - len(unlinked), queues=queues
+    )

@@ -12,86 +12,92 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..model.job import Claim, Hold
+from ..model.job import Claim, ClaimKey
 from ..model.lifecycle import State
 from ..model.outcome import Transition, release
-from .claim import Wanted, in_order
-from .finish import Finished, finish, turn_with
-from .statement import BEGIN, Op, Rows, Statement, Together
+from .claim import ClaimRequest, in_order
+from .finish import Finished, finish, finish_and
+from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
-Said = tuple[Claim, int]  # an event: the claim under which it was said, and its number there
+EventKey = tuple[Claim, int]  # an event: the claim under which it was said, and its number there
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Wanted):
+class OfferRequest(ClaimRequest):
     """What is wanted for a remote worker: of tasks that it knows, and of its tenant alone."""
 
     tasks: tuple[str, ...] = ()
     tenant: str | None = None  # None: everybody's
 
     def _claim(self) -> Statement:
-        names = ("claim_offers", "claim_offers_on", "claim_offers_across")
-        return self._statement(*names, {**self._given(), **self._startable()})
+        given = {**self._common_params(), **self._task_params()}
+        return self._statement("claim_offers", "claim_offers_on", given)
 
-    def _startable(self) -> dict[str, Any]:
+    def _task_params(self) -> dict[str, Any]:
         tasks = json.dumps(self.tasks)
-        return {"tasks": tasks, "tenant": self.tenant, "last_life": self.last_life}
+        return {"tasks": tasks, "tenant": self.tenant, "last_life": self.allow_one_crash_left}
 
 
-def offer(asked: Asked) -> Op[list[Claim]]:
+def offer(request: OfferRequest) -> Op[list[Claim]]:
     """Take jobs to be offered, in the order in which they should start."""
-    *_, rows = yield Together(asked.statements())
+    *_, rows = yield Pipeline(request.statements())
     return in_order(rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class HoldResult:
     """Claims of remote workers, by what the database says of them."""
 
-    cancelling: dict[Hold, bool]  # those that were renewed: whether somebody asked to stop them
-    busy: frozenset[Hold] = frozenset()  # still theirs, but somebody has the row at this moment
+    cancelling: dict[ClaimKey, bool]  # those that were renewed: whether somebody asked to stop them
+    busy: frozenset[ClaimKey] = frozenset()  # still theirs, but somebody has the row at this moment
+    locked: bool = False  # `busy` by a lock that keeps everybody from writing jobs
 
 
-def hold(claims: Sequence[Claim], lease: float) -> Op[Kept]:
+def hold(claims: Sequence[Claim], lease: float) -> Op[HoldResult]:
     """Renew claims for remote workers, which accepts what was only offered."""
     rows: Rows = yield _hold(claims, lease)
-    kept = _kept(rows)
-    if missing := [claim for claim in claims if claim.hold not in kept.cancelling]:
-        found = yield from standing(missing)
+    kept = _hold_result(rows)
+    if missing := [claim for claim in claims if claim.claim_key not in kept.cancelling]:
+        found = yield from owners_of(missing)
         busy = frozenset(hold for hold, owner in found.items() if owner is not None)
-        return Kept(kept.cancelling, busy)
+        return HoldResult(kept.cancelling, busy)
     return kept
 
 
-def trade(
-    ended: Sequence[Transition], held: Sequence[Claim], lease: float, asked: Asked | None
-) -> Op[tuple[Finished, Kept, list[Claim]]]:
+def locked(claims: Sequence[Claim]) -> HoldResult:
+    """Claims that could not be renewed because somebody's lock keeps everybody from writing."""
+    return HoldResult({}, frozenset(claim.claim_key for claim in claims), locked=True)
+
+
+def finish_hold_and_claim(
+    ended: Sequence[Transition], held: Sequence[Claim], lease: float, request: OfferRequest | None
+) -> Op[tuple[Finished, HoldResult, list[Claim]]]:
     """First-try successes are given back, others are held on to, new ones are taken: in one round
     trip. What was neither renewed nor refused is to be asked for by itself."""
     holding = [_hold(held, lease)] if held else []
-    asking = asked.statements() if asked else []
-    finished, answers = yield from turn_with(ended, [*holding, *asking])
-    kept = _kept(answers[0]) if held else Kept({})
-    return finished, kept, in_order(answers[-1]) if asked else []
+    asking = request.statements() if request else []
+    finished, answers = yield from finish_and(ended, [*holding, *asking])
+    kept = _hold_result(answers[0]) if held else HoldResult({})
+    return finished, kept, in_order(answers[-1]) if request else []
 
 
-def standing(claims: Sequence[Claim]) -> Op[dict[Hold, str | None]]:
+def owners_of(claims: Sequence[Claim]) -> Op[dict[ClaimKey, str | None]]:
     """Who has the jobs of these claims: the remote worker, or the server that offered them; None
     where the claim no longer holds."""
     rows: Rows = yield Statement("offers_stand", rows=[_by_id(claim) for claim in claims])
     now = {(id, fence): worker for id, fence, state, worker in rows if state == State.RUNNING}
-    found = {claim.hold: (claim, now.get((claim.id, claim.fence))) for claim in claims}
+    found = {claim.claim_key: (claim, now.get((claim.id, claim.fence))) for claim in claims}
     return {
         hold: owner if claim.owned_by(owner) else None for hold, (claim, owner) in found.items()
     }
 
 
-def withdraw(desk: str, claims: Sequence[Claim]) -> Op[set[str]]:
+def withdraw(server: str, claims: Sequence[Claim]) -> Op[set[str]]:
     """Put back what a server offered and nobody has accepted, unspent; the queues that it went to.
     What was accepted meanwhile is the worker's."""
     yield BEGIN
-    asked = [_by_id(claim) for claim in sorted(claims, key=lambda claim: claim.hold)]
-    rows: Rows = yield Statement("still_offered", {"worker": desk}, asked)
+    asked = [_by_id(claim) for claim in sorted(claims, key=lambda claim: claim.claim_key)]
+    rows: Rows = yield Statement("still_offered", {"worker": server}, asked)
     ours = {(id, fence) for id, fence in rows}
     back = [release(claim) for claim in claims if (claim.id, claim.fence) in ours]
     if not back:
@@ -106,7 +112,7 @@ def record_late(events: Sequence[dict[str, Any]]) -> Op[int]:
     return len(rows)
 
 
-def kept(events: Sequence[Said]) -> Op[set[tuple[Hold, int]]]:
+def stored_events(events: Sequence[EventKey]) -> Op[set[tuple[ClaimKey, int]]]:
     """Which of these are kept. What was said under a claim that was lost is not."""
     asked = [{"job": claim.id, **claim.guard, "n": n} for claim, n in events]
     rows: Rows = yield Statement("events_kept", rows=asked)
@@ -120,12 +126,14 @@ def owned(worker: str) -> Op[list[Claim]]:
 
 
 def _hold(claims: Sequence[Claim], lease: float) -> Statement:
-    ordered = sorted(claims, key=lambda claim: claim.hold)
+    ordered = sorted(claims, key=lambda claim: claim.claim_key)
     return Statement("hold_claims", {"lease": lease}, [{"id": c.id, **c.guard} for c in ordered])
 
 
-def _kept(rows: Rows) -> Kept:
-    return Kept({(id, fence, owner): bool(cancelling) for id, fence, owner, cancelling in rows})
+def _hold_result(rows: Rows) -> HoldResult:
+    return HoldResult(
+        {(id, fence, owner): bool(cancelling) for id, fence, owner, cancelling in rows}
+    )
 
 
 def _by_id(claim: Claim) -> dict[str, Any]:

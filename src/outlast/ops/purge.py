@@ -6,19 +6,19 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from .access import ALL_JOBS, Access
 from .blobs import Removed
-from .duties import clear_up
-from .operate import note
-from .reach import EVERYTHING, Reach
-from .statement import BEGIN, Op, Rows, Statement
+from .duties import delete_dependents_rows
+from .job_actions import record_action
+from .operation import BEGIN, Op, Rows, Statement
 
 
 def purge(
     ids: Sequence[str],
     older: float,
     by: str,
-    told: dict[str, Any],
-    reach: Reach = EVERYTHING,
+    selection: dict[str, Any],
+    reach: Access = ALL_JOBS,
     state: str | None = None,
 ) -> Op[Removed]:
     """Remove those of the jobs that ended so many seconds ago (in one state, if given), with all
@@ -28,7 +28,7 @@ def purge(
     yield BEGIN
     given = {"ids": json.dumps(sorted(ids)), "older": older, "state": state, **reach.params}
     rows: Rows = yield Statement("purge_jobs", given)
-    removed = yield from clear_up(rows)
+    removed = yield from delete_dependents_rows(rows)
     if rows:
-        yield from note("purge", [None], {"by": by, "number": len(rows), **told})
+        yield from record_action("purge", [None], {"by": by, "number": len(rows), **selection})
     return removed

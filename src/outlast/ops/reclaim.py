@@ -25,22 +25,24 @@ from typing import Any, NamedTuple
 from ..model.job import Claim
 from ..model.lease_trust import ALWAYS, BELIEVE, Belief
 from ..model.lifecycle import Outcome, State
-from ..model.offer import is_offer
-from ..model.outcome import Ended, Transition, crashed, decide, release, stalled
+from ..model.outcome import AttemptEnd, Transition, crashed, decide, release, stalled
 from ..model.retry import Retry
-from ..model.text import brief
+from ..model.safe_text import error_summary
+from ..model.worker_names import is_offer
 from .finish import finish
-from .operate import note, note_each
-from .statement import BEGIN, Op, Row, Rows, Statement
+from .job_actions import record_action, record_actions
+from .operation import BEGIN, Op, Row, Rows, Statement
 
-Decided = Callable[[Claim, Ended], Transition]  # what becomes of an attempt, by its task's policy
-Locked = Callable[[Sequence[str]], Collection[str]]  # workers whose liveness lock is held
+DecideFn = Callable[
+    [Claim, AttemptEnd], Transition
+]  # what becomes of an attempt, by its task's policy
+LockedFn = Callable[[Sequence[str]], Collection[str]]  # workers whose liveness lock is held
 
 
 _WORKER = Claim._fields.index("worker")
 
 
-def nobody_locked(workers: Sequence[str]) -> Collection[str]:
+def none_locked(workers: Sequence[str]) -> Collection[str]:
     """For callers that know no locks: every owner of an expired lease is taken for dead."""
     return ()
 
@@ -50,7 +52,7 @@ def ignore_probe() -> None:
 
 
 @dataclass(slots=True)
-class Swept:
+class ReclaimResult:
     """What a pass over lost claims did."""
 
     found: int = 0
@@ -59,24 +61,24 @@ class Swept:
     failed: int = 0
     dead: int = 0
     cancelled: int = 0  # somebody had asked for that
-    buried: int = 0  # workers
+    workers_removed: int = 0  # workers
     queues: set[str] = field(default_factory=set)
     ends: Counter[tuple[Outcome, State]] = field(default_factory=Counter)
 
-    def add(self, other: Swept) -> None:
+    def add(self, other: ReclaimResult) -> None:
         self.found += other.found
         self.healed += other.healed
         self.skipped += other.skipped
         self.failed += other.failed
         self.dead += other.dead
         self.cancelled += other.cancelled
-        self.buried += other.buried
+        self.workers_removed += other.workers_removed
         self.queues |= other.queues
         self.ends += other.ends
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class LossSigns:
     """What speaks for a loss."""
 
     clock: float = 0.0  # the database's, in seconds since 1970
@@ -84,7 +86,7 @@ class Signs:
     workers: tuple[str, ...] = ()  # on SQLite: those whose file has to be looked at
     fleet: int = 1  # how many share the looking
     flows: bool = False  # a cancelled flow has jobs that nobody has cancelled yet
-    late: bool = False  # jobs that came after standing ones have not been counted yet
+    unlinked: bool = False  # jobs that came after standing ones have not been counted yet
     expired: bool = False  # jobs wait past their own expiry
 
 
@@ -97,86 +99,92 @@ class Refusal(NamedTuple):
     outcome: str
 
 
-def refusals(told: Sequence[Refusal]) -> Op[None]:
+def record_refusals(refused: Sequence[Refusal]) -> Op[None]:
     """Put on record what a zombie was refused. It is no event of a job: nothing happened to it."""
-    yield from note_each("write-refused", [one._asdict() for one in told])
+    yield from record_actions("write-refused", [one._asdict() for one in refused])
 
 
-def signs_of_loss(soon: float = 0.0, far: float = ALWAYS) -> Op[Signs]:
+def signs_of_loss(soon: float = 0.0, far: float = ALWAYS) -> Op[LossSigns]:
     """Is there anything to take back, or will there be within `soon` seconds, or does a lease last
     for more than `far` seconds? One statement, and no row is locked."""
     rows: Rows = yield Statement("signs_of_loss", {"soon": soon, "far": far})
-    return Signs(
+    return LossSigns(
         clock=sum(float(what) for kind, what in rows if kind == "clock"),
         lease=any(kind == "lease" for kind, _ in rows),
         workers=tuple(what for kind, what in rows if kind == "worker"),
         fleet=sum(int(what) for kind, what in rows if kind == "fleet"),
         flows=any(kind == "flow" for kind, _ in rows),
-        late=any(kind == "late" for kind, _ in rows),
+        unlinked=any(kind == "late" for kind, _ in rows),
         expired=any(kind == "expired" for kind, _ in rows),
     )
 
 
 def reclaim(
-    limit: int = 500, skip: int = 0, belief: Belief = BELIEVE, locked: Locked = nobody_locked,
+    limit: int = 500, skip: int = 0, belief: Belief = BELIEVE, locked: LockedFn = none_locked,
     probed: Callable[[], None] = ignore_probe,
-) -> Op[Swept]:  # fmt: skip
+) -> Op[ReclaimResult]:  # fmt: skip
     """Take back jobs whose lease ran out, as far as that is to be believed. `probed` is called when
     this transaction has the locks that renewals need."""
     yield BEGIN
-    rows: Rows = yield Statement("lost", {"limit": limit, "skip": skip, **belief.leases})
+    rows: Rows = yield Statement("expired_leases", {"limit": limit, "skip": skip, **belief.leases})
     probed()
-    return (yield from take_back_silent(rows, "stopped renewing", locked))
+    return (yield from release_expired(rows, "stopped renewing", locked))
 
 
-def take_back_silent(rows: Rows, how: str, locked: Locked) -> Op[Swept]:
+def release_expired(rows: Rows, how: str, locked: LockedFn) -> Op[ReclaimResult]:
     """Put back the claims of owners that stopped renewing. Those whose process exists, as its lock
     shows within this transaction, have stalled."""
     if not rows:
-        return Swept()
+        return ReclaimResult()
     owners = sorted({row[_WORKER] for row in rows if row[_WORKER]})
-    told: Rows = yield Statement("still_locked", {"workers": json.dumps(owners)})
-    living = frozenset(locked([id for (id,) in told]) if told else ())
-    ids = [row[0] for row in rows if row[_WORKER] in living]
+    locked_rows: Rows = yield Statement("still_locked", {"workers": json.dumps(owners)})
+    alive = frozenset(locked([id for (id,) in locked_rows]) if locked_rows else ())
+    ids = [row[0] for row in rows if row[_WORKER] in alive]
     if not ids:
-        return (yield from take_back(rows, how))
+        return (yield from release_lost(rows, how))
     counted: Rows = yield Statement("stalls", {"ids": json.dumps(ids)})
-    return (yield from take_back(rows, how, dict.fromkeys(ids, 0) | dict(counted)))
+    return (yield from release_lost(rows, how, dict.fromkeys(ids, 0) | dict(counted)))
 
 
 def reclaim_overdue(
-    slack: float, decided: Decided, limit: int = 500, skip: int = 0, belief: Belief = BELIEVE
-) -> Op[Swept]:
+    slack: float, decided: DecideFn, limit: int = 500, skip: int = 0, belief: Belief = BELIEVE
+) -> Op[ReclaimResult]:
     """Take back jobs that run past their own deadline although their owner lives."""
     yield BEGIN
     given = {"slack": slack, "limit": limit, "skip": skip, **belief.deadlines}
     rows: Rows = yield Statement("past_deadline", given)
-    return (yield from past_deadline(rows, decided))
+    return (yield from release_overdue(rows, decided))
 
 
-def bury(workers: Iterable[str], how: str, detail: str = "", limit: int = 10_000) -> Op[Swept]:
+def reclaim_from_workers(
+    workers: Iterable[str], how: str, detail: str = "", limit: int = 10_000
+) -> Op[ReclaimResult]:
     """Take back what these workers were running: they are gone for certain. Their cards are taken
     down in the same transaction, and by whom is on record."""
     yield BEGIN
-    names = yield from _gone(workers, how)
-    buried: Rows = yield Statement("bury_workers", {"workers": names})
-    rows: Rows = yield Statement("owned_by", {"workers": names, "limit": limit, "skip": 0})
-    swept = yield from take_back(rows, detail or _HOW[how])
-    swept.buried = len(buried)
-    if buried or rows:
-        yield from note("worker-lost", [None], _obituary(buried, rows, how, detail))
+    names = yield from _confirmed_dead(workers, how)
+    removed: Rows = yield Statement("remove_workers", {"workers": names})
+    rows: Rows = yield Statement("jobs_of_workers", {"workers": names, "limit": limit, "skip": 0})
+    swept = yield from release_lost(rows, detail or _DEATH_DETAIL[how])
+    swept.workers_removed = len(removed)
+    if removed or rows:
+        yield from record_action(
+            "worker-lost", [None], _worker_lost_event(removed, rows, how, detail)
+        )
     return swept
 
 
-def inherit(workers: Iterable[str], how: str, limit: int, skip: int) -> Op[Swept]:
+def reclaim_some(workers: Iterable[str], how: str, limit: int, skip: int) -> Op[ReclaimResult]:
     """Take back a few of the jobs of workers that are gone; their cards stay for now."""
     yield BEGIN
-    names = yield from _gone(workers, how)
-    rows: Rows = yield Statement("owned_by", {"workers": names, "limit": limit, "skip": skip})
-    return (yield from take_back(rows, _HOW[how]))
+    names = yield from _confirmed_dead(workers, how)
+    rows: Rows = yield Statement(
+        "jobs_of_workers", {"workers": names, "limit": limit, "skip": skip}
+    )
+    return (yield from release_lost(rows, _DEATH_DETAIL[how]))
 
 
-def _gone(workers: Iterable[str], how: str) -> Op[str]:
+def _confirmed_dead(workers: Iterable[str], how: str) -> Op[str]:
     """Whose lock was free a moment ago may have it back: it is tried again, and what we hold until
     the end of this transaction nobody can prove a life with."""
     names = json.dumps(sorted(workers))
@@ -186,77 +194,88 @@ def _gone(workers: Iterable[str], how: str) -> Op[str]:
     return json.dumps([id for (id,) in rows])
 
 
-_HOW = {"lock": "died (its liveness lock is free)", "exit": "died (its supervisor saw it exit)"}
+_DEATH_DETAIL = {
+    "lock": "died (its liveness lock is free)",
+    "exit": "died (its supervisor saw it exit)",
+}
 
 
-def take_back(rows: Rows, how: str, stalls: Mapping[str, int] | None = None) -> Op[Swept]:
+def release_lost(
+    rows: Rows, how: str, stalls: Mapping[str, int] | None = None
+) -> Op[ReclaimResult]:
     """Put lost claims back, or end them if that was too many, or if somebody wanted them ended.
     `stalls`: the jobs whose owner's process exists, and how often each has stalled before."""
     stalls = stalls or {}
     lost = [
-        _taken_back(Claim(*claim), bool(cancelling), how, stalls.get(claim[0]))
+        _lost_transition(Claim(*claim), bool(cancelling), how, stalls.get(claim[0]))
         for *claim, cancelling, _ in rows
     ]
     return (yield from _apply(lost))
 
 
-def past_deadline(rows: Rows, decided: Decided) -> Op[Swept]:
-    return (yield from _apply([_past_deadline(Claim(*claim), decided) for *claim, _, _ in rows]))
+def release_overdue(rows: Rows, decided: DecideFn) -> Op[ReclaimResult]:
+    return (
+        yield from _apply([_overdue_transition(Claim(*claim), decided) for *claim, _, _ in rows])
+    )
 
 
-def by_row(claim: Claim, ended: Ended) -> Transition:
+def decide_by_row(claim: Claim, ended: AttemptEnd) -> Transition:
     """For those who know no tasks: by the policy in the row, or else by the usual one."""
     retry = Retry.from_json(claim.retry) if claim.retry else Retry()
     return decide(claim, ended, retry, 0.5)
 
 
-def _apply(lost: Sequence[Transition]) -> Op[Swept]:
-    swept = Swept(found=len(lost))
+def _apply(lost: Sequence[Transition]) -> Op[ReclaimResult]:
+    swept = ReclaimResult(found=len(lost))
     if lost:
         finished = yield from finish(lost)
-        before = {t.claim.hold for t in finished.again}  # by another sweeper, with the same outcome
-        taken = [(t, state) for t, state in finished.accepted if t.claim.hold not in before]
-        swept.healed = len(taken)
+        before = {
+            t.claim.claim_key for t in finished.duplicates
+        }  # by another sweeper, with the same outcome
+        reclaimed = [
+            (t, state) for t, state in finished.accepted if t.claim.claim_key not in before
+        ]
+        swept.healed = len(reclaimed)
         swept.skipped = swept.found - swept.healed
-        swept.dead = sum(state is State.DEAD for _, state in taken)
-        swept.cancelled = sum(state is State.CANCELLED for _, state in taken)
-        swept.queues = {t.claim.queue for t, state in taken if state is State.READY}
+        swept.dead = sum(state is State.DEAD for _, state in reclaimed)
+        swept.cancelled = sum(state is State.CANCELLED for _, state in reclaimed)
+        swept.queues = {t.claim.queue for t, state in reclaimed if state is State.READY}
         swept.queues |= finished.queues
         swept.ends = Counter((t.outcome, state) for t, state in finished.accepted)
     return swept
 
 
-def _taken_back(claim: Claim, cancelling: bool, how: str, stalls: int | None) -> Transition:
+def _lost_transition(claim: Claim, cancelling: bool, how: str, stalls: int | None) -> Transition:
     """A row too broken to tell what should become of it goes dead, and holds up no other. What was
     merely offered to a remote worker never began: it goes back unspent, and cost no worker."""
     try:
         if is_offer(claim.worker):
             return release(claim)
         if stalls is not None:
-            evidence = _stall(claim, how, stalls)
+            evidence = _stall_evidence(claim, how, stalls)
             return stalled(claim, stalls, cancelling=cancelling, error=evidence)
         return crashed(claim, cancelling=cancelling, error=_evidence(claim, how))
     except (TypeError, ValueError) as error:
         return _undecodable(claim, error)
 
 
-def _past_deadline(claim: Claim, decided: Decided) -> Transition:
+def _overdue_transition(claim: Claim, decided: DecideFn) -> Transition:
     """As above: one that cannot be read goes dead alone."""
     try:
-        told = {
+        evidence = {
             "type": "TimedOut",
             "message": f"attempt {claim.attempt} still ran on worker {claim.worker} long after its"
             f" timeout of {claim.timeout:g} s",
             "traceback": "",
         }
-        return decided(claim, Ended(Outcome.TIMED_OUT, error=told))
+        return decided(claim, AttemptEnd(Outcome.TIMED_OUT, error=evidence))
     except (TypeError, ValueError) as error:
         return _undecodable(claim, error)
 
 
 def _undecodable(claim: Claim, error: Exception) -> Transition:
-    told = {"type": "Undecodable", "message": f"its row cannot be read: {brief(error)}"}
-    return Transition(claim, Outcome.UNDECODABLE, State.DEAD, error=told, crashes=1)
+    evidence = {"type": "Undecodable", "message": f"its row cannot be read: {error_summary(error)}"}
+    return Transition(claim, Outcome.UNDECODABLE, State.DEAD, error=evidence, crashes=1)
 
 
 def _evidence(claim: Claim, how: str) -> dict[str, str]:
@@ -268,7 +287,7 @@ def _evidence(claim: Claim, how: str) -> dict[str, str]:
     }
 
 
-def _stall(claim: Claim, how: str, before: int) -> dict[str, str]:
+def _stall_evidence(claim: Claim, how: str, before: int) -> dict[str, str]:
     return {
         "type": "WorkerStalled",
         "message": f"worker {claim.worker} {how} during attempt {claim.attempt}, and its process"
@@ -277,9 +296,9 @@ def _stall(claim: Claim, how: str, before: int) -> dict[str, str]:
     }
 
 
-def _obituary(buried: Rows, rows: Sequence[Row], how: str, detail: str) -> dict[str, Any]:
+def _worker_lost_event(removed: Rows, rows: Sequence[Row], how: str, detail: str) -> dict[str, Any]:
     return {
-        "workers": [{"id": id, "host": host, "pid": pid} for id, host, pid in buried],
+        "workers": [{"id": id, "host": host, "pid": pid} for id, host, pid in removed],
         "how": how,
         "detail": detail,
         "jobs": [row[0] for row in rows[:100]],

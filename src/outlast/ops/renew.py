@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..model.job import Claim
-from .statement import Op, Rows, Statement, Together
+from .operation import Op, Pipeline, Rows, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Renewed:
     cancelling: frozenset[str]  # kept, but somebody asked to stop them
     lost: frozenset[str]  # no longer ours: whatever they do now counts for nothing
     busy: frozenset[str]  # still ours, but not renewed: somebody else holds them at this moment
-    strangers: list[Claim]  # ours in the database, but not in our hands
+    unknown_claims: list[Claim]  # ours in the database, but not in our hands
     draining: bool = False  # somebody wants us to claim no more
 
 
@@ -28,7 +28,7 @@ def renew(worker: str, held: Mapping[str, int], lease: float) -> Op[Renewed]:
     statements = [Statement(name, {"worker": worker}) for name in ("owned", "draining")]
     if asked:
         statements.insert(0, Statement("renew", {"worker": worker, "lease": lease}, asked))
-    *renewals, owned, told = yield Together(statements)
+    *renewals, owned, draining_rows = yield Pipeline(statements)
     rows: Rows = renewals[0] if renewals else []
     kept = frozenset(id for id, _, _ in rows)
     claims = [Claim(*row) for row in owned]
@@ -38,6 +38,6 @@ def renew(worker: str, held: Mapping[str, int], lease: float) -> Op[Renewed]:
         cancelling=frozenset(id for id, _, cancelling in rows if cancelling),
         lost=frozenset(held) - kept - ours,
         busy=ours - kept,
-        strangers=[claim for claim in claims if held.get(claim.id) != claim.fence],
-        draining=any(draining for (draining,) in told),
+        unknown_claims=[claim for claim in claims if held.get(claim.id) != claim.fence],
+        draining=any(draining for (draining,) in draining_rows),
     )

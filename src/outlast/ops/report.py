@@ -11,17 +11,17 @@ from typing import Any
 from ..model.errors import JobNotFound
 from ..model.job import Job, lenient_json, read_job, read_result
 from ..model.lifecycle import State
-from ..model.moments import age, moment
-from ..model.offer import is_offer
+from ..model.timestamps import age, to_datetime
 from ..model.unreadable import read_state, read_whole
+from ..model.worker_names import is_offer
+from .access import ALL_JOBS, Access
 from .breaker_report import BreakerState, breakers
-from .reach import EVERYTHING, Reach
-from .statement import Op, Rows, Statement, Together
+from .operation import Op, Pipeline, Rows, Statement
 
-BEYOND = "ffffffff-ffff-ffff-ffff-ffffffffffff"  # sorts after every id
+HIGHEST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"  # sorts after every id
 
 
-MOST_AHEAD = 10_000  # jobs before another one; nobody counts on
+MAX_AHEAD = 10_000  # jobs before another one; nobody counts on
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Duty:
     error: str | None
 
 
-def job(id: str, reach: Reach = EVERYTHING) -> Op[Job]:
+def job(id: str, reach: Access = ALL_JOBS) -> Op[Job]:
     rows: Rows = yield Statement("job", {"id": id, **reach.params})
     if not rows:
         raise JobNotFound(job=id)
@@ -133,7 +133,7 @@ def jobs(chosen: Filter, before: str | None, limit: int) -> Op[list[Job]]:
         "queue": chosen.queue,
         "task": chosen.task,
         "tenant": chosen.tenant,
-        "before": before or BEYOND,
+        "before": before or HIGHEST_ID,
         "limit": limit,
     }
     if chosen.state is not None:
@@ -149,14 +149,14 @@ def count(chosen: Filter) -> Op[int]:
     return int(rows[0][0])
 
 
-FORGOTTEN = object()  # instead of a result that was erased
+ERASED = object()  # instead of a result that was erased
 
 
 def ended(ids: Sequence[str]) -> Op[dict[str, tuple[State, Any, Any]]]:
     """State, result and error of the jobs that exist."""
     rows: Rows = yield Statement("ended", {"ids": json.dumps(list(ids))})
     return {
-        id: (read_state(state), FORGOTTEN if gone else read_result(result), lenient_json(error))
+        id: (read_state(state), ERASED if gone else read_result(result), lenient_json(error))
         for id, state, result, error, gone in rows
     }
 
@@ -168,7 +168,7 @@ def counts() -> Op[dict[str, int]]:
 
 def history(id: str, after: int = 0, limit: int = 1000) -> Op[tuple[list[Attempt], list[Event]]]:
     """How a job's attempts ended, and what was recorded of it."""
-    attempts, events = yield Together(
+    attempts, events = yield Pipeline(
         [
             Statement("attempts", {"id": id}),
             Statement("events", {"id": id, "after": after, "limit": limit}),
@@ -180,11 +180,11 @@ def history(id: str, after: int = 0, limit: int = 1000) -> Op[tuple[list[Attempt
 def steps(id: str) -> Op[list[Step]]:
     """Which steps of a job were kept."""
     rows: Rows = yield Statement("steps", {"id": id})
-    return [Step(name, attempt, moment(at)) for name, attempt, at in rows]  # type: ignore[arg-type]
+    return [Step(name, attempt, to_datetime(at)) for name, attempt, at in rows]  # type: ignore[arg-type]
 
 
 def queues() -> Op[list[Queue]]:
-    settings, counted = yield Together([Statement("queue_settings"), Statement("queue_counts")])
+    settings, counted = yield Pipeline([Statement("queue_settings"), Statement("queue_counts")])
     found = {name: Queue(name, bool(paused), keep=keep) for name, paused, keep in settings}
     for name, state, number, oldest in counted:
         queue = found.setdefault(name, Queue(name))
@@ -210,10 +210,10 @@ def paused() -> Op[dict[str, bool]]:
 
 def workers() -> Op[list[Worker]]:
     """Those who carry out jobs."""
-    return [card for card in (yield from cards()) if not is_offer(card.id)]
+    return [card for card in (yield from worker_rows()) if not is_offer(card.id)]
 
 
-def cards() -> Op[list[Worker]]:
+def worker_rows() -> Op[list[Worker]]:
     """Every process that can own a job: a server that merely offers some to remote workers too."""
     rows: Rows = yield Statement("workers")
     return [_worker(row) for row in rows]
@@ -235,14 +235,14 @@ def clock() -> Op[float]:
     return float(rows[0][0])
 
 
-def ahead(id: str, reach: Reach = EVERYTHING) -> Op[int]:
-    rows: Rows = yield Statement("ahead", {"id": id, "limit": MOST_AHEAD, **reach.params})
+def ahead(id: str, reach: Access = ALL_JOBS) -> Op[int]:
+    rows: Rows = yield Statement("ahead", {"id": id, "limit": MAX_AHEAD, **reach.params})
     return int(rows[0][0])
 
 
 def unhandled() -> Op[list[tuple[str, str, int]]]:
     """(queue, task, number) of ready jobs that no live worker can run."""
-    ready, rows = yield Together([Statement("unhandled"), Statement("workers")])
+    ready, rows = yield Pipeline([Statement("unhandled"), Statement("workers")])
     alive = [worker for worker in map(_worker, rows) if worker.alive]
     return [
         (queue, task, int(number))
@@ -260,7 +260,7 @@ def _worker(row: tuple[Any, ...]) -> Worker:
     facts = dict(zip(_WORKER_COLUMNS, row, strict=True))
     facts["queues"], facts["tasks"] = names_in(facts["queues"]), names_in(facts["tasks"]) or []
     for name in ("started_at", "seen_at"):
-        facts[name] = moment(facts[name])
+        facts[name] = to_datetime(facts[name])
     for name in ("pid", "concurrency", "running"):
         facts[name] = read_whole(facts[name])
     for name in ("silent_for", "lease"):
@@ -281,16 +281,22 @@ _WORKER_COLUMNS = tuple(field.name for field in fields(Worker))
 
 def _duty(row: tuple[Any, ...]) -> Duty:
     name, every, next_at, worker, succeeded_at, *rest = row
-    return Duty(name, every, moment(next_at), worker, moment(succeeded_at), *rest)  # type: ignore[arg-type]
+    return Duty(name, every, to_datetime(next_at), worker, to_datetime(succeeded_at), *rest)  # type: ignore[arg-type]
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:
     fence, attempt, worker, outcome, error, started, finished = row
     return Attempt(
-        attempt, worker, outcome, lenient_json(error), moment(started), moment(finished), fence
+        attempt,
+        worker,
+        outcome,
+        lenient_json(error),
+        to_datetime(started),
+        to_datetime(finished),
+        fence,
     )
 
 
 def _event(row: tuple[Any, ...]) -> Event:
     seq, attempt, kind, data, at = row
-    return Event(seq, attempt, kind, lenient_json(data), moment(at))  # type: ignore[arg-type]
+    return Event(seq, attempt, kind, lenient_json(data), to_datetime(at))  # type: ignore[arg-type]

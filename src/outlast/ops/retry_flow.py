@@ -5,11 +5,11 @@ page at a time. Whoever dies on the way says it again, and goes on.
 from __future__ import annotations
 
 from ..model.errors import FlowClosed, FlowNotFound
-from .audit import FIRST
-from .operate import note, redrive
-from .statement import BEGIN, Op, Rows, Statement
+from .audit import LOWEST_ID
+from .job_actions import record_action, redrive
+from .operation import BEGIN, Op, Rows, Statement
 
-FEW = 200
+PAGE_JOBS = 200
 
 
 def reopen(flow: str, by: str) -> Op[None]:
@@ -27,13 +27,13 @@ def reopen(flow: str, by: str) -> Op[None]:
             flow=flow,
             reason="is still being cancelled",
         )
-    yield from note("retry-flow", [None], {"by": by, "flow": flow})
+    yield from record_action("retry-flow", [None], {"by": by, "flow": flow})
 
 
 def redrive_page(flow: str, after: str | None, by: str) -> Op[tuple[str | None, int]]:
     """Redrive a few; returns where to go on, and how many got a new life. What was cancelled, or
     failed together, since the flow was opened again stays so."""
-    asked = {"id": flow, "after": after or FIRST, "limit": FEW}
+    asked = {"id": flow, "after": after or LOWEST_ID, "limit": PAGE_JOBS}
     rows: Rows = yield Statement("broken_in_flow", asked)
     ids = [id for (id,) in rows]
     revived = (yield from redrive(ids, by, opens=False)) if ids else []

@@ -18,23 +18,23 @@ from uuid import UUID
 from ..model.errors import FlowNotFound, JobNotFound
 from ..model.job import Job, read_job
 from ..model.lifecycle import State
-from ..model.moments import age
+from ..model.timestamps import age
 from ..model.unreadable import read_state
-from .audit import FIRST
+from .access import ALL_JOBS, Access
+from .audit import LOWEST_ID
 from .breaker_report import breakers
-from .reach import EVERYTHING, Reach
-from .report import BEYOND, Queue, queue_settings
-from .statement import Op, Rows, Statement
+from .operation import Op, Rows, Statement
+from .report import HIGHEST_ID, Queue, queue_settings
 
-WINDOW = 5_000  # jobs that one look reads
-MOST_KINDS = 50_000  # of jobs, in a census
+WINDOW_JOBS = 5_000  # jobs that one look reads
+MAX_KINDS = 50_000  # of jobs, in a census
 
-_APART = {State.DEAD: ("search_dead", "floor_of_dead"),
+_INDEXED_STATES = {State.DEAD: ("search_dead", "floor_of_dead"),
           State.WAITING: ("search_waiting", "floor_of_waiting")}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class JobQuery:
     """Which jobs; None means all."""
 
     state: str | None = None
@@ -60,11 +60,11 @@ def _like(text: str) -> str:
     return f"%{text.lower()}%"
 
 
-ALL = Sought()
+ALL = JobQuery()
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class KindCount:
     """How many jobs there are of one kind."""
 
     tenant: str
@@ -76,23 +76,23 @@ class Kind:
 
 
 def search(
-    sought: Sought, reach: Reach, before: str | None, limit: int, window: int = WINDOW
+    query: JobQuery, reach: Access, before: str | None, limit: int, window: int = WINDOW_JOBS
 ) -> Op[tuple[list[Job], str | None]]:
     """Some jobs that fit, newest first, and where to go on: None if that is all there are. They are
     without arguments and results."""
-    given = {**sought.params, **reach.params, "before": before or BEYOND, "limit": limit}
-    if sought.state == State.RUNNING:
-        running: Rows = yield Statement("search_running", given | {"floor": FIRST})
+    given = {**query.params, **reach.params, "before": before or HIGHEST_ID, "limit": limit}
+    if query.state == State.RUNNING:
+        running: Rows = yield Statement("search_running", given | {"floor": LOWEST_ID})
         return _page(running, limit, None)
-    look, bottom = _APART.get(sought.state, ("search_jobs", "floor_of_jobs"))  # type: ignore[call-overload]
-    among = replace(sought, state=None) if look != "search_jobs" else sought
-    if look == "search_jobs":
-        given["state"] = sought.state
+    statement, bottom = _INDEXED_STATES.get(query.state, ("search_jobs", "floor_of_jobs"))  # type: ignore[call-overload]
+    among = replace(query, state=None) if statement != "search_jobs" else query
+    if statement == "search_jobs":
+        given["state"] = query.state
     floor = None
-    if among != ALL or reach != EVERYTHING:  # else all that are looked at fit: no look is too long
+    if among != ALL or reach != ALL_JOBS:  # else all that are looked at fit: no look is too long
         below: Rows = yield Statement(bottom, {"before": given["before"], "window": window})
         floor = below[0][0] if below else None
-    rows: Rows = yield Statement(look, given | {"floor": floor or FIRST})
+    rows: Rows = yield Statement(statement, given | {"floor": floor or LOWEST_ID})
     return _page(rows, limit, floor)
 
 
@@ -109,11 +109,11 @@ def above(id: str) -> str:
     return str(UUID(int=UUID(id).int + 1))
 
 
-def census(limit: int = MOST_KINDS) -> Op[list[Kind]]:
+def count_by_kind(limit: int = MAX_KINDS) -> Op[list[KindCount]]:
     """All jobs, counted by kind. It reads all of them: ask seldom."""
-    rows: Rows = yield Statement("census", {"limit": limit})
+    rows: Rows = yield Statement("count_by_kind", {"limit": limit})
     return [
-        Kind(tenant, queue, task, state, int(number), age(oldest))
+        KindCount(tenant, queue, task, state, int(number), age(oldest))
         for tenant, queue, task, state, number, oldest in rows
     ]
 
@@ -121,7 +121,7 @@ def census(limit: int = MOST_KINDS) -> Op[list[Kind]]:
 def all_queues() -> Op[list[Queue]]:
     """The queues that hold a job or have a setting, with jobs of every state counted."""
     found = yield from queue_settings()
-    for kind in (yield from census()):
+    for kind in (yield from count_by_kind()):
         queue = found.setdefault(kind.queue, Queue(kind.queue))
         state = str(read_state(kind.state))
         queue.counts[state] = queue.counts.get(state, 0) + kind.number
@@ -134,14 +134,14 @@ def all_queues() -> Op[list[Queue]]:
     return [found[name] for name in sorted(found)]
 
 
-def all_in_reach(ids: Collection[str], reach: Reach) -> Op[None]:
+def all_in_reach(ids: Collection[str], reach: Access) -> Op[None]:
     """Says which of the jobs is not there for this caller, if one is not."""
     rows: Rows = yield Statement("jobs_in_reach", {"ids": json.dumps(sorted(ids)), **reach.params})
     if missing := sorted(set(ids) - {id for (id,) in rows}):
         raise JobNotFound(job=missing[0])
 
 
-def flow_in_reach(flow: str, reach: Reach) -> Op[None]:
+def flow_in_reach(flow: str, reach: Access) -> Op[None]:
     """A flow is there for a caller if all of it is."""
     rows: Rows = yield Statement("flow_reach", {"id": flow, **reach.params})
     inside, outside = rows[0]

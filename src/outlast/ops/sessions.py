@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
-from ..model.tokens import Token
-from .statement import BEGIN, Op, Rows, Statement
+from ..model.api_token import Token
+from .operation import BEGIN, Op, Rows, Statement
 from .tokens import read_token
 
-MOST = 100  # sessions of one token: who logs in once more ends the oldest
+MAX_SESSIONS_PER_TOKEN = 100  # sessions of one token: who logs in once more ends the oldest
 
 
 def begin(hash: str, token: str, life: float) -> Op[None]:
     yield BEGIN
     yield Statement("begin_session", {"hash": hash, "token": token, "life": life})
-    yield Statement("clear_sessions", {"token": token, "keep": MOST})
+    yield Statement("clear_sessions", {"token": token, "keep": MAX_SESSIONS_PER_TOKEN})
 
 
 def end(hash: str) -> Op[None]:
@@ -29,7 +29,7 @@ def token_of(hash: str) -> Op[Token | None]:
     return read_token(rows[0]) if rows else None
 
 
-def good_ones(hashes: Collection[str]) -> Op[set[str]]:
+def valid_sessions(hashes: Collection[str]) -> Op[set[str]]:
     """Those of the sessions that are good still."""
     rows: Rows = yield Statement("good_sessions", {"hashes": json.dumps(sorted(hashes))})
     return {hash for (hash,) in rows}

@@ -12,22 +12,24 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..model.histogram import DurationHistogram
 from ..model.job import lenient_json
 from ..model.lifecycle import Outcome, State
-from ..model.spans import Spans
-from .reach import EVERYTHING, Reach
-from .statement import BEGIN, Op, Rows, Statement, Together
+from .access import ALL_JOBS, Access
+from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
-SPAN = 10  # seconds
-LONG_SPAN = 600  # seconds; what is older than a day is kept in these
-MOST = 200  # tenants and queues that are kept apart in one span; others are counted together
+SPAN_S = 10  # seconds
+LONG_SPAN_S = 600  # seconds; what is older than a day is kept in these
+MAX_KEYS_PER_SPAN = (
+    200  # tenants and queues that are kept apart in one span; others are counted together
+)
 OTHERS = ("", "")  # their name
 
 Whose = tuple[str, str]  # tenant, queue
 
 
 @dataclass(slots=True)
-class Line:
+class StatisticsRow:
     """One tenant's jobs in one queue, in one span."""
 
     at: int
@@ -38,12 +40,12 @@ class Line:
     cancelled: int = 0
     failed: int = 0  # attempts
     crashed: int = 0  # attempts
-    waits: Spans = field(default_factory=Spans)
-    runs: Spans = field(default_factory=Spans)
+    waits: DurationHistogram = field(default_factory=DurationHistogram)
+    runs: DurationHistogram = field(default_factory=DurationHistogram)
     depths: dict[str, int] | None = None
 
     @property
-    def whose(self) -> Whose:
+    def key(self) -> Whose:
         return self.tenant, self.queue
 
     @property
@@ -54,7 +56,7 @@ class Line:
     def weight(self) -> int:
         return self.finished + self.failed + self.crashed + sum((self.depths or {}).values())
 
-    def add(self, other: Line) -> None:
+    def add(self, other: StatisticsRow) -> None:
         """Somebody else's, in the same span."""
         self._count(other)
         if other.depths is not None:
@@ -63,7 +65,7 @@ class Line:
                 state: there.get(state, 0) + number for state, number in other.depths.items()
             }
 
-    def follow(self, other: Line) -> None:
+    def follow(self, other: StatisticsRow) -> None:
         """The same one's, in another span: of what there was, the most is kept, so that what came
         and went is seen."""
         self._count(other)
@@ -73,7 +75,7 @@ class Line:
                 state: max(there.get(state, 0), number) for state, number in other.depths.items()
             }
 
-    def _count(self, other: Line) -> None:
+    def _count(self, other: StatisticsRow) -> None:
         self.succeeded += other.succeeded
         self.dead += other.dead
         self.cancelled += other.cancelled
@@ -87,8 +89,8 @@ class Line:
         return {
             **{name: getattr(self, name) for name in names},
             "span": span,
-            "waits": json.dumps(self.waits.kept),
-            "runs": json.dumps(self.runs.kept),
+            "waits": json.dumps(self.waits.stored),
+            "runs": json.dumps(self.runs.stored),
             "depths": None if self.depths is None else json.dumps(self.depths),
         }
 
@@ -96,9 +98,9 @@ class Line:
 Depths = dict[Whose, dict[str, int]]
 
 
-def standing() -> Op[tuple[int | None, float]]:
+def newest_span() -> Op[tuple[int | None, float]]:
     """Where the last span begins that was counted, and what time it is."""
-    rows: Rows = yield Statement("newest_statistic", {"span": SPAN})
+    rows: Rows = yield Statement("newest_statistic", {"span": SPAN_S})
     newest, now = rows[0]
     return None if newest is None else int(newest), float(now)
 
@@ -114,37 +116,37 @@ def depths() -> Op[Depths]:
 
 def count(at: int, there: Depths | None = None) -> Op[int]:
     """Count what happened in the span that begins at `at`, and keep it."""
-    given = {"low": at, "high": at + SPAN}
-    ended, attempts, known = yield Together(
+    given = {"low": at, "high": at + SPAN_S}
+    ended, attempts, known = yield Pipeline(
         [
             Statement("ended_between", given),
             Statement("attempts_between", given),
-            Statement("statistics", {"span": SPAN, **given, **EVERYTHING.params}),
+            Statement("statistics", {"span": SPAN_S, **given, **ALL_JOBS.params}),
         ]
     )
-    found = bounded(counted(at, ended, attempts, there), kept_apart(map(_line, known)))
+    found = bounded(counted(at, ended, attempts, there), separate_keys(map(_line, known)))
     if not found and known:
         return 0
     if not found:  # that it was looked at is worth a row too
-        found = [Line(at, *OTHERS, depths=None if there is None else {})]
-    yield Statement("keep_statistics", rows=[line.row(SPAN) for line in found])
+        found = [StatisticsRow(at, *OTHERS, depths=None if there is None else {})]
+    yield Statement("keep_statistics", rows=[line.row(SPAN_S) for line in found])
     return sum(line.finished for line in found)
 
 
-def counted(at: int, ended: Rows, attempts: Rows, there: Depths | None) -> list[Line]:
+def counted(at: int, ended: Rows, attempts: Rows, there: Depths | None) -> list[StatisticsRow]:
     """Pure: the rows of a span as lines, one for each tenant and queue."""
-    lines: dict[Whose, Line] = {}
+    lines: dict[Whose, StatisticsRow] = {}
 
-    def line(tenant: str, queue: str) -> Line:
-        return lines.setdefault((tenant, queue), Line(at, tenant, queue))
+    def line(tenant: str, queue: str) -> StatisticsRow:
+        return lines.setdefault((tenant, queue), StatisticsRow(at, tenant, queue))
 
     for tenant, queue, state, wait_class, run_class, number, waited, ran in ended:
         one = line(tenant, queue)
         setattr(one, state, getattr(one, state) + int(number))
         if state != State.CANCELLED and wait_class is not None:
-            one.waits.note(int(wait_class), int(number), max(0.0, float(waited)))
+            one.waits.record(int(wait_class), int(number), max(0.0, float(waited)))
         if state != State.CANCELLED and run_class is not None:
-            one.runs.note(int(run_class), int(number), max(0.0, float(ran)))
+            one.runs.record(int(run_class), int(number), max(0.0, float(ran)))
     for tenant, queue, outcome, number in attempts:
         one = line(tenant, queue)
         if outcome in {Outcome.CRASHED, Outcome.STALLED}:
@@ -159,18 +161,22 @@ def counted(at: int, ended: Rows, attempts: Rows, there: Depths | None) -> list[
     return list(lines.values())
 
 
-def bounded(lines: Iterable[Line], apart: Set[Whose] = frozenset(), most: int = MOST) -> list[Line]:
+def bounded(
+    lines: Iterable[StatisticsRow],
+    separate: Set[Whose] = frozenset(),
+    limit: int = MAX_KEYS_PER_SPAN,
+) -> list[StatisticsRow]:
     """The busiest by themselves, all others as one. Whoever was kept apart before stays so, and
     where that was as many as may be nobody joins them: or they would be counted here and there."""
     ranked = sorted(
         lines,
-        key=lambda line: (line.whose == OTHERS, line.whose not in apart, -line.weight, line.whose),
+        key=lambda line: (line.key == OTHERS, line.key not in separate, -line.weight, line.key),
     )
-    named = {line.whose for line in ranked} - {OTHERS}
-    room = min(most - len(apart - named), len(named))
+    named = {line.key for line in ranked} - {OTHERS}
+    room = min(limit - len(separate - named), len(named))
     kept, rest = ranked[:room], ranked[room:]
     if rest:
-        others = Line(rest[0].at, *OTHERS)
+        others = StatisticsRow(rest[0].at, *OTHERS)
         for line in rest:
             others.add(line)
         kept.append(others)
@@ -180,42 +186,52 @@ def bounded(lines: Iterable[Line], apart: Set[Whose] = frozenset(), most: int = 
 def fold(at: int) -> Op[int]:
     """Keep a long span, made from the short ones in it."""
     yield BEGIN
-    short = yield from lines(SPAN, at, at + LONG_SPAN)
-    known = yield from lines(LONG_SPAN, at, at + LONG_SPAN)
-    made: dict[Whose, Line] = {}
+    short = yield from read_statistics(SPAN_S, at, at + LONG_SPAN_S)
+    known = yield from read_statistics(LONG_SPAN_S, at, at + LONG_SPAN_S)
+    made: dict[Whose, StatisticsRow] = {}
     for line in short:
-        made.setdefault(line.whose, Line(at, line.tenant, line.queue)).follow(line)
+        made.setdefault(line.key, StatisticsRow(at, line.tenant, line.queue)).follow(line)
     if made:
-        rows = [line.row(LONG_SPAN) for line in bounded(made.values(), kept_apart(known))]
+        rows = [line.row(LONG_SPAN_S) for line in bounded(made.values(), separate_keys(known))]
         yield Statement("keep_statistics", rows=rows)
     return len(made)
 
 
-def kept_apart(known: Iterable[Line]) -> set[Whose]:
-    return {line.whose for line in known} - {OTHERS}
+def separate_keys(known: Iterable[StatisticsRow]) -> set[Whose]:
+    return {line.key for line in known} - {OTHERS}
 
 
-def lines(span: int, low: int, high: int, reach: Reach = EVERYTHING) -> Op[list[Line]]:
+def read_statistics(
+    span: int, low: int, high: int, reach: Access = ALL_JOBS
+) -> Op[list[StatisticsRow]]:
     """What was counted of a stretch of time."""
     given = {"span": span, "low": low, "high": high, **reach.params}
     rows: Rows = yield Statement("statistics", given)
     return [_line(row) for row in rows]
 
 
-def forget(short_before: int, long_before: int) -> Op[None]:
-    yield Together(
+def prune_statistics(short_before: int, long_before: int) -> Op[None]:
+    yield Pipeline(
         [
-            Statement("prune_statistics", {"span": SPAN, "low": short_before}),
-            Statement("prune_statistics", {"span": LONG_SPAN, "low": long_before}),
+            Statement("prune_statistics", {"span": SPAN_S, "low": short_before}),
+            Statement("prune_statistics", {"span": LONG_SPAN_S, "low": long_before}),
         ]
     )
 
 
-def _line(row: tuple[Any, ...]) -> Line:
+def _line(row: tuple[Any, ...]) -> StatisticsRow:
     at, tenant, queue, succeeded, dead, cancelled, failed, crashed, waits, runs, there = row
     found = lenient_json(there)
-    return Line(
-        int(at), tenant, queue, int(succeeded), int(dead), int(cancelled), int(failed),
-        int(crashed), Spans.read(lenient_json(waits)), Spans.read(lenient_json(runs)),
+    return StatisticsRow(
+        int(at),
+        tenant,
+        queue,
+        int(succeeded),
+        int(dead),
+        int(cancelled),
+        int(failed),
+        int(crashed),
+        DurationHistogram.read(lenient_json(waits)),
+        DurationHistogram.read(lenient_json(runs)),
         found if isinstance(found, dict) else None,
-    )  # fmt: skip
+    )

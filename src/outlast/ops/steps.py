@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model.errors import ClaimLost
 from ..model.job import Claim
-from .statement import Op, Rows, Statement
+from .operation import Op, Rows, Statement
 
 
 def look_up(job: str, name: str) -> Op[str | None]:

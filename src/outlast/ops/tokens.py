@@ -7,14 +7,14 @@ from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
+from ..model.api_token import NewToken, Token
 from ..model.errors import TokenNotFound
 from ..model.job import lenient_json
-from ..model.moments import moment
-from ..model.tokens import NewToken, Token
-from .operate import note
-from .statement import BEGIN, Op, Rows, Statement
+from ..model.timestamps import to_datetime
+from .job_actions import record_action
+from .operation import BEGIN, Op, Rows, Statement
 
-MOST = 1000  # tokens that are listed
+MAX_TOKENS_LISTED = 1000  # tokens that are listed
 
 
 def create(new: NewToken, by: str) -> Op[Token]:
@@ -31,11 +31,11 @@ def create(new: NewToken, by: str) -> Op[Token]:
     made: Rows = yield Statement("insert_token", given)
     token = yield from _token(new.id)
     if made:
-        yield from note("token-created", [None], {"by": by, **_told(token)})
+        yield from record_action("token-created", [None], {"by": by, **_audit_fields(token)})
     return token
 
 
-def tokens(limit: int = MOST) -> Op[list[Token]]:
+def tokens(limit: int = MAX_TOKENS_LISTED) -> Op[list[Token]]:
     rows: Rows = yield Statement("tokens", {"limit": limit})
     return [read_token(row) for row in rows]
 
@@ -46,7 +46,7 @@ def revoke(id: str, by: str) -> Op[Token]:
     changed: Rows = yield Statement("revoke_token", {"id": id})
     token = yield from _token(id)
     if changed:
-        yield from note("token-revoked", [None], {"by": by, **_told(token)})
+        yield from record_action("token-revoked", [None], {"by": by, **_audit_fields(token)})
     return token
 
 
@@ -56,7 +56,7 @@ def by_hash(hash: str) -> Op[Token | None]:
     return read_token(rows[0]) if rows else None
 
 
-def good_ones(ids: Collection[str]) -> Op[set[str]]:
+def valid_tokens(ids: Collection[str]) -> Op[set[str]]:
     """Those of the tokens that are good still."""
     rows: Rows = yield Statement("good_tokens", {"ids": json.dumps(sorted(ids))})
     return {id for (id,) in rows}
@@ -73,7 +73,7 @@ def any_exists() -> Op[bool]:
     return bool(rows[0][0])
 
 
-def used(id: str) -> Op[None]:
+def mark_used(id: str) -> Op[None]:
     yield Statement("use_token", {"id": id})
 
 
@@ -87,10 +87,10 @@ def secret(name: str, fresh: str) -> Op[str]:
     return str(rows[0][0])
 
 
-def refused(tries: int, addresses: Collection[str]) -> Op[None]:
+def record_wrong_tokens(tries: int, addresses: Collection[str]) -> Op[None]:
     """Wrong tokens were shown, so many times since this was last said."""
     told = {"tries": tries, "addresses": sorted(addresses)}
-    yield from note("wrong-tokens", [None], told)
+    yield from record_action("wrong-tokens", [None], told)
 
 
 def _token(id: str) -> Op[Token]:
@@ -100,9 +100,11 @@ def _token(id: str) -> Op[Token]:
     return read_token(rows[0])
 
 
-def _told(token: Token) -> dict[str, Any]:
-    told = token.as_json()
-    return {name: told[name] for name in ("id", "name", "scopes", "tenant", "queues", "expires_at")}
+def _audit_fields(token: Token) -> dict[str, Any]:
+    fields_ = token.as_json()
+    return {
+        name: fields_[name] for name in ("id", "name", "scopes", "tenant", "queues", "expires_at")
+    }
 
 
 def _names(found: Any) -> tuple[str, ...]:
@@ -116,7 +118,7 @@ def read_token(row: Any) -> Token:
         found = lenient_json(facts[name])
         facts[name] = None if found is None else _names(found)
     for name in ("created_at", "expires_at", "used_at", "revoked_at"):
-        facts[name] = moment(facts[name])
+        facts[name] = to_datetime(facts[name])
     return Token(**facts)
 
 

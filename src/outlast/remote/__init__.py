@@ -1,19 +1,21 @@
-"""Workers far from the database: the same tasks, run over a server. Needs `outlast[remote]`.
+"""Remote workers: the same tasks, run over HTTP for a server. Needs `outlast[remote]`.
 
     from outlast.remote import RemoteWorker
     RemoteWorker("https://jobs.example.org", token, ol, queues=["mail"], concurrency=16).run()
 
 In reading order:
 
-    line      the connection to the server: one stream down, reports up
-    frames    what comes down the stream
-    worker    the worker: as a local one, but for where jobs come from and outcomes go
-    room      how many jobs it can take
-    reports   outcomes, acceptances and events on their way to the server
-    spelling  how each of them looks on the line
-    spool     what handlers said, on disk until the server has it
-    keeper    renews, in a thread of its own
-    far       what a handler may ask for: steps, results
+    http_client    the connection to the server: one stream down, reports up
+    stream_reader  the frames of the stream
+    worker         the worker, put together from these parts
+    session        what the parts share: the connection, tokens, the spool
+    source         offers down the stream; accepts and starts jobs
+    capacity       how many jobs it can take
+    reporter       outcomes, acceptances and events on their way to the server
+    encoding       reports as JSON text
+    spool          events on disk until the server has them
+    leases         renewals, in the heartbeat thread
+    steps_client   operations that handlers ask for: steps, results
 """
 
 from __future__ import annotations

@@ -23,14 +23,16 @@ from typing import NamedTuple, Self
 
 from ..model.errors import InvalidOption
 
-HEAD = struct.Struct(">II")
-PLACE = struct.Struct(">QI")
-LONGEST_RECORD = 1_000_000
-MOST_BYTES = 64 * 1024 * 1024  # on disk; what is said beyond, while the server is away, is dropped
-TIDY = 1024 * 1024  # bytes after which a file of which all was sent begins anew
+RECORD_HEAD = struct.Struct(">II")
+MARK_FORMAT = struct.Struct(">QI")
+MAX_RECORD_BYTES = 1_000_000
+MAX_SPOOL_BYTES = (
+    64 * 1024 * 1024
+)  # on disk; what is said beyond, while the server is away, is dropped
+TRUNCATE_AFTER_BYTES = 1024 * 1024  # bytes after which a file of which all was sent begins anew
 
 
-class Record(NamedTuple):
+class SpoolRecord(NamedTuple):
     data: bytes
     end: int  # where it ends in the file
 
@@ -69,20 +71,20 @@ class Spool:
 
     def append(self, data: bytes) -> int | None:
         """Keep a record; where it ends. None: there is no room for more."""
-        if len(data) > LONGEST_RECORD:
-            told = f"is {len(data):,} bytes long; at most {LONGEST_RECORD:,} can be sent"
-            raise InvalidOption(option="event", reason=told)
-        whole = HEAD.pack(len(data), zlib.crc32(data)) + data
+        if len(data) > MAX_RECORD_BYTES:
+            reason = f"is {len(data):,} bytes long; at most {MAX_RECORD_BYTES:,} can be sent"
+            raise InvalidOption(option="event", reason=reason)
+        record = RECORD_HEAD.pack(len(data), zlib.crc32(data)) + data
         with self._lock:
-            if self.size + len(whole) > MOST_BYTES or not self._write(whole):
+            if self.size + len(record) > MAX_SPOOL_BYTES or not self._write(record):
                 return None
-            self.size += len(whole)
+            self.size += len(record)
             return self.size
 
-    def _write(self, whole: bytes) -> bool:
+    def _write(self, record: bytes) -> bool:
         """False: the disk is full. What there is of it is written over by the next."""
         try:
-            return os.pwrite(self._fd, whole, self.size) == len(whole)
+            return os.pwrite(self._fd, record, self.size) == len(record)
         except OSError:
             return False
 
@@ -90,7 +92,7 @@ class Spool:
         """The server has everything up to here."""
         with self._lock:
             self.sent = max(self.sent, end)
-            if self.sent >= self.size > TIDY:
+            if self.sent >= self.size > TRUNCATE_AFTER_BYTES:
                 # The mark first: between the two, a file that is too short has nothing to send.
                 self._write_mark(0)
                 os.ftruncate(self._fd, 0)
@@ -98,7 +100,7 @@ class Spool:
             else:
                 self._write_mark(self.sent)
 
-    def unsent(self) -> Iterator[Record]:
+    def unsent(self) -> Iterator[SpoolRecord]:
         """What the server may not have, as far as the file is sound."""
         return self._records(self.sent)
 
@@ -120,17 +122,17 @@ class Spool:
             with suppress(FileNotFoundError):
                 path.unlink()
 
-    def _records(self, start: int) -> Iterator[Record]:
+    def _records(self, start: int) -> Iterator[SpoolRecord]:
         at = start
-        while len(head := os.pread(self._fd, HEAD.size, at)) == HEAD.size:
-            length, checksum = HEAD.unpack(head)
-            if length > LONGEST_RECORD:
+        while len(head := os.pread(self._fd, RECORD_HEAD.size, at)) == RECORD_HEAD.size:
+            length, checksum = RECORD_HEAD.unpack(head)
+            if length > MAX_RECORD_BYTES:
                 return
-            data = os.pread(self._fd, length, at + HEAD.size)
+            data = os.pread(self._fd, length, at + RECORD_HEAD.size)
             if len(data) < length or zlib.crc32(data) != checksum:
                 return
-            at += HEAD.size + length
-            yield Record(data, at)
+            at += RECORD_HEAD.size + length
+            yield SpoolRecord(data, at)
 
     def _sound_size(self) -> int:
         """Cut what is damaged: nothing after it could be told from noise."""
@@ -140,26 +142,26 @@ class Spool:
         os.ftruncate(self._fd, size)
         return size
 
-    def _write_mark(self, place: int) -> None:
+    def _write_mark(self, position: int) -> None:
         """Where that cannot be done, more is sent again than would be needed."""
-        packed = struct.pack(">Q", place)
+        packed = struct.pack(">Q", position)
         with suppress(OSError):
             fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT, 0o600)
             try:
-                os.pwrite(fd, PLACE.pack(place, zlib.crc32(packed)), 0)
+                os.pwrite(fd, MARK_FORMAT.pack(position, zlib.crc32(packed)), 0)
             finally:
                 os.close(fd)
 
     def _read_mark(self) -> int:
         """From the beginning, where the mark cannot be read: what is sent again is kept once."""
         with suppress(OSError, struct.error):
-            place, checksum = PLACE.unpack(self._mark.read_bytes())
-            if zlib.crc32(struct.pack(">Q", place)) == checksum:
-                return min(int(place), os.fstat(self._fd).st_size)
+            position, checksum = MARK_FORMAT.unpack(self._mark.read_bytes())
+            if zlib.crc32(struct.pack(">Q", position)) == checksum:
+                return min(int(position), os.fstat(self._fd).st_size)
         return 0
 
 
-def orphans(folder: Path) -> Iterator[Spool]:
+def orphaned_spools(folder: Path) -> Iterator[Spool]:
     """Files that dead workers left, each of them ours while we look at it."""
     for file in sorted(folder.glob("*.events")):
         with suppress(OSError):  # somebody has it, or it has just gone

@@ -21,9 +21,9 @@ In reading order, by what happens to a request:
 from __future__ import annotations
 
 from .app import ServiceApp, service
-from .calls import Call
-from .principals import Principal
-from .routes import PUBLIC, Route
-from .state import Service
+from .auth.principals import Principal
+from .components import Service
+from .request import RequestContext
+from .route_table import PUBLIC, Route
 
-__all__ = ["PUBLIC", "Call", "Principal", "Route", "Service", "ServiceApp", "service"]
+__all__ = ["PUBLIC", "Principal", "RequestContext", "Route", "Service", "ServiceApp", "service"]

@@ -14,44 +14,44 @@ from starlette.responses import Response
 from starlette.routing import Route as Path
 from starlette.types import Receive, Scope, Send
 
-from ..client import Outlast
+from ..client.client import Outlast
 from ..model.settings import ServiceSettings
 from . import problems
-from .bodies import body_of, query_of
-from .calls import Call
-from .dashboard.refusals import refusal, wants_page
-from .guards import SafeHeaders, UnambiguousRequests, refuse_strange_origin
-from .jsontext import JsonAnswer
-from .principals import NOBODY, Principal
-from .problems import Forbidden, NotAllowed, NotFound
+from .auth.principals import ANONYMOUS, Principal
+from .components import Service
+from .dashboard.error_pages import error_page, wants_page
+from .json_response import JsonResponse
+from .parsing import body_of, query_of
+from .problems import Forbidden, MethodNotAllowed, NotFound
+from .request import RequestContext
 from .route import PUBLIC, Route
-from .routes import ROUTES, table
-from .state import Service
+from .route_table import ROUTES, enabled_routes
+from .security import AmbiguityGuard, SecurityHeaders, refuse_foreign_origin
 
 
 def service(ol: Outlast, settings: ServiceSettings | None = None) -> ServiceApp:
     """The service of a job system, as an ASGI app: run it by itself, or mount it in another one."""
     chosen = settings or ServiceSettings.of()
-    return ServiceApp(Service(ol, chosen), table(chosen))
+    return ServiceApp(Service(ol, chosen), enabled_routes(chosen))
 
 
 class ServiceApp:
     """What `service` returns. Where an app that mounts it can run its `lifespan`, it should; else
     the background parts start with the first request."""
 
-    def __init__(self, state: Service, routes: Sequence[Route] = ROUTES) -> None:
-        self.service = state
+    def __init__(self, service: Service, routes: Sequence[Route] = ROUTES) -> None:
+        self.service = service
         self.routes = routes
         starlette = Starlette(
             routes=[
-                Path(path, Dispatch(state, by_method))
+                Path(path, Dispatch(service, by_method))
                 for path, by_method in _by_path(routes).items()
             ],
             lifespan=self.lifespan,
             exception_handlers={HTTPException: self._unrouted},
         )
         starlette.router.redirect_slashes = False
-        self._app = SafeHeaders(UnambiguousRequests(starlette))
+        self._app = SecurityHeaders(AmbiguityGuard(starlette))
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
@@ -66,59 +66,61 @@ class ServiceApp:
 
     async def _unrouted(self, request: Request, error: Exception) -> Response:
         detail = "there is nothing here: see /api/v1/openapi.json"
-        return await told(self.service, request, NotFound(detail))
+        return await error_response(self.service, request, NotFound(detail))
 
 
 class Dispatch:
     """One path: finds the route by the method, and lets in who may come in. An ASGI app, so that
     Starlette leaves all methods to us."""
 
-    def __init__(self, state: Service, by_method: dict[str, Route]) -> None:
-        self._service = state
+    def __init__(self, service: Service, by_method: dict[str, Route]) -> None:
+        self._service = service
         self._by_method = by_method
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         route = self._by_method.get("GET" if request.method == "HEAD" else request.method)
         try:
-            response = await self._answer(request, route)
+            response = await self._respond(request, route)
         except Exception as error:
-            response = await told(self._service, request, error, route)
+            response = await error_response(self._service, request, error, route)
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request, route: Route | None) -> Response:
+    async def _respond(self, request: Request, route: Route | None) -> Response:
         if route is None:
             allowed = ", ".join(sorted(self._by_method))
-            raise NotAllowed(f"this path takes {allowed}", {"allow": allowed})
+            raise MethodNotAllowed(f"this path takes {allowed}", {"allow": allowed})
         self._service.start()
-        who = NOBODY if route.scope is PUBLIC else await self._let_in(request, route)
+        who = ANONYMOUS if route.scope is PUBLIC else await self._authorise(request, route)
         body, query, size = None, None, 0
         if route.query is not None:
             query = query_of(request, route.query)
         if route.request is not None:
             body, size = await body_of(request, route.request, self._service.settings.max_body)
-        made = await route.endpoint(Call(self._service, who, request, route, body, query, size))
-        return _response(made, route.status)
+        result = await route.endpoint(
+            RequestContext(self._service, who, request, route, body, query, size)
+        )
+        return _response(result, route.status)
 
-    async def _let_in(self, request: Request, route: Route) -> Principal:
+    async def _authorise(self, request: Request, route: Route) -> Principal:
         who = await self._service.principals.identify(request)
         if route.changes and (who.by_cookie or who.token is None):
-            refuse_strange_origin(request, must_tell=who.by_cookie)
-        if not who.may(route.scope):
+            refuse_foreign_origin(request, required=who.by_cookie)
+        if not who.has_scope(route.scope):
             raise Forbidden(f"this token lacks the scope {route.scope}")
         if route.everyone and who.tenant is not None:
             raise Forbidden("this concerns all tenants: it needs a token that is not one tenant's")
         return who
 
 
-def _response(made: Any, status: int) -> Response:
-    if isinstance(made, Response):
-        return made
-    if made is None:
+def _response(result: Any, status: int) -> Response:
+    if isinstance(result, Response):
+        return result
+    if result is None:
         return Response(status_code=204)
-    if isinstance(made, BaseModel):
-        made = made.model_dump(mode="json")
-    return JsonAnswer(made, status)
+    if isinstance(result, BaseModel):
+        result = result.model_dump(mode="json")
+    return JsonResponse(result, status)
 
 
 def _by_path(routes: Sequence[Route]) -> dict[str, dict[str, Route]]:
@@ -131,14 +133,14 @@ def _by_path(routes: Sequence[Route]) -> dict[str, dict[str, Route]]:
     return dict(sorted(found.items(), key=lambda one: "{" in one[0]))
 
 
-async def told(
-    state: Service, request: Request, error: Exception, route: Route | None = None
+async def error_response(
+    service: Service, request: Request, error: Exception, route: Route | None = None
 ) -> Response:
     """What went wrong: as a page for people, as a problem for programs."""
-    problem = problems.answer(error)
+    problem = problems.problem_response(error)
     if not wants_page(request, route):
         return problem
     try:
-        return await refusal(state, request, problem)
+        return await error_page(service, request, problem)
     except Exception as another:  # a page that cannot be made must not hide what it was about
-        return problems.answer(another)
+        return problems.problem_response(another)

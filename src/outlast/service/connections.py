@@ -25,14 +25,14 @@ from ..model.settings import ServiceSettings
 
 log = logging.getLogger("outlast.service")
 
-SWEEP_EVERY_S = 1.0
-LOG_EVERY_S = 60.0
-STALL_LIMIT_S = 120.0  # without a byte taken of what was written
+SWEEP_INTERVAL_S = 1.0
+LOG_INTERVAL_S = 60.0
+MAX_STALL_S = 120.0  # without a byte taken of what was written
 EVICTED_SHARE = 0.05  # of all connections, closed in one go: so a flood costs few searches
 # Files that are no connections: databases, listening sockets, pipes, what was accepted and is not
 # counted yet.
 RESERVED_FILES = 128
-FEWEST = 16
+MIN_CONNECTIONS = 16
 
 
 class Connection(Protocol):
@@ -46,7 +46,7 @@ class Connection(Protocol):
         """Since when (monotonic) it owes something; None: it is being served."""
 
     @property
-    def overdue_after(self) -> float:
+    def allowed_s(self) -> float:
         """Seconds that it may owe what it owes."""
 
     def note_progress(self) -> None:
@@ -61,7 +61,7 @@ def connection_limit(settings: ServiceSettings) -> int:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         return settings.max_connections or 100_000
-    allowed = max(FEWEST, files - max(RESERVED_FILES, files // 8))
+    allowed = max(MIN_CONNECTIONS, files - max(RESERVED_FILES, files // 8))
     if settings.max_connections > allowed:
         log.warning(
             "max_connections is %d, but the limit of open files (ulimit -n) is %d: at most %d"
@@ -75,7 +75,7 @@ class Connections:
         self.limit = limit
         self._open: set[Connection] = set()
         self._closed: Counter[str] = Counter()  # by reason, since it was last logged
-        self._logged_at = -LOG_EVERY_S
+        self._logged_at = -LOG_INTERVAL_S
         self._sweeping: asyncio.TimerHandle | None = None
         self._due = 0.0  # when the next sweep should be
 
@@ -104,7 +104,7 @@ class Connections:
         for connection in self._open:
             connection.note_progress()
             since = connection.pending_since
-            if since is not None and now - since > connection.overdue_after:
+            if since is not None and now - since > connection.allowed_s:
                 overdue.append(connection)
         self._cut(overdue, "closed as overdue")
 
@@ -114,13 +114,13 @@ class Connections:
             self._sweeping = None
 
     def _sweep_later(self) -> None:
-        self._due = time.monotonic() + SWEEP_EVERY_S
-        self._sweeping = asyncio.get_running_loop().call_later(SWEEP_EVERY_S, self._swept)
+        self._due = time.monotonic() + SWEEP_INTERVAL_S
+        self._sweeping = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._swept)
 
     def _swept(self) -> None:
         """After the event loop stood still, requests may have come that nobody has read yet."""
         self._sweeping = None
-        if time.monotonic() - self._due < SWEEP_EVERY_S:
+        if time.monotonic() - self._due < SWEEP_INTERVAL_S:
             self.sweep()
         if self._open:
             self._sweep_later()
@@ -148,9 +148,9 @@ class Connections:
     def _note(self, reason: str) -> None:
         """Count it, and log it now and then: a flood of connections is none of log lines."""
         self._closed[reason] += 1
-        if reason == "closed as overdue" or time.monotonic() - self._logged_at < LOG_EVERY_S:
+        if reason == "closed as overdue" or time.monotonic() - self._logged_at < LOG_INTERVAL_S:
             return
         self._logged_at = time.monotonic()
-        told = ", ".join(f"{number} {what}" for what, number in sorted(self._closed.items()))
+        summary = ", ".join(f"{number} {what}" for what, number in sorted(self._closed.items()))
         self._closed.clear()
-        log.warning("connections reached their limit (%d are open): %s", self.limit, told)
+        log.warning("connections reached their limit (%d are open): %s", self.limit, summary)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from ..model.tokens import Scope
-from .calls import Call
+from ..model.api_token import Scope
 from .problems import Forbidden
+from .request import RequestContext
 from .route import PUBLIC, Route
 
 
-async def metrics(call: Call) -> Response:
+async def metrics(call: RequestContext) -> Response:
     if call.who.queues is not None:
-        raise Forbidden("this concerns all queues: it needs a token that is not for some alone")
-    return await _answer(call)
+        raise Forbidden("this concerns all queues: use a token that is not restricted to some")
+    return await _respond(call)
 
 
-async def livez(call: Call) -> Response:
-    return await _answer(call)
+async def livez(call: RequestContext) -> Response:
+    return await _respond(call)
 
 
-async def readyz(call: Call) -> Response:
-    return await _answer(call)
+async def readyz(call: RequestContext) -> Response:
+    return await _respond(call)
 
 
-async def _answer(call: Call) -> Response:
+async def _respond(call: RequestContext) -> Response:
     accept = call.request.headers.get("accept", "")
-    status, content_type, body = await call.service.answers.answer(call.route.path, accept)
+    status, content_type, body = await call.service.metrics_routes.respond(call.route.path, accept)
     return Response(body, status, {"content-type": content_type, "cache-control": "no-store"})
 
 

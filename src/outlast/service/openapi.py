@@ -11,26 +11,26 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from ..model.tokens import Scope
+from ..model.api_token import Scope
 from ..version import VERSION
-from .calls import Call
-from .problems import MEDIA, Problem
+from .problems import MEDIA, ProblemDetails
+from .request import RequestContext
 from .route import ANY_TOKEN, PUBLIC, Route
 
-REF = "#/components/schemas/{model}"
+SCHEMA_REF = "#/components/schemas/{model}"
 
 
-async def describe(call: Call) -> dict[str, Any]:
-    told = _described_once()
+async def describe(call: RequestContext) -> dict[str, Any]:
+    document = _cached_description()
     if prefix := call.request.scope.get("root_path"):  # where somebody mounted us
-        return {**told, "servers": [{"url": prefix}]}
-    return told
+        return {**document, "servers": [{"url": prefix}]}
+    return document
 
 
 @cache
-def _described_once() -> dict[str, Any]:
+def _cached_description() -> dict[str, Any]:
     """It is the same for everybody, and takes 50 ms to make, in which nobody else is served."""
-    from .routes import ROUTES as EVERY
+    from .route_table import ROUTES as EVERY
 
     return description(EVERY)
 
@@ -56,22 +56,22 @@ def description(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
         "description": _who(route),
         "responses": _responses(route),
     }
     if parameters := [*_path(route), *_query(route), *_headers(route)]:
-        said["parameters"] = parameters
+        operation["parameters"] = parameters
     if route.request is not None:
-        said["requestBody"] = {
+        operation["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": _ref(route.request)}},
         }
     if route.scope is not PUBLIC:
-        said["security"] = [{"token": []}]
-    return said
+        operation["security"] = [{"token": []}]
+    return operation
 
 
 def _who(route: Route) -> str:
@@ -95,7 +95,7 @@ def _responses(route: Route) -> dict[str, Any]:
     for status in sorted(_failures(route)):
         found[str(status)] = {"description": HTTPStatus(status).phrase}
         if status >= 400:
-            found[str(status)]["content"] = {MEDIA: {"schema": _ref(Problem)}}
+            found[str(status)]["content"] = {MEDIA: {"schema": _ref(ProblemDetails)}}
     return found
 
 
@@ -123,7 +123,7 @@ def _path(route: Route) -> list[dict[str, Any]]:
 def _query(route: Route) -> list[dict[str, Any]]:
     if route.query is None:
         return []
-    schema = _without_defaults(route.query.model_json_schema(ref_template=REF))
+    schema = _without_defaults(route.query.model_json_schema(ref_template=SCHEMA_REF))
     required = set(schema.get("required", ()))
     return [
         {
@@ -146,7 +146,7 @@ def _headers(route: Route) -> list[dict[str, Any]]:
 
 
 def _schemas(routes: Iterable[Route]) -> dict[str, Any]:
-    models: dict[tuple[type[BaseModel], Any], None] = {(Problem, "serialization"): None}
+    models: dict[tuple[type[BaseModel], Any], None] = {(ProblemDetails, "serialization"): None}
     for route in routes:
         if route.request is not None:
             models[route.request, "validation"] = None
@@ -154,7 +154,7 @@ def _schemas(routes: Iterable[Route]) -> dict[str, Any]:
             models[route.query, "validation"] = None
         if route.response is not None:
             models[route.response, "serialization"] = None
-    _, made = models_json_schema(list(models), ref_template=REF)
+    _, made = models_json_schema(list(models), ref_template=SCHEMA_REF)
     return {name: _without_defaults(schema) for name, schema in made.get("$defs", {}).items()}
 
 
@@ -179,7 +179,7 @@ def _without_default(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ref(model: type[BaseModel]) -> dict[str, str]:
-    return {"$ref": REF.format(model=model.__name__)}
+    return {"$ref": SCHEMA_REF.format(model=model.__name__)}
 
 
 ROUTES = (

@@ -23,10 +23,10 @@ from ..worker.logs import redact
 log = logging.getLogger("outlast.service")
 
 MEDIA = "application/problem+json"
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """What went wrong (RFC 9457)."""
 
     type: str = Field(description="a name for this kind of problem")
@@ -41,7 +41,7 @@ class Problem(BaseModel):
     incident: str | None = Field(None, description="under this name the server's log has more")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that cannot be served, and how to say so."""
 
     status = 400
@@ -54,46 +54,46 @@ class Refused(Exception):
         self.facts = facts
 
 
-class BadRequest(Refused):
+class BadRequest(RequestRefused):
     """It cannot be read at all."""
 
 
-class Unauthorised(Refused):
+class Unauthorised(RequestRefused):
     status = 401
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, {"www-authenticate": 'Bearer realm="outlast"'})
 
 
-class Forbidden(Refused):
+class Forbidden(RequestRefused):
     status = 403
 
 
-class NotFound(Refused):
+class NotFound(RequestRefused):
     status = 404
 
 
-class NotAllowed(Refused):
+class MethodNotAllowed(RequestRefused):
     status = 405
 
 
-class Conflict(Refused):
+class Conflict(RequestRefused):
     status = 409
 
 
-class TooBig(Refused):
+class PayloadTooLarge(RequestRefused):
     status = 413
 
 
-class WrongMedia(Refused):
+class UnsupportedMediaType(RequestRefused):
     status = 415
 
 
-class Invalid(Refused):
+class UnprocessableBody(RequestRefused):
     status = 422
 
 
-class Throttled(Refused):
+class Throttled(RequestRefused):
     status = 429
 
     def __init__(self, wait: float, detail: str = "too many wrong tokens from here") -> None:
@@ -101,7 +101,7 @@ class Throttled(Refused):
         super().__init__(f"{detail}: wait {seconds} s", {"retry-after": str(seconds)})
 
 
-class Unavailable(Refused):
+class Unavailable(RequestRefused):
     status = 503
 
     def __init__(self, detail: str, wait: float = 1.0) -> None:
@@ -128,31 +128,31 @@ STATUSES: dict[type[Exception], int] = {
 }
 
 
-def answer(error: Exception) -> Response:
+def problem_response(error: Exception) -> Response:
     """The answer to a request that failed so."""
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         kind = error.kind or _kind(type(error))
         return problem(error.status, kind, error.detail, error.headers, **error.facts)
-    for known, status in STATUSES.items():
-        if isinstance(error, known):
-            return _foreseen(error, status)
-    return _unforeseen(error)
+    for expected, status in STATUSES.items():
+        if isinstance(error, expected):
+            return _known_error(error, status)
+    return _unexpected_error(error)
 
 
 def problem(
     status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None, **facts: Any
 ) -> Response:
-    said = {
+    content = {
         "type": f"urn:outlast:{kind}",
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": redact(detail),
         **{name: value for name, value in facts.items() if value is not None},
     }
-    return JSONResponse(said, status, headers, media_type=MEDIA)
+    return JSONResponse(content, status, headers, media_type=MEDIA)
 
 
-def _foreseen(error: Exception, status: int) -> Response:
+def _known_error(error: Exception, status: int) -> Response:
     kind, facts, headers = _kind(type(error)), dict[str, Any](), dict[str, str]()
     detail = str(error)
     if isinstance(error, errors.StoreError):  # how the database was reached is nobody's business
@@ -163,7 +163,7 @@ def _foreseen(error: Exception, status: int) -> Response:
     if found:
         facts["problems"] = [
             {"path": redact(str(one.path)), "message": redact(one.message)}
-            for one in found[:MOST_PROBLEMS]
+            for one in found[:MAX_PROBLEMS]
         ]
     if isinstance(error, errors.OutlastError):
         for name in ("job", "flow"):
@@ -172,7 +172,7 @@ def _foreseen(error: Exception, status: int) -> Response:
     return problem(status, kind, detail, headers, **facts)
 
 
-def _unforeseen(error: Exception) -> Response:
+def _unexpected_error(error: Exception) -> Response:
     incident = new_instance_id()
     log.error("incident %s", incident, exc_info=error)
     detail = "something went wrong that nobody foresaw; the server's log has more"

@@ -21,11 +21,11 @@ from ..model.lifecycle import QUEUED, State
 from .problems import Conflict, Unavailable
 
 if TYPE_CHECKING:
-    from .census import Census, Counted
+    from .job_counts import JobCounts, JobCountsSnapshot
 
-LATELY_S = 60.0  # for which a name that was accepted is not looked up again
-MOST_KEPT = 100_000  # names of all tenants
-UNCOUNTED = 10  # one part in so many of the limit is accepted without a count
+RECENT_FOR_S = 60.0  # for which a name that was accepted is not looked up again
+MAX_CACHED = 100_000  # names of all tenants
+UNCOUNTED_FRACTION = 10  # one part in so many of the limit is accepted without a count
 
 UNFINISHED = frozenset(map(str, (*QUEUED, State.RUNNING)))
 
@@ -35,51 +35,53 @@ class TooManyQueues(Conflict):
 
 
 class QueueNames:
-    def __init__(self, census: Census, most: int) -> None:
-        self._census = census
-        self._most = most
-        self._uncounted = most // UNCOUNTED
-        self._lately: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by tenant
+    def __init__(self, job_counts: JobCounts, limit: int) -> None:
+        self._job_counts = job_counts
+        self._limit = limit
+        self._uncounted = limit // UNCOUNTED_FRACTION
+        self._recent: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by tenant
 
     async def admit(self, jobs: Iterable[NewJob]) -> None:
         """Refuse jobs of queues that would be too many for their tenant."""
         now = time.monotonic()
         fresh: defaultdict[str, set[str]] = defaultdict(set)
         for job in jobs:
-            if self._lately[job.tenant].get(job.queue, 0.0) < now:
+            if self._recent[job.tenant].get(job.queue, 0.0) < now:
                 fresh[job.tenant].add(job.queue)
         for tenant, names in fresh.items():
             await self._look_up(tenant, names)
 
     async def _look_up(self, tenant: str, names: set[str]) -> None:
-        counted, since = self._used(tenant, self._census.last)
+        counted, since = self._used(tenant, self._job_counts.last)
         added = (since | names) - counted
-        if len(added) > self._uncounted or len(counted | added) > self._most:
+        if len(added) > self._uncounted or len(counted | added) > self._limit:
             await self._count(tenant, names)
-        if sum(map(len, self._lately.values())) > MOST_KEPT:
-            self._lately.clear()
+        if sum(map(len, self._recent.values())) > MAX_CACHED:
+            self._recent.clear()
             self._uncounted = 0  # what was accepted since the last count is not known any more
-        until = time.monotonic() + LATELY_S
-        self._lately[tenant] |= dict.fromkeys(names, until)
+        until = time.monotonic() + RECENT_FOR_S
+        self._recent[tenant] |= dict.fromkeys(names, until)
 
     async def _count(self, tenant: str, names: set[str]) -> None:
         try:
-            last = await self._census.counted_soon()
+            last = await self._job_counts.snapshot_if_ready()
         except (StoreError, Unavailable):
             last = None
         if last is None:
             return  # not known yet: accepted, and the next name is looked up again
         used = set().union(*self._used(tenant, last))
-        if names - used and len(used | names) > self._most:
+        if names - used and len(used | names) > self._limit:
             raise TooManyQueues(
                 f"this tenant has unfinished jobs in {len(used):,} queues, and may have them in"
-                f" {self._most:,} (max_queues): use fewer names, or wait until jobs are finished"
+                f" {self._limit:,} (max_queues): use fewer names, or wait until jobs are finished"
             )
 
-    def _used(self, tenant: str, last: Counted | None) -> tuple[set[str], set[str]]:
+    def _used(self, tenant: str, last: JobCountsSnapshot | None) -> tuple[set[str], set[str]]:
         """The names in a count, and those accepted since, which may not be among them."""
-        lately = self._lately[tenant]
+        recent = self._recent[tenant]
         if last is None:
-            return set(), set(lately)
+            return set(), set(recent)
         counted = {k.queue for k in last.kinds if k.tenant == tenant and k.state in UNFINISHED}
-        return counted, {name for name, until in lately.items() if until - LATELY_S >= last.made}
+        return counted, {
+            name for name, until in recent.items() if until - RECENT_FOR_S >= last.taken_at
+        }

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from ..model.tokens import Scope
+from ..model.api_token import Scope
 
 if TYPE_CHECKING:
-    from .calls import Call
+    from .request import RequestContext
 
 HTML = "text/html"
 PUBLIC = None  # the scope of a route that anybody may call
@@ -27,8 +27,8 @@ class AnyToken(Enum):
 
 ANY_TOKEN: Final = AnyToken.ANY_TOKEN
 
-Answer = Response | BaseModel | dict[str, Any] | None
-Endpoint = Callable[["Call"], Awaitable[Answer]]
+EndpointResult = Response | BaseModel | dict[str, Any] | None
+EndpointFunction = Callable[["RequestContext"], Awaitable[EndpointResult]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Route:
     method: str
     path: str
     scope: Scope | AnyToken | None
-    endpoint: Endpoint
+    endpoint: EndpointFunction
     summary: str
     request: type[BaseModel] | None = None
     query: type[BaseModel] | None = None

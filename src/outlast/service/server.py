@@ -19,18 +19,18 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .connections import STALL_LIMIT_S, Connections, connection_limit
+from .connections import MAX_STALL_S, Connections, connection_limit
 from .hanging_up import HANG_UP
 
 if TYPE_CHECKING:
     from ..model.settings import ServiceSettings
     from .app import ServiceApp
 
-LONGEST_HEAD = 65_536  # bytes of request line and headers
-ACCEPTED_AT_ONCE = 16  # connections accepted before the ones before them are counted
+MAX_HEAD_BYTES = 65_536  # bytes of request line and headers
+ACCEPT_BATCH = 16  # connections accepted before the ones before them are counted
 BACKLOG = 2048  # connections that the kernel keeps for us
-LOG_EVERY_S = 60.0
-STALLED_S = 5.0  # without a byte taken: from then on it may be closed for others
+LOG_INTERVAL_S = 60.0
+EVICTABLE_STALL_S = 5.0  # without a byte taken: from then on it may be closed for others
 
 _log = logging.getLogger("outlast.service.http")
 
@@ -42,11 +42,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     app: ASGIApp
 
-    def __init__(self, *args: Any, connections: Connections, patience: Patience, **said: Any):
-        super().__init__(*args, **said)
+    def __init__(
+        self, *args: Any, connections: Connections, timeouts: ConnectionTimeouts, **options: Any
+    ):
+        super().__init__(*args, **options)
         self.logger = _log
-        self._all = connections
-        self._patience = patience
+        self._connections = connections
+        self._timeouts = timeouts
         self._since = time.monotonic()
         self._unsent = 0  # bytes, when they last became fewer
         self._unsent_since = 0.0
@@ -64,15 +66,15 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is None or cycle.response_complete or cycle.more_body:
             return self._since
-        if self.flow.write_paused and time.monotonic() - self._unsent_since > STALLED_S:
+        if self.flow.write_paused and time.monotonic() - self._unsent_since > EVICTABLE_STALL_S:
             return self._unsent_since
         return None
 
     @property
-    def overdue_after(self) -> float:
+    def allowed_s(self) -> float:
         if self._unsent or not self._owes_head:  # a body's time is up to its reader
-            return self._patience.stalled
-        return self._patience.head
+            return self._timeouts.stalled
+        return self._timeouts.head
 
     @property
     def _owes_head(self) -> bool:
@@ -93,18 +95,18 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
         self.app = _with_hang_up(self.app, transport)
-        if not self._all.add(self):
+        if not self._connections.add(self):
             self._refuse(503, "Service Unavailable", "retry-after: 1\r\n")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._all.remove(self)
+        self._connections.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
             self._head_size += len(data)
         super().data_received(data)
-        if self._in_head and self._head_size > LONGEST_HEAD and not self.transport.is_closing():
+        if self._in_head and self._head_size > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, "Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
@@ -136,33 +138,33 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-class Patience:
+class ConnectionTimeouts:
     """Seconds that a connection may take: to send a request's head, to take anything of what was
     written (never less than streams allow)."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.head = settings.header_timeout
-        self.stalled = max(STALL_LIMIT_S, settings.events_stall, settings.offer_lease)
+        self.stalled = max(MAX_STALL_S, settings.events_stall, settings.offer_lease)
 
 
-class NowAndThen(logging.Filter):
+class RateLimitedLog(logging.Filter):
     """Lets a message that anybody can cause pass once a minute."""
 
     def __init__(self, *messages: str) -> None:
         super().__init__()
-        self._last = dict.fromkeys(messages, -LOG_EVERY_S)
+        self._last = dict.fromkeys(messages, -LOG_INTERVAL_S)
 
     def filter(self, record: logging.LogRecord) -> bool:
         last = self._last.get(str(record.msg))
         if last is None:
             return True
-        if (now := time.monotonic()) - last < LOG_EVERY_S:
+        if (now := time.monotonic()) - last < LOG_INTERVAL_S:
             return False
         self._last[str(record.msg)] = now
         return True
 
 
-_log.addFilter(NowAndThen("Invalid HTTP request received."))
+_log.addFilter(RateLimitedLog("Invalid HTTP request received."))
 
 
 def _refuse_other_authority(url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
@@ -184,12 +186,12 @@ def _with_hang_up(app: ASGIApp, transport: Any) -> ASGIApp:
     return knowing
 
 
-class Server(uvicorn.Server):
+class BoundedServer(uvicorn.Server):
     def __init__(self, app: ServiceApp, **settings: Any) -> None:
         chosen = app.service.settings
         self.open = Connections(connection_limit(chosen))
-        protocols: Any = _protocols(self.open, Patience(chosen))
-        super().__init__(uvicorn.Config(app, http=protocols, backlog=ACCEPTED_AT_ONCE, **settings))
+        protocols: Any = _protocol_factory(self.open, ConnectionTimeouts(chosen))
+        super().__init__(uvicorn.Config(app, http=protocols, backlog=ACCEPT_BATCH, **settings))
         self._service = app.service
         self._service.runner.on_unusable = self._end
 
@@ -207,13 +209,15 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Open streams are told first: the server waits until all connections are closed."""
-        self._service.leave()
+        self._service.close_streams()
         await super().shutdown(sockets)
         self.open.close()
 
 
-def _protocols(connections: Connections, patience: Patience) -> Callable[..., BoundedProtocol]:
-    def made(**said: Any) -> BoundedProtocol:
-        return BoundedProtocol(connections=connections, patience=patience, **said)
+def _protocol_factory(
+    connections: Connections, timeouts: ConnectionTimeouts
+) -> Callable[..., BoundedProtocol]:
+    def made(**options: Any) -> BoundedProtocol:
+        return BoundedProtocol(connections=connections, timeouts=timeouts, **options)
 
     return made

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..model.errors import Unsupported
 from ..model.settings import StoreSettings
 from .address import parse
-from .base import Store
-from .statements import POSTGRES
+from .base import OperationRunner, Store
+from .dialects import POSTGRES
 
-__all__ = ["Store", "open_store"]
+__all__ = ["OperationRunner", "Store", "open_store"]
 
 
 def open_store(
@@ -19,12 +19,12 @@ def open_store(
     settings = settings or StoreSettings.of()
     if address.dialect == POSTGRES:
         try:
-            from .postgres import PostgresStore
+            from .postgres.store import PostgresStore
         except ImportError as error:
             raise Unsupported(
                 reason="PostgreSQL needs the extra: pip install 'outlast[postgres]'"
             ) from error
         return PostgresStore(address, settings)
-    from .sqlite import SqliteStore
+    from .sqlite.store import SqliteStore
 
     return SqliteStore(address, settings)

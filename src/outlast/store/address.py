@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from ..model.errors import InvalidSetting
-from .statements import POSTGRES, SQLITE
+from .dialects import POSTGRES, SQLITE
 
 DEFAULT_URL = "sqlite:///outlast.db"
 DEFAULT_SCHEMA = "outlast"

@@ -11,13 +11,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
 from ..model.settings import StoreSettings
-from ..ops.statement import CREATING, Op
-from . import exits, forks
+from ..ops.operation import CREATES_DATABASE, Op
+from . import close_at_exit, forks
 from .address import Address
 from .statements import Query, queries
 
@@ -25,24 +25,32 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
+class OperationRunner(Protocol):
+    """Carries out operations: a store, or a server on behalf of a remote worker."""
+
+    def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+
 class Store(ABC):
     """Where rows live. Operations are given as a function and its arguments, so that one whose
     connection broke can be started again: each is idempotent or fenced, so that is always safe."""
 
-    TRIES: ClassVar[int] = 6
-    wakes: ClassVar[bool] = False  # whether workers can be told that something is new
-    proving = False  # whether a liveness lock is held for the worker that watches here
+    MAX_TRIES: ClassVar[int] = 6
+    can_notify: ClassVar[bool] = False  # whether workers can be told that something is new
+    holds_liveness_lock = False  # whether a liveness lock is held for the worker that watches here
 
     def __init__(self, address: Address, settings: StoreSettings) -> None:
         self.address = address
         self.settings = settings
         self.queries: dict[str, Query] = queries(address.dialect, address.schema)
         self.callers: WeakSet[Any] = WeakSet()  # others' connections that lead here
-        self.seats: set[tuple[str, int, str]] = set()  # where our own connections went
+        self.addresses: set[tuple[str, int, str]] = set()  # where our own connections went
         self._checked = False
         self._checking = threading.Lock()
-        forks.mind(self)
-        exits.close_at_exit(self)
+        forks.register(self)
+        close_at_exit.close_at_exit(self)
 
     @property
     def channel(self) -> str:
@@ -56,10 +64,10 @@ class Store(ABC):
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Carry out an operation on a connection of our own."""
-        self.ready(operation in CREATING)
-        return self.insist(lambda: self.once(operation(*args, **kwargs)))
+        self.ready(operation in CREATES_DATABASE)
+        return self.retrying(lambda: self.run_once(operation(*args, **kwargs)))
 
-    def insist(self, attempt: Callable[[], T]) -> T:
+    def retrying(self, attempt: Callable[[], T]) -> T:
         """Try again if the connection broke on the way."""
         until = time.monotonic() + self.settings.deadline
         for tried in itertools.count(1):
@@ -73,10 +81,10 @@ class Store(ABC):
 
     async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same, on an asyncio connection."""
-        await self.aready(operation in CREATING)
-        return await self.ainsist(lambda: self.aonce(operation(*args, **kwargs)))
+        await self.aready(operation in CREATES_DATABASE)
+        return await self.aretrying(lambda: self.arun_once(operation(*args, **kwargs)))
 
-    async def ainsist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def aretrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
         until = time.monotonic() + self.settings.deadline
         for tried in itertools.count(1):
             try:
@@ -92,7 +100,7 @@ class Store(ABC):
         broken is replaced at once, one that cannot be had is not waited for, and neither is one
         after the deadline: that is the caller's decision."""
         if isinstance(error, Contention):
-            return None if tried == self.TRIES else random.uniform(0, 0.01 * 2**tried)
+            return None if tried == self.MAX_TRIES else random.uniform(0, 0.01 * 2**tried)
         again = tried <= 2 and time.monotonic() < until
         return 0.0 if again and error.facts.get("broke") else None
 
@@ -101,7 +109,7 @@ class Store(ABC):
         if not self._checked:
             with self._checking:
                 if not self._checked:
-                    self.insist(lambda: self.prepare_schema(create))
+                    self.retrying(lambda: self.prepare_schema(create))
                     self._checked = True
 
     async def aready(self, create: bool = True) -> None:
@@ -132,19 +140,21 @@ class Store(ABC):
         """Bring the tables up to this release; the versions that were applied."""
 
     @abstractmethod
-    def once(self, op: Op[T]) -> T: ...
+    def run_once(self, op: Op[T]) -> T: ...
 
     @abstractmethod
-    async def aonce(self, op: Op[T]) -> T: ...
+    async def arun_once(self, op: Op[T]) -> T: ...
 
     @abstractmethod
-    async def watch(self, worker: str, woken: Callable[[str], None], every: float) -> None:
+    async def listen_for_jobs(
+        self, worker: str, notify: Callable[[str], None], every: float
+    ) -> None:
         """Call `woken` with the name of a queue that changed (or "" for any), for ever, and hold
         the worker's liveness lock meanwhile. May fail: then whoever watches tries again; polling
         finds everything meanwhile, and leases hold."""
 
     @abstractmethod
-    async def follow(self, woken: Callable[[], None], every: float) -> None:
+    async def listen_for_events(self, notify: Callable[[], None], every: float) -> None:
         """Call `woken` when there may be new events, for ever. May fail, as `watch` may; and where
         nobody can tell, it only waits: whoever follows looks by himself now and then."""
 
@@ -156,10 +166,10 @@ class Store(ABC):
     def confirm_locked(self, workers: Sequence[str]) -> list[str]:
         """Those of the workers that seem to hold their liveness lock that do."""
 
-    def buried(self, workers: Sequence[str]) -> None:  # noqa: B027
+    def forget_workers(self, workers: Sequence[str]) -> None:  # noqa: B027
         """They are gone for good: clear away what proved their lives."""
 
-    def make_way(self) -> None:  # noqa: B027
+    def close_borrowed(self) -> None:  # noqa: B027
         pass
 
     def before_fork(self) -> None:  # noqa: B027
@@ -170,23 +180,21 @@ class Store(ABC):
 
     def after_fork_in_child(self) -> None:
         self._checking = threading.Lock()
-        self.proving = False
+        self.holds_liveness_lock = False
 
     @abstractmethod
-    def twin(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
+    def clone(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
         """Another store for the same place, with connections of its own: so many at the most, and
         with a lock timeout of its own."""
 
-    def _settings_of_twin(
-        self, connections: int | None, lock_timeout: float | None
-    ) -> StoreSettings:
+    def _clone_settings(self, connections: int | None, lock_timeout: float | None) -> StoreSettings:
         return replace(
             self.settings,
             pool_size=connections or self.settings.pool_size,
             lock_timeout=min(lock_timeout or math.inf, self.settings.lock_timeout),
         )
 
-    def steady(self) -> Store:
+    def hot_path_clone(self) -> Store:
         """One for what a worker says over and over: where it pays, with a connection of its own."""
         return self
 

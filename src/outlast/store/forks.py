@@ -15,8 +15,8 @@ from typing import Protocol
 from weakref import WeakSet
 
 
-class CrossesForks(Protocol):
-    def make_way(self) -> None:
+class ForkAware(Protocol):
+    def close_borrowed(self) -> None:
         """End what would keep others waiting, before anybody is waited for."""
 
     def before_fork(self) -> None:
@@ -29,26 +29,26 @@ class CrossesForks(Protocol):
         """Start over, without the threads and locks of the parent."""
 
 
-_known: WeakSet[CrossesForks] = WeakSet()
-_held: list[CrossesForks] = []  # while a fork is under way
+_registered: WeakSet[ForkAware] = WeakSet()
+_held: list[ForkAware] = []  # while a fork is under way
 _one_at_a_time = threading.Lock()
 
 
-def mind(one: CrossesForks) -> None:
+def register(one: ForkAware) -> None:
     """Tell this one of every fork, for as long as it lives."""
-    _known.add(one)
+    _registered.add(one)
 
 
-def known() -> list[CrossesForks]:
+def registered() -> list[ForkAware]:
     """All that are told of forks."""
-    return list(_known)
+    return list(_registered)
 
 
 def _before() -> None:
     _one_at_a_time.acquire()
-    _held[:] = _known
+    _held[:] = _registered
     for one in _held:
-        one.make_way()
+        one.close_borrowed()
     for one in _held:
         one.before_fork()
 

@@ -10,24 +10,24 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, clos
 from typing import Any, Protocol, TypeVar
 
 from ..model.errors import OutlastError, StoreError
-from ..model.text import brief
-from ..ops.statement import Op, Step
+from ..model.safe_text import error_summary
+from ..ops.operation import Op, Step
 
 T = TypeVar("T")
 
 # What drivers raise about a value that they cannot send: text that the connection's encoding lacks,
 # a number that is too large, a structure that is too deep.
-UNSENDABLE = (ValueError, TypeError, OverflowError, RecursionError)
+ENCODING_ERRORS = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 class Session(AbstractContextManager["Session"], Protocol):
     """A connection in use for one operation: leaving it commits, leaving by an error rolls back."""
 
-    def answer(self, step: Step) -> Any: ...
+    def execute_step(self, step: Step) -> Any: ...
 
 
 class AsyncSession(AbstractAsyncContextManager["AsyncSession"], Protocol):
-    async def answer(self, step: Step) -> Any: ...
+    async def execute_step(self, step: Step) -> Any: ...
 
 
 def drive(op: Op[T], session: Session) -> T:
@@ -37,11 +37,11 @@ def drive(op: Op[T], session: Session) -> T:
             while True:
                 step = op.send(answer)
                 try:
-                    answer = session.answer(step)
+                    answer = session.execute_step(step)
                 except OutlastError:
                     raise
-                except UNSENDABLE as error:
-                    raise unsendable(error) from error
+                except ENCODING_ERRORS as error:
+                    raise encoding_error(error) from error
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
@@ -54,15 +54,17 @@ async def adrive(op: Op[T], session: AsyncSession) -> T:
                 while True:
                     step = op.send(answer)
                     try:
-                        answer = await session.answer(step)
+                        answer = await session.execute_step(step)
                     except OutlastError:
                         raise
-                    except UNSENDABLE as error:
-                        raise unsendable(error) from error
+                    except ENCODING_ERRORS as error:
+                        raise encoding_error(error) from error
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
 
 
-def unsendable(error: Exception) -> StoreError:
+def encoding_error(error: Exception) -> StoreError:
     """A driver's error about a value, in our words: it is about the rows that were given."""
-    return StoreError(f"this value cannot be sent to the database: {brief(error)}", refused=True)
+    return StoreError(
+        f"this value cannot be sent to the database: {error_summary(error)}", refused=True
+    )

@@ -2,39 +2,56 @@
 
 Migrations are `migrations/NNNN.<dialect>.sql`, applied in order, each in one transaction under a
 lock, so a migration that dies midway leaves nothing behind and the next one starts over. A fresh
-install runs the same files, in one transaction. Each applied version records the oldest release
-schema that can still work with it, so that old and new processes run side by side during a deploy.
+install runs the same files, in one transaction. Each file says, in a line `-- compatible from: N`,
+the oldest version that a process must know to work with its tables; that is recorded with it, so
+that old and new processes run side by side during a deploy.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
 from ..model.errors import SchemaMismatch
-from .statements import POSTGRES, translate
+from .dialects import POSTGRES, translate
+from .macros import Source, split
 
-# A process that knows version n works with tables of a later version m if compatible_from(m) ≤ n.
-COMPATIBLE_FROM = {
-    1: 1,
-    2: 2,  # a process of version 1 would not tell followers
-    3: 2,
-    4: 2,
-    5: 2,
-    6: 2,
-    7: 2,
-    8: 2,
-    9: 2,
-    10: 2,
-}
+_COMPATIBLE_FROM = re.compile(r"^-- compatible from: (\d+)$", re.MULTILINE)
+
+EARLY = (
+    "the tables were made by a development version from before the first release, and cannot be"
+    " upgraded: let that version finish its jobs, drop the tables (PostgreSQL: DROP SCHEMA …"
+    " CASCADE; SQLite: remove the file), and run `outlast migrate`"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
     version: int
+    # A process that knows version n works with tables of this later version if that is at most n.
+    compatible_from: int
     statements: tuple[str, ...]
+
+
+class SchemaVersion(NamedTuple):
+    """The version of the tables that a database has."""
+
+    version: int = 0  # 0: it has none
+    compatible_from: int = 0
+    early: bool = False  # before the first release there was another version 1, compatible from 1
+
+    @classmethod
+    def of(cls, applied: Collection[tuple[int, int]]) -> SchemaVersion:
+        """By the rows of `migration`."""
+        if not applied:
+            return cls()
+        versions, compatible_from = zip(*applied, strict=True)
+        return cls(max(versions), max(compatible_from), (1, 1) in applied)
 
 
 @cache
@@ -44,39 +61,41 @@ def migrations(dialect: str, schema: str) -> tuple[Migration, ...]:
         (file for file in folder.iterdir() if file.name.endswith(f".{dialect}.sql")),
         key=lambda file: file.name,
     )
-    return tuple(
-        Migration(int(file.name[:4]), _split(translate(file.read_text("utf-8"), dialect, schema)))
-        for file in found
-    )
+    return tuple(_migration(file, dialect, schema) for file in found)
 
 
-def next_step(known: tuple[Migration, ...], found: int) -> tuple[Migration, ...]:
-    """What to apply in one transaction to tables of the version found: one version, or all of them
+def _migration(file: Traversable, dialect: str, schema: str) -> Migration:
+    source = Source(file.read_text("utf-8"), f"migrations/{file.name}")
+    if (head := _COMPATIBLE_FROM.search(source.text)) is None:
+        source.fail(0, "a line `-- compatible from: N` is missing")
+    return Migration(int(file.name[:4]), int(head[1]), split(translate(source, dialect, schema)))
+
+
+def next_step(known: tuple[Migration, ...], found: SchemaVersion) -> tuple[Migration, ...]:
+    """What to apply in one transaction to the tables that were found: one version, or all of them
     where there are no tables yet, so that nobody who comes by sees a new install half done."""
-    later = tuple(migration for migration in known if migration.version > found)
-    return later[:1] if found else later
+    if found.early:
+        raise SchemaMismatch(reason=EARLY)
+    later = tuple(migration for migration in known if migration.version > found.version)
+    return later[:1] if found.version else later
 
 
 def latest() -> int:
     return migrations(POSTGRES, "outlast")[-1].version
 
 
-def check(found: int, compatible_from: int) -> None:
+def check(found: SchemaVersion) -> None:
     """Refuse tables that this release cannot work with, and say what to do."""
     known = latest()
-    if found < known:
+    if found.early:
+        raise SchemaMismatch(reason=EARLY)
+    if found.version < known:
         raise SchemaMismatch(
-            reason=f"the tables are at version {found} and this release needs {known}:"
+            reason=f"the tables are at version {found.version} and this release needs {known}:"
             " run `outlast migrate` (workers may go on meanwhile)"
         )
-    if compatible_from > known:
+    if found.compatible_from > known:
         raise SchemaMismatch(
-            reason=f"the tables are at version {found}, which needs a release that knows version"
-            f" {compatible_from}; this one knows {known}: upgrade outlast here"
+            reason=f"the tables are at version {found.version}, which needs a release that knows"
+            f" version {found.compatible_from}; this one knows {known}: upgrade outlast here"
         )
-
-
-def _split(text: str) -> tuple[str, ...]:
-    """Single statements. Ours hold no semicolon inside."""
-    text = re.sub(r"--.*$", "", text, flags=re.M)
-    return tuple(part.strip() for part in text.split(";") if part.strip())

@@ -19,12 +19,14 @@ from pathlib import Path
 
 from ..model.errors import OutlastError
 
-PATIENCE = 300.0  # seconds a child may take, far more than any needs; then it says where it hangs
-GAVE_UP = 75  # the exit code of a child that gave up
+CHILD_TIMEOUT_S = (
+    300.0  # seconds a child may take, far more than any needs; then it says where it hangs
+)
+GAVE_UP_EXIT_CODE = 75  # the exit code of a child that gave up
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildExit:
     """How a child ended, or that it was stopped: by a signal, or by itself."""
 
     pid: int
@@ -33,87 +35,91 @@ class Ended:
     stopped: bool = False
 
     @property
-    def well(self) -> bool:
+    def ok(self) -> bool:
         return not (self.signal or self.code or self.stopped)
 
 
-Then = Callable[[Ended], None]
+OnChildExit = Callable[[ChildExit], None]
+
+
+def freeze_memory() -> None:
+    """Before the first fork: a child that collects garbage would copy every page of ours."""
+    gc.collect()
+    gc.freeze()
 
 
 class Children:
     """Children, and what is to be done when each has ended (or was stopped)."""
 
-    def __init__(self, noise: Path) -> None:
-        self.noise = noise  # what they say on standard error
-        self._then: dict[int, Then] = {}
-        gc.collect()
-        gc.freeze()  # a child that collects would copy every page of ours
+    def __init__(self, stderr_file: Path) -> None:
+        self.stderr_file = stderr_file  # what they say on standard error
+        self._on_exit: dict[int, OnChildExit] = {}
 
     def __len__(self) -> int:
-        return len(self._then)
+        return len(self._on_exit)
 
-    def start(self, body: Callable[[], object], then: Then) -> int:
+    def start(self, body: Callable[[], object], on_exit: OnChildExit) -> int:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_child(body, parent)
-        self._then[pid] = then
+            self._run_child(body, parent)
+        self._on_exit[pid] = on_exit
         return pid
 
-    def step(self) -> None:
+    def wait(self) -> None:
         """Wait until one ends or is stopped, and do what is to be done then."""
-        self._heard(*os.waitpid(-1, os.WUNTRACED))
+        self._handle_exit(*os.waitpid(-1, os.WUNTRACED))
 
     def poll(self) -> None:
         """The same for all that have ended or were stopped by now, without waiting."""
-        while self._then:
+        while self._on_exit:
             pid, status = os.waitpid(-1, os.WUNTRACED | os.WNOHANG)
             if pid == 0:
                 return
-            self._heard(pid, status)
+            self._handle_exit(pid, status)
 
-    def _heard(self, pid: int, status: int) -> None:
-        ended = _read(pid, status)
-        then = self._then[pid] if ended.stopped else self._then.pop(pid)
-        then(ended)
+    def _handle_exit(self, pid: int, status: int) -> None:
+        exit = _child_exit(pid, status)
+        on_exit = self._on_exit[pid] if exit.stopped else self._on_exit.pop(pid)
+        on_exit(exit)
 
-    def call(self, *bodies: Callable[[], object]) -> None:
+    def run_all(self, *bodies: Callable[[], object]) -> None:
         """Do things, each in a child, and wait for them; meanwhile others may end."""
-        ends: list[Ended] = []
+        ends: list[ChildExit] = []
         for body in bodies:
             self.start(body, ends.append)
         while len(ends) < len(bodies):
-            self.step()
-        if not all(end.well for end in ends):
-            raise ChildFailed(self.last_words())
+            self.wait()
+        if not all(end.ok for end in ends):
+            raise ChildFailed(self.stderr_tail())
 
-    def last_words(self, most: int = 2000) -> str:
+    def stderr_tail(self, limit: int = 2000) -> str:
         with suppress(OSError):
-            return self.noise.read_text(errors="replace")[-most:].strip()
+            return self.stderr_file.read_text(errors="replace")[-limit:].strip()
         return ""
 
-    def end_all(self) -> None:
-        for pid in self._then:
+    def kill_all(self) -> None:
+        for pid in self._on_exit:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for pid in list(self._then):
+        for pid in list(self._on_exit):
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-        self._then.clear()
+        self._on_exit.clear()
 
-    def _be_child(self, body: Callable[[], object], parent: int) -> None:
+    def _run_child(self, body: Callable[[], object], parent: int) -> None:
         code = 1
         try:
             die_with_parent(parent)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            noise = os.open(self.noise, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
-            os.dup2(noise, 2)
-            faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)
+            stderr = os.open(self.stderr_file, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+            os.dup2(stderr, 2)
+            faulthandler.dump_traceback_later(CHILD_TIMEOUT_S, exit=True, file=2)
             body()
             os._exit(0)
         except BaseException as error:
-            code = GAVE_UP if isinstance(error, GaveUp) else 1
+            code = GAVE_UP_EXIT_CODE if isinstance(error, GaveUp) else 1
             traceback.print_exc(file=sys.__stderr__)
             with suppress(Exception):
                 sys.__stderr__.flush()  # type: ignore[union-attr]
@@ -128,18 +134,18 @@ class GaveUp(Exception):
 class ChildFailed(OutlastError):
     """A process that only prepares or looks has failed."""
 
-    def __init__(self, words: str) -> None:
-        """`words`: what it said on standard error, a traceback as a rule."""
-        last = (words.splitlines() or ["it said nothing"])[-1]
-        super().__init__(re.sub(r"^[\w.]+: ", "", last), words=words)
+    def __init__(self, stderr: str) -> None:
+        """`stderr`: the child's standard error, usually a traceback."""
+        last = (stderr.splitlines() or ["it said nothing"])[-1]
+        super().__init__(re.sub(r"^[\w.]+: ", "", last), words=stderr)
 
 
-def _read(pid: int, status: int) -> Ended:
+def _child_exit(pid: int, status: int) -> ChildExit:
     if os.WIFSTOPPED(status):
-        return Ended(pid, signal=os.WSTOPSIG(status), stopped=True)
+        return ChildExit(pid, signal=os.WSTOPSIG(status), stopped=True)
     if os.WIFSIGNALED(status):
-        return Ended(pid, signal=os.WTERMSIG(status))
-    return Ended(pid, code=os.WEXITSTATUS(status))
+        return ChildExit(pid, signal=os.WTERMSIG(status))
+    return ChildExit(pid, code=os.WEXITSTATUS(status))
 
 
 def die_with_parent(parent: int | None = None) -> None:

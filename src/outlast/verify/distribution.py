@@ -6,8 +6,20 @@ import math
 from collections.abc import Iterable
 
 BINS = 12
-WIDTH = 40
-STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds a bar may span
+PLOT_WIDTH = 40
+BIN_WIDTHS_S = (
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+)  # seconds a bar may span
 
 
 class Distribution:
@@ -17,7 +29,7 @@ class Distribution:
     def __len__(self) -> int:
         return len(self.sorted)
 
-    def at(self, share: float) -> float:
+    def percentile(self, share: float) -> float:
         """What so large a share of them did not exceed: always one that was measured."""
         if not self.sorted:
             return math.nan
@@ -25,19 +37,20 @@ class Distribution:
 
     def as_json(self) -> dict[str, float | int | None]:
         shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-        found = {name: round(self.at(share), 3) for name, share in shares.items()}
+        found = {name: round(self.percentile(share), 3) for name, share in shares.items()}
         return {"n": len(self), **{k: None if math.isnan(v) else v for k, v in found.items()}}
 
     def plot(self) -> list[str]:
         """One line for each bar, the last of them for all that took longer."""
         if not self.sorted:
             return []
-        step = next((s for s in STEPS if self.sorted[-1] < s * BINS), STEPS[-1])
+        step = next((s for s in BIN_WIDTHS_S if self.sorted[-1] < s * BINS), BIN_WIDTHS_S[-1])
         counts = [0] * (min(BINS - 1, int(self.sorted[-1] / step)) + 1)
         for value in self.sorted:
             counts[min(BINS - 1, int(value / step))] += 1
-        most = max(counts)
+        largest = max(counts)
         return [
-            f"{number * step:7.3f} s  {'█' * math.ceil(count / most * WIDTH):<{WIDTH}}  {count}"
+            f"{number * step:7.3f} s "
+            f" {'█' * math.ceil(count / largest * PLOT_WIDTH):<{PLOT_WIDTH}}  {count}"
             for number, count in enumerate(counts)
         ]

@@ -15,9 +15,9 @@ from ..worker.context import Context
 if TYPE_CHECKING:
     from .workload import Workload
 
-SOON = Retry(max_attempts=5, base=0.01, cap=0.05)
-CRASHES = 50  # that a job may cost: whom the kills strike is chance
-A_NAP = 0.03  # seconds
+FAST_RETRY = Retry(max_attempts=5, base=0.01, cap=0.05)
+MAX_CRASHES = 50  # that a job may cost: whom the kills strike is chance
+NAP_S = 0.03  # seconds
 
 
 class FlowTasks:
@@ -25,7 +25,7 @@ class FlowTasks:
 
     def __init__(self, work: Workload) -> None:
         self.work = work
-        task = work.ol.task(max_crashes=CRASHES, retry=SOON)
+        task = work.ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
 
         @task
         async def step(
@@ -33,21 +33,21 @@ class FlowTasks:
             joined: bool = False,
         ) -> dict[str, Any]:  # fmt: skip
             """Comes after nobody, or does not care."""
-            self._began(ctx)
-            return await self._end(ctx, kind)
+            self._record_begun(ctx)
+            return await self._finish(ctx, kind)
 
         @task
         async def gather(ctx: Context, tag: str = "", kind: str = "ok") -> dict[str, Any]:
             """Reads what those before it came to."""
-            self._began(ctx)
-            self._read(ctx, [_told(result) async for result in ctx.results()])
-            return await self._end(ctx, kind)
+            self._record_begun(ctx)
+            self._record_read(ctx, [_result_key(result) async for result in ctx.results()])
+            return await self._finish(ctx, kind)
 
         @task
         def gather_in_thread(ctx: Context, tag: str = "", kind: str = "ok") -> dict[str, Any]:
-            self._began(ctx)
-            self._read(ctx, [_told(job.result) for job in ctx.prerequisites()])
-            return self._ended(ctx, kind)
+            self._record_begun(ctx)
+            self._record_read(ctx, [_result_key(job.result) for job in ctx.prerequisites()])
+            return self._record_ended(ctx, kind)
 
         @task
         async def crawl(
@@ -56,20 +56,20 @@ class FlowTasks:
         ) -> dict[str, Any]:  # fmt: skip
             """Finds so many more to do, and each of them so many: whoever waits for it waits for
             all of that."""
-            self._began(ctx)
+            self._record_begun(ctx)
             found = {"parent": ctx.job.id, "claim": ctx.fence, "joined": True}
             width, *deeper = widths
             for _ in range(width):
                 child = crawl.job(widths=deeper, **found) if deeper else step.job(**found)
                 ctx.enqueue(child, join=True)
-            return await self._end(ctx, "ok", width)
+            return await self._finish(ctx, "ok", width)
 
         @task
         async def hook(ctx: Context, hook_of: str, on: str) -> dict[str, Any]:
             """Made by the end of another job, which it can read."""
-            self._began(ctx)
-            self._read(ctx, [_told(result) async for result in ctx.results()])
-            return await self._end(ctx, "ok")
+            self._record_begun(ctx)
+            self._record_read(ctx, [_result_key(result) async for result in ctx.results()])
+            return await self._finish(ctx, "ok")
 
         self.step, self.crawl, self.hook = step, crawl, hook
         self.gather, self.gather_in_thread = gather, gather_in_thread
@@ -79,18 +79,18 @@ class FlowTasks:
             task.job().new_job()
         self.hook.job("", "").new_job()
 
-    def _began(self, ctx: Context) -> None:
+    def _record_begun(self, ctx: Context) -> None:
         self.work.ledger.write("began", ctx.job.id, ctx.fence)
 
-    def _read(self, ctx: Context, results: list[object]) -> None:
+    def _record_read(self, ctx: Context, results: list[object]) -> None:
         self.work.ledger.write("read", ctx.job.id, ctx.fence, results)
 
-    async def _end(self, ctx: Context, kind: str, added: int = 0) -> dict[str, Any]:
+    async def _finish(self, ctx: Context, kind: str, added: int = 0) -> dict[str, Any]:
         if kind == "naps":
-            await asyncio.sleep(A_NAP)
-        return self._ended(ctx, kind, added)
+            await asyncio.sleep(NAP_S)
+        return self._record_ended(ctx, kind, added)
 
-    def _ended(self, ctx: Context, kind: str, added: int = 0) -> dict[str, Any]:
+    def _record_ended(self, ctx: Context, kind: str, added: int = 0) -> dict[str, Any]:
         if kind == "dies":
             raise Permanent("never")
         if kind == "fails" and ctx.job.failures == 0:
@@ -99,5 +99,5 @@ class FlowTasks:
         return {"of": ctx.job.id, "fence": ctx.fence}
 
 
-def _told(result: Any) -> object:
+def _result_key(result: Any) -> object:
     return [result.get("of"), result.get("fence")] if isinstance(result, dict) else result

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..model.errors import OutlastError
-from .campaign import stoppable
+from .campaigns.campaign import stop_signals
 from .mutation import POSTGRES, Ground, HuntFailed, Mutant, Where, breed, check, walk
 
 GOALS = {"crash": "kills", "zombie": "taken", "flows": "fan_ins"}
@@ -94,7 +94,7 @@ class Hunts:
     def run(self) -> Report:
         began = time.monotonic()
         with (
-            stoppable(),
+            stop_signals(),
             tempfile.TemporaryDirectory(prefix="outlast-mutants-") as folder,
             ThreadPoolExecutor(self.at_once) as pool,
         ):
@@ -127,7 +127,7 @@ class Hunts:
         except OutlastError as error:
             return str(error)
         if figures["wrong"]:
-            return str(figures["wrong"][0]["told"])
+            return str(figures["wrong"][0]["message"])
         return "" if figures[GOALS[ground.campaign]] else "there is nothing to walk"
 
     def _hunt(self, pool: ThreadPoolExecutor, folder: Path) -> None:
@@ -150,7 +150,7 @@ class Hunts:
                 raise HuntFailed("its ground fails without a mutant")
             figures = self._figures(breed(mutant, folder), mutant.ground, first=True)
             points, wrong = figures[GOALS[mutant.campaign]], figures["wrong"]
-            judged = [each for each in wrong if _of_the_judge(each["told"])]
+            judged = [each for each in wrong if _of_the_judge(each["message"])]
             told, where = _first(judged or wrong)
         except HuntFailed as error:
             judged, points, told, where = [], 0, str(error), ""
@@ -187,7 +187,7 @@ def grounds_of(mutants: Sequence[Mutant]) -> list[Ground]:
 
 
 def _first(wrong: list[dict[str, str]]) -> tuple[str, str]:
-    return (wrong[0]["told"], wrong[0]["where"]) if wrong else ("", "")
+    return (wrong[0]["message"], wrong[0]["where"]) if wrong else ("", "")
 
 
 def _of_the_judge(told: str) -> bool:

@@ -35,13 +35,13 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One line: what happened to which job (or queue), under which claim."""
 
-    what: str
-    about: str
+    kind: str
+    subject: str
     fence: int = 0
-    said: Any = None
+    data: Any = None
     pid: int = 0
     at: float = 0.0  # time.monotonic(), which all processes of one machine share
 
@@ -50,21 +50,21 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(self, what: str, about: str, fence: int = 0, said: Any = None) -> None:
-        line = json.dumps([what, about, fence, said, os.getpid(), time.monotonic()]) + "\n"
+    def write(self, kind: str, subject: str, fence: int = 0, data: Any = None) -> None:
+        line = json.dumps([kind, subject, fence, data, os.getpid(), time.monotonic()]) + "\n"
         fd = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
         try:
             os.write(fd, line.encode())
         finally:
             os.close(fd)
 
-    def read(self) -> Iterator[Entry]:
+    def read(self) -> Iterator[LedgerEntry]:
         if not self.path.exists():
             return
         with self.path.open() as lines:
             for line in lines:
                 if line.endswith("\n"):
-                    yield Entry(*json.loads(line))
+                    yield LedgerEntry(*json.loads(line))
 
 
 class Tail:
@@ -74,7 +74,7 @@ class Tail:
         self.path = ledger.path
         self._at = 0
 
-    def read(self) -> Iterator[Entry]:
+    def read(self) -> Iterator[LedgerEntry]:
         if not self.path.exists():
             return
         with self.path.open("rb") as lines:
@@ -83,4 +83,4 @@ class Tail:
                 if not line.endswith(b"\n"):
                     return
                 self._at += len(line)
-                yield Entry(*json.loads(line))
+                yield LedgerEntry(*json.loads(line))

@@ -11,19 +11,19 @@ import time
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from .figures import Figures
+from .results import CampaignResults
 
-EVERY = 5.0  # seconds between lines where nobody can rewrite them
-REFRESH = 0.2
+LINE_INTERVAL_S = 5.0  # seconds between lines where nobody can rewrite them
+REFRESH_INTERVAL_S = 0.2
 
 
-class Progress:
+class CampaignProgress:
     def __init__(
         self, points: int | None, budget: float | None, stream: TextIO | None = None
     ) -> None:
         self.points, self.budget = points, budget
         self.stream = stream or sys.stderr
-        self._next = time.monotonic() + EVERY
+        self._next = time.monotonic() + LINE_INTERVAL_S
         self._live: Any = None
 
     def __enter__(self) -> Self:
@@ -52,36 +52,38 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, figures: Figures) -> None:
+    def __call__(self, results: CampaignResults) -> None:
         now = time.monotonic()
         if now < self._next:
             return
         if self._live is not None:
-            self._live.update(self._bar(figures, now), refresh=True)
-            self._next = now + REFRESH
+            self._live.update(self._bar(results, now), refresh=True)
+            self._next = now + REFRESH_INTERVAL_S
         else:
-            print(line(figures, now), file=self.stream, flush=True)
-            self._next = now + EVERY
+            print(progress_line(results, now), file=self.stream, flush=True)
+            self._next = now + LINE_INTERVAL_S
 
-    def _bar(self, figures: Figures, now: float) -> Any:
+    def _bar(self, results: CampaignResults, now: float) -> Any:
         from rich.columns import Columns
         from rich.progress_bar import ProgressBar
 
-        share = self.share(figures, now)
-        return Columns([ProgressBar(1.0, share, width=30), line(figures, now)], padding=(0, 2))
+        share = self.share(results, now)
+        return Columns(
+            [ProgressBar(1.0, share, width=30), progress_line(results, now)], padding=(0, 2)
+        )
 
-    def share(self, figures: Figures, now: float) -> float:
+    def share(self, results: CampaignResults, now: float) -> float:
         """How much of it is done: by the clock or by the count, whichever ends it sooner."""
         shares = [0.0]
         if self.budget:
-            shares.append((now - figures.began) / self.budget)
+            shares.append((now - results.began) / self.budget)
         if self.points:
-            shares.append(figures.total(figures.goal) / self.points)
+            shares.append(results.total(results.goal) / self.points)
         return min(1.0, max(shares))
 
 
-def line(figures: Figures, now: float) -> str:
-    counts = ", ".join(f"{figures.total(what):,} {what}" for what in figures.columns)
-    wrong = len(figures.wrong)
-    seconds = now - figures.began
-    return f"{figures.campaign}: {counts}, {wrong:,} violations, {seconds:.0f} s"
+def progress_line(results: CampaignResults, now: float) -> str:
+    counts = ", ".join(f"{results.total(what):,} {what}" for what in results.columns)
+    violations = len(results.violations)
+    seconds = now - results.began
+    return f"{results.campaign}: {counts}, {violations:,} violations, {seconds:.0f} s"

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..client import Outlast
-from ..connected import actor
+from ..client.base import actor
+from ..client.client import Outlast
 from ..model.breaker import Breaker
 from ..model.errors import BatchFailed, Permanent, RetryLater
 from ..model.retry import Retry
@@ -19,25 +19,27 @@ from ..worker.batch_context import BatchContext
 from ..worker.context import Context
 from .flow_tasks import FlowTasks
 from .ledger import Ledger
-from .place import Place
+from .workspace import Workspace
 
-AT_ONCE = Retry(max_attempts=5, base=0.01, cap=0.05)
-OFTEN = 50  # crashes that a job may cost: a busy machine may lose a lease of a second by itself
+FAST_RETRY = Retry(max_attempts=5, base=0.01, cap=0.05)
+MAX_CRASHES = (
+    50  # crashes that a job may cost: a busy machine may lose a lease of a second by itself
+)
 POOLED = "pooled"
-A_WHILE = 0.6  # seconds in which others have looked twice whether a worker lives
-STEPS = ("one", "two")
-AWAY = 8  # calls that fail before what a task relies on is back
-PATIENCE = 20.0  # seconds that a handler lingers when nobody tells it to stop
+TARRY_S = 0.6  # seconds in which others have looked twice whether a worker lives
+STEP_NAMES = ("one", "two")
+FAILED_CALLS = 8  # calls that fail before what a task relies on is back
+LINGER_LIMIT_S = 20.0  # seconds that a handler lingers when nobody tells it to stop
 
 
 class Workload:
     """An application and its ledger, which can move from place to place."""
 
-    def __init__(self, place: Place, **settings: Any) -> None:
+    def __init__(self, workspace: Workspace, **settings: Any) -> None:
         store = replace(StoreSettings.of(), **settings)
-        self.place = place
-        self.ledger = Ledger(place.ledger)
-        self.ol = Outlast(place.url, schema=place.schema, settings=store)
+        self.workspace = workspace
+        self.ledger = Ledger(workspace.ledger_file)
+        self.ol = Outlast(workspace.url, schema=workspace.schema, settings=store)
         self._begun: set[tuple[str, int]] = set()
         self._define(self.ol)
         self._define_awkward(self.ol)
@@ -46,33 +48,33 @@ class Workload:
         self._define_durable(self.ol)
         self.flows = FlowTasks(self)
 
-    def at(self, place: Place) -> Workload:
+    def move_to(self, workspace: Workspace) -> Workload:
         """Go on elsewhere. What handlers do from now on is told to that place's ledger."""
-        if place != self.place:
-            self.place = place
-            self.ledger = Ledger(place.ledger)
-            self.ol.move(place.url, place.schema)
+        if workspace != self.workspace:
+            self.workspace = workspace
+            self.ledger = Ledger(workspace.ledger_file)
+            self.ol.move(workspace.url, workspace.schema)
         return self
 
-    def trust(self, place: Place) -> Workload:
+    def use_prepared(self, workspace: Workspace) -> Workload:
         """Go to a place that was made ready; what was found out there need not be found out again
         by every child."""
-        self.at(place)
+        self.move_to(workspace)
         store = self.ol.store
         store._checked = True
-        if place.ready.read_text() == POOLED:
+        if workspace.ready_file.read_text() == POOLED:
             store.pooled = True  # type: ignore[attr-defined]
         return self
 
-    def make_ready(self) -> None:
+    def prepare(self) -> None:
         """Make the tables of this place, and say that they are there."""
         self.ol.store.ready()
-        self.place.add_business()
+        self.workspace.create_business_table()
         self.ol.close()
         pooled = getattr(self.ol.store, "pooled", False)
-        written = self.place.ready.with_suffix(".new")
+        written = self.workspace.ready_file.with_suffix(".new")
         written.write_text(POOLED if pooled else "direct")
-        written.replace(self.place.ready)  # there at once, or not at all
+        written.replace(self.workspace.ready_file)  # there at once, or not at all
 
     def warm_up(self) -> None:
         """What is slow the first time, so that children need not do it again."""
@@ -92,16 +94,16 @@ class Workload:
         self.flows.warm_up()
 
     def _define(self, ol: Outlast) -> None:
-        @ol.task(max_crashes=OFTEN)
+        @ol.task(max_crashes=MAX_CRASHES)
         async def mark(ctx: Context, parent: str = "", claim: int = 0) -> dict[str, int]:
             """Does nothing, and says so. As a follow-up it names whose it is."""
-            return self._ran(ctx)
+            return self._record_run(ctx)
 
-        @ol.task(max_crashes=OFTEN)
+        @ol.task(max_crashes=MAX_CRASHES)
         def thread(ctx: Context) -> dict[str, int]:
-            return self._ran(ctx)
+            return self._record_run(ctx)
 
-        @ol.task(max_crashes=OFTEN)
+        @ol.task(max_crashes=MAX_CRASHES)
         async def parent(ctx: Context) -> dict[str, int]:
             """Reports, and enqueues two jobs, which exist only if this attempt is accepted."""
             self.ledger.write("began", ctx.job.id, ctx.fence)
@@ -112,16 +114,16 @@ class Workload:
             self.ledger.write("ended", ctx.job.id, ctx.fence, 2)
             return {"fence": ctx.fence}
 
-        @ol.task(max_crashes=OFTEN)
+        @ol.task(max_crashes=MAX_CRASHES)
         async def tarries(ctx: Context) -> dict[str, int]:
-            result = self._ran(ctx)
-            await asyncio.sleep(A_WHILE)
+            result = self._record_run(ctx)
+            await asyncio.sleep(TARRY_S)
             return result
 
-        @ol.task(max_crashes=OFTEN)
+        @ol.task(max_crashes=MAX_CRASHES)
         async def naps(ctx: Context, seconds: float = 0.0) -> dict[str, int]:
             """Takes its time under its first claim, and none afterwards."""
-            result = self._ran(ctx)
+            result = self._record_run(ctx)
             if ctx.fence == 1:
                 await asyncio.sleep(seconds)
             return result
@@ -129,8 +131,8 @@ class Workload:
         @ol.task
         async def holds(ctx: Context) -> dict[str, int]:
             """Runs until it may end. As many crashes are too many as by default."""
-            result = self._ran(ctx)
-            while not self.place.opened.exists():  # noqa: ASYNC110 - a file has no event
+            result = self._record_run(ctx)
+            while not self.workspace.release_file.exists():  # noqa: ASYNC110 - a file has no event
                 await asyncio.sleep(0.2)
             return result
 
@@ -138,38 +140,38 @@ class Workload:
         self.tarries, self.naps, self.holds = tarries, naps, holds
 
     def _define_awkward(self, ol: Outlast) -> None:
-        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         async def fails_once(ctx: Context) -> dict[str, int]:
-            result = self._ran(ctx)
+            result = self._record_run(ctx)
             if ctx.job.failures == 0:
                 raise RuntimeError("not the first time")
             return result
 
-        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         def permanent(ctx: Context) -> None:
-            self._ran(ctx)
+            self._record_run(ctx)
             raise Permanent("never")
 
-        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         async def postpones(ctx: Context) -> dict[str, int]:
             """Asks to be called later, the first time."""
-            result = self._ran(ctx)
+            result = self._record_run(ctx)
             if ctx.fence == 1:
                 raise RetryLater(0.01)
             return result
 
-        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         async def lingers(ctx: Context) -> dict[str, int]:
             """Under its first claim it does not end by itself."""
-            result = self._ran(ctx)
+            result = self._record_run(ctx)
             if ctx.fence == 1:
-                await asyncio.sleep(PATIENCE)
+                await asyncio.sleep(LINGER_LIMIT_S)
             return result
 
-        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         def lingers_in_thread(ctx: Context) -> dict[str, int]:
-            result = self._ran(ctx)
-            if ctx.fence == 1 and ctx.cancelled.wait(PATIENCE):
+            result = self._record_run(ctx)
+            if ctx.fence == 1 and ctx.cancelled.wait(LINGER_LIMIT_S):
                 raise RuntimeError("told to stop")
             return result
 
@@ -179,24 +181,26 @@ class Workload:
     def _define_reliant(self, ol: Outlast) -> None:
         breaker = Breaker(failures=1, probe_first=0.01, probe_cap=0.02)
 
-        @ol.task(max_crashes=OFTEN, retry=replace(AT_ONCE, max_attempts=2), breaker=breaker)
+        @ol.task(
+            max_crashes=MAX_CRASHES, retry=replace(FAST_RETRY, max_attempts=2), breaker=breaker
+        )
         async def relies(ctx: Context) -> dict[str, int]:
             """On something that is away for the first calls in its queue."""
-            result = self._ran(ctx)
-            calls = self.place.folder / f"calls-{ctx.job.queue}"
+            result = self._record_run(ctx)
+            calls = self.workspace.folder / f"calls-{ctx.job.queue}"
             with calls.open("ab", buffering=0) as file:
                 file.write(b".")
-            if calls.stat().st_size <= AWAY:
+            if calls.stat().st_size <= FAILED_CALLS:
                 raise ConnectionError("away")
             return result
 
         self.relies = relies
 
     def _define_batch(self, ol: Outlast) -> None:
-        @ol.task(max_crashes=OFTEN, retry=AT_ONCE, batch=20, wait=0.02)
+        @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY, batch=20, wait=0.02)
         async def together(items: list[str], ctx: BatchContext) -> list[dict[str, int]]:
             """Fails for those it names; or because of one that it does not name."""
-            results = [self._ran_once(own) for own in ctx.items]
+            results = [self._record_run_once(own) for own in ctx.items]
             if "spoils" in items:
                 raise Permanent("one of these")
             failed = {
@@ -210,31 +214,31 @@ class Workload:
 
         self.together = together
 
-    def _ran_once(self, ctx: Context) -> dict[str, int]:
+    def _record_run_once(self, ctx: Context) -> dict[str, int]:
         """A batch may be called again in parts: an item's claim has run all the same, once."""
         if (ctx.job.id, ctx.fence) in self._begun:
             return {"fence": ctx.fence}
         self._begun.add((ctx.job.id, ctx.fence))
-        return self._ran(ctx)
+        return self._record_run(ctx)
 
     def _define_durable(self, ol: Outlast) -> None:
-        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         def stepped(ctx: Context) -> dict[str, int]:
-            result = self._ran(ctx)
-            for name in STEPS:
+            result = self._record_run(ctx)
+            for name in STEP_NAMES:
                 self.step(ctx, name)
             return result
 
-        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         def completes(ctx: Context) -> None:
-            with ctx.completing(self._ran(ctx)) as connection:
-                self.place.do_business(connection, self.writes(ctx))
+            with ctx.completing(self._record_run(ctx)) as connection:
+                self.workspace.insert_business_row(connection, self.writes(ctx))
 
-        @ol.task(max_crashes=OFTEN, retry=AT_ONCE)
+        @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         async def completes_async(ctx: Context) -> None:
-            async with ctx.completing(self._ran(ctx)) as connection:
-                writing = self.place.do_business(connection, self.writes(ctx))
-                if not self.place.is_sqlite:
+            async with ctx.completing(self._record_run(ctx)) as connection:
+                writing = self.workspace.insert_business_row(connection, self.writes(ctx))
+                if not self.workspace.is_sqlite:
                     await writing
 
         self.stepped, self.completes, self.completes_async = stepped, completes, completes_async
@@ -254,6 +258,6 @@ class Workload:
         self.ledger.write("wrote", ctx.job.id, ctx.fence, [name, not late])
         return name
 
-    def _ran(self, ctx: Context) -> dict[str, int]:
+    def _record_run(self, ctx: Context) -> dict[str, int]:
         self.ledger.write("began", ctx.job.id, ctx.fence)
         return {"fence": ctx.fence}

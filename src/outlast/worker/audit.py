@@ -5,119 +5,132 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..model.lease_trust import LeaseTrust
-from ..model.waits import FAULTS
-from ..ops import audit, duties, waits
-from ..ops.audit import Check, Repair, Trusted
-from ..ops.duties import Tally
+from ..model.settings import RetentionSettings
+from ..model.wait_check import FAULTS
+from ..ops import audit, duties, flow_repair
+from ..ops.audit import Check, LeaseEvidence, Repair
+from ..ops.duties import DutyTally
+from ..ops.reclaim import DecideFn
 from ..store import Store
-from .row_faults import Suspicion
-
-if TYPE_CHECKING:
-    from .worker import Worker
+from .row_errors import RowSuspicion
+from .state import WorkerState
 
 log = logging.getLogger("outlast.worker")
 
-PAGES = 20  # of one class in one pass; the next pass goes on
-WAITING = "waiting"  # how far the page of waiting jobs has come
-MARGIN = 600.0  # seconds after which what should have been pruned counts as missed
+MAX_PAGES = 20  # of one class in one pass; the next pass goes on
+WAITING_CURSOR = "waiting"  # how far the page of waiting jobs has come
+PRUNE_MARGIN_S = 600.0  # seconds after which what should have been pruned counts as missed
 
 
 class Auditor:
-    def __init__(self, worker: Worker, store: Store, trust: LeaseTrust) -> None:
-        self.worker = worker
+    def __init__(
+        self,
+        store: Store,
+        state: WorkerState,
+        trust: LeaseTrust,
+        retention: RetentionSettings,
+        decide: DecideFn,
+        counts: Counter[str],
+    ) -> None:
         self.store = store
-        self._trusted = Trusted(lambda: trust.belief(time.monotonic()), store.confirm_locked)
-        self._after = dict.fromkeys((*audit.KINDS, WAITING), audit.FIRST)
-        self._suspicion = Suspicion()
+        self._state = state
+        self._retention = retention
+        self._decide = decide
+        self._counts = counts
+        self._trust = LeaseEvidence(lambda: trust.belief(time.monotonic()), store.confirm_locked)
+        self._after = dict.fromkeys((*audit.KINDS, WAITING_CURSOR), audit.LOWEST_ID)
+        self._suspicion = RowSuspicion()
 
-    async def audit(self) -> Tally:
+    async def audit(self) -> DutyTally:
         """One pass over every class; each has a row of its own that counts."""
-        classes: dict[str, Tally] = {}
+        classes: dict[str, DutyTally] = {}
         for check in self._checks():
             tally = await self._page_through(check)
-            self._tell(check.name, tally, check.loud)
-            classes.setdefault(check.name, Tally()).add(tally)
-        for name, tally in (await self._recount()).items():
-            self._tell(name, tally, loud=True)
+            self._log(check.name, tally, check.loud)
+            classes.setdefault(check.name, DutyTally()).add(tally)
+        for name, tally in (await self._check_waits()).items():
+            self._log(name, tally, warn=True)
             classes[name] = tally
         for kind in audit.KINDS:
-            tally = await self._clear_away(kind)
-            self._tell("left-behind", tally, loud=False)
-            classes.setdefault("left-behind", Tally()).add(tally)
-        judged = {name: tally.judged() for name, tally in classes.items()}
-        every = self.worker.settings.audit_every
-        await self.store.arun(duties.record, judged, every, self.worker.id)
-        total = Tally()
+            tally = await self._delete_dangling(kind)
+            self._log("left-behind", tally, warn=False)
+            classes.setdefault("left-behind", DutyTally()).add(tally)
+        judged = {name: tally.with_verdict() for name, tally in classes.items()}
+        every = self._state.settings.audit_every
+        await self.store.arun(duties.record_duties, judged, every, self._state.id)
+        total = DutyTally()
         for tally in classes.values():
             total.add(tally)
         return total
 
     def _checks(self) -> list[Check]:
-        kept, settings = self.worker.app.retention, self.worker.settings
-        margin = MARGIN + 3 * kept.prune_every
+        retention, settings = self._retention, self._state.settings
+        margin = PRUNE_MARGIN_S + 3 * retention.prune_every
         keep = {
-            "succeeded": kept.keep_succeeded + margin,
-            "cancelled": kept.keep_cancelled + margin,
+            "succeeded": retention.keep_succeeded + margin,
+            "cancelled": retention.keep_cancelled + margin,
         }
-        silent, decided = kept.keep_workers + margin, self.worker.carrier.decide
-        return audit.checks(keep, silent, settings.cancel_grace, decided, self._trusted)
+        silent = retention.keep_workers + margin
+        return audit.checks(keep, silent, settings.cancel_grace, self._decide, self._trust)
 
-    async def _page_through(self, check: Check) -> Tally:
+    async def _page_through(self, check: Check) -> DutyTally:
         """What stays, because it was left alone or cannot be healed, is stepped over."""
-        tally = Tally()
-        for _ in range(PAGES):
+        tally = DutyTally()
+        for _ in range(MAX_PAGES):
             found = await self.store.arun(check.find, audit.PAGE, tally.found - tally.healed)
-            tally.add(await self._repair(check.repair, [stray.id for stray in found]))
+            tally.add(await self._repair(check.repair, [orphan.id for orphan in found]))
             if len(found) < audit.PAGE:
                 break
         return tally
 
-    async def _recount(self) -> dict[str, Tally]:
+    async def _check_waits(self) -> dict[str, DutyTally]:
         """Page through the jobs that wait for others; the next pass goes on."""
-        tallies = {name: Tally() for name in FAULTS}
-        for _ in range(PAGES):
-            found, self._after[WAITING] = await self.store.arun(waits.misled, self._after[WAITING])
+        tallies = {name: DutyTally() for name in FAULTS}
+        for _ in range(MAX_PAGES):
+            found, self._after[WAITING_CURSOR] = await self.store.arun(
+                flow_repair.inconsistent_waits, self._after[WAITING_CURSOR]
+            )
             for name, ids in found.items():
-                tallies[name].add(await self._repair(waits.set_right, ids))
-            if self._after[WAITING] == audit.FIRST:
+                tallies[name].add(await self._repair(flow_repair.repair_waits, ids))
+            if self._after[WAITING_CURSOR] == audit.LOWEST_ID:
                 break
         return tallies
 
-    async def _clear_away(self, kind: str) -> Tally:
-        gone, after = await self.store.arun(audit.left_behind, kind, self._after[kind])
+    async def _delete_dangling(self, kind: str) -> DutyTally:
+        gone, after = await self.store.arun(audit.dangling_rows, kind, self._after[kind])
         self._after[kind] = after
-        return await self._repair(audit.clear_away(kind), gone)
+        return await self._repair(audit.delete_dangling(kind), gone)
 
-    async def _repair(self, repair: Repair, ids: Sequence[str]) -> Tally:
+    async def _repair(self, repair: Repair, ids: Sequence[str]) -> DutyTally:
         """All at once; what is refused is halved until the row is found that is to blame."""
         if not ids:
-            return Tally()
+            return DutyTally()
         try:
             healed = await self.store.arun(repair, ids)
         except Exception as error:
-            if not self._suspicion.falls_on_a_row(error):
+            if not self._suspicion.blames_row(error):
                 raise
             if len(ids) == 1:
                 log.error("the audit cannot heal %s: %s", ids[0], error)
-                return Tally(found=1, failed=1)
+                return DutyTally(found=1, failed=1)
         else:
-            self._suspicion.lifted()
-            return Tally(len(ids), healed, len(ids) - healed)
+            self._suspicion.clear()
+            return DutyTally(len(ids), healed, len(ids) - healed)
         middle = len(ids) // 2
         tally = await self._repair(repair, ids[:middle])
         tally.add(await self._repair(repair, ids[middle:]))
         return tally
 
-    def _tell(self, name: str, tally: Tally, loud: bool) -> None:
+    def _log(self, name: str, tally: DutyTally, warn: bool) -> None:
         if not tally.found:
             return
-        self.worker.tell(f"audited {name}", tally.found)
+        self._counts[f"audited {name}"] += tally.found
         log.log(
-            logging.ERROR if loud else logging.WARNING,
+            logging.ERROR if warn else logging.WARNING,
             "audit: %d %s found (%d healed, %d left alone, %d failed)",
             tally.found, name, tally.healed, tally.skipped, tally.failed,
         )  # fmt: skip

@@ -23,55 +23,76 @@ from functools import partial
 from typing import Any, cast
 
 from ..model.arguments import ItemArguments
-from ..model.batch import PATIENCE, UNREACHED, Search, last_try, misnamed, results_of
+from ..model.batch import (
+    MAX_CONNECTION_FAILURES,
+    MAX_FAILED_CALLS,
+    Bisection,
+    batch_failure_problem,
+    last_try,
+    results_of,
+)
 from ..model.breaker import Outage, outage_of
 from ..model.errors import BatchFailed, InvalidInput, RetryLater
 from ..model.lifecycle import Outcome
-from ..model.outcome import Ended, Error
-from ..model.task import Definition
-from ..model.text import MESSAGE_LIMIT, clean, describe, type_name
+from ..model.outcome import AttemptEnd, Error
+from ..model.retry import MAX_DELAY_S
+from ..model.safe_text import MESSAGE_LIMIT, error_record, storable_text, type_name
+from ..model.task import TaskDefinition
 from ..tracing import running, trace_of, tracer
 from .batch_context import BatchContext
+from .blob_io import store_retry_delay
 from .breaker import OutageJudge
 from .context import Context
-from .execute import Execution, undecodable
-from .held import Held
-from .referring import wait_for_store
+from .executor import Execution, undecodable_end
+from .in_flight import InFlight
 from .threads import in_thread
 
 
-class Item(Execution):
+class BatchItem(Execution):
     """One job's part in it: what it may say, and whether it was told to stop."""
 
     def __init__(
-        self, definition: Definition, held: Held, context: Context, told: Callable[[Item], None]
+        self,
+        definition: TaskDefinition,
+        job: InFlight,
+        context: Context,
+        on_stop: Callable[[BatchItem], None],
     ) -> None:
-        super().__init__(definition, held.claim, context)
-        self.held = held
+        super().__init__(definition, job.claim, context)
+        self.job = job
         self.attempt: BatchAttempt | None = None  # None: it is still being gathered
-        self.over = False  # it ended before it was called
-        self._told = told
+        self.is_over = False  # it ended before it was called
+        self._on_stop = on_stop
 
-    def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
+    def interrupt(self, body: asyncio.Task[AttemptEnd] | None) -> None:
         super().interrupt(body)
-        self._told(self)
+        self._on_stop(self)
 
-    def failed(self, error: Error) -> Ended:
-        return Ended(Outcome.FAILED, error=error) if self.stopped is None else self.interrupted()
+    def failed(self, error: Error) -> AttemptEnd:
+        return (
+            AttemptEnd(Outcome.FAILED, error=error) if self.stopped is None else self.interrupted()
+        )
 
-    def held_back(self, error: Error) -> Ended:
+    def postponed(self, error: RetryLater) -> AttemptEnd:
+        """With the whole batch, of which another item has the record and the log line."""
+        if self.stopped is not None or self.context.completed or error.spent:
+            return self.raised(error)
+        delay, told = min(error.seconds, MAX_DELAY_S), self.described(error)
+        return AttemptEnd(Outcome.RELEASED, delay=delay, error=told, quiet=True)
+
+    def held_back(self, error: Error) -> AttemptEnd:
         """By an outage. Where no breaker holds the task back, it comes back by itself."""
-        wait = wait_for_store(self.claim.attempt)
-        ended = Ended(Outcome.POSTPONED, delay=wait, error=error, outage=Outage.CERTAIN)
+        wait = store_retry_delay(self.claim.attempt)
+        ended = AttemptEnd(Outcome.POSTPONED, delay=wait, error=error, outage=Outage.CERTAIN)
         return ended if self.stopped is None else self.interrupted()
 
 
 class BatchAttempt:
     def __init__(
         self,
-        definition: Definition,
-        items: Sequence[Item],
-        end: Callable[[Item, Ended], None],
+        definition: TaskDefinition,
+        items: Sequence[BatchItem],
+        end: Callable[[BatchItem, AttemptEnd], None],
         threads: Executor,
         breakers: OutageJudge,
     ) -> None:
@@ -88,11 +109,11 @@ class BatchAttempt:
             item.attempt = self
 
     async def run(self) -> None:
-        search = Search(self.items)
+        search = Bisection(self.items)
         while (part := search.next()) is not None:
             await self._attempt(search, part)
 
-    def told(self, item: Item) -> None:
+    def item_stopped(self, item: BatchItem) -> None:
         """One of them was told to stop."""
         self._awaited.discard(item)
         if not self._awaited and not self.cancelled.is_set():
@@ -100,13 +121,13 @@ class BatchAttempt:
             if self._definition.is_async and self.task is not None:
                 self.task.cancel()
 
-    def end(self, item: Item, ended: Ended) -> None:
+    def end_item(self, item: BatchItem, ended: AttemptEnd) -> None:
         self._awaited.discard(item)
         self._end(item, ended)
 
     # One call
 
-    async def _attempt(self, search: Search[Item], part: list[Item]) -> None:
+    async def _attempt(self, search: Bisection[BatchItem], part: list[BatchItem]) -> None:
         for item in [item for item in part if item.claim.args[:1] == "["]:
             await self._fetch(item)
         values = {item: value for item in part for value in self._decoded(item)}
@@ -125,93 +146,103 @@ class BatchAttempt:
         except BaseException as error:
             await self._raised(search, called, error)
         else:
-            search.answered()
+            search.succeeded()
             await self._returned(called, result)
 
     def _call(self, call: Callable[[], Any]) -> Awaitable[Any]:
         return call() if self._definition.is_async else in_thread(self._threads, call)
 
-    async def _fetch(self, item: Item) -> None:
+    async def _fetch(self, item: BatchItem) -> None:
         """Whoever's arguments cannot be had has no part in the call."""
         try:
             if item.stopped is None:
                 await item.afetch(self._threads)
         except BaseException as error:
-            self.end(item, item.unreadable(error))
-            item.over = True
+            self.end_item(item, item.unreadable(error))
+            item.is_over = True
 
-    def _decoded(self, item: Item) -> list[Any]:
+    def _decoded(self, item: BatchItem) -> list[Any]:
         """What it brings to the call, anew for each one; nothing if it has no part in it."""
-        if item.over:
+        if item.is_over:
             return []
         if item.stopped is not None:
-            self.end(item, item.interrupted())
+            self.end_item(item, item.interrupted())
             return []
         try:
             value = self._arguments.item(item.claim.args)
         except BaseException as error:  # a user's validator may raise anything
-            self.end(item, undecodable(error))
+            self.end_item(item, undecodable_end(error))
             return []
         item.context.jobs.clear()  # what it enqueued in a call that failed
         return [value]
 
-    async def _returned(self, items: list[Item], result: Any) -> None:
+    async def _returned(self, items: list[BatchItem], result: Any) -> None:
         results = results_of(result, len(items))
         if results is None:
             # The work is done, but nobody can tell which result is whose: as with one that cannot
             # be stored, running it again would not help.
-            told = describe(InvalidInput(_misfit(self._definition.name, result, len(items))))
+            mismatch = error_record(
+                InvalidInput(_mismatch_message(self._definition.name, result, len(items)))
+            )
             for item in items:
-                self.end(item, Ended(Outcome.PERMANENT, error=told))
+                self.end_item(item, AttemptEnd(Outcome.PERMANENT, error=mismatch))
             return
         for item, value in zip(items, results, strict=True):
             ended = item.returned(value)
-            if item.context.outlet is not None:
-                ended = await item.aput_away(ended, self._threads)
-            self.end(item, ended)
+            if item.context.blob_slots is not None:
+                ended = await item.astore_large(ended, self._threads)
+            self.end_item(item, ended)
 
-    async def _raised(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
+    async def _raised(
+        self, search: Bisection[BatchItem], items: list[BatchItem], error: BaseException
+    ) -> None:
         if isinstance(error, BatchFailed):
-            search.answered()
-            await self._named(items, error)
+            search.succeeded()
+            await self._fail_named(items, error)
         elif isinstance(error, RetryLater):
-            search.answered()
-            for item in items:
-                self.end(item, item.raised(error))
+            search.succeeded()
+            first, *others = items
+            self.end_item(first, first.raised(error))
+            for item in others:
+                self.end_item(item, item.postponed(error))
         else:
-            self._unnamed(search, items, error)
+            self._fail_unnamed(search, items, error)
 
-    async def _named(self, items: list[Item], failed: BatchFailed) -> None:
-        if wrong := misnamed(failed, len(items)):
-            told = describe(InvalidInput(wrong))
+    async def _fail_named(self, items: list[BatchItem], failed: BatchFailed) -> None:
+        if wrong := batch_failure_problem(failed, len(items)):
+            invalid = error_record(InvalidInput(wrong))
             for item in items:
-                self.end(item, item.failed(told))
+                self.end_item(item, item.failed(invalid))
             return
         results = results_of(failed.results, len(items)) or []
         for index, item in enumerate(items):
-            ended = _told(item, failed.errors.get(index), results[index])
-            if item.context.outlet is not None:
-                ended = await item.aput_away(ended, self._threads)
-            self.end(item, ended)
+            ended = _end_of_item(item, failed.errors.get(index), results[index])
+            if item.context.blob_slots is not None:
+                ended = await item.astore_large(ended, self._threads)
+            self.end_item(item, ended)
 
-    def _unnamed(self, search: Search[Item], items: list[Item], error: BaseException) -> None:
+    def _fail_unnamed(
+        self, search: Bisection[BatchItem], items: list[BatchItem], error: BaseException
+    ) -> None:
         search.failed(items)
         if self._is_outage(search, items[0], error):
-            told = self._described(items, error)
-            for item in (*items, *search.give_up_all()):
-                self.end(item, item.held_back(told))
+            described = self._described(items, error)
+            for item in (*items, *search.drain()):
+                self.end_item(item, item.held_back(described))
             return
         if len(items) == 1:
-            self.end(items[0], items[0].raised(error))
-        if given_up := search.give_up(lambda item: last_try(item.claim)):
-            told = self._described(items, error)
+            self.end_item(items[0], items[0].raised(error))
+        if abandoned := search.abandon_hopeless(lambda item: last_try(item.claim)):
+            described = self._described(items, error)
             breaker = self._definition.breaker
-            for item in given_up:
-                self.end(item, item.failed(told))
+            for item in abandoned:
+                self.end_item(item, item.failed(described))
                 if breaker is not None:
-                    self._breakers.trip(item.claim, breaker, told)
+                    self._breakers.trip(item.claim, breaker, described)
 
-    def _is_outage(self, search: Search[Item], item: Item, error: BaseException) -> bool:
+    def _is_outage(
+        self, search: Bisection[BatchItem], item: BatchItem, error: BaseException
+    ) -> bool:
         """Whether it is no item's fault. A connection error that halves do not get around is the
         dependency's; any other is, if the search for a bad item finds none."""
         breaker = self._definition.breaker
@@ -222,26 +253,26 @@ class BatchAttempt:
             return False
         if self._breakers.is_open(item.claim, "" if outage else type_name(error)):
             return True
-        calls = UNREACHED if outage else PATIENCE + 1
+        calls = MAX_CONNECTION_FAILURES if outage else MAX_FAILED_CALLS + 1
         return search.failed_calls >= calls and self._breakers.refunds(item.claim)
 
-    def _described(self, items: Sequence[Item], error: BaseException) -> Error:
-        told = describe(error)
+    def _described(self, items: Sequence[BatchItem], error: BaseException) -> Error:
+        described = error_record(error)
         for item in items:  # it may quote any of them
-            told = item.masked(told)
-        return told
+            described = item.masked(described)
+        return described
 
 
-def _told(item: Item, failure: BaseException | str | None, result: Any) -> Ended:
+def _end_of_item(item: BatchItem, failure: BaseException | str | None, result: Any) -> AttemptEnd:
     if failure is None:
         return item.returned(result)
     if isinstance(failure, BaseException):
         return item.raised(failure)
-    message = clean(failure, MESSAGE_LIMIT)
-    told = {"type": "BatchFailed", "message": message, "traceback": ""}
-    return item.failed(item.masked(told))
+    message = storable_text(failure, MESSAGE_LIMIT)
+    error = {"type": "BatchFailed", "message": message, "traceback": ""}
+    return item.failed(item.masked(error))
 
 
-def _misfit(task: str, result: Any, number: int) -> str:
+def _mismatch_message(task: str, result: Any, number: int) -> str:
     what = f"a list of {len(result)}" if isinstance(result, list) else type_name(result)
     return f"{task} returned {what}: a batch of {number} returns None or a list of {number} results"

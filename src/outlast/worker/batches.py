@@ -16,168 +16,172 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ..model.batch import Batch, goes_alone
+from ..model.batch import Batch, runs_alone
 from ..model.errors import OutlastError
 from ..model.job import Claim
 from ..model.lifecycle import Outcome
-from ..model.outcome import Ended
-from ..model.task import Definition
-from .batch import BatchAttempt, Item
+from ..model.outcome import AttemptEnd
+from ..model.task import TaskDefinition
+from .batch import BatchAttempt, BatchItem
 from .breaker import OutageJudge
 from .context import Context
-from .held import Held
+from .in_flight import InFlight, InFlightJobs
+from .threads import Threads
 
-if TYPE_CHECKING:
-    from .worker import Worker
-
-LATE = 1.0  # seconds after which a timer that should have gone off is not waited for
+TIMER_SLACK_S = 1.0  # seconds after which a timer that should have gone off is not waited for
 
 
 @dataclass(slots=True, eq=False)
-class Gathering:
+class OpenBatch:
     """Items that wait for others of their task."""
 
-    definition: Definition
+    definition: TaskDefinition
     batch: Batch
     queue: str = ""  # where the last of them came from
-    items: dict[Item, None] = field(default_factory=dict)
-    more: bool = False  # there may be more in that queue: it is worth asking
-    heard: bool = False  # there is news of that queue
+    items: dict[BatchItem, None] = field(default_factory=dict)
+    may_have_more: bool = False  # there may be more in that queue: it is worth asking
+    notified: bool = False  # there is news of that queue
     due_at: float = math.inf
     due: bool = False  # said by the timer, which may be a hair early by the clock
     timer: asyncio.TimerHandle | None = None
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         return self.batch.size - len(self.items)
 
 
 class Batches:
     def __init__(
-        self, worker: Worker, end: Callable[[Held, Ended], None], breakers: OutageJudge
+        self,
+        in_flight: InFlightJobs,
+        threads: Threads,
+        breakers: OutageJudge,
+        end: Callable[[InFlight, AttemptEnd], None],
+        slot_freed: Callable[[], None],
     ) -> None:
-        self._worker = worker
+        self._in_flight = in_flight
+        self._threads = threads
         self._breakers = breakers
-        self._end_held = end
-        self._gatherings: dict[str, Gathering] = {}
+        self._slot_freed = slot_freed
+        self._end_job = end
+        self._open: dict[str, OpenBatch] = {}
         self._attempts: set[BatchAttempt] = set()
 
     @property
     def slots(self) -> int:
-        return len(self._gatherings) + len(self._attempts)
+        return len(self._open) + len(self._attempts)
 
     # Gather
 
-    def join(self, held: Held, definition: Definition, context: Context) -> None:
+    def join(self, job: InFlight, definition: TaskDefinition, context: Context) -> None:
         """An item was claimed."""
-        item = Item(definition, held, context, self._told)
-        held.execution = item
-        self._worker.hands.share(held)
-        if goes_alone(held.claim):
+        item = BatchItem(definition, job, context, self._item_stopped)
+        job.execution = item
+        self._in_flight.share_slot(job)
+        if runs_alone(job.claim):
             self._begin(definition, [item])
             return
-        gathering = self._gathering(definition)
-        gathering.items[item] = None
-        gathering.queue = held.claim.queue
-        if gathering.room <= 0:
-            self._close(gathering)
+        batch = self._open_batch(definition)
+        batch.items[item] = None
+        batch.queue = job.claim.queue
+        if batch.capacity <= 0:
+            self._close(batch)
         else:
-            self._wait(gathering, held.claim.timeout)
+            self._wait(batch, job.claim.timeout)
 
-    def gathers(self, claim: Claim) -> bool:
+    def would_join(self, claim: Claim) -> bool:
         """Whether there is a batch that it would join."""
-        return claim.task in self._gatherings and not goes_alone(claim)
+        return claim.task in self._open and not runs_alone(claim)
 
-    def hungry(self, full: bool) -> Gathering | None:
+    def wants_more(self, full: bool) -> OpenBatch | None:
         """One that should be asked for. News of its queue reach it by the worker's next claim,
         unless the worker is full."""
-        for gathering in self._gatherings.values():
-            if gathering.more or (full and gathering.heard):
-                gathering.more, gathering.heard = True, False
-                return gathering
+        for batch in self._open.values():
+            if batch.may_have_more or (full and batch.notified):
+                batch.may_have_more, batch.notified = True, False
+                return batch
         return None
 
-    def claimed(self, queue: str, all_there_was: bool) -> None:
+    def note_claim(self, queue: str, all_there_was: bool) -> None:
         """The worker's own claim is through."""
-        for gathering in tuple(self._gatherings.values()):
-            if gathering.queue == queue:
-                gathering.more = not all_there_was
-                self._close_if_due(gathering)
+        for batch in tuple(self._open.values()):
+            if batch.queue == queue:
+                batch.may_have_more = not all_there_was
+                self._close_if_due(batch)
 
-    def filled(self, gathering: Gathering) -> None:
+    def note_filled(self, batch: OpenBatch) -> None:
         """It was asked for, and still has room if it is still open."""
-        gathering.more = False
-        self._close_if_due(gathering)
+        batch.may_have_more = False
+        self._close_if_due(batch)
 
-    def hear(self, queue: str) -> None:
-        for gathering in self._gatherings.values():
-            gathering.heard = gathering.heard or queue in ("", gathering.queue)
+    def notify(self, queue: str) -> None:
+        for batch in self._open.values():
+            batch.notified = batch.notified or queue in ("", batch.queue)
 
-    def waiting(self) -> list[Held]:
-        return [item.held for each in self._gatherings.values() for item in each.items]
+    def waiting(self) -> list[InFlight]:
+        return [item.job for each in self._open.values() for item in each.items]
 
-    def _gathering(self, definition: Definition) -> Gathering:
+    def _open_batch(self, definition: TaskDefinition) -> OpenBatch:
         assert definition.batch is not None
-        found = self._gatherings.get(definition.name)
+        found = self._open.get(definition.name)
         if found is None:
-            found = self._gatherings[definition.name] = Gathering(definition, definition.batch)
+            found = self._open[definition.name] = OpenBatch(definition, definition.batch)
         return found
 
-    def _wait(self, gathering: Gathering, timeout: float | None) -> None:
+    def _wait(self, batch: OpenBatch, timeout: float | None) -> None:
         """Its time is measured from the first item on. An item's own time runs as well: half of it
         is kept for the call."""
-        wait = gathering.batch.wait if timeout is None else min(gathering.batch.wait, timeout / 2)
+        wait = batch.batch.wait if timeout is None else min(batch.batch.wait, timeout / 2)
         due_at = time.monotonic() + wait
-        if due_at >= gathering.due_at:
+        if due_at >= batch.due_at:
             return
-        gathering.due_at = due_at
-        if gathering.timer is not None:
-            gathering.timer.cancel()
+        batch.due_at = due_at
+        if batch.timer is not None:
+            batch.timer.cancel()
         later = asyncio.get_running_loop().call_later
-        gathering.timer = later(wait, self._time_is_up, gathering)
+        batch.timer = later(wait, self._timer_fired, batch)
 
-    def _time_is_up(self, gathering: Gathering) -> None:
-        gathering.due = True
-        self._close_if_due(gathering)
+    def _timer_fired(self, batch: OpenBatch) -> None:
+        batch.due = True
+        self._close_if_due(batch)
 
-    def _close_if_due(self, gathering: Gathering) -> None:
+    def _close_if_due(self, batch: OpenBatch) -> None:
         """One that is being asked for is closed with the answer."""
-        if gathering.due and not gathering.more and self._is_open(gathering):
-            self._close(gathering)
+        if batch.due and not batch.may_have_more and self._is_open(batch):
+            self._close(batch)
 
-    def _is_open(self, gathering: Gathering) -> bool:
-        return self._gatherings.get(gathering.definition.name) is gathering
+    def _is_open(self, batch: OpenBatch) -> bool:
+        return self._open.get(batch.definition.name) is batch
 
-    def _close(self, gathering: Gathering) -> None:
-        del self._gatherings[gathering.definition.name]
-        if gathering.timer is not None:
-            gathering.timer.cancel()
-        if gathering.items:
-            self._begin(gathering.definition, list(gathering.items))
+    def _close(self, batch: OpenBatch) -> None:
+        del self._open[batch.definition.name]
+        if batch.timer is not None:
+            batch.timer.cancel()
+        if batch.items:
+            self._begin(batch.definition, list(batch.items))
 
-    def in_care(self) -> set[Held]:
+    def tracked(self) -> set[InFlight]:
         """Those that wait for others, and those that are being called."""
-        called = [item.held for attempt in self._attempts for item in attempt.items]
+        called = [item.job for attempt in self._attempts for item in attempt.items]
         return {*self.waiting(), *called}
 
     def tidy(self) -> None:
         """Whatever we failed at, no batch waits for ever, and none that is over takes a slot."""
-        late = time.monotonic() - LATE
-        for gathering in tuple(self._gatherings.values()):
-            if (gathering.timer is None or gathering.due_at < late) and not gathering.more:
-                self._close(gathering)
+        late = time.monotonic() - TIMER_SLACK_S
+        for batch in tuple(self._open.values()):
+            if (batch.timer is None or batch.due_at < late) and not batch.may_have_more:
+                self._close(batch)
         self._attempts = {one for one in self._attempts if one.task and not one.task.done()}
 
     # Carry out
 
-    def _begin(self, definition: Definition, items: list[Item]) -> None:
-        attempt = BatchAttempt(definition, items, self._end, self._worker.threads, self._breakers)
+    def _begin(self, definition: TaskDefinition, items: list[BatchItem]) -> None:
+        attempt = BatchAttempt(definition, items, self._end, self._threads, self._breakers)
         self._attempts.add(attempt)
         now = time.monotonic()
         for item in items:
-            item.held.began_at = now
+            item.job.began_at = now
         attempt.task = asyncio.create_task(attempt.run())
         attempt.task.add_done_callback(partial(self._done, attempt))
 
@@ -191,37 +195,37 @@ class Batches:
         for item in attempt.items:
             if self._is_ours(item):  # nobody stays in hand with nothing to wait for
                 self._end(item, item.raised(error))
-        self._worker.news()  # there is room again
+        self._slot_freed()
 
-    def _end(self, item: Item, ended: Ended) -> None:
+    def _end(self, item: BatchItem, ended: AttemptEnd) -> None:
         """What was lost, abandoned or told before is not told again."""
         if self._is_ours(item):
-            self._end_held(item.held, ended)
+            self._end_job(item.job, ended)
 
-    def _is_ours(self, item: Item) -> bool:
-        return self._worker.hands.holds(item.held) and not item.held.ended
+    def _is_ours(self, item: BatchItem) -> bool:
+        return self._in_flight.holds(item.job) and not item.job.ended
 
-    def _told(self, item: Item) -> None:
+    def _item_stopped(self, item: BatchItem) -> None:
         """An item was told to stop: one that has not begun just leaves."""
         if item.attempt is not None:
-            item.attempt.told(item)
+            item.attempt.item_stopped(item)
             return
-        self._leave(item)
+        self._remove(item)
         self._end(item, item.interrupted())
 
-    def leave(self, held: Held) -> None:
+    def remove(self, job: InFlight) -> None:
         """It has not begun, and does not wait for the others any more."""
-        if isinstance(held.execution, Item):
-            self._leave(held.execution)
+        if isinstance(job.execution, BatchItem):
+            self._remove(job.execution)
 
-    def _leave(self, item: Item) -> None:
-        gathering = self._gatherings.get(item.claim.task)
-        if gathering is not None and item in gathering.items:
-            del gathering.items[item]
-            if not gathering.items and not gathering.more:
-                self._close(gathering)
+    def _remove(self, item: BatchItem) -> None:
+        batch = self._open.get(item.claim.task)
+        if batch is not None and item in batch.items:
+            del batch.items[item]
+            if not batch.items and not batch.may_have_more:
+                self._close(batch)
 
-    def release(self, interrupt: Callable[[Held, Outcome], None]) -> None:
+    def release(self, interrupt: Callable[[InFlight, Outcome], None]) -> None:
         """What has not begun goes back at once, unspent."""
-        for held in self.waiting():
-            interrupt(held, Outcome.RELEASED)
+        for job in self.waiting():
+            interrupt(job, Outcome.RELEASED)

@@ -8,34 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING
 
-from ..ops.blobs import unreferred
-from ..ops.duties import Tally
+from ..ops.blobs import unreferenced
+from ..ops.duties import DutyTally
 from ..store import Store
-from ..store.blobs import Blobs
+from ..store.blobs.store import Blobs
+from .state import WorkerState
 
-if TYPE_CHECKING:
-    from .worker import Worker
-
-PAGE = 500
+PAGE_SIZE = 500
 
 
 class BlobSweeper:
-    def __init__(self, worker: Worker, store: Store, blobs: Blobs) -> None:
-        self._worker = worker
+    def __init__(self, store: Store, blobs: Blobs, grace: float, state: WorkerState) -> None:
         self._store = store
         self._blobs = blobs
+        self._grace = grace
+        self._state = state
 
-    async def once(self) -> Tally:
+    async def once(self) -> DutyTally:
         """One pass over all that are old enough. Which of them are referred to is asked after they
         were listed: a row that refers to one has been there since before it was old."""
-        tally = Tally()
-        old = self._blobs.old(self._worker.app.retention.blob_grace)
-        while page := await asyncio.to_thread(list, itertools.islice(old, PAGE)):
-            lost = await self._store.arun(unreferred, page)
+        tally = DutyTally()
+        old = self._blobs.old(self._grace)
+        while page := await asyncio.to_thread(list, itertools.islice(old, PAGE_SIZE)):
+            lost = await self._store.arun(unreferenced, page)
             left = await asyncio.to_thread(self._blobs.remove, lost)
-            tally.add(Tally(len(lost), len(lost) - left, failed=left))
-            if self._worker.stopping:
+            tally.add(DutyTally(len(lost), len(lost) - left, failed=left))
+            if self._state.stopping:
                 break
         return tally

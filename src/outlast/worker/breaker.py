@@ -31,12 +31,12 @@ from ..model.breaker import (
     OpenBreaker,
     Outage,
 )
+from ..model.humanize import format_duration
 from ..model.ids import new_job_id
-from ..model.job import Claim, Hold
+from ..model.job import Claim, ClaimKey
 from ..model.lifecycle import Outcome
-from ..model.outcome import Ended, Error
-from ..model.text import brief
-from ..model.words import span
+from ..model.outcome import AttemptEnd, Error
+from ..model.safe_text import error_summary
 from ..ops.breakers import (
     close_breaker,
     close_without_jobs,
@@ -45,19 +45,25 @@ from ..ops.breakers import (
     probe_failed,
 )
 from ..store import Store
-from .figures import NAMES, OTHER
-from .loops import Backoff
-from .row_faults import is_away, is_busy
+from .loop import Backoff
+from .row_errors import is_away, is_busy
+from .worker_metrics import MAX_NAMES, OTHER_NAME
 
 log = logging.getLogger("outlast.worker")
 
-MOST_CIRCUITS = 10_000  # whose failures are counted at a time
-MOST_NOTED = 1000  # failed probes that wait to be written
-UNPROBED_S = 60.0  # seconds for which a probe is due and nobody makes it: nobody can
-WITHOUT_JOB_S = 2.0  # seconds for which it is due: is there a job left? Asked again as seldom
-WITHOUT_JOB_AT_ONCE = 10  # breakers of which this is asked in one turn
-REASONS_AT_ONCE = 10  # closes by others whose reason is read in one turn
-ANSWERS = (Outcome.FAILED, Outcome.PERMANENT, Outcome.UNDECODABLE)  # of another kind: no outage
+MAX_CIRCUITS = 10_000  # whose failures are counted at a time
+MAX_FAILED_PROBES = 1000  # failed probes that wait to be written
+UNPROBED_AFTER_S = 60.0  # seconds for which a probe is due and nobody makes it: nobody can
+JOB_CHECK_INTERVAL_S = (
+    2.0  # seconds for which it is due: is there a job left? Asked again as seldom
+)
+MAX_JOB_CHECKS = 10  # breakers of which this is asked in one turn
+MAX_REASON_READS = 10  # closes by others whose reason is read in one turn
+ANSWERED_OUTCOMES = (
+    Outcome.FAILED,
+    Outcome.PERMANENT,
+    Outcome.UNDECODABLE,
+)  # of another kind: no outage
 
 
 HeldTasks = Mapping[str, frozenset[str]]
@@ -73,7 +79,11 @@ class OutageJudge(Protocol):
     @property
     def streaks(self) -> Mapping[Circuit, FailureStreak]: ...
 
-    def ended(self, claim: Claim, ended: Ended, breaker: Breaker | None) -> Ended: ...
+    @property
+    def openings(self) -> Mapping[Circuit, int]:
+        """How often this process opened each."""
+
+    def judge_end(self, claim: Claim, ended: AttemptEnd, breaker: Breaker | None) -> AttemptEnd: ...
 
     def holds(self, claim: Claim) -> bool: ...
 
@@ -96,21 +106,18 @@ class _Opening:
 @dataclass(frozen=True, slots=True)
 class _FailedProbe:
     opened: OpenBreaker
-    hold: Hold
+    hold: ClaimKey
     message: str
     wait: float
 
 
 class Breakers:
-    def __init__(
-        self,
-        worker: Callable[[], str],
-        opened: Callable[[Circuit], None],
-        closed: Callable[[Circuit], None],
-    ) -> None:
+    """`worker` gives the id under which this process is registered."""
+
+    def __init__(self, worker: Callable[[], str]) -> None:
         self._worker = worker
-        self._when_opened = opened
-        self._when_closed = closed
+        self.on_open: Callable[[Circuit], None] = lambda circuit: None
+        self.on_close: Callable[[Circuit], None] = lambda circuit: None
         self.open: dict[Circuit, OpenBreaker] = {}
         self._held: HeldTasks | None = {}  # of those open; None: to be made anew
         self.openings: Counter[Circuit] = Counter()  # by this worker
@@ -119,12 +126,12 @@ class Breakers:
         self._closing: dict[Circuit, OpenBreaker] = {}  # to be written
         self._failed: list[_FailedProbe] = []  # to be written
         self._write_at = 0.0  # by our clock: not before
-        self._patience = Backoff()
+        self._write_backoff = Backoff()
         self._changed_at: dict[Circuit, float] = {}  # by our clock: when it was opened or closed
         self._closed_at: dict[Circuit, float] = {}  # likewise, by a probe that succeeded
         self._vanished: dict[Circuit, float] = {}  # closed by others since: why is to be read
         self._due_since: dict[Circuit, float] = {}  # by our clock
-        self._asked_at: dict[Circuit, float] = {}  # of those: whether there is a job left
+        self._checked_at: dict[Circuit, float] = {}  # of those: whether there is a job left
 
     # What is held back
 
@@ -138,7 +145,7 @@ class Breakers:
     @property
     def held_while_probed(self) -> HeldTasks:
         """The same for those who may not probe: without the tasks that nobody probes."""
-        long_ago = time.monotonic() - UNPROBED_S
+        long_ago = time.monotonic() - UNPROBED_AFTER_S
         due_since = self._due_since
         return _by_queue(c for c in self.open if due_since.get(c, math.inf) > long_ago)
 
@@ -163,7 +170,7 @@ class Breakers:
 
     # How attempts end
 
-    def ended(self, claim: Claim, ended: Ended, breaker: Breaker | None) -> Ended:
+    def judge_end(self, claim: Claim, ended: AttemptEnd, breaker: Breaker | None) -> AttemptEnd:
         """What an end means for the circuit, and what the circuit means for the end."""
         if ended.outcome is Outcome.SUCCEEDED:
             if self.streaks or self.open:
@@ -173,26 +180,26 @@ class Breakers:
         opened = self.open.get(circuit)
         outage = ended.outage or _same_kind(opened, ended)
         if outage is None or breaker is None:
-            if ended.outcome in ANSWERS:
+            if ended.outcome in ANSWERED_OUTCOMES:
                 self.streaks.pop(circuit, None)
             return ended
         if opened is None:
-            opened, charged = self._judge(claim, ended, outage, breaker)
+            opened, charged = self._is_outage(claim, ended, outage, breaker)
             if opened is None or charged:
                 return ended
         if outage is Outage.SUSPECTED and claim.max_attempts == 1:
             return ended  # to be called once, whatever happens
         return self._held_back(opened, claim, ended, breaker)
 
-    def _judge(
-        self, claim: Claim, ended: Ended, outage: Outage, breaker: Breaker
+    def _is_outage(
+        self, claim: Claim, ended: AttemptEnd, outage: Outage, breaker: Breaker
     ) -> tuple[OpenBreaker | None, bool]:
         """Whether it opens now; and whether this failure is charged all the same."""
         error = ended.error or {}
         if outage is Outage.CERTAIN:
             return self.trip(claim, breaker, error), False
         circuit, refunds = _circuit(claim), self.refunds(claim)
-        if len(self.streaks) >= MOST_CIRCUITS:
+        if len(self.streaks) >= MAX_CIRCUITS:
             self.streaks.clear()
         streak = self.streaks.setdefault(circuit, FailureStreak())
         if streak.failed(claim.id) < breaker.failures:
@@ -212,22 +219,22 @@ class Breakers:
         self._closing.pop(circuit, None)
         self.streaks.pop(circuit, None)
         self._changed_at[circuit] = time.monotonic()
-        self._when_opened(circuit)
+        self.on_open(circuit)
         return opened
 
     def _held_back(
-        self, opened: OpenBreaker, claim: Claim, ended: Ended, breaker: Breaker
-    ) -> Ended:
+        self, opened: OpenBreaker, claim: Claim, ended: AttemptEnd, breaker: Breaker
+    ) -> AttemptEnd:
         """Unspent, and ready. One that was begun since was the probe, or as good as one: it goes
         behind the others, so that the next probe is another job."""
         error = {**(ended.error or {}), "traceback": ""}
         behind = None
         if opened.precedes(claim.started_at):
             behind, wait = 0.0, breaker.wait(opened.probes + 1, random.random())
-            if len(self._failed) < MOST_NOTED:
-                told = _FailedProbe(opened, claim.hold, error.get("message", ""), wait)
-                self._failed.append(told)
-        return Ended(Outcome.RELEASED, delay=behind, error=error, quiet=True)
+            if len(self._failed) < MAX_FAILED_PROBES:
+                failed_probe = _FailedProbe(opened, claim.claim_key, error.get("message", ""), wait)
+                self._failed.append(failed_probe)
+        return AttemptEnd(Outcome.RELEASED, delay=behind, error=error, quiet=True)
 
     def _succeeded(self, claim: Claim) -> None:
         circuit = _circuit(claim)
@@ -247,7 +254,7 @@ class Breakers:
     async def write(self, store: Store) -> bool:
         """Write what is pending. Whether others should look again. An error is raised only if the
         database is away: any other is a matter of its own breaker."""
-        vanished = islice(self._vanished.items(), REASONS_AT_ONCE)
+        vanished = islice(self._vanished.items(), MAX_REASON_READS)
         writes = [
             *(partial(self._write_opening, store, *one) for one in self._opening.items()),
             *(partial(self._write_closing, store, *one) for one in self._closing.items()),
@@ -262,11 +269,11 @@ class Breakers:
                 if is_away(error):
                     raise
                 failed = True
-                log.warning("a breaker cannot be written: %s", brief(error))
+                log.warning("a breaker cannot be written: %s", error_summary(error))
         if failed:
-            self._write_at = time.monotonic() + self._patience.failed()
+            self._write_at = time.monotonic() + self._write_backoff.failed()
         else:
-            self._patience.succeeded()
+            self._write_backoff.succeeded()
         return changed
 
     async def _write_failed(self, store: Store, probe: _FailedProbe) -> bool:
@@ -299,12 +306,12 @@ class Breakers:
             return False
         self.open[circuit] = standing
         if ours:
-            many = circuit not in self.openings and len(self.openings) >= NAMES
-            self.openings[Circuit(OTHER, OTHER) if many else circuit] += 1
-            told = opening.opened.kind + (f": {opening.message}" if opening.message else "")
+            many = circuit not in self.openings and len(self.openings) >= MAX_NAMES
+            self.openings[Circuit(OTHER_NAME, OTHER_NAME) if many else circuit] += 1
+            reason = opening.opened.kind + (f": {opening.message}" if opening.message else "")
             log.warning(
                 "breaker open: queue %r, task %r: %s; its jobs wait unspent, next probe in %s",
-                *circuit, told, span(opening.wait),
+                *circuit, reason, format_duration(opening.wait),
             )  # fmt: skip
         return ours
 
@@ -328,13 +335,13 @@ class Breakers:
         """Close those whose due probe nobody makes because there is no job to make it with. Any
         worker does, also one that does not know the task."""
         for circuit in self._unprobed():
-            self._asked_at[circuit] = time.monotonic()
+            self._checked_at[circuit] = time.monotonic()
             try:
                 closed = await store.arun(close_without_jobs, self.open[circuit], self._worker())
             except Exception as error:
                 if is_away(error):
                     raise
-                log.warning("a breaker cannot be closed: %s", brief(error))
+                log.warning("a breaker cannot be closed: %s", error_summary(error))
                 continue
             if closed:
                 _log_closed(circuit, closed, CloseReason.NO_JOB)
@@ -343,17 +350,17 @@ class Breakers:
     def _unprobed(self) -> list[Circuit]:
         """Some whose jobs are to be looked for now, the one not asked about for longest first."""
         if not self._due_since:
-            self._asked_at.clear()
+            self._checked_at.clear()
             return []
-        long_ago, asked_at = time.monotonic() - WITHOUT_JOB_S, self._asked_at
+        long_ago, asked_at = time.monotonic() - JOB_CHECK_INTERVAL_S, self._checked_at
         found = [
             (asked_at.get(circuit, since), circuit)
             for circuit, since in self._due_since.items()
             if circuit in self.open and circuit not in self._opening
         ]
-        return [one for at, one in sorted(found)[:WITHOUT_JOB_AT_ONCE] if at <= long_ago]
+        return [one for at, one in sorted(found)[:MAX_JOB_CHECKS] if at <= long_ago]
 
-    def seen(self, breakers: Iterable[OpenBreaker], asked_at: float) -> None:
+    def update(self, breakers: Iterable[OpenBreaker], asked_at: float) -> None:
         """Take over what a look found, unless something newer is known here."""
         found = {one.circuit: one for one in breakers}
         since = self._due_since
@@ -369,7 +376,7 @@ class Breakers:
                 if new:
                     self._held = None
                     self.streaks.pop(circuit, None)
-                    self._when_opened(circuit)
+                    self.on_open(circuit)
             else:
                 self._forget(circuit)
                 self._vanished[circuit] = time.monotonic()
@@ -380,9 +387,9 @@ class Breakers:
             self._held = None
             self._changed_at[circuit] = time.monotonic()
             self._closing.pop(circuit, None)
-            self._when_closed(circuit)
-        for times in (self._changed_at, self._closed_at, self._vanished, self._asked_at):
-            if len(times) > MOST_CIRCUITS:
+            self.on_close(circuit)
+        for times in (self._changed_at, self._closed_at, self._vanished, self._checked_at):
+            if len(times) > MAX_CIRCUITS:
                 times.clear()
 
     def due(self, serves: Callable[[Circuit], bool], most: int) -> Sequence[OpenBreaker]:
@@ -408,8 +415,9 @@ class ReportedOutages:
     def __init__(self) -> None:
         self.open: dict[Circuit, OpenBreaker] = {}
         self.streaks: dict[Circuit, FailureStreak] = {}
+        self.openings: dict[Circuit, int] = {}
 
-    def ended(self, claim: Claim, ended: Ended, breaker: Breaker | None) -> Ended:
+    def judge_end(self, claim: Claim, ended: AttemptEnd, breaker: Breaker | None) -> AttemptEnd:
         return ended
 
     def holds(self, claim: Claim) -> bool:
@@ -428,7 +436,7 @@ class ReportedOutages:
 def _log_closed(circuit: Circuit, closed: Sequence[tuple[str, float]], reason: CloseReason) -> None:
     for task, seconds in closed:
         log.warning("breaker closed: queue %r, task %r: %s; it was open for %s",
-                    circuit.queue, task, reason, span(seconds))  # fmt: skip
+                    circuit.queue, task, reason, format_duration(seconds))  # fmt: skip
 
 
 def _circuit(claim: Claim) -> Circuit:
@@ -442,7 +450,7 @@ def _by_queue(circuits: Iterable[Circuit]) -> HeldTasks:
     return {queue: frozenset(tasks) for queue, tasks in held.items()}
 
 
-def _same_kind(opened: OpenBreaker | None, ended: Ended) -> Outage | None:
+def _same_kind(opened: OpenBreaker | None, ended: AttemptEnd) -> Outage | None:
     """A breaker that a plain error of a whole batch opened stays open while there is that error."""
     if opened is None or ended.outcome is not Outcome.FAILED:
         return None

@@ -12,22 +12,22 @@ from functools import partial
 from typing import Any
 
 from ..model.arguments import MAX_PAYLOAD, encode_result
-from ..model.errors import ClaimLost, InvalidOption, TooLate
+from ..model.errors import ClaimLost, InvalidOption, TooLate, Unsupported
 from ..model.flow import Enqueueable
+from ..model.flow_builder import build_jobs
 from ..model.job import Claim, Job, NewJob, read_args
-from ..model.layout import new_jobs
-from ..model.lazy import lazy
+from ..model.lazy_property import lazy
 from ..model.lifecycle import State
-from ..model.moments import moment
-from ..model.text import clean, type_name
-from ..store import Store
-from ..store.blobs import Blobs
+from ..model.safe_text import storable_text, type_name
+from ..model.timestamps import to_datetime
+from ..store import OperationRunner, Store
+from ..store.blobs.store import Blobs
 from ..tracing import traced
-from .completing import Completing
-from .results import Results
-from .steps import Steps, awaited
+from .completion import CompletionTransaction
+from .prerequisites import PrerequisiteResults
+from .steps import Steps, in_event_loop
 
-LONGEST_NOTE = 4000  # characters of one progress note or log line
+MAX_NOTE_LENGTH = 4000  # characters of one progress note or log line
 
 
 class Context:
@@ -38,22 +38,26 @@ class Context:
     sync one has to look.
     """
 
-    near = True  # there is a database; a remote worker has none
-
     def __init__(
         self,
         claim: Claim,
-        say: Callable[[Claim, str, str], None],
-        store: Store,
-        said: Callable[[Claim], list[dict[str, Any]]] = lambda _: [],
+        add_event: Callable[[Claim, str, str], None],
+        operations: OperationRunner,
+        pending_events: Callable[[Claim], list[dict[str, Any]]] = lambda _: [],
         blobs: Blobs | None = None,
+        *,
+        store: Store | None = None,
     ) -> None:
         self._claim = claim
+        self.has_database = store is not None  # there is a database; a remote worker has none
         self.blobs = blobs  # for what is referred to
-        self.outlet = blobs if self.near else None  # for what it gives: a server takes no blobs
-        self.largest = MAX_PAYLOAD if self.outlet is None else self.outlet.limit
-        self._say = say
-        self._said = said  # what was said and may not be stored yet
+        self.blob_slots = (
+            blobs if self.has_database else None
+        )  # for what it gives: a server takes no blobs
+        self.inline_limit = MAX_PAYLOAD if self.blob_slots is None else self.blob_slots.limit
+        self._add_event = add_event
+        self._pending_events = pending_events  # what was said and may not be stored yet
+        self._operations = operations
         self._store = store
         self._lost = False
         self._completing = False
@@ -71,7 +75,7 @@ class Context:
 
     @lazy
     def _steps(self) -> Steps:
-        return Steps(self._claim, self._store, self._check_alone)
+        return Steps(self._claim, self._operations, self._check_not_completing)
 
     @property
     def job(self) -> Job:
@@ -80,8 +84,8 @@ class Context:
         return Job(
             id=claim.id, task=claim.task, queue=claim.queue, state=State.RUNNING,
             attempt=claim.attempt, args=read_args(claim.args), result=None, error=None,
-            run_at=moment(claim.run_at), created_at=moment(claim.created_at),  # type: ignore[arg-type]
-            started_at=moment(claim.started_at), finished_at=None, worker=claim.worker,
+            run_at=to_datetime(claim.run_at), created_at=to_datetime(claim.created_at),  # type: ignore[arg-type]
+            started_at=to_datetime(claim.started_at), finished_at=None, worker=claim.worker,
             tenant=claim.tenant, priority=claim.priority, key=claim.key, failures=claim.failures,
             crashes=claim.crashes, max_attempts=claim.max_attempts, max_crashes=claim.max_crashes,
             fence=claim.fence, timeout=claim.timeout, trace=claim.trace, flow=claim.flow,
@@ -113,18 +117,18 @@ class Context:
         """
         self._check()
         beside = self._claim.id if join else None
-        made = new_jobs(calls, self._claim.flow, beside, self.largest)
+        made = build_jobs(calls, self._claim.flow, beside, self.inline_limit)
         self.jobs += traced(made, self._claim.trace)
 
-    def results(self) -> Results:
+    def results(self) -> PrerequisiteResults:
         """The results of the jobs that this one comes after, in the order given; None for one that
         did not succeed. `for … in` or `async for … in`: they are read a page at a time."""
-        return Results(self._store, self._claim.id, values=True, blobs=self.blobs)
+        return PrerequisiteResults(self._operations, self._claim.id, values=True, blobs=self.blobs)
 
-    def prerequisites(self) -> Results:
+    def prerequisites(self) -> PrerequisiteResults:
         """The same jobs, with their states and errors. What is kept by reference is a `Blob` here,
         as in every list of jobs."""
-        return Results(self._store, self._claim.id)
+        return PrerequisiteResults(self._operations, self._claim.id)
 
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call `fn` and keep what it gives: later attempts of this job get that, and do not call.
@@ -132,12 +136,12 @@ class Context:
         In an async handler, await it. What is given back has been JSON, the first time too.
         """
         call = partial(fn, *args, **kwargs)
-        return self._steps.arun(name, call) if awaited() else self._steps.run(name, call)
+        return self._steps.arun(name, call) if in_event_loop() else self._steps.run(name, call)
 
     def steps(self, calls: Mapping[str, Callable[[], Any]], limit: int = 4) -> Any:
         """Several steps at once, at most `limit` of them: a dict of what each gave. All that began
         have ended when this returns or raises."""
-        run = self._steps.arun_all if awaited() else self._steps.run_all
+        run = self._steps.arun_all if in_event_loop() else self._steps.run_all
         return run(calls, limit)
 
     def token(self, name: str = "") -> str:
@@ -145,25 +149,32 @@ class Context:
         and another for each name."""
         return str(uuid.uuid5(uuid.UUID(self._claim.id), name))
 
-    def completing(self, result: Any = None) -> Completing:
+    def completing(self, result: Any = None) -> CompletionTransaction:
         """Write in a transaction that also completes this job: both are kept, or neither.
 
         `with` (in an async handler `async with`) gives the connection: of sqlite3, or of psycopg.
         """
-        return Completing(self, encode_result(result, limit=self.largest))
+        if self._store is None:
+            raise Unsupported(
+                reason="completing() needs the database's own connection, which a remote worker"
+                " does not have: return the result instead, or run this task on a local worker"
+            )
+        return CompletionTransaction(
+            self, self._store, encode_result(result, limit=self.inline_limit)
+        )
 
-    def lose(self) -> None:
+    def disown(self) -> None:
         """From now on this attempt owns nothing."""
         self._lost = True
         self.cancelled.set()
 
     def _record(self, kind: str, data: dict[str, Any]) -> None:
         self._check()
-        told = json.dumps({name: _storable(value) for name, value in data.items()})
-        self._say(self._claim, kind, told)
+        text = json.dumps({name: _storable(value) for name, value in data.items()})
+        self._add_event(self._claim, kind, text)
 
-    def _unstored(self) -> list[dict[str, Any]]:
-        return self._said(self._claim)
+    def _events_to_store(self) -> list[dict[str, Any]]:
+        return self._pending_events(self._claim)
 
     def _check(self) -> None:
         if self.completed:
@@ -171,15 +182,15 @@ class Context:
         if self._lost:
             raise ClaimLost(job=self._claim.id)
 
-    def _check_alone(self) -> None:
+    def _check_not_completing(self) -> None:
         self._check()
         if self._completing:
-            told = "belongs before completing(), which is the last that a handler does"
-            raise InvalidOption(option="step", reason=told)
+            reason = "belongs before completing(), which is the last that a handler does"
+            raise InvalidOption(option="step", reason=reason)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        self._check_alone()
+    def _completing_alone(self) -> Iterator[None]:
+        self._check_not_completing()
         self._completing = True
         try:
             yield
@@ -194,15 +205,15 @@ def _storable(value: Any) -> Any:
     """The value itself if it is JSON and not too long, else as much of it as can be told."""
     try:
         if isinstance(value, str):
-            return clean(value, LONGEST_NOTE)
+            return storable_text(value, MAX_NOTE_LENGTH)
         text = json.dumps(value, allow_nan=False)
-        return value if len(text) <= LONGEST_NOTE else clean(text, LONGEST_NOTE)
+        return value if len(text) <= MAX_NOTE_LENGTH else storable_text(text, MAX_NOTE_LENGTH)
     except Exception:
-        return _told(value)
+        return _text_of(value)
 
 
-def _told(value: Any) -> str:
+def _text_of(value: Any) -> str:
     try:
-        return clean(str(value), LONGEST_NOTE)
+        return storable_text(str(value), MAX_NOTE_LENGTH)
     except Exception as error:  # str() ran the user's code
         return f"({type_name(value)}: its __str__ raised {type_name(error)})"

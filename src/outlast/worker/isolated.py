@@ -20,45 +20,45 @@ from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn
 
 from ..model.breaker import Outage
 from ..model.errors import Unsupported
 from ..model.job import Claim, NewFlow, NewJob
 from ..model.lifecycle import Outcome
-from ..model.outcome import Ended
-from ..model.task import Definition
-from ..model.text import describe
+from ..model.outcome import AttemptEnd
+from ..model.safe_text import error_record
+from ..model.task import TaskDefinition
 from ..store import Store
-from ..store.blobs import Blobs
-from ..tasks import Task
-from ..tracing import carry_on, running, trace_of, tracer
+from ..store.blobs.store import Blobs
+from ..task import Task
+from ..tracing import continue_trace, running, trace_of, tracer
 from .context import Context
-from .execute import Alone, Execution
+from .executor import Execution, SingleExecution
 
 Send = Callable[[dict[str, Any]], None]
 
-LONGEST_MESSAGE = 64 * 1024 * 1024  # bytes of one line from the child: its result and its jobs
-LAST_WORDS = 2.0  # seconds between a child's last message and its exit, whichever comes first
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024  # bytes of one line from the child: its result and its jobs
+EXIT_WAIT_S = 2.0  # seconds between a child's last message and its exit, whichever comes first
 
 
-class IsolatedExecution(Alone):
+class IsolatedExecution(SingleExecution):
     """The parent's side."""
 
     process: asyncio.subprocess.Process | None = None
 
-    async def run(self, threads: Executor) -> Ended:
+    async def run(self, threads: Executor) -> AttemptEnd:
         receiving, sending = os.pipe()
         pipe = os.fdopen(receiving, "rb", 0)
         try:
             self.process = await self._spawn(sending)
-            reader, transport = await _connected(pipe)
+            reader, transport = await _open_pipe(pipe)
         except BaseException as error:
             pipe.close()
             self._kill()
             return self.raised(error)
         try:
-            return await self._attend(self.process, reader)
+            return await self._wait_for_child(self.process, reader)
         except BaseException as error:
             return self.raised(error)
         finally:
@@ -68,21 +68,25 @@ class IsolatedExecution(Alone):
     async def _spawn(self, sending: int) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
-                sys.executable, "-m", __name__, *_where(self.definition), str(sending),
+                sys.executable, "-m", __name__, *_task_location(self.definition), str(sending),
                 stdin=asyncio.subprocess.PIPE, pass_fds=[sending], env=_environment(),
                 start_new_session=True,  # a Ctrl-C is for the worker, which drains
             )  # fmt: skip
         finally:
             os.close(sending)
 
-    async def _attend(
+    async def _wait_for_child(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
-    ) -> Ended:
+    ) -> AttemptEnd:
         if self.stopped is not None:
             return self.interrupted()  # told to stop while it was being started
         assert process.stdin is not None
         try:
-            given = {"claim": self.claim._asdict(), "argv": sys.argv, "near": self.context.near}
+            given = {
+                "claim": self.claim._asdict(),
+                "argv": sys.argv,
+                "near": self.context.has_database,
+            }
             with suppress(ConnectionError):
                 process.stdin.write(json.dumps(given).encode() + b"\n")
                 await process.stdin.drain()
@@ -93,11 +97,11 @@ class IsolatedExecution(Alone):
             return ended
         if self.stopped is not None or self.context.completed:
             return self.interrupted()
-        return _died(await process.wait())
+        return _crash_end(await process.wait())
 
     async def _until_ended(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
-    ) -> Ended | None:
+    ) -> AttemptEnd | None:
         """What it said in the end, if it did. When it has spoken it exits, and when it exits the
         pipe closes; something that it started and did not end may hold up either."""
         listening = asyncio.create_task(self._listen(reader))
@@ -105,29 +109,29 @@ class IsolatedExecution(Alone):
         both = {listening, exiting}
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait(both, timeout=LAST_WORDS)
+            await asyncio.wait(both, timeout=EXIT_WAIT_S)
             self._kill()
             return listening.result() if listening.done() else None
         finally:
             listening.cancel()
             exiting.cancel()
 
-    async def _listen(self, reader: asyncio.StreamReader) -> Ended | None:
+    async def _listen(self, reader: asyncio.StreamReader) -> AttemptEnd | None:
         """Events as they come, until it says how it ended or the pipe closes."""
         while line := await reader.readline():
             message = json.loads(line)
             match message:
                 case {"ended": ended}:
-                    return _read_ended(ended)
+                    return _decode_end(ended)
                 case {"completed": result}:
                     self.context._complete(result)
                 case {"trace": trace}:
                     self.context.run_trace = trace
                 case {"event": event}:
-                    self.context._say(self.claim, *event)
+                    self.context._add_event(self.claim, *event)
         return None
 
-    def interrupt(self, body: asyncio.Task[Ended] | None) -> None:
+    def interrupt(self, body: asyncio.Task[AttemptEnd] | None) -> None:
         super().interrupt(body)
         self._kill()
 
@@ -137,21 +141,21 @@ class IsolatedExecution(Alone):
                 self.process.kill()
 
 
-def _died(code: int) -> Ended:
+def _crash_end(code: int) -> AttemptEnd:
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     error = {"type": "ProcessDied", "message": f"its process ended {how}", "traceback": ""}
-    return Ended(Outcome.FAILED, error=error)
+    return AttemptEnd(Outcome.FAILED, error=error)
 
 
-async def _connected(pipe: BinaryIO) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
-    reader = asyncio.StreamReader(limit=LONGEST_MESSAGE)
+async def _open_pipe(pipe: BinaryIO) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
+    reader = asyncio.StreamReader(limit=MAX_MESSAGE_BYTES)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
     return reader, transport
 
 
-def _where(definition: Definition) -> list[str]:
+def _task_location(definition: TaskDefinition) -> list[str]:
     """Where the child finds the task: a module, or the file that was run as the main program."""
     module = definition.function.__module__
     if module == "__main__":
@@ -167,35 +171,35 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
 
 
-def _read_ended(message: dict[str, Any]) -> Ended:
-    jobs = tuple(_read_job(**job) for job in message.pop("jobs"))
+def _decode_end(message: dict[str, Any]) -> AttemptEnd:
+    jobs = tuple(_decode_job(**job) for job in message.pop("jobs"))
     outage = message.pop("outage")
     found = None if outage is None else Outage(outage)
-    return Ended(Outcome(message.pop("outcome")), jobs=jobs, outage=found, **message)
+    return AttemptEnd(Outcome(message.pop("outcome")), jobs=jobs, outage=found, **message)
 
 
-def _read_job(*, founds: list[dict[str, Any]], after: list[str], **facts: Any) -> NewJob:
-    flows = tuple(NewFlow(**flow) for flow in founds)
-    return NewJob(founds=flows, after=tuple(after), **facts)
+def _decode_job(*, new_flows: list[dict[str, Any]], after: list[str], **facts: Any) -> NewJob:
+    flows = tuple(NewFlow(**flow) for flow in new_flows)
+    return NewJob(new_flows=flows, after=tuple(after), **facts)
 
 
 # The child's side
 
 
 def main() -> None:
-    kind, place, name, fd = sys.argv[1:]
+    kind, location, name, fd = sys.argv[1:]
     os.set_inheritable(int(fd), False)  # else what the handler starts would hold it open
     out = os.fdopen(int(fd), "wb", 0)
     given = json.loads(sys.stdin.buffer.readline())
     claim, sys.argv = Claim(**given["claim"]), given["argv"]
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     lock = threading.Lock()
 
     def send(message: dict[str, Any]) -> None:
         with lock:
             out.write(json.dumps(message).encode() + b"\n")
 
-    ended = _carry_out((kind, place, name), claim, send, near=given["near"])
+    ended = _run((kind, location, name), claim, send, near=given["near"])
     send({"ended": {**ended._asdict(), "jobs": [asdict(job) for job in ended.jobs]}})
 
 
@@ -204,17 +208,19 @@ class ChildContext(Context):
     numbered here, so that what it said and what its worker has stored are known to be the same."""
 
     def __init__(
-        self, claim: Claim, store: Store, send: Send, *, near: bool, blobs: Blobs | None
+        self, claim: Claim, store: Store | None, send: Send, *, blobs: Blobs | None
     ) -> None:
         self._send = send
-        self._told: list[dict[str, Any]] = []
-        self.near = near
-        super().__init__(claim, self._tell, store, lambda _: list(self._told), blobs)
+        self._sent: list[dict[str, Any]] = []
+        operations = NoDatabase() if store is None else store
+        super().__init__(
+            claim, self._send_event, operations, lambda _: list(self._sent), blobs, store=store
+        )
 
-    def _tell(self, claim: Claim, kind: str, data: str) -> None:
-        n = len(self._told)
+    def _send_event(self, claim: Claim, kind: str, data: str) -> None:
+        n = len(self._sent)
         event = {"job": claim.id, **claim.guard, "kind": kind, "data": data}
-        self._told.append({**event, "n": n})
+        self._sent.append({**event, "n": n})
         self._send({"event": [kind, data, n]})
 
     def _complete(self, result: str | None) -> None:
@@ -222,60 +228,56 @@ class ChildContext(Context):
         self._send({"completed": result})
 
 
-class Nowhere:
+class NoDatabase:
     """Instead of a database, in the child of a remote worker."""
 
-    def run(self, *_: Any) -> NoReturn:
-        told = "a task that is isolated can ask for nothing on a remote worker"
-        raise Unsupported(reason=told)
+    def run(self, *_: Any, **__: Any) -> NoReturn:
+        reason = "a task that is isolated can ask for nothing on a remote worker"
+        raise Unsupported(reason=reason)
 
-    ready = run
-
-    async def arun(self, *_: Any) -> NoReturn:
+    async def arun(self, *_: Any, **__: Any) -> NoReturn:
         self.run()
 
-    aready = arun
 
-
-def _carry_out(where: tuple[str, str, str], claim: Claim, send: Send, *, near: bool) -> Ended:
+def _run(location: tuple[str, str, str], claim: Claim, send: Send, *, near: bool) -> AttemptEnd:
     try:
-        task = _find(*where)
+        task = _find(*location)
     except BaseException as error:  # the code is at fault, not the job: another try may do
-        return Ended(Outcome.FAILED, error=describe(error))
-    store = task._app.store if near else cast(Store, Nowhere())
+        return AttemptEnd(Outcome.FAILED, error=error_record(error))
+    store = task._app.store if near else None
     definition = task._definition
-    context = ChildContext(claim, store, send, near=near, blobs=task._app.blobs)
+    context = ChildContext(claim, store, send, blobs=task._app.blobs)
     execution = Execution(definition, claim, context)
     try:
-        if execution.by_reference:
+        if execution.has_blob_arguments:
             execution.fetch()
         arguments = execution.arguments()
     except BaseException as error:
         return execution.unreadable(error)
-    carry_on(claim.trace)
+    continue_trace(claim.trace)
     recorder = tracer()
     try:
         with nullcontext() if recorder is None else running(recorder, [claim]) as span:
             if span is not None:
                 send({"trace": trace_of(span)})
             result = definition.function(**arguments)
-        return execution.put_away(execution.returned(result))
+        return execution.store_large(execution.returned(result))
     except BaseException as error:
         return execution.raised(error)
 
 
-def _find(kind: str, place: str, name: str) -> Task[Any, Any]:
+def _find(kind: str, location: str, name: str) -> Task[Any, Any]:
     if kind == "file":
-        found = runpy.run_path(place, run_name="__outlast_isolated__")
+        found = runpy.run_path(location, run_name="__outlast_isolated__")
     else:
-        found = vars(importlib.import_module(place))
+        found = vars(importlib.import_module(location))
     for value in found.values():
         if isinstance(value, Task) and value.name == name:
             return value
-    raise LookupError(f"{place} defines no task {name!r} at its top level")
+    raise LookupError(f"{location} defines no task {name!r} at its top level")
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     # Not through sys.stdin: its lock, held by a waiting read, would abort the interpreter's end.
     while os.read(0, 1):
         pass

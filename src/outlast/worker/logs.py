@@ -19,25 +19,25 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
+from ..model.safe_text import storable_text
 from ..model.settings import (
     RetentionSettings,
     ServiceSettings,
     StoreSettings,
     WorkerSettings,
 )
-from ..model.text import clean
 
-FACTS = ("job", "attempt", "fence", "tenant", "trace")  # what a line about a job carries
-ROOM = 10_000  # lines that may wait
-LONGEST = 20_000  # characters of one line
-READ = 10 * LONGEST  # characters that are looked at
-LAST_WORDS = 0.5  # seconds at exit to write what still waits
+JOB_FIELDS = ("job", "attempt", "fence", "tenant", "trace")  # what a line about a job carries
+MAX_QUEUED_LINES = 10_000  # lines that may wait
+MAX_LINE_LENGTH = 20_000  # characters of one line
+MAX_READ_LENGTH = 10 * MAX_LINE_LENGTH  # characters that are looked at
+FLUSH_WAIT_S = 0.5  # seconds at exit to write what still waits
 STDERR = 2
 
 _SECRETS = r"(?:passw(?:or)?d|pwd|secret|token|api[_-]?key|authorization|credential)"
 
 
-def _settings_spared() -> str:
+def _setting_lookbehinds() -> str:
     """Lookbehinds for settings whose names contain such a word and whose values are no secrets:
     `waiters_per_token=500`."""
     kinds = (WorkerSettings, StoreSettings, RetentionSettings, ServiceSettings)
@@ -47,7 +47,7 @@ def _settings_spared() -> str:
 
 
 # All repetitions are bounded: a log line may be as long as somebody's file.
-_NAME = rf"{_settings_spared()}{_SECRETS}[\w-]{{0,40}}"
+_NAME = rf"{_setting_lookbehinds()}{_SECRETS}[\w-]{{0,40}}"
 _VALUE = r"""(?:"[^"]{0,999}"?|'[^']{0,999}'?|(?:bearer|basic)\s+\S{1,999}|[^\s,;&)}\]]{1,999})"""
 _MASKS = [
     (hints, re.compile(pattern, re.IGNORECASE), masked)
@@ -75,10 +75,10 @@ def set_up(level: str | int = "info", format: str = "text", fd: int = STDERR) ->
     if format not in formatters:
         raise ValueError(f"the log format must be text or json, not {format!r}")
     tear_down()
-    handler = Lines(fd)
+    handler = QueuedHandler(fd)
     handler.setFormatter(formatters[format]())
     root = logging.getLogger()
-    handler.before = root.level
+    handler.previous = root.level
     root.addHandler(handler)
     root.setLevel(level.upper() if isinstance(level, str) else level)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else it tells the url of every call
@@ -87,37 +87,39 @@ def set_up(level: str | int = "info", format: str = "text", fd: int = STDERR) ->
 def tear_down() -> None:
     """Undo `set_up`, as far as it was called."""
     root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if isinstance(handler, Lines)]:
+    for handler in [handler for handler in root.handlers if isinstance(handler, QueuedHandler)]:
         root.removeHandler(handler)
-        root.setLevel(handler.before)
+        root.setLevel(handler.previous)
         handler.close()
 
 
 def dropped() -> int:
     """How many lines of this process nobody read fast enough."""
-    return sum(one.dropped for one in logging.getLogger().handlers if isinstance(one, Lines))
+    return sum(
+        one.dropped for one in logging.getLogger().handlers if isinstance(one, QueuedHandler)
+    )
 
 
 def redact(text: str) -> str:
     """The text with what looks like a secret masked, and its middle cut out if it is long."""
-    text = text[:READ]
+    text = text[:MAX_READ_LENGTH]
     lowered = text.lower()
     for hints, pattern, masked in _MASKS:
         if any(hint in lowered for hint in hints):  # most lines have none, and this is quick
             text = pattern.sub(masked, text)
-    return clean(text, LONGEST)
+    return storable_text(text, MAX_LINE_LENGTH)
 
 
-class Lines(logging.Handler):
+class QueuedHandler(logging.Handler):
     """Hands finished lines to a thread. Emitting waits for nothing that a reader could hold up."""
 
-    def __init__(self, fd: int = STDERR, room: int = ROOM) -> None:
+    def __init__(self, fd: int = STDERR, capacity: int = MAX_QUEUED_LINES) -> None:
         super().__init__()
-        self.before = logging.NOTSET  # the root's level
+        self.previous = logging.NOTSET  # the root's level
         self.dropped = 0  # in all
-        self._told = 0  # of these, how many the log has admitted
+        self._reported_drops = 0  # of these, how many the log has admitted
         self._fd = fd
-        self._room = room
+        self._capacity = capacity
         self._pid = 0
         self._queue: queue.Queue[bytes | None]
         self._thread: threading.Thread | None = None
@@ -135,23 +137,23 @@ class Lines(logging.Handler):
         try:
             text = self.format(record)
         except Exception as error:  # the arguments do not fit the message
-            text = self.format(_about(f"a log line could not be formatted: {error}", record.name))
+            text = self.format(_record(f"a log line could not be formatted: {error}", record.name))
         return (text + "\n").encode()
 
     def _start(self) -> None:
         """With the first line; and anew after a fork, which neither threads nor locks survive."""
         self._pid = os.getpid()
-        self._queue = queue.Queue(self._room)
+        self._queue = queue.Queue(self._capacity)
         self._thread = threading.Thread(target=self._write, name="outlast-log", daemon=True)
         self._thread.start()
 
     def _write(self) -> None:
         while (line := self._queue.get()) is not None:
             self._put(line)
-            if missing := self.dropped - self._told:
-                self._told += missing
-                told = f"{missing} log lines were dropped: nobody read them fast enough"
-                self._put(self._line(_about(told)))
+            if missing := self.dropped - self._reported_drops:
+                self._reported_drops += missing
+                message = f"{missing} log lines were dropped: nobody read them fast enough"
+                self._put(self._line(_record(message)))
 
     def _put(self, line: bytes) -> None:
         # Not through sys.stderr: its lock, held by a blocked write, would abort the interpreter's
@@ -168,9 +170,9 @@ class Lines(logging.Handler):
         super().close()
         thread, self._thread = self._thread, None
         if thread is not None and self._pid == os.getpid():
-            deadline = time.monotonic() + LAST_WORDS
+            deadline = time.monotonic() + FLUSH_WAIT_S
             with suppress(queue.Full):
-                self._queue.put(None, timeout=LAST_WORDS)
+                self._queue.put(None, timeout=FLUSH_WAIT_S)
             thread.join(max(0.0, deadline - time.monotonic()))
 
 
@@ -201,7 +203,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": redact(record.getMessage()),
         }
-        for name in FACTS:
+        for name in JOB_FIELDS:
             if (value := getattr(record, name, None)) is not None:
                 line[name] = value
         if record.exc_info:
@@ -209,5 +211,5 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def _about(message: str, name: str = "outlast.log") -> logging.LogRecord:
+def _record(message: str, name: str = "outlast.log") -> logging.LogRecord:
     return logging.LogRecord(name, logging.WARNING, __file__, 0, message, None, None)

@@ -9,11 +9,11 @@ import math
 from pathlib import Path
 
 MEGABYTE = 1024 * 1024
-MACHINE = Path("/proc/meminfo")
-CONTAINER = Path("/sys/fs/cgroup")
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
 
 
-def free_megabytes(machine: Path = MACHINE, container: Path = CONTAINER) -> float:
+def free_megabytes(machine: Path = MEMINFO, container: Path = CGROUP) -> float:
     """Infinite where the system does not tell."""
     return min(_machine(machine), _container(container))
 

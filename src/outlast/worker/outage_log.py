@@ -12,25 +12,25 @@ from collections.abc import Callable
 from threading import Lock
 
 from ..model.errors import DeadlineExceeded, ServerUnavailable, StoreUnavailable
-from ..model.words import span
+from ..model.humanize import format_duration
 
 log = logging.getLogger("outlast.worker")
 
-REPEAT_S = 60.0  # seconds between two lines about one outage
-SETTLE_S = 5.0  # seconds after a line in which a further outage is not announced
+REPEAT_INTERVAL_S = 60.0  # seconds between two lines about one outage
+QUIET_AFTER_S = 5.0  # seconds after a line in which a further outage is not announced
 
 
 class OutageLog:
-    """Shared by the event loop and the keeper's thread of one worker."""
+    """Shared by the event loop and the heartbeat thread of one worker."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
         self._since: float | None = None  # None: the database answers
         self._announced = False
-        self._told_at = -REPEAT_S
+        self._logged_at = -REPEAT_INTERVAL_S
 
-    def covers(self, error: Exception, wait: float) -> bool:
+    def logs(self, error: Exception, wait: float) -> bool:
         """Whether an error is part of an outage, which is logged here; else the caller logs it. A
         deadline alone may be one slow statement."""
         if isinstance(error, ServerUnavailable) or not isinstance(error, StoreUnavailable):
@@ -38,10 +38,10 @@ class OutageLog:
         with self._lock:
             now = self._clock()
             self._since = now if self._since is None else self._since
-            if now - self._told_at < (REPEAT_S if self._announced else SETTLE_S):
+            if now - self._logged_at < (REPEAT_INTERVAL_S if self._announced else QUIET_AFTER_S):
                 return True
-            lasted = f"; away for {span(now - self._since)}" if self._announced else ""
-            self._announced, self._told_at = True, now
+            lasted = f"; away for {format_duration(now - self._since)}" if self._announced else ""
+            self._announced, self._logged_at = True, now
         log.warning("%s%s; next try in %.1f s", str(error).rstrip("."), lasted, wait)
         return True
 
@@ -54,5 +54,5 @@ class OutageLog:
             self._since, self._announced = None, False
             if since is None or not announced:
                 return
-            self._told_at = now = self._clock()
-        log.warning("the database answers again, after %s", span(now - since))
+            self._logged_at = now = self._clock()
+        log.warning("the database answers again, after %s", format_duration(now - since))

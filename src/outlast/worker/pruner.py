@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from ..ops.keep import kept_apart, prune_queue
+from ..ops.retention import prune_queue, queue_retentions
 from ..store import Store
-from ..store.blobs import Blobs, aclear
+from ..store.blobs.store import Blobs, adelete_blobs
 
-BATCHES = 20  # for one queue in one pass
-ANEW_EVERY = 600.0  # seconds
+MAX_BATCHES = 20  # for one queue in one pass
+FULL_SCAN_INTERVAL_S = 600.0  # seconds
 
 
 class Pruner:
@@ -22,25 +22,25 @@ class Pruner:
         self._store = store
         self._blobs = blobs
         self._since: dict[tuple[str, float], float] = {}
-        self._anew_at = 0.0
+        self._full_scan_at = 0.0
 
     async def once(self, batch: int) -> int:
         """One pass over all of them; how many jobs were removed."""
-        if time.monotonic() >= self._anew_at:
+        if time.monotonic() >= self._full_scan_at:
             self._since.clear()
-            self._anew_at = time.monotonic() + ANEW_EVERY
+            self._full_scan_at = time.monotonic() + FULL_SCAN_INTERVAL_S
         return sum(
             [
                 await self._prune(queue, keep, batch)
-                for queue, keep in await self._store.arun(kept_apart)
+                for queue, keep in await self._store.arun(queue_retentions)
             ]
         )
 
     async def _prune(self, queue: str, keep: float, batch: int) -> int:
         since, removed = self._since.get((queue, keep), 0.0), 0
-        for _ in range(BATCHES):
+        for _ in range(MAX_BATCHES):
             gone, since, more = await self._store.arun(prune_queue, queue, keep, since, batch)
-            await aclear(self._blobs, gone.blobs)
+            await adelete_blobs(self._blobs, gone.blobs)
             self._since[queue, keep] = since
             removed += gone
             if not more:

@@ -10,20 +10,20 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from . import lifeline
+from . import parent_pipe
 
 if TYPE_CHECKING:
     from .worker import Worker
 
-STOPS = (signal.SIGTERM, signal.SIGINT)
-HURRY = 1.0  # seconds after a second signal; then the process ends, whatever it is doing
-ECHO = 0.25  # seconds in which a supervised worker may be told the same stop twice
-LAST_WORDS = 0.1  # seconds that cancelled tasks have when the loop closes
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+FORCED_EXIT_S = 1.0  # seconds after a second signal; then the process ends, whatever it is doing
+SIGNAL_ECHO_S = 0.25  # seconds in which a supervised worker may be told the same stop twice
+CANCEL_WAIT_S = 0.1  # seconds that cancelled tasks have when the loop closes
 
 
 def run_with_signals(worker: Worker) -> None:
     """The first signal drains, the second leaves quickly: see `Worker.stop`."""
-    supervised = lifeline.hold(worker)
+    supervised = parent_pipe.watch_parent(worker)
     with _signals(worker, supervised):
         loop = _new_loop()
         try:
@@ -42,22 +42,22 @@ async def _main(worker: Worker) -> None:
 @contextmanager
 def _signals(worker: Worker, supervised: bool) -> Iterator[None]:
     """Handled by the interpreter, not by the loop: a handler may be blocking that."""
-    told_at: float | None = None
+    signalled_at: float | None = None
 
     def stop(*_: Any) -> None:
-        nonlocal told_at
+        nonlocal signalled_at
         now = time.monotonic()
-        if told_at is not None:
-            if supervised and now - told_at < ECHO:
+        if signalled_at is not None:
+            if supervised and now - signalled_at < SIGNAL_ECHO_S:
                 # An init system signals every process of a service, and our supervisor passes
                 # its own signal on: that is one wish, not two.
                 return
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, HURRY)
-        told_at = told_at or now
+            signal.setitimer(signal.ITIMER_REAL, FORCED_EXIT_S)
+        signalled_at = signalled_at or now
         worker.stop()
 
-    before = {number: signal.signal(number, stop) for number in STOPS}
+    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:
         yield
     finally:
@@ -81,7 +81,7 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
         if tasks := asyncio.all_tasks(loop):
             for task in tasks:
                 task.cancel()
-            loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WORDS))
+            loop.run_until_complete(asyncio.wait(tasks, timeout=CANCEL_WAIT_S))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()

@@ -20,48 +20,48 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..model.arguments.kept import promised, read, write
+from ..model.arguments.step_value import read, return_annotation, write
 from ..model.errors import DeadlineExceeded, InvalidOption, StoreBusy, StoreUnavailable
 from ..model.job import Claim
 from ..model.options import check_name
-from ..ops.statement import Op
+from ..ops.operation import Op
 from ..ops.steps import keep, look_up
-from ..store import Store
-from ..store.settling import settled
-from .loops import Backoff
+from ..store import OperationRunner
+from ..store.uncancelled import uncancelled
+from .loop import Backoff
 from .threads import Threads, in_thread
 
-AWAY = (StoreUnavailable, StoreBusy, DeadlineExceeded)
-PATIENCE = (0.2, 2.0)  # seconds: the first wait, and the longest
+TRANSIENT_ERRORS = (StoreUnavailable, StoreBusy, DeadlineExceeded)
+BACKOFF_RANGE_S = (0.2, 2.0)  # seconds: the first wait, and the longest
 
-Call = Callable[[], Any]
+StepFunction = Callable[[], Any]
 
 
-class Ask(NamedTuple):
+class RunOperation(NamedTuple):
     """What a step asks the database."""
 
     op: Callable[[], Op[Any]]
 
 
-class Do(NamedTuple):
+class CallFunction(NamedTuple):
     """What a step does."""
 
-    call: Call
+    call: StepFunction
 
 
-class Given(NamedTuple):
+class StepResult(NamedTuple):
     """What a step gave in the end."""
 
     value: Any
 
 
-Parts = Generator[Ask | Do, Any, Any]
+StepGenerator = Generator[RunOperation | CallFunction, Any, Any]
 
 
 class Steps:
     """The steps of one attempt."""
 
-    def __init__(self, claim: Claim, store: Store, check: Callable[[], None]) -> None:
+    def __init__(self, claim: Claim, store: OperationRunner, check: Callable[[], None]) -> None:
         self._claim = claim
         self._store = store
         self._check = check  # raises when the claim is known to be lost
@@ -69,68 +69,68 @@ class Steps:
 
     # One
 
-    def _step(self, name: str, call: Call) -> Parts:
+    def _step(self, name: str, call: StepFunction) -> StepGenerator:
         self._check()
-        with self._named(name):
+        with self._reserve_name(name):
             job, fence = self._claim.id, self._claim.fence
-            annotation = promised(call)
+            annotation = return_annotation(call)
             # Under its first claim, nobody can have kept anything.
-            kept = (yield Ask(partial(look_up, job, name))) if fence > 1 else None
-            if kept is None:
-                given = yield Do(call)
+            stored = (yield RunOperation(partial(look_up, job, name))) if fence > 1 else None
+            if stored is None:
+                given = yield CallFunction(call)
                 text = write(name, given, annotation)
                 self._check()
-                kept = yield Ask(partial(keep, self._claim, name, text))
-            return read(name, kept, annotation)
+                stored = yield RunOperation(partial(keep, self._claim, name, text))
+            return read(name, stored, annotation)
 
-    def run(self, name: str, call: Call) -> Any:
+    def run(self, name: str, call: StepFunction) -> Any:
         with closing(self._step(name, call)) as step:
-            part = _next(step)
+            part = _advance(step)
             while True:
                 match part:
-                    case Ask(op):
-                        part = _next(step, self._asked(op))
-                    case Do(call):
-                        part = _next(step, _called(name, call))
-                    case Given(value):
+                    case RunOperation(op):
+                        part = _advance(step, self._run_operation(op))
+                    case CallFunction(call):
+                        part = _advance(step, _call(name, call))
+                    case StepResult(value):
                         return value
 
-    async def arun(self, name: str, call: Call) -> Any:
+    async def arun(self, name: str, call: StepFunction) -> Any:
         with closing(self._step(name, call)) as step:
-            part = _next(step)
+            part = _advance(step)
             while True:
                 match part:
-                    case Ask(op):
-                        part = _next(step, await settled(self._aasked(op)))
-                    case Do(call):
-                        part = _next(step, await _acalled(call))
-                    case Given(value):
+                    case RunOperation(op):
+                        part = _advance(step, await uncancelled(self._arun_operation(op)))
+                    case CallFunction(call):
+                        part = _advance(step, await _acall(call))
+                    case StepResult(value):
                         return value
 
-    def _asked(self, op: Callable[[], Op[Any]]) -> Any:
+    def _run_operation(self, op: Callable[[], Op[Any]]) -> Any:
         """While the database is away: what was done would have to be done again, so the step waits
         for as long as its claim may hold."""
-        patience = Backoff(*PATIENCE)
+        backoff = Backoff(*BACKOFF_RANGE_S)
         while True:
             try:
                 return self._store.run(op)
-            except AWAY:
-                time.sleep(patience.failed())
+            except TRANSIENT_ERRORS:
+                time.sleep(backoff.failed())
                 self._check()
 
-    async def _aasked(self, op: Callable[[], Op[Any]]) -> Any:
-        patience = Backoff(*PATIENCE)
+    async def _arun_operation(self, op: Callable[[], Op[Any]]) -> Any:
+        backoff = Backoff(*BACKOFF_RANGE_S)
         while True:
             try:
                 return await self._store.arun(op)
-            except AWAY:
-                await asyncio.sleep(patience.failed())
+            except TRANSIENT_ERRORS:
+                await asyncio.sleep(backoff.failed())
                 self._check()
 
     @contextmanager
-    def _named(self, name: str) -> Iterator[None]:
+    def _reserve_name(self, name: str) -> Iterator[None]:
         """A name is one step's. One that failed kept nothing, and may be tried again."""
-        self._refuse(name)
+        self._refuse_taken(name)
         self._names.add(name)
         try:
             yield
@@ -138,18 +138,18 @@ class Steps:
             self._names.discard(name)
             raise
 
-    def _refuse(self, *names: str) -> None:
+    def _refuse_taken(self, *names: str) -> None:
         for name in names:
             check_name("step", name)
             if name in self._names:
-                told = f"{name!r} is taken in this attempt: every step needs a name of its own"
-                raise InvalidOption(option="step", reason=told)
+                reason = f"{name!r} is taken in this attempt: every step needs a name of its own"
+                raise InvalidOption(option="step", reason=reason)
 
     # Many at once
 
-    def run_all(self, calls: Mapping[str, Call], limit: int) -> dict[str, Any]:
-        many = Many(calls, limit)
-        self._refuse(*calls)
+    def run_all(self, calls: Mapping[str, StepFunction], limit: int) -> dict[str, Any]:
+        many = ParallelSteps(calls, limit)
+        self._refuse_taken(*calls)
         threads = Threads(limit)
         try:
             runners = [
@@ -161,20 +161,20 @@ class Steps:
             threads.shutdown()
         return many.results()
 
-    async def arun_all(self, calls: Mapping[str, Call], limit: int) -> dict[str, Any]:
-        many = Many(calls, limit)
-        self._refuse(*calls)
+    async def arun_all(self, calls: Mapping[str, StepFunction], limit: int) -> dict[str, Any]:
+        many = ParallelSteps(calls, limit)
+        self._refuse_taken(*calls)
         async with asyncio.TaskGroup() as runners:  # which waits for all, a cancel or not
             for _ in range(min(limit, len(calls))):
                 runners.create_task(many.awork(self.arun))
         return many.results()
 
 
-class Many:
+class ParallelSteps:
     """Steps that a few runners share. After a failure none begins any more; those that have begun
     come to their end, and are kept."""
 
-    def __init__(self, calls: Mapping[str, Call], limit: int) -> None:
+    def __init__(self, calls: Mapping[str, StepFunction], limit: int) -> None:
         if not isinstance(limit, int) or limit < 1:
             raise InvalidOption(option="limit", reason=f"must be 1 or more, not {limit!r}")
         self._names = list(calls)
@@ -182,14 +182,14 @@ class Many:
         self._given: dict[str, Any] = {}
         self._errors: dict[str, BaseException] = {}
 
-    def work(self, run: Callable[[str, Call], Any]) -> None:
+    def work(self, run: Callable[[str, StepFunction], Any]) -> None:
         while (step := self._next()) is not None:
             try:
                 self._given[step[0]] = run(*step)
             except BaseException as error:
                 self._errors[step[0]] = error
 
-    async def awork(self, run: Callable[[str, Call], Awaitable[Any]]) -> None:
+    async def awork(self, run: Callable[[str, StepFunction], Awaitable[Any]]) -> None:
         while (step := self._next()) is not None:
             try:
                 self._given[step[0]] = await run(*step)
@@ -199,7 +199,7 @@ class Many:
             except BaseException as error:
                 self._errors[step[0]] = error
 
-    def _next(self) -> tuple[str, Call] | None:
+    def _next(self) -> tuple[str, StepFunction] | None:
         try:
             return None if self._errors else self._waiting.popleft()
         except IndexError:
@@ -215,15 +215,15 @@ class Many:
         raise failed[0][1]
 
 
-def _next(step: Parts, answer: Any = None) -> Ask | Do | Given:
+def _advance(step: StepGenerator, answer: Any = None) -> RunOperation | CallFunction | StepResult:
     """What a step wants, now that it has this answer."""
     try:
         return step.send(answer)
     except StopIteration as stop:
-        return Given(stop.value)
+        return StepResult(stop.value)
 
 
-def awaited() -> bool:
+def in_event_loop() -> bool:
     """Whether this is an event loop's thread: there a step is awaited."""
     try:
         asyncio.get_running_loop()
@@ -232,24 +232,24 @@ def awaited() -> bool:
     return True
 
 
-def _called(name: str, call: Call) -> Any:
+def _call(name: str, call: StepFunction) -> Any:
     given = call()
     if inspect.isawaitable(given):
         if inspect.iscoroutine(given):
             given.close()
-        told = f"{name!r} is an async function, which only an async handler can wait for"
-        raise InvalidOption(option="step", reason=told)
+        reason = f"{name!r} is an async function, which only an async handler can wait for"
+        raise InvalidOption(option="step", reason=reason)
     return given
 
 
-async def _acalled(call: Call) -> Any:
+async def _acall(call: StepFunction) -> Any:
     """An async function is awaited. Any other one runs in a thread, which cannot be stopped: a
     cancel waits for it."""
     if inspect.iscoroutinefunction(call):
         return await call()
     threads = Threads(1)
     try:
-        given = await settled(in_thread(threads, call))
+        given = await uncancelled(in_thread(threads, call))
     finally:
         threads.shutdown()
     return await given if inspect.isawaitable(given) else given

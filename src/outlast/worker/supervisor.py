@@ -22,19 +22,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ..model.ids import INSTANCE, new_instance_id
-from .lifeline import Lifeline
-from .loops import Backoff
+from ..model.ids import INSTANCE_VARIABLE, new_instance_id
+from .loop import Backoff
+from .parent_pipe import ParentPipe
 
 log = logging.getLogger("outlast.supervisor")
 
-SETTLED = 30.0  # seconds after which a child's earlier deaths are forgotten
-MARGIN = 1.0  # seconds beyond the grace time to hand in outcomes; then SIGKILL
-BEAT = 1.0  # seconds between rounds in which nothing happens, for who looks whether we live
-STOPS = (signal.SIGTERM, signal.SIGINT)
+STABLE_AFTER_S = 30.0  # seconds after which a child's earlier deaths are forgotten
+KILL_MARGIN_S = 1.0  # seconds beyond the grace time to hand in outcomes; then SIGKILL
+BEAT_INTERVAL_S = (
+    1.0  # seconds between rounds in which nothing happens, for who looks whether we live
+)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 OnExit = Callable[[str, int], None]  # a child's instance id, and its exit code (−9: by signal 9)
-Own = Callable[[int], dict[str, str]]  # what the environment of the n-th child says besides
+ChildEnvironment = Callable[
+    [int], dict[str, str]
+]  # what the environment of the n-th child says besides
 
 
 def supervise(
@@ -57,14 +61,16 @@ class Child:
         self.first_death = 0.0  # of the present row of deaths
         self.backoff = Backoff()
 
-    def start(self, command: Sequence[str], lifeline: Lifeline, own: Mapping[str, str]) -> None:
+    def start(
+        self, command: Sequence[str], pipe: ParentPipe, environment: Mapping[str, str]
+    ) -> None:
         self.started_at = time.monotonic()
         self.instance = new_instance_id()
         try:
             self.process = subprocess.Popen(
                 command,
-                env={**lifeline.environment(), **own, INSTANCE: self.instance},
-                pass_fds=[lifeline.reading],
+                env={**pipe.environment(), **environment, INSTANCE_VARIABLE: self.instance},
+                pass_fds=[pipe.reading],
                 process_group=0,
             )
         except OSError as error:
@@ -74,7 +80,7 @@ class Child:
         """Leave the place empty for a while: longer each time, unless the last one lived well."""
         now = time.monotonic()
         self.process = None
-        if now - self.started_at >= SETTLED:
+        if now - self.started_at >= STABLE_AFTER_S:
             self.backoff.succeeded()
         if self.backoff.failures == 0:
             self.first_death = now
@@ -97,17 +103,17 @@ class Supervisor:
         processes: int,
         grace: float,
         on_exit: OnExit | None = None,
-        own: Own = lambda _: {},
+        child_environment: ChildEnvironment = lambda _: {},
     ) -> None:
         self.command = command
         self.grace = grace
         self.children = [Child(number) for number in range(1, processes + 1)]
         self.on_exit = on_exit
-        self.own = own
+        self.child_environment = child_environment
         self.exits: Counter[str] = Counter()  # of children, by how they ended
         self.beat_at = time.monotonic()
-        self._asked = 0  # how often we were asked to stop
-        self._obeyed = 0
+        self._signals_received = 0  # how often we were asked to stop
+        self._signals_handled = 0
         self._deadline = float("inf")
         self._killed = False
 
@@ -116,43 +122,43 @@ class Supervisor:
         return [child for child in self.children if child.process is not None]
 
     def run(self) -> int:
-        lifeline = Lifeline()
+        pipe = ParentPipe()
         try:
             with self._wakeups() as wait:
-                while not self._asked or self.running:
+                while not self._signals_received or self.running:
                     self.beat_at = time.monotonic()
-                    self._step(lifeline)
+                    self._step(pipe)
                     wait(self._next_event())
                     self._reap()
         finally:
             for child in self.running:  # only if something above failed
                 child.signal(signal.SIGKILL)
-            lifeline.close()
+            pipe.close()
         log.info("all workers have ended")
         return 1 if self._killed else 0
 
-    def _step(self, lifeline: Lifeline) -> None:
+    def _step(self, pipe: ParentPipe) -> None:
         now = time.monotonic()
-        if self._obeyed < self._asked:
-            self._obeyed += 1
-            self._pass_on()
+        if self._signals_handled < self._signals_received:
+            self._signals_handled += 1
+            self._forward_signals()
         elif now >= self._deadline:
-            self._kill_the_rest()
-        elif not self._asked:
+            self._kill_remaining()
+        elif not self._signals_received:
             for child in self.children:
                 if child.process is None and now >= child.start_at:
-                    child.start(self.command, lifeline, self.own(child.number))
+                    child.start(self.command, pipe, self.child_environment(child.number))
 
-    def _pass_on(self) -> None:
+    def _forward_signals(self) -> None:
         """The first signal drains, the second hurries, with one deadline for all. Children get
         SIGTERM whatever we got: a Python that is still starting answers SIGINT with a traceback."""
-        span = self.grace + MARGIN if self._obeyed == 1 else MARGIN
+        span = self.grace + KILL_MARGIN_S if self._signals_handled == 1 else KILL_MARGIN_S
         self._deadline = min(self._deadline, time.monotonic() + span)
         log.info("stopping %d workers within %.1f s", len(self.running), span)
         for child in self.running:
             child.signal(signal.SIGTERM)
 
-    def _kill_the_rest(self) -> None:
+    def _kill_remaining(self) -> None:
         for child in self.running:
             log.error("worker %d does not end in time: killed", child.number)
             child.signal(signal.SIGKILL)
@@ -166,7 +172,7 @@ class Supervisor:
             if code is None:
                 continue
             self.exits["signal" if code < 0 else "exit"] += 1
-            if self._asked:
+            if self._signals_received:
                 child.process = None
             else:
                 child.died(f"signal {-code}" if code < 0 else f"exit code {code}")
@@ -178,16 +184,16 @@ class Supervisor:
 
     def _next_event(self) -> float:
         """Seconds until there is something to do besides signals and deaths."""
-        if self._obeyed < self._asked:
+        if self._signals_handled < self._signals_received:
             return 0.0
         moments = [self._deadline]
-        if not self._asked:
+        if not self._signals_received:
             moments += [child.start_at for child in self.children if child.process is None]
         soonest = min(moments)
-        return min(BEAT, max(0.0, soonest - time.monotonic()))
+        return min(BEAT_INTERVAL_S, max(0.0, soonest - time.monotonic()))
 
-    def _ask(self, *_: Any) -> None:
-        self._asked += 1
+    def _on_signal(self, *_: Any) -> None:
+        self._signals_received += 1
 
     @contextmanager
     def _wakeups(self) -> Iterator[Callable[[float], None]]:
@@ -195,7 +201,7 @@ class Supervisor:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
-        before = {number: signal.signal(number, self._ask) for number in STOPS}
+        before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         old = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         with selectors.DefaultSelector() as selector:

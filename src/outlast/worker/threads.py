@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Work = tuple["Future[Any]", Callable[[], Any]]
+WorkItem = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Threads(Executor):
@@ -24,7 +24,7 @@ class Threads(Executor):
         self._started = 0
         self._idle = threading.Semaphore(0)  # threads that wait for work
         self._lock = threading.Lock()
-        self._work: SimpleQueue[Work | None] = SimpleQueue()
+        self._work: SimpleQueue[WorkItem | None] = SimpleQueue()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -58,14 +58,14 @@ async def in_thread(threads: Executor, call: Callable[[], T]) -> T:
     """Call it there, with the context variables of here."""
     inside = contextvars.copy_context()
     result, error = await asyncio.get_running_loop().run_in_executor(
-        threads, lambda: inside.run(_caught, call)
+        threads, lambda: inside.run(_call_catching, call)
     )
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]
 
 
-def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def _call_catching(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """A future cannot carry every error: a StopIteration would never arrive."""
     try:
         return call(), None

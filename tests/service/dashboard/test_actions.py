@@ -6,7 +6,7 @@ import pytest
 
 from outlast import chain
 from outlast.model.breaker import Circuit, OpenBreaker
-from outlast.model.words import seconds_in, typed
+from outlast.model.humanize import compact_duration, duration_seconds
 from outlast.ops import duties
 from outlast.ops.breaker_report import breakers
 from outlast.ops.breakers import open_breaker
@@ -55,8 +55,8 @@ def test_an_open_breaker_is_shown_and_closed_by_people(
     put(run, 3, queue="mail")
     down = OpenBreaker(Circuit("mail", "work"), "first", "ConnectionError")
     run(open_breaker, down, "refused <b>", "w1", 60.0)
-    arrived = served.ol.worker().card() | {"id": "somebody"}
-    run(duties.arrive, arrived)  # else the queue is stuck for another reason
+    arrived = served.ol.worker().registration_row() | {"id": "somebody"}
+    run(duties.register, arrived)  # else the queue is stuck for another reason
     browser.log_in(served.token("admin", name="ada"))
     overview = browser.go("/").text
     assert "breaker open mail : work (ConnectionError" in overview
@@ -64,7 +64,7 @@ def test_an_open_breaker_is_shown_and_closed_by_people(
     assert "Nothing is" not in overview, "whatever the audit says"
     page = browser.go("/queues")
     assert "mail breaker open breaker of work" in page.text and "working" not in page.text
-    assert "when the breaker closes" in page.text
+    assert "after the breaker closes" in page.text
     assert "breaker of work open for" in page.text
     assert "ConnectionError: refused <b>; next probe in" in page.text
     question = browser.go(page.links["Close breaker"])
@@ -86,12 +86,12 @@ def test_a_running_job_is_taken_from_its_worker_by_people(
     question = browser.go(page.links["Reclaim…"])
     assert served.ol.job(claim.id).state == "running", "asking does nothing"
     form = question.form_to(f"/jobs/{claim.id}/reclaim")
-    assert "The job was taken from w1: it is ready." in browser.send(form).text
+    assert "The job was reclaimed from w1: it is ready." in browser.send(form).text
     (record,) = recorded(database, "reclaim")
     assert "token ada" in record and "w1" in record
     job = served.ol.job(claim.id)
     assert (job.state, job.failures, job.crashes) == ("ready", 0, 0)
-    assert "Nothing was done: the job is ready." in browser.send(form).text
+    assert "No change: the job is ready." in browser.send(form).text
     assert len(recorded(database, "reclaim")) == 1
 
 
@@ -102,13 +102,13 @@ def test_what_an_ended_job_held_is_forgotten_by_people(
     claim = put_and_take(served.ol.store.run, args='{"iban": "DE89"}')
     browser.log_in(served.token("admin", name="ada"))
     forged = {"to": f"/jobs/{claim.id}/forget", "fields": {}}
-    assert "Nothing was done" in browser.send(forged).text, "it has not ended"
+    assert "No change" in browser.send(forged).text, "it has not ended"
     end(served.ol.store.run, claim, "permanent", error={"type": "E", "message": "DE89 is wrong"})
     page = browser.go(f"/jobs/{claim.id}")
     assert "DE89" in page.text and "Reclaim…" not in page.links
     question = browser.go(page.links["Forget…"])
     told = browser.send(question.form_to(f"/jobs/{claim.id}/forget"))
-    assert "is erased; how it ended stays" in told.text
+    assert "is erased; its times and state stay" in told.text
     assert "DE89" not in told.text and served.ol.job(claim.id).state == "dead"
     (record,) = recorded(database, "forget")
     assert "token ada" in record
@@ -120,21 +120,21 @@ def test_a_worker_is_drained_and_undrained_by_people(
     """R200: one that is remote is stopped where it runs, and one that is gone is told of."""
     run = served.ol.store.run
     for id in ("w1", "remote-a-b"):
-        run(duties.arrive, served.ol.worker().card() | {"id": id})
+        run(duties.register, served.ol.worker().registration_row() | {"id": id})
     browser.log_in(served.token("admin", name="ada"))
     page = browser.go("/workers")
-    assert "stop it where it runs" in page.text and page.text.count("Drain…") == 1
+    assert "stop it on its host" in page.text and page.text.count("Drain…") == 1
     question = browser.go(page.links["Drain…"])
     told = browser.send(question.form_to("/workers/drain"))
-    assert "w1 was told to claim no more" in told.text and "draining" in told.text
+    assert "w1 is draining" in told.text and told.text.count("draining") > 1
     question = browser.go(browser.go("/workers").links["Undrain…"])
     told = browser.send(question.form_to("/workers/undrain"))
-    assert "w1 was told to claim again" in told.text and "draining" not in told.text
+    assert "w1 claims again" in told.text and "draining" not in told.text
     for kind in ("drain", "undrain"):
         (record,) = recorded(database, kind)
         assert "token ada" in record and "w1" in record
     gone = {"to": "/workers/drain", "fields": {"worker": "nobody"}}
-    assert "Nothing was done" in browser.send(gone).text
+    assert "No change" in browser.send(gone).text
 
 
 def test_the_dead_are_removed_by_people_and_what_a_flow_needs_stays(
@@ -148,7 +148,7 @@ def test_the_dead_are_removed_by_people_and_what_a_flow_needs_stays(
     browser.log_in(served.token("admin", name="ada"))
     page = browser.go("/dead")
     question = browser.go(page.links["Purge…"])
-    assert "Purge 2 jobs?" in question.text and "for good" in question.text
+    assert "Purge 2 jobs?" in question.text and "permanently" in question.text
     assert len(served.ol.jobs(state="dead")) == 3, "asking does nothing"
     assert "Removed 2 jobs." in browser.send(question.form_to("/jobs/purge")).text
     assert [job.error["type"] for job in served.ol.jobs(state="dead") if job.error] == ["Bang"]
@@ -168,7 +168,7 @@ def test_what_changed_since_the_question_is_named(
     question = browser.go(f"/jobs/{action}?state=dead").form_to(f"/jobs/{action}")
     served.ol.retry(claims[0].id)
     told = browser.send(question).text
-    did = "Removed" if action == "purge" else "Gave a new life to"
+    did = "Removed" if action == "purge" else "Redrove"
     assert f"{did} 2 jobs. 1 no longer matched when their turn came." in told
 
 
@@ -180,10 +180,10 @@ def test_what_a_flow_needs_is_not_removed_and_a_state_is_named(
     first, _second = lay(run, chain(call(), call()))
     end(run, *take(run, queue=first.queue))
     page = browser.go("/jobs?state=succeeded")
-    form = browser.go(page.links["Purge all that fit…"]).form_to("/jobs/purge")
+    form = browser.go(page.links["Purge all matching…"]).form_to("/jobs/purge")
     told = browser.send(form).text
     assert "Removed 0 jobs. 1 job matched. Left alone: 1 needed by a flow." in told
-    assert "Purge all that fit…" not in browser.go("/jobs").links
+    assert "Purge all matching…" not in browser.go("/jobs").links
     assert "choose one of these states" in browser.go("/jobs/purge").text
     dead = put_and_take(run, queue="other")
     end(run, dead, "permanent")
@@ -199,16 +199,16 @@ def test_how_long_a_queue_keeps_what_has_ended_is_set_by_people(
     put(served.ol.store.run, queue="mail")
     browser.log_in(served.token("admin", name="ada"))
     page = browser.go("/queues")
-    assert "ended ones go" not in page.text
+    assert "ended jobs kept" not in page.text
     form = browser.go(page.links["Keep…"]).form_to("/queues/keep")
     assert form["fields"]["keep"] == ""
-    assert "keeps what has ended for 1 h 30 min at the most" in browser.send(form, keep="1.5h").text
+    assert "keeps ended jobs for 1 h 30 min at most" in browser.send(form, keep="1.5h").text
     assert served.ol.store.run(queue_settings)["mail"].keep == 5400.0
     page = browser.go("/queues")
-    assert "ended ones go after 1 h 30 min" in page.text
+    assert "ended jobs kept for 1 h 30 min" in page.text
     assert browser.go(page.links["Keep…"]).form_to("/queues/keep")["fields"]["keep"] == "90m"
     for wrong in ("soon", "-1", "9" * 14 + "d"):
-        assert "is no span of time" in browser.send(form, keep=wrong).text
+        assert "is not a duration" in browser.send(form, keep=wrong).text
     assert served.ol.store.run(queue_settings)["mail"].keep == 5400.0
     assert "as long as all others" in browser.send(form, keep=" ").text
     assert served.ol.store.run(queue_settings)["mail"].keep is None
@@ -219,7 +219,7 @@ def test_how_long_a_queue_keeps_what_has_ended_is_set_by_people(
     ("seconds", "text"), [(0, "0s"), (90, "90s"), (5400, "90m"), (86400.0, "1d"), (0.5, "0.5s")]
 )
 def test_a_span_is_typed_as_it_is_read(seconds: float, text: str) -> None:
-    assert typed(seconds) == text and seconds_in(text) == seconds
+    assert compact_duration(seconds) == text and duration_seconds(text) == seconds
 
 
 def test_of_many_queues_some_are_shown(served: Served, browser: Browser) -> None:
@@ -230,19 +230,19 @@ def test_of_many_queues_some_are_shown(served: Served, browser: Browser) -> None
     eventually(lambda: "1 to 100 of 105" in browser.go("/queues").text, timeout=10)
     page = browser.go("/queues")
     assert "queue-000" in page.links and "queue-104" not in page.links
-    assert "queue-104" in browser.go(page.links["After these"]).links
+    assert "queue-104" in browser.go(page.links["Next"]).links
     most = browser.go(page.links["Ready"])
     assert "queue-104" in most.links and "queue-103" not in most.links
     found = browser.go("/queues?text=104")
     assert "queue-104" in found.links and "queue-000" not in found.links
-    assert "No queue fits" in browser.go("/queues?text=nothing").text
+    assert "No matching queues" in browser.go("/queues?text=nothing").text
 
 
 @pytest.mark.kinds("sqlite")
 def test_who_may_look_is_shown_no_action(served: Served, browser: Browser) -> None:
     """R145: nor is one who is kept to some queues shown those that concern all of them."""
     run = served.ol.store.run
-    run(duties.arrive, served.ol.worker().card() | {"id": "w1"})
+    run(duties.register, served.ol.worker().registration_row() | {"id": "w1"})
     running, ended = put_and_take(run), put_and_take(run)
     end(run, ended, "permanent")
     paths = ("/jobs?state=dead", "/dead", "/queues", "/workers", f"/jobs/{running.id}",

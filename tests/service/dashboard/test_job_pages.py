@@ -11,7 +11,7 @@ import pytest
 
 from outlast import Outlast, chain
 from outlast.model.settings import RetentionSettings
-from outlast.ops.events import place
+from outlast.ops.events import assign_positions
 from outlast.service.dashboard import bulk
 from tests.service.following import claimed, say
 from tests.service.serving import Served, serving
@@ -78,7 +78,7 @@ def test_many_are_done_in_small_steps_and_told_of(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R166: each step says how far it came; what is left travels in its form. Other jobs stand."""
-    monkeypatch.setattr(bulk, "STEP", 0.0)  # as if each batch took a second
+    monkeypatch.setattr(bulk, "STEP_BUDGET_S", 0.0)  # as if each batch took a second
     put(served.ol.store.run, 250, queue="many")
     put(served.ol.store.run, 3, queue="others")
     asked = {"queue": "many", "reason": "enough", "number": "250"}
@@ -104,9 +104,9 @@ def test_what_is_counted_is_what_can_be_acted_on(served: Served) -> None:
     for path, wanted in (
         ("/jobs/redrive?error=Boom", "Redrive 3 jobs?"),
         ("/jobs/redrive?text=order-1", "Redrive 1 job?"),
-        ("/jobs/redrive?task=live", "There is nothing to redrive"),
+        ("/jobs/redrive?task=live", "No jobs to redrive"),
         ("/jobs/cancel?task=live&queue=a", "Cancel 2 jobs?"),
-        ("/jobs/cancel?state=dead", "There is nothing to cancel"),
+        ("/jobs/cancel?state=dead", "No jobs to cancel"),
     ):
         eventually(lambda p=path, w=wanted: w in served.get(p).text, timeout=10)
     answer = served.post("/jobs/redrive", data={"error": "Boom"})
@@ -119,7 +119,7 @@ def test_who_goes_on_while_all_are_cancelled_is_met_later(
     served: Served, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R200: states are gone through in the order in which a job comes by them."""
-    monkeypatch.setattr(bulk, "STEP", 0.0)  # as if each batch took a second
+    monkeypatch.setattr(bulk, "STEP_BUDGET_S", 0.0)  # as if each batch took a second
     put(served.ol.store.run, 120, queue="many", delay=3600.0)
     answer = served.post("/jobs/cancel", data={"queue": "many"})
     set_all(database, "state = 'ready', run_at = created_at", "state = 'scheduled'")  # due
@@ -237,7 +237,7 @@ def test_looking_at_a_job_writes_nothing_and_shows_what_was_said_just_now(
         eventually(lambda: any(duty.name == "prune" and duty.succeeded_at for duty in ol.duties()))
         held = claimed(ol)
         say(ol, held, [1], total=9)
-        ol.store.run(place)
+        ol.store.run(assign_positions)
         say(ol, held, [2], total=9)
         for _ in range(2):
             text = served.get(f"/jobs/{held.id}").text

@@ -20,17 +20,17 @@ from starlette.types import Message, Scope
 from outlast import Outlast
 from outlast.model.errors import StoreUnavailable
 from outlast.model.settings import ServiceSettings
-from outlast.ops.duties import Tally, report
+from outlast.ops.duties import DutyTally, report_duty
+from outlast.ops.operation import Op, Statement
 from outlast.ops.report import duties
-from outlast.ops.statement import Op, Statement
-from outlast.service import census, service
-from outlast.service.calls import Call
-from outlast.service.dashboard import ROUTES, live
+from outlast.service import job_counts, service
+from outlast.service.auth.principals import LOCAL_CALLER
+from outlast.service.dashboard import ROUTES, live_view
+from outlast.service.dashboard.live_parts import Parts, PartStream
 from outlast.service.dashboard.ranges import RANGES
-from outlast.service.dashboard.streams import Parts, PartStream
 from outlast.service.hanging_up import HANG_UP
-from outlast.service.principals import SOMEBODY_HERE
-from outlast.store.sqlite import SqliteStore
+from outlast.service.request import RequestContext
+from outlast.store.sqlite.store import SqliteStore
 from tests.service.serving import Served, bearer
 from tests.store.jobs import put
 from tests.support import eventually
@@ -64,7 +64,7 @@ def counted(served: Served) -> Iterator[list[str]]:
 
 def put_off() -> Op[None]:
     """Whoever counts what happened is somebody else, for an hour."""
-    yield from report("statistics", Tally())
+    yield from report_duty("statistics", DutyTally())
     yield Statement("record_duty", {"name": "statistics", "every": 3600.0, "worker": "test",
                                     "error": None, "found": 0, "healed": 0, "skipped": 0,
                                     "failed": 0})  # fmt: skip
@@ -110,7 +110,7 @@ def test_fifty_viewers_cost_the_database_less_than_a_question_a_second(served: S
     goes_on_anyway = set(questions(said))  # the service heals and counts, whoever looks
     with ThreadPoolExecutor(1) as beside:
         shown = beside.submit(asyncio.run, follow(served.url, tokens, SECONDS + 4))
-        eventually(lambda: served.app.service.live.viewers == VIEWERS, timeout=20)
+        eventually(lambda: served.app.service.live_view.viewers == VIEWERS, timeout=20)
         with counted(served) as said:
             time.sleep(SECONDS)  # what is measured is a rate
         assert all(parts >= 2 for parts in shown.result()), "each is sent what is new"
@@ -125,21 +125,21 @@ def test_who_comes_first_after_a_pause_is_shown_what_is_known_and_how_old_it_is(
     """R166: where counting takes long, nobody waits for it; it is done meanwhile."""
     put(served.ol.store.run, 3)
     parts = served.app.service
-    assert "how things stood" not in served.get("/").text
+    assert "As of" not in served.get("/").text
     served.get("/jobs")
-    monkeypatch.setattr(live, "PATIENCE", 0.0)  # as if it took long
-    monkeypatch.setattr(census, "PATIENCE", 0.0)
-    last, counted = parts.live._last, parts.census._last
+    monkeypatch.setattr(live_view, "REFRESH_WAIT_S", 0.0)  # as if it took long
+    monkeypatch.setattr(job_counts, "REFRESH_WAIT_S", 0.0)
+    last, counted = parts.live_view._last, parts.job_counts._last
     assert last is not None and counted is not None
-    last.made -= 3600
-    parts.census._last = replace(counted, made=counted.made - 3600)
+    last.taken_at -= 3600
+    parts.job_counts._last = replace(counted, taken_at=counted.taken_at - 3600)
     put(served.ol.store.run, 4)
     text = served.get("/").text
-    assert "how things stood 1 h ago" in text and ">3</a>" in text
+    assert "As of 1 h ago" in text and ">3</a>" in text
     text = served.get("/jobs").text
     assert "Counted 1 h ago" in text and "all <b>3</b>" in text
     eventually(lambda: ">7</a>" in served.get("/").text)
-    assert "how things stood" not in served.get("/").text
+    assert "As of" not in served.get("/").text
     eventually(lambda: "all <b>7</b>" in served.get("/jobs").text)
     assert "Counted" not in served.get("/jobs").text
 
@@ -150,19 +150,19 @@ def test_who_comes_after_a_pause_sees_what_is_new_if_that_is_there_in_a_moment(
     """R166"""
     put(served.ol.store.run, 3)
     served.get("/")
-    last = served.app.service.live._last
+    last = served.app.service.live_view._last
     assert last is not None
-    last.made -= 3600
+    last.taken_at -= 3600
     put(served.ol.store.run, 4)
     text = served.get("/").text
-    assert ">7</a>" in text and "how things stood" not in text
+    assert ">7</a>" in text and "As of" not in text
 
 
 def test_who_leaves_is_not_waited_for(served: Served) -> None:
     """Seats are given back however a stream ends, and then nothing is asked any more."""
     token = served.token("read")
     assert asyncio.run(follow(served.url, [token] * 20, 30.0, most=1)) == [1] * 20
-    eventually(lambda: served.app.service.live.viewers == 0, timeout=5)
+    eventually(lambda: served.app.service.live_view.viewers == 0, timeout=5)
     assert served.app.service.viewers.taken == 0 and len(served.app.service.revocations) == 0
 
 
@@ -197,11 +197,11 @@ async def parts_to(ol: Outlast, parts: Parts, takes: int) -> bool:
     extensions = {HANG_UP: cut.set}
     scope: Scope = {"type": "http", "method": "GET", "headers": [], "extensions": extensions}
     route = next(route for route in ROUTES if route.path == "/live/overview")
-    call = Call(app.service, SOMEBODY_HERE, Request(scope), route)
+    call = RequestContext(app.service, LOCAL_CALLER, Request(scope), route)
     try:
         await PartStream(call, parts)(scope, receive, send)
     finally:
-        assert (app.service.live.viewers, app.service.viewers.taken) == (0, 0)
+        assert (app.service.live_view.viewers, app.service.viewers.taken) == (0, 0)
         assert len(app.service.revocations) == 0
         await app.service.stop()
     return cut.is_set()
@@ -236,12 +236,12 @@ async def test_a_database_that_is_away_ends_a_stream_in_good_order(ol: Outlast) 
 
 
 def test_no_line_of_a_part_can_end_the_event() -> None:
-    from outlast.service.dashboard.streams import spelled
+    from outlast.service.dashboard.live_parts import sse_frame
 
-    sent = spelled("a\r\ndata: b\n\nevent: over\x0bc\rd").decode()
+    sent = sse_frame("a\r\ndata: b\n\nevent: over\x0bc\rd").decode()
     assert sent.count("event: part") == 1 and sent.endswith("\n\n")
     assert all(line.startswith("data: ") for line in sent.split("\n")[1:-2])
 
 
 def test_a_picture_is_good_for_as_long_as_it_took_ten_times() -> None:
-    assert live.EVERY >= 1.0 and live.SHARE >= 10
+    assert live_view.REFRESH_INTERVAL_S >= 1.0 and live_view.COST_FACTOR >= 10

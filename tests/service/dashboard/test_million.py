@@ -44,13 +44,13 @@ def test_every_page_answers_in_a_moment(crowded: Served, limits: dict[str, objec
 
 def test_while_a_picture_is_made_anew_the_last_one_is_shown(crowded: Served) -> None:
     """Nobody waits for the counting but who comes first."""
-    live, token = crowded.app.service.live, crowded.token("read")
+    live, token = crowded.app.service.live_view, crowded.token("read")
     assert crowded.get("/", token).status_code == 200
     times = []
     for _ in range(20):
         picture = live._last
         assert picture is not None
-        picture.made = time.monotonic() - 1.5 * picture.life  # as if time had passed
+        picture.taken_at = time.monotonic() - 1.5 * picture.fresh_for  # as if time had passed
         began = time.perf_counter()
         assert crowded.get("/", token).status_code == 200
         times.append(time.perf_counter() - began)

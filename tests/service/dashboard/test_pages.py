@@ -10,16 +10,16 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from outlast import Outlast
-from outlast.model.offer import is_offer
+from outlast.model.worker_names import is_offer
 from outlast.ops import duties
-from outlast.ops.conditions import Surroundings
-from outlast.ops.doctor import examine
+from outlast.ops.doctor.checks import examine
+from outlast.ops.doctor.database import HostFacts
 from outlast.ops.explain import explain
-from outlast.ops.figures import measure
-from outlast.ops.reclaim import Refusal, bury, refusals
-from outlast.ops.report import cards, workers
+from outlast.ops.reclaim import Refusal, reclaim_from_workers, record_refusals
+from outlast.ops.report import worker_rows, workers
+from outlast.ops.table_metrics import read_table_metrics
 from outlast.service import service
-from outlast.service.dashboard.frame import MENU
+from outlast.service.dashboard.layout import MENU
 from outlast.store.schema import latest
 from tests.service.dashboard.looking import Browser, looking
 from tests.service.serving import Served, running
@@ -34,14 +34,14 @@ def busy(ol: Outlast, name: str = "default") -> None:
     """Jobs in several states, a worker at work, one that died, and a zombie."""
     run = ol.store.run
     for id in (f"w1 {name}"[:60], "w2"):
-        run(duties.arrive, ol.worker().card() | {"id": id, "host": name})
+        run(duties.register, ol.worker().registration_row() | {"id": id, "host": name})
     put(run, 6, queue=name, task=name, tenant=name)
     first, _second, *_ = take(run, 3, queue=name, worker="w2")
     take(run, 2, queue=name, worker=f"w1 {name}"[:60])
     end(run, first)
-    run(bury, [f"w1 {name}"[:60]], "exit", name)
+    run(reclaim_from_workers, [f"w1 {name}"[:60]], "exit", name)
     take(run, 1, queue=name, worker="w2")
-    run(refusals, [Refusal(*first.hold[:2], name, name)])
+    run(record_refusals, [Refusal(*first.claim_key[:2], name, name)])
 
 
 def test_pages_show_what_there_is(served: Served, browser: Browser) -> None:
@@ -54,7 +54,7 @@ def test_pages_show_what_there_is(served: Served, browser: Browser) -> None:
     recovery = browser.go("/recovery").text
     assert "its supervisor saw it exit" in recovery and "w1 mail" in recovery
     assert re.search(r"mail mail w1 mail .* ms running", recovery), "back, in so many ms"
-    assert "not yet" in recovery and "Zombie writes refused" in recovery
+    assert "not yet" in recovery and "Zombie writes rejected" in recovery
 
 
 def test_what_is_paused_is_named_where_one_looks_first(served: Served, browser: Browser) -> None:
@@ -64,10 +64,10 @@ def test_what_is_paused_is_named_where_one_looks_first(served: Served, browser: 
         served.ol.pause(queue)
     page = browser.go("/")
     assert page.links["mail"] == "/queues?text=mail" and "and 3 more" in page.text
-    assert "1 thing is stuck" not in page.text, "it is meant to wait"
+    assert "1 problem found" not in page.text, "it is meant to wait"
     for queue in served.ol.queues():
         served.ol.resume(queue.name)
-    served.app.service.live._last = None
+    served.app.service.live_view._last = None
     assert "paused" not in browser.go("/").text
 
 
@@ -78,10 +78,10 @@ def test_many_refused_writes_hide_no_death(served: Served, browser: Browser) -> 
     text = browser.go("/recovery").text
     assert re.search(r"Workers lost 1 in 24 hours", text), text
     (first, *_) = put(run, 1)
-    run(refusals, [Refusal(first.id, n, "zombie", "succeeded") for n in range(1200)])
+    run(record_refusals, [Refusal(first.id, n, "zombie", "succeeded") for n in range(1200)])
     text = browser.go("/recovery").text
     assert "Workers lost 1 in 24 hours" in text and "w1 mail" in text
-    assert "Zombie writes refused 1,000+ in 24 hours" in text
+    assert "Zombie writes rejected 1,000+ in 24 hours" in text
 
 
 def test_a_server_is_no_worker(served: Served, browser: Browser) -> None:
@@ -90,18 +90,18 @@ def test_a_server_is_no_worker(served: Served, browser: Browser) -> None:
     run = served.ol.store.run
     job = put(run, 1, queue="mail")[0]
     served.get("/")
-    desk = eventually(lambda: next((one for one in run(cards) if is_offer(one.id)), None))
+    desk = eventually(lambda: next((one for one in run(worker_rows) if is_offer(one.id)), None))
     assert run(workers) == [] and served.get("/api/v1/workers").json() == {"workers": []}
-    assert "No worker is known" in browser.go("/workers").text
+    assert "No workers" in browser.go("/workers").text
     (held,) = take(run, 1, queue="mail", worker=desk.id)
     assert "1 job on the way to remote workers" in browser.go("/workers").text
     end(run, held, "released")
-    served.app.service.live._last = None
+    served.app.service.live_view._last = None
     said = browser.go("/").text
-    assert "1 thing is stuck" in said and "has 1 ready job and no live worker" in said
+    assert "1 problem found" in said and "has 1 ready job and no live worker" in said
     assert "No live worker serves the queue" in run(explain, job.id, list)
-    assert run(measure).workers.get("working", 0) == 0
-    found = [finding.sentence for finding in run(examine, Surroundings(latest()))]
+    assert run(read_table_metrics).workers.get("working", 0) == 0
+    found = [finding.sentence for finding in run(examine, HostFacts(latest()))]
     assert "The queue 'mail' has 1 ready job and no live worker." in found
 
 

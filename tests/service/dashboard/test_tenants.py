@@ -15,12 +15,15 @@ from tests.store.jobs import end, put, take
 @pytest.mark.kinds("sqlite")
 def test_a_tenant_sees_its_own_jobs_queues_and_figures(served: Served) -> None:
     run = served.ol.store.run
-    run(duties.arrive, served.ol.worker().card() | {"id": "a-worker", "host": "secret-host"})
+    run(
+        duties.register,
+        served.ol.worker().registration_row() | {"id": "a-worker", "host": "secret-host"},
+    )
     for tenant, number in (("acme", 2), ("other", 5)):
         put(run, number, queue=f"of-{tenant}", tenant=tenant, task=f"task-{tenant}")
         for claim in take(run, 1, queue=f"of-{tenant}", worker="a-worker"):
             end(run, claim)
-    now = int(time.time()) // statistics.SPAN * statistics.SPAN
+    now = int(time.time()) // statistics.SPAN_S * statistics.SPAN_S
     run(statistics.count, now, run(statistics.depths))
     with looking(served) as browser:
         browser.log_in(served.token("read", tenant="acme"))

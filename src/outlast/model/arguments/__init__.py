@@ -13,21 +13,35 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidArguments, Problem
-from ..lazy import lazy
-from ..secret import MARK, hidden_in, is_secret, lenient, marked, unmarked
-from .items import ITEM, read_item_signature
-from .paths import render
+from ..errors import InvalidArguments, Problem, ResultMismatch
+from ..lazy_property import lazy
+from ..secret import (
+    MARK,
+    is_secret,
+    json_object_or_empty,
+    mark_secrets,
+    secret_values,
+    unmark_secrets,
+)
+from .batch_item import ITEM, read_item_signature
 from .signature import parameters_of, read_signature
 from .storable import MAX_PAYLOAD
+from .value_path import render
 
 if TYPE_CHECKING:
     from .codec import Codec
 
-UNTOLD = "is not what the task takes; as it is a secret, no more is said"
-_HARMLESS = {"is missing", "is given twice, by position and by name"}
+HIDDEN_PROBLEM = "is not what the task takes; as it is a secret, no more is said"
+_SAFE_MESSAGES = {"is missing", "is given twice, by position and by name"}
 
-__all__ = ["MAX_PAYLOAD", "Arguments", "ItemArguments", "encode_result", "parameters_of"]
+__all__ = [
+    "MAX_PAYLOAD",
+    "Arguments",
+    "ItemArguments",
+    "decode_result",
+    "encode_result",
+    "parameters_of",
+]
 
 
 class Arguments:
@@ -54,18 +68,18 @@ class Arguments:
     ) -> str:
         """The JSON object that stores this call, of so many bytes at the most."""
         given, problems = self._bind(args, kwargs)
-        if not problems and (text := self._codec.proven(given, limit)) is not None:
-            return marked(text, self.secrets) if self.secrets else text
-        text, found = self._codec.careful(given, limit)
+        if not problems and (text := self._codec.encode_fast(given, limit)) is not None:
+            return mark_secrets(text, self.secrets) if self.secrets else text
+        text, found = self._codec.encode_checked(given, limit)
         if problems or found:
             raise self._refusal(problems + found)
-        return marked(text, self.secrets) if self.secrets else text
+        return mark_secrets(text, self.secrets) if self.secrets else text
 
     def decode(self, text: str) -> dict[str, Any]:
         """The keyword arguments for the call, as the annotated types."""
         try:
             values = self._codec.read(
-                unmarked(text, self._signature.hints) if MARK in text else text
+                unmark_secrets(text, self._signature.hints) if MARK in text else text
             )
         except InvalidArguments as error:
             raise self._refusal(error.problems, stored=True) from None
@@ -78,30 +92,30 @@ class Arguments:
         """The parameters whose values are not to be shown."""
         return frozenset(name for name, hint in self._signature.hints.items() if is_secret(hint))
 
-    def hidden_in(self, text: str) -> tuple[str, ...]:
+    def secret_values(self, text: str) -> tuple[str, ...]:
         """The words by which the secrets of a call could be told: as they are stored, and as they
         are given to the function. Asked only when something went wrong."""
         if not self.secrets:
             return ()
-        stored = lenient(unmarked(text, self.secrets))
+        stored = json_object_or_empty(unmark_secrets(text, self.secrets))
         try:
             given = self.decode(text)
         except InvalidArguments:
             given = {}
-        return hidden_in((stored, given), self.secrets)
+        return secret_values((stored, given), self.secrets)
 
     def _refusal(self, problems: Iterable[Problem], stored: bool = False) -> InvalidArguments:
         """What is wrong with a secret could tell it: then only that something is, is said."""
         if self.secrets:
-            problems = dict.fromkeys(self._discreet(problem, stored) for problem in problems)
+            problems = dict.fromkeys(self._redact(problem, stored) for problem in problems)
         return InvalidArguments(self.task, list(problems))
 
-    def _discreet(self, problem: Problem, stored: bool) -> Problem:
+    def _redact(self, problem: Problem, stored: bool) -> Problem:
         name = re.split(r"[.\[]", problem.path, maxsplit=1)[0]
         about_all = stored and not name  # it may quote whatever is stored
-        if problem.message in _HARMLESS or not (name in self.secrets or about_all):
+        if problem.message in _SAFE_MESSAGES or not (name in self.secrets or about_all):
             return problem
-        return Problem(name, UNTOLD)
+        return Problem(name, HIDDEN_PROBLEM)
 
     @lazy
     def _codec(self) -> Codec:
@@ -118,18 +132,18 @@ class Arguments:
         In the order of the signature, so that one call written in two ways is stored as one text.
         """
         known = self._signature.hints
-        said = kwargs
+        by_name = kwargs
         if args:
-            said = {**kwargs, **dict(zip(self._signature.positional, args, strict=False))}
-        given = {name: said[name] for name in known if name in said}
-        if len(given) < len(said) and self._signature.takes_more:
-            more = said.keys() - known.keys() - {self.context_parameter}
-            given |= {name: said[name] for name in sorted(more)}
+            by_name = {**kwargs, **dict(zip(self._signature.positional, args, strict=False))}
+        given = {name: by_name[name] for name in known if name in by_name}
+        if len(given) < len(by_name) and self._signature.takes_more:
+            more = by_name.keys() - known.keys() - {self.context_parameter}
+            given |= {name: by_name[name] for name in sorted(more)}
         if len(given) == len(args) + len(kwargs) and self._signature.required <= given.keys():
             return given, []
-        return given, list(self._misfits(args, kwargs, given))
+        return given, list(self._binding_problems(args, kwargs, given))
 
-    def _misfits(
+    def _binding_problems(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], given: dict[str, Any]
     ) -> Iterator[Problem]:
         positional = self._signature.positional
@@ -180,3 +194,15 @@ def encode_result(value: Any, annotation: Any = Any, limit: int = MAX_PAYLOAD) -
     from .jsontext import write_result
 
     return write_result(value, annotation, limit)
+
+
+def decode_result(value: Any, annotation: Any, job: str, task: str) -> Any:
+    """A result's JSON value as the annotated type; None is the result of who returns nothing."""
+    if annotation is Any:
+        return value
+    from .codec import read_value
+
+    result, problems = read_value(value, annotation)
+    if problems:
+        raise ResultMismatch(job, task, problems)
+    return result

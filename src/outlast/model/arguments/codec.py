@@ -17,20 +17,21 @@ from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from ..errors import InvalidArguments, Problem
-from ..text import brief, clean
-from .jsontext import Writer, oversized, suspicious
+from ..safe_text import error_summary, storable_text
+from .fast_check import is_plain
+from .jsontext import Writer, oversized, suspicious, type_adapter
 from .parameters import adapter_of
-from .paths import real, related, render
-from .plain import plain
 from .roundtrip import differences
 from .signature import Signature
-from .storable import MAX_PAYLOAD, MAX_PROBLEMS, look, unstorable
+from .storable import MAX_PAYLOAD, MAX_PROBLEMS, examine, unstorable
+from .value_path import actual_path, overlaps, render
 
-_OUR_WORDS = {"missing": "is missing", "extra_forbidden": "is not expected here"}
+_MESSAGES = {"missing": "is missing", "extra_forbidden": "is not expected here"}
 
-Arguments = dict[str, Any]
+Values = dict[str, Any]
 
 
 class Codec:
@@ -43,10 +44,10 @@ class Codec:
         self._validator = adapter.validator
         self._writer = Writer(adapter.serializer)
 
-    def proven(self, given: Arguments, limit: int = MAX_PAYLOAD) -> str | None:
+    def encode_fast(self, given: Values, limit: int = MAX_PAYLOAD) -> str | None:
         """The text of these arguments, or None if anything at all is doubtful."""
         try:
-            if not plain(given, limit) and unstorable(given, (), limit):
+            if not is_plain(given, limit) and unstorable(given, (), limit):
                 return None
             self._check(given)
             text = self._writer.write(given)
@@ -57,14 +58,14 @@ class Codec:
         except BaseException:  # `careful` will meet it again and name it
             return None
 
-    def careful(self, given: Arguments, limit: int = MAX_PAYLOAD) -> tuple[str, list[Problem]]:
+    def encode_checked(self, given: Values, limit: int = MAX_PAYLOAD) -> tuple[str, list[Problem]]:
         """The text, or everything that is wrong with these arguments."""
         if problems := [one for item in given.items() for one in self._examine(*item, limit)]:
             return "", _at_most(MAX_PROBLEMS, problems)
-        text, problems = self._writer.careful(given, "", limit)
+        text, problems = self._writer.write_checked(given, "", limit)
         return text.decode(), problems or oversized(text, "the arguments take", limit)
 
-    def read(self, text: str) -> Arguments:
+    def read(self, text: str) -> Values:
         """The arguments as the annotated types."""
         try:
             values = self._read(text)
@@ -79,33 +80,35 @@ class Codec:
     def missing(self, given: Mapping[str, Any]) -> list[Problem]:
         return [Problem(name, "is missing") for name in sorted(self.required - given.keys())]
 
-    def _check(self, given: Arguments) -> Any:
+    def _check(self, given: Values) -> Any:
         return self._validator.validate_python(given, strict=True)
 
-    def _read(self, text: str | bytes) -> Arguments:
-        values: Arguments = self._validator.validate_json(text, by_alias=False, by_name=True)
+    def _read(self, text: str | bytes) -> Values:
+        values: Values = self._validator.validate_json(text, by_alias=False, by_name=True)
         return values
 
     def _examine(self, name: str, value: object, limit: int) -> list[Problem]:
         one = {name: value}
-        walk = look(one, (), limit)
+        walk = examine(one, (), limit)
         found = list(walk.problems)
         if walk.endless:
             return found
-        checked: Arguments = {}
-        found += _news(found, _complaints(lambda: checked.update(self._check(one)), one))
+        checked: Values = {}
+        found += _unrelated_problems(
+            found, _validation_problems(lambda: checked.update(self._check(one)), one)
+        )
         if changed := self._not_equal(one, render([name]), limit):
             # Where validation alone changes it, as it makes a model of a dictionary, say just that.
-            found += _news(found, _different(one, checked) if checked else [])
-            found += _news(found, changed)
+            found += _unrelated_problems(found, _different(one, checked) if checked else [])
+            found += _unrelated_problems(found, changed)
         return found
 
-    def _not_equal(self, one: Arguments, path: str, limit: int) -> list[Problem]:
-        text, problems = self._writer.careful(one, path, limit)
+    def _not_equal(self, one: Values, path: str, limit: int) -> list[Problem]:
+        text, problems = self._writer.write_checked(one, path, limit)
         if not text:
             return problems
-        back: Arguments = {}
-        if unread := _complaints(lambda: back.update(self._read(text)), one):
+        back: Values = {}
+        if unread := _validation_problems(lambda: back.update(self._read(text)), one):
             return problems + [Problem(p.path, f"does not come back: {p.message}") for p in unread]
         return problems + _different(one, back)
 
@@ -113,25 +116,35 @@ class Codec:
         try:
             stored = json.loads(text)
         except Exception as reason:
-            return [Problem("", f"what is stored is not JSON: {brief(reason)}")]
+            return [Problem("", f"what is stored is not JSON: {error_summary(reason)}")]
         if not isinstance(stored, dict):
             return [Problem("", "what is stored is not a JSON object")]
         found = self.missing(stored)
         for name, value in stored.items():
             found += self._stored_problems({name: value})
-        return found or [Problem("", brief(error))]
+        return found or [Problem("", error_summary(error))]
 
-    def _stored_problems(self, one: Arguments) -> list[Problem]:
-        return _complaints(lambda: self._read(json.dumps(one)), one)
+    def _stored_problems(self, one: Values) -> list[Problem]:
+        return _validation_problems(lambda: self._read(json.dumps(one)), one)
 
 
-def _different(given: Arguments, back: Arguments) -> list[Problem]:
+def read_value(value: Any, annotation: Any) -> tuple[Any, list[Problem]]:
+    """A JSON value as the annotated type, and what is wrong with it."""
+    adapter, text = type_adapter(annotation), to_json(value)
+    read: list[Any] = []
+    problems = _validation_problems(
+        lambda: read.append(adapter.validate_json(text, by_alias=False, by_name=True)), value, []
+    )
+    return read[0] if read else None, problems
+
+
+def _different(given: Values, back: Values) -> list[Problem]:
     return list(islice(differences(given, back), MAX_PROBLEMS + 1))
 
 
-def _news(known: list[Problem], more: list[Problem]) -> list[Problem]:
+def _unrelated_problems(known: list[Problem], more: list[Problem]) -> list[Problem]:
     """Later steps stumble over what earlier ones have named better."""
-    return [each for each in more if not any(related(each.path, one.path) for one in known)]
+    return [each for each in more if not any(overlaps(each.path, one.path) for one in known)]
 
 
 def _at_most(limit: int, problems: list[Problem]) -> list[Problem]:
@@ -140,27 +153,31 @@ def _at_most(limit: int, problems: list[Problem]) -> list[Problem]:
     return [*problems[:limit], Problem("", "and there are more problems")]
 
 
-def _complaints(check: Callable[[], object], values: Arguments) -> list[Problem]:
-    """What a check says about one argument; a user's validator may raise anything."""
+def _validation_problems(
+    check: Callable[[], object], values: Any, root: list[object] | None = None
+) -> list[Problem]:
+    """What a check says about one argument, or about a value that stands at `root`; a user's
+    validator may raise anything."""
+    root = list(values) if root is None else root
     try:
         try:
             check()
         except ValidationError as error:
-            return list(_located(error, values))
+            return list(_located(error, values, root))
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        return [Problem(render(list(values)), f"its validation raised {brief(error)}")]
+        return [Problem(render(root), f"its validation raised {error_summary(error)}")]
     return []
 
 
-def _located(error: ValidationError, values: Arguments) -> Iterator[Problem]:
+def _located(error: ValidationError, values: Any, root: list[object]) -> Iterator[Problem]:
     # A union complains once for each branch, all at the same place.
     by_path: dict[str, list[str]] = {}
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     for each in errors[: MAX_PROBLEMS + 1]:
         kind = each["type"]
-        path = render(real(each["loc"], values, missing=kind == "missing") or list(values))
-        by_path.setdefault(path, []).append(_OUR_WORDS.get(kind) or clean(each["msg"], 300))
+        path = render(actual_path(each["loc"], values, missing=kind == "missing") or root)
+        by_path.setdefault(path, []).append(_MESSAGES.get(kind) or storable_text(each["msg"], 300))
     for path, messages in by_path.items():
         yield Problem(path, "; or ".join(dict.fromkeys(messages)))

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import SchemaSerializer
 
-from ..blob import own
+from ..blob import escape_reference
 from ..errors import InvalidResult, Problem
-from ..text import brief, type_name
+from ..safe_text import error_summary, type_name
 from .storable import MAX_PAYLOAD, too_big, unstorable
 
 
@@ -29,7 +29,7 @@ class Writer:
         """The text; raises whatever pydantic or a user's serialiser raises."""
         return self._serialize(value)
 
-    def careful(
+    def write_checked(
         self, value: object, path: str, limit: int = MAX_PAYLOAD
     ) -> tuple[bytes, list[Problem]]:
         """The text, or why a value that looked storable cannot be written after all."""
@@ -43,7 +43,7 @@ class Writer:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            return b"", [Problem(path, f"cannot be written as JSON: {brief(error)}")]
+            return b"", [Problem(path, f"cannot be written as JSON: {error_summary(error)}")]
 
 
 def _name_unknown(value: object, unknown: list[object], path: str) -> list[Problem]:
@@ -71,20 +71,33 @@ def write_result(value: object, annotation: Any, limit: int = MAX_PAYLOAD) -> st
     """A handler's result. It need not come back equal, so a tuple may become a list."""
     text, problems = b"", unstorable(value, limit=limit)
     if not problems:
-        text, problems = _writer(annotation).careful(value, "", limit)
+        text, problems = _writer(annotation).write_checked(value, "", limit)
     problems = problems or oversized(text, "the result takes", limit)
     if problems:
         raise InvalidResult(problems)
-    return own(text.decode())
+    return escape_reference(text.decode())
+
+
+def type_adapter(annotation: Any) -> TypeAdapter[Any]:
+    """What pydantic makes of a type; plain JSON, if it is unhashable or unknown to pydantic."""
+    try:
+        return _typed_adapter(annotation)
+    except Exception:
+        return _typed_adapter(Any)
 
 
 def _writer(annotation: Any) -> Writer:
     try:
         return _typed_writer(annotation)
-    except Exception:  # unhashable, or a type that pydantic does not know: the value decides
+    except Exception:
         return _typed_writer(Any)
 
 
 @lru_cache(maxsize=1024)
+def _typed_adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation)
+
+
+@lru_cache(maxsize=1024)
 def _typed_writer(annotation: Any) -> Writer:
-    return Writer(TypeAdapter(annotation).serializer)
+    return Writer(_typed_adapter(annotation).serializer)

@@ -8,7 +8,7 @@ from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 from ..errors import InvalidArguments, Problem
-from ..text import clean
+from ..safe_text import storable_text
 from .signature import Signature
 
 
@@ -56,4 +56,4 @@ class _Schema:
 
 def _first_sentence(error: Exception) -> str:
     # Pydantic goes on with advice about its own settings, which are out of reach here.
-    return clean(str(error).split(". ")[0].split("\n")[0], 300)
+    return storable_text(str(error).split(". ")[0].split("\n")[0], 300)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import Problem
-from ..text import brief, type_name
-from .paths import fields, render, short
+from ..safe_text import error_summary, type_name
+from .value_path import named_fields, render, short_repr
 
 _ABSENT = object()
 
@@ -22,7 +22,9 @@ def differences(given: Any, back: Any, trail: tuple[object, ...] = ()) -> Iterat
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # __eq__ belongs to the user, or to numpy
-        yield Problem(render(trail), f"cannot be compared with what comes back: {brief(error)}")
+        yield Problem(
+            render(trail), f"cannot be compared with what comes back: {error_summary(error)}"
+        )
         return
     if pairs is None:
         yield Problem(render(trail), _change(given, back, trail))
@@ -52,22 +54,22 @@ def _pairs(given: Any, back: Any) -> list[tuple[object, Any, Any]] | None:
 def _parts(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, Mapping):
         return dict(value)
-    if (named := fields(value)) is not None:
+    if (named := named_fields(value)) is not None:
         return named
     return dict(enumerate(value)) if isinstance(value, (list, tuple)) else None
 
 
 def _change(given: Any, back: Any, trail: tuple[object, ...]) -> str:
     if given is _ABSENT:
-        return f"was not given and would come back as {short(back)}"
+        return f"was not given and would come back as {short_repr(back)}"
     if back is _ABSENT and not isinstance(trail[-1], str):
         kind = type_name(trail[-1])
         return f"the key is of type {kind} and JSON keys are text: annotate the type of the keys"
     if back is _ABSENT:
         return "would not come back"
     if type(given) is type(back):
-        return f"would come back as {short(back)}, which is not equal"
+        return f"would come back as {short_repr(back)}, which is not equal"
     return (
-        f"{type_name(given)} would come back as {type_name(back)}, {short(back)}: "
+        f"{type_name(given)} would come back as {type_name(back)}, {short_repr(back)}: "
         "pass that, or annotate the exact type"
     )

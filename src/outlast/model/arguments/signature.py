@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Union
 
 from ..errors import InvalidInput
+from ..safe_text import error_summary
 from ..secret import is_secret
 from ..task_function import namespace
-from ..text import brief
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ def _hint(function: Callable[..., Any], task: str, parameter: inspect.Parameter)
         return refuse(
             task,
             parameter.name,
-            f"has an annotation that cannot be resolved ({brief(error)}): import or define its "
+            f"has an annotation that cannot be resolved ({error_summary(error)}): import or"
+            " define its "
             "type at the top level of the module, and not only under TYPE_CHECKING",
         )
 

@@ -16,8 +16,8 @@ from typing import Any
 from uuid import UUID
 
 from ..errors import Problem
-from ..text import brief, type_name
-from .paths import fields, render
+from ..safe_text import error_summary, type_name
+from .value_path import named_fields, render
 
 MAX_DEPTH = 100
 MAX_DIGITS = 4_300  # Python itself refuses to read longer ones
@@ -26,11 +26,11 @@ MAX_PROBLEMS = 100
 
 # A list of lists of the same list can be without end in practice. Half as many values as bytes are
 # allowed take more than those however small they are: stop looking there.
-_NODE = 32
-_FAR = 16
+_NODE_BYTES = 32
+_MAX_EXPANSION = 16
 
 _MAX_INT = 10**MAX_DIGITS
-HARMLESS = frozenset({bool, type(None), datetime, date, time, timedelta, UUID})
+SAFE_TYPES = frozenset({bool, type(None), datetime, date, time, timedelta, UUID})
 
 
 def too_big(limit: int) -> str:
@@ -45,14 +45,14 @@ def unstorable(
     value: object, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD
 ) -> list[Problem]:
     """Every reason why this value cannot be stored. `unknown` are ids of objects to refuse."""
-    return look(value, unknown, limit).problems
+    return examine(value, unknown, limit).problems
 
 
-def look(value: object, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD) -> Walk:
+def examine(value: object, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD) -> Walk:
     """Look through a value for everything that is wrong with it."""
     walk = Walk(unknown, limit)
     walk.visit(value)
-    if walk.weight > walk.most:
+    if walk.weight > walk.max_weight:
         walk.problems.append(Problem("", f"the number of bytes is far {too_big(limit)}"))
     return walk
 
@@ -63,43 +63,43 @@ class Walk:
     def __init__(self, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD) -> None:
         self.problems: list[Problem] = []
         self.weight = 0
-        self.most = _FAR * limit
+        self.max_weight = _MAX_EXPANSION * limit
         self._iterators = False
         self._unknown = unknown
-        self._trail: list[object] = []
+        self._path: list[object] = []
         self._open: set[int] = set()
 
     @property
     def endless(self) -> bool:
         """Whoever else looks through this value may never come back."""
-        return self.weight > self.most or self._iterators
+        return self.weight > self.max_weight or self._iterators
 
     def visit(self, value: object) -> None:
-        self.weight += _NODE
+        self.weight += _NODE_BYTES
         kind = type(value)
-        if kind in HARMLESS:
+        if kind in SAFE_TYPES:
             return
         try:
-            _LOOKS.get(kind, Walk._other)(self, value)
+            _CHECKS.get(kind, Walk._other)(self, value)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the value's own methods ran
-            self._refuse(f"cannot be read: {brief(error)}")
+            self._refuse(f"cannot be read: {error_summary(error)}")
 
     def _refuse(self, message: str) -> None:
         if len(self.problems) <= MAX_PROBLEMS:
-            self.problems.append(Problem(render(self._trail), message))
+            self.problems.append(Problem(render(self._path), message))
 
-    def _text(self, value: str, what: str = "") -> None:
+    def _text(self, value: str, prefix: str = "") -> None:
         self.weight += len(value)
         if (at := str.find(value, "\0")) >= 0:
-            self._refuse(f"{what}contains U+0000 at position {at}, which a database cannot store")
+            self._refuse(f"{prefix}contains U+0000 at position {at}, which a database cannot store")
         if not str.isascii(value):
             try:
                 str.encode(value)
             except UnicodeEncodeError as error:
                 code = ord(str.__getitem__(value, error.start))
-                self._refuse(f"{what}contains the lone surrogate U+{code:04X}, which is not text")
+                self._refuse(f"{prefix}contains the lone surrogate U+{code:04X}, which is not text")
 
     def _int(self, value: int) -> None:
         if not -_MAX_INT < value < _MAX_INT:
@@ -130,20 +130,20 @@ class Walk:
     ) -> None:
         if id(container) in self._open:
             return self._refuse("contains itself")
-        if len(self._trail) > MAX_DEPTH:
+        if len(self._path) > MAX_DEPTH:
             return self._refuse(f"is nested more than {MAX_DEPTH} levels deep")
         self._open.add(id(container))
-        self._trail.append(None)
+        self._path.append(None)
         try:
             for key, child in items:
-                self._trail[-1] = key
+                self._path[-1] = key
                 if keyed:
                     self._key(key)
                 self.visit(child)
-                if self.weight > self.most:
+                if self.weight > self.max_weight:
                     break
         finally:
-            self._trail.pop()
+            self._path.pop()
             self._open.discard(id(container))
         return None
 
@@ -156,10 +156,10 @@ class Walk:
     def _other(self, value: object) -> None:
         if id(value) in self._unknown:
             return self._refuse(f"{type_name(value)} cannot be JSON: pass its data, or its id")
-        for base, look in _BASES:
+        for base, check in _BASES:
             if isinstance(value, base):
-                return look(self, value)
-        if (parts := fields(value)) is not None:
+                return check(self, value)
+        if (parts := named_fields(value)) is not None:
             return self._inside(value, parts.items())
         return None
 
@@ -167,7 +167,7 @@ class Walk:
         self.visit(value.value)
 
     def _named(self, value: tuple[Any, ...]) -> None:
-        parts = fields(value)
+        parts = named_fields(value)
         self._inside(value, enumerate(value) if parts is None else parts.items())
 
     def _iterator(self, value: object) -> None:
@@ -176,7 +176,7 @@ class Walk:
 
 
 # Exact types are looked up; subclasses are tried in order, so that an IntEnum is an enum.
-_LOOKS: dict[type, Callable[[Walk, Any], None]] = {
+_CHECKS: dict[type, Callable[[Walk, Any], None]] = {
     str: Walk._text,
     int: Walk._int,
     float: Walk._float,

@@ -1,4 +1,4 @@
-"""The endpoints, one file per group. Each has its routes as `ROUTES`."""
+"""The endpoints of the API, one module per group, each with its `ROUTES`."""
 
 from __future__ import annotations
 

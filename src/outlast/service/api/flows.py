@@ -1,4 +1,4 @@
-"""Flows: how one stands, its jobs, cancelling it and giving it a new life as a whole."""
+"""Flows: state, jobs, cancel and redrive."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from uuid import UUID
 
 from pydantic import Field
 
-from ...connected import ANYWHERE
-from ...model.tokens import Scope
+from ...client.base import ANY_QUEUE
+from ...model.api_token import Scope
 from ...ops import flow_report
-from ...ops.audit import FIRST
-from ...ops.cancel_flow import declare
-from ...ops.reach import Reach
+from ...ops.access import Access
+from ...ops.audit import LOWEST_ID
+from ...ops.cancel_flow import mark_cancelled
+from ...ops.operation import Op
 from ...ops.retry_flow import redrive_page, reopen
 from ...ops.search import flow_in_reach
-from ...ops.statement import Op
-from ..calls import Call
+from ..request import RequestContext
 from ..route import Route
 from . import PREFIX
-from .asked import Incoming, ReasonBody
-from .jobs import line
-from .naming import flow_in, limit_of
-from .steering import tell
-from .views import Done, FlowView, JobPage
+from .job_actions import notify_workers
+from .jobs import job_summary
+from .params import flow_id_of, limit_of
+from .request_models import ReasonBody, RequestModel
+from .response_models import Done, FlowView, JobPage
 
 
-class FlowPageQuery(Incoming):
-    cursor: UUID | None = Field(None, description="where to go on: `next` of the page before")
-    limit: int | None = Field(None, ge=1, le=10_000, description="at most so many; else 50")
+class FlowPageQuery(RequestModel):
+    cursor: UUID | None = Field(None, description="`next` of the previous page")
+    limit: int | None = Field(None, ge=1, le=10_000, description="maximum jobs; default 50")
 
 
-async def read_flow(call: Call) -> dict[str, Any]:
-    state = await call.ol.store.arun(_flow, flow_in(call), call.reach)
+async def read_flow(call: RequestContext) -> dict[str, Any]:
+    state = await call.ol.store.arun(_flow, flow_id_of(call), call.reach)
     return state.as_json()
 
 
-async def list_flow_jobs(call: Call) -> dict[str, Any]:
-    asked: FlowPageQuery = call.query
-    limit = limit_of(asked.limit, 50, call.service.settings.max_page)
-    after = FIRST if asked.cursor is None else str(asked.cursor)
-    page = await call.ol.store.arun(_jobs, flow_in(call), call.reach, after, limit)
+async def list_flow_jobs(call: RequestContext) -> dict[str, Any]:
+    params: FlowPageQuery = call.query
+    limit = limit_of(params.limit, 50, call.service.settings.max_page)
+    after = LOWEST_ID if params.cursor is None else str(params.cursor)
+    page = await call.ol.store.arun(_jobs, flow_id_of(call), call.reach, after, limit)
     cursor = page[-1].id if len(page) == limit else None
-    return {"jobs": [line(job) for job in page], "next": cursor}
+    return {"jobs": [job_summary(job) for job in page], "next": cursor}
 
 
-async def cancel_flow(call: Call) -> dict[str, Any]:
-    asked: ReasonBody = call.body
-    id = flow_in(call)
+async def cancel_flow(call: RequestContext) -> dict[str, Any]:
+    params: ReasonBody = call.body
+    id = flow_id_of(call)
     await call.ol.store.arun(flow_in_reach, id, call.reach)
-    await call.ol.store.arun(declare, id, call.by, asked.reason)  # said once: by whom is on record
+    await call.ol.store.arun(mark_cancelled, id, call.by, params.reason)  # records the caller, once
     return (await call.ol.acancel_flow(id)).as_json()
 
 
-async def redrive_flow(call: Call) -> dict[str, Any]:
-    id = flow_in(call)
+async def redrive_flow(call: RequestContext) -> dict[str, Any]:
+    id = flow_id_of(call)
     await call.ol.store.arun(flow_in_reach, id, call.reach)
     await call.ol.store.arun(reopen, id, call.by)
     done, cursor = 0, None
@@ -62,37 +62,37 @@ async def redrive_flow(call: Call) -> dict[str, Any]:
         cursor, revived = await call.ol.store.arun(redrive_page, id, cursor, call.by)
         done += revived
         if cursor is None:
-            await tell(call, ANYWHERE)
+            await notify_workers(call, ANY_QUEUE)
             return {"done": done, "next": None}
 
 
-def _flow(id: str, reach: Reach) -> Op[flow_report.FlowState]:
+def _flow(id: str, reach: Access) -> Op[flow_report.FlowState]:
     yield from flow_in_reach(id, reach)
     return (yield from flow_report.flow(id))
 
 
-def _jobs(id: str, reach: Reach, after: str, limit: int) -> Op[list[Any]]:
+def _jobs(id: str, reach: Access, after: str, limit: int) -> Op[list[Any]]:
     yield from flow_in_reach(id, reach)
     return (yield from flow_report.flow_jobs(id, after, limit))
 
 
 ROUTES = (
     Route(
-        "GET", f"{PREFIX}/flows/{{id}}", Scope.READ, read_flow, "A flow, its jobs counted",
+        "GET", f"{PREFIX}/flows/{{id}}", Scope.READ, read_flow, "A flow and its job counts",
         response=FlowView, statuses=(404,),
     ),
     Route(
         "GET", f"{PREFIX}/flows/{{id}}/jobs", Scope.READ, list_flow_jobs,
-        "A page of a flow's jobs, in the order they were enqueued",
+        "A page of a flow's jobs, in the order of enqueueing",
         query=FlowPageQuery, response=JobPage, statuses=(404,),
     ),
     Route(
         "POST", f"{PREFIX}/flows/{{id}}/cancel", Scope.ADMIN, cancel_flow,
-        "Cancel all of a flow", request=ReasonBody, response=FlowView, statuses=(404,),
+        "Cancel a flow", request=ReasonBody, response=FlowView, statuses=(404,),
     ),
     Route(
         "POST", f"{PREFIX}/flows/{{id}}/redrive", Scope.ADMIN, redrive_flow,
-        "Give what is dead or cancelled in a flow a new life",
+        "Redrive the dead and cancelled jobs of a flow",
         response=Done, statuses=(404, 409),
     ),
 )  # fmt: skip

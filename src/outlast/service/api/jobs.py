@@ -1,4 +1,4 @@
-"""Seeing jobs: one, a page of them, how one came to be where it is."""
+"""Reading jobs: one, a page of them, counts, explanation and history."""
 
 from __future__ import annotations
 
@@ -6,94 +6,94 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from ...model.api_token import Scope
 from ...model.job import Job
-from ...model.tokens import Scope
 from ...ops import report
+from ...ops.access import Access
 from ...ops.explain import explain
-from ...ops.reach import Reach
-from ...ops.search import Sought, search
-from ...ops.statement import Op
-from ..calls import Call
-from ..census import by_state
+from ...ops.operation import Op
+from ...ops.search import JobQuery, search
+from ..job_counts import by_state
+from ..request import RequestContext
 from ..route import Route
 from . import PREFIX
-from .asked import HistoryQuery, PageQuery
-from .asked import SearchQuery as Search
-from .naming import id_in, limit_of, sought_in
-from .views import Counts, Explanation, History, JobPage, JobView
+from .params import filter_of, job_id_of, limit_of
+from .request_models import HistoryQuery, PageQuery
+from .request_models import SearchQuery as Search
+from .response_models import Counts, Explanation, JobHistory, JobPage, JobView
 
-SEARCH_FOR = 0.05  # seconds; then the caller is told where to go on
+SEARCH_BUDGET_S = 0.05  # then the response has a cursor
 
 
-async def read_job(call: Call) -> dict[str, Any]:
-    found = await call.ol.store.arun(report.job, id_in(call), call.reach)
+async def read_job(call: RequestContext) -> dict[str, Any]:
+    found = await call.ol.store.arun(report.job, job_id_of(call), call.reach)
     return found.as_json()
 
 
-async def list_jobs(call: Call) -> dict[str, Any]:
-    asked: PageQuery = call.query
-    limit = limit_of(asked.limit, 50, call.service.settings.max_page)
-    cursor = None if asked.cursor is None else str(asked.cursor)
-    found, cursor = await look(call, sought_in(asked), call.reach, cursor, limit)
-    return {"jobs": [line(job) for job in found], "next": cursor}
+async def list_jobs(call: RequestContext) -> dict[str, Any]:
+    params: PageQuery = call.query
+    limit = limit_of(params.limit, 50, call.service.settings.max_page)
+    cursor = None if params.cursor is None else str(params.cursor)
+    found, cursor = await search_page(call, filter_of(params), call.reach, cursor, limit)
+    return {"jobs": [job_summary(job) for job in found], "next": cursor}
 
 
-async def look(
-    call: Call, sought: Sought, reach: Reach, cursor: str | None, limit: int
+async def search_page(
+    call: RequestContext, job_filter: JobQuery, reach: Access, cursor: str | None, limit: int
 ) -> tuple[list[Job], str | None]:
-    """A page of what fits, as much of it as is found in a moment; and where to go on."""
+    """A page of matching jobs, as many as are found in time, and the next cursor."""
     found: list[Job] = []
-    until = time.monotonic() + SEARCH_FOR
+    deadline = time.monotonic() + SEARCH_BUDGET_S
     while True:
         left = limit - len(found)
-        page, cursor = await call.ol.store.arun(search, sought, reach, cursor, left)
+        page, cursor = await call.ol.store.arun(search, job_filter, reach, cursor, left)
         found += page
-        if cursor is None or len(found) >= limit or time.monotonic() > until:
+        if cursor is None or len(found) >= limit or time.monotonic() > deadline:
             return found, cursor
 
 
-def line(job: Job) -> dict[str, Any]:
-    """A job as lists have it."""
-    said = job.as_json()
-    del said["args"], said["result"]
-    if isinstance(said["error"], dict):
-        said["error"] = {k: v for k, v in said["error"].items() if k != "traceback"}
-    return said
+def job_summary(job: Job) -> dict[str, Any]:
+    """A job as in lists: without arguments, result and traceback."""
+    summary = job.as_json()
+    del summary["args"], summary["result"]
+    if isinstance(summary["error"], dict):
+        summary["error"] = {k: v for k, v in summary["error"].items() if k != "traceback"}
+    return summary
 
 
-async def count_jobs(call: Call) -> dict[str, Any]:
-    counted = await call.service.census.counted()
-    counts = by_state(counted.of(call.reach, sought_in(call.query)))
+async def count_jobs(call: RequestContext) -> dict[str, Any]:
+    counted = await call.service.job_counts.snapshot()
+    counts = by_state(counted.of(call.reach, filter_of(call.query)))
     return {"counts": counts, "total": sum(counts.values()), "age": counted.age}
 
 
-async def explain_job(call: Call) -> dict[str, Any]:
-    id = id_in(call)
+async def explain_job(call: RequestContext) -> dict[str, Any]:
+    id = job_id_of(call)
     store = call.ol.store
     job = await store.arun(report.job, id, call.reach)
-    words = await store.arun(explain, id, store.confirm_dead, call.reach)
-    return {"job": id, "state": job.state, "explanation": words}
+    explanation = await store.arun(explain, id, store.confirm_dead, call.reach)
+    return {"job": id, "state": job.state, "explanation": explanation}
 
 
-async def read_history(call: Call) -> dict[str, Any]:
-    asked: HistoryQuery = call.query
-    limit = limit_of(asked.limit, 200, call.service.settings.max_page)
+async def read_history(call: RequestContext) -> dict[str, Any]:
+    params: HistoryQuery = call.query
+    limit = limit_of(params.limit, 200, call.service.settings.max_page)
     attempts, events = await call.ol.store.arun(
-        _history, id_in(call), call.reach, asked.after, limit
+        _history, job_id_of(call), call.reach, params.after, limit
     )
     return {
-        "attempts": [plain(asdict(one)) for one in attempts],
-        "events": [plain(asdict(one)) for one in events],
+        "attempts": [jsonable(asdict(one)) for one in attempts],
+        "events": [jsonable(asdict(one)) for one in events],
         "next": events[-1].seq if len(events) == limit else None,
     }
 
 
 def _history(id: str, reach: Any, after: int, limit: int) -> Op[Any]:
-    yield from report.job(id, reach)  # what is out of reach has no history either
+    yield from report.job(id, reach)  # raises if the job is out of reach
     return (yield from report.history(id, after, limit))
 
 
-def plain(facts: dict[str, Any]) -> dict[str, Any]:
+def jsonable(facts: dict[str, Any]) -> dict[str, Any]:
     moments = ("started_at", "finished_at", "at", "seen_at", "next_at", "succeeded_at")
     return {
         name: value.isoformat() if name in moments and value is not None else value
@@ -107,7 +107,7 @@ ROUTES = (
         query=PageQuery, response=JobPage,
     ),
     Route(
-        "GET", f"{PREFIX}/counts", Scope.READ, count_jobs, "How many jobs there are in each state",
+        "GET", f"{PREFIX}/counts", Scope.READ, count_jobs, "Number of jobs in each state",
         query=Search, response=Counts,
     ),
     Route(
@@ -116,11 +116,11 @@ ROUTES = (
     ),
     Route(
         "GET", f"{PREFIX}/jobs/{{id}}/explain", Scope.READ, explain_job,
-        "Why a job stands where it stands", response=Explanation, statuses=(404,),
+        "Why a job is in its state", response=Explanation, statuses=(404,),
     ),
     Route(
         "GET", f"{PREFIX}/jobs/{{id}}/history", Scope.READ, read_history,
-        "A job's failed attempts, and a page of its events",
-        query=HistoryQuery, response=History, statuses=(404,),
+        "A job's unsuccessful attempts, and a page of its events",
+        query=HistoryQuery, response=JobHistory, statuses=(404,),
     ),
 )  # fmt: skip

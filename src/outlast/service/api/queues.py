@@ -1,41 +1,41 @@
-"""Queues: what they hold, and stopping and starting them for everybody."""
+"""Queues: job counts, pausing, breakers and retention."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
+from ...model.api_token import Scope
 from ...model.lifecycle import State
-from ...model.tokens import Scope
-from ...ops import operate, report
+from ...ops import job_actions, report
 from ...ops.breaker_report import BreakerState, breakers
 from ...ops.breakers import close_breaker
-from ...ops.keep import set_keep
-from ...ops.search import Kind
-from ..calls import Call
-from ..census import by_state
+from ...ops.retention import set_retention
+from ...ops.search import KindCount
+from ..job_counts import by_state
 from ..problems import Forbidden
+from ..request import RequestContext
 from ..route import Route
 from . import PREFIX
-from .asked import BreakerBody, KeepBody, QueueBody
-from .steering import tell
-from .views import BreakersClosed, BreakerView, QueueKeep, Queues, QueueState
+from .job_actions import notify_workers
+from .request_models import BreakerBody, KeepBody, QueueBody
+from .response_models import BreakersClosed, BreakerView, QueueKeep, Queues, QueueState
 
 
-async def list_queues(call: Call) -> dict[str, Any]:
-    counted = await call.service.census.counted()
-    told = await call.ol.store.arun(report.queue_settings)
+async def list_queues(call: RequestContext) -> dict[str, Any]:
+    counted = await call.service.job_counts.snapshot()
+    settings = await call.ol.store.arun(report.queue_settings)
     held = await call.ol.store.arun(breakers)
-    kinds: dict[str, list[Kind]] = {}
+    kinds: dict[str, list[KindCount]] = {}
     for kind in counted.of(call.reach):
         kinds.setdefault(kind.queue, []).append(kind)
     names = set(kinds)
-    if call.who.tenant is None:  # one that is empty is nobody's, and everybody's
-        names |= {name for name in told if call.who.serves(name)}
-        names |= {one.queue for one in held if call.who.serves(one.queue)}
+    if call.who.tenant is None:  # an empty queue belongs to no tenant
+        names |= {name for name in settings if call.who.can_access(name)}
+        names |= {one.queue for one in held if call.who.can_access(one.queue)}
     return {
         "queues": [
-            _queue(told.get(name) or report.Queue(name), kinds.get(name, []))
+            _queue(settings.get(name) or report.Queue(name), kinds.get(name, []))
             | {"breakers": [_breaker(one, call) for one in held if one.queue == name]}
             for name in sorted(names)
         ],
@@ -43,84 +43,84 @@ async def list_queues(call: Call) -> dict[str, Any]:
     }
 
 
-def _queue(queue: report.Queue, kinds: list[Kind]) -> dict[str, Any]:
+def _queue(queue: report.Queue, kinds: list[KindCount]) -> dict[str, Any]:
     ready = [kind.oldest for kind in kinds if kind.state == State.READY]
     oldest = max(ready, default=None)
     facts = {"name": queue.name, "paused": queue.paused, "keep": queue.keep}
     return {**facts, "counts": by_state(kinds), "oldest": oldest}
 
 
-def _breaker(breaker: BreakerState, call: Call) -> dict[str, Any]:
-    """What an error says may be of anybody's job."""
-    told = {**asdict(breaker), "opened_at": breaker.opened_at.isoformat()}
+def _breaker(breaker: BreakerState, call: RequestContext) -> dict[str, Any]:
+    """An open breaker; a tenant does not see its error, which may be of another tenant's job."""
+    facts = {**asdict(breaker), "opened_at": breaker.opened_at.isoformat()}
     if call.who.tenant is not None:
-        told["message"] = told["opened_by"] = None
-    return {name: told[name] for name in BreakerView.model_fields}
+        facts["message"] = facts["opened_by"] = None
+    return {name: facts[name] for name in BreakerView.model_fields}
 
 
-async def close_queue_breaker(call: Call) -> dict[str, Any]:
-    asked: BreakerBody = call.body
-    need(call, asked.queue)
-    closed = await call.ol.store.arun(close_breaker, asked.queue, asked.task, None, call.by)
+async def close_queue_breaker(call: RequestContext) -> dict[str, Any]:
+    body: BreakerBody = call.body
+    require_queue(call, body.queue)
+    closed = await call.ol.store.arun(close_breaker, body.queue, body.task, None, call.by)
     if closed:
-        await tell(call, "")
+        await notify_workers(call, "")
     held = await call.ol.store.arun(breakers)
-    still = [one.task for one in held if one.queue == asked.queue]
-    return {"queue": asked.queue, "closed": len(closed), "open": still}
+    open_tasks = [one.task for one in held if one.queue == body.queue]
+    return {"queue": body.queue, "closed": len(closed), "open": open_tasks}
 
 
-async def pause_queue(call: Call) -> dict[str, Any]:
+async def pause_queue(call: RequestContext) -> dict[str, Any]:
     return await _set_paused(call, True)
 
 
-async def resume_queue(call: Call) -> dict[str, Any]:
+async def resume_queue(call: RequestContext) -> dict[str, Any]:
     return await _set_paused(call, False)
 
 
-async def _set_paused(call: Call, paused: bool) -> dict[str, Any]:
-    asked: QueueBody = call.body
-    need(call, asked.queue)
-    await call.ol.store.arun(operate.set_paused, asked.queue, paused, call.by)
+async def _set_paused(call: RequestContext, paused: bool) -> dict[str, Any]:
+    body: QueueBody = call.body
+    require_queue(call, body.queue)
+    await call.ol.store.arun(job_actions.set_paused, body.queue, paused, call.by)
     if not paused:
-        await tell(call, asked.queue)
-    return {"queue": asked.queue, "paused": paused}
+        await notify_workers(call, body.queue)
+    return {"queue": body.queue, "paused": paused}
 
 
-async def keep_queue(call: Call) -> dict[str, Any]:
-    asked: KeepBody = call.body
-    need(call, asked.queue)
-    await call.ol.store.arun(set_keep, asked.queue, asked.keep, call.by)
-    return {"queue": asked.queue, "keep": asked.keep}
+async def keep_queue(call: RequestContext) -> dict[str, Any]:
+    body: KeepBody = call.body
+    require_queue(call, body.queue)
+    await call.ol.store.arun(set_retention, body.queue, body.keep, call.by)
+    return {"queue": body.queue, "keep": body.keep}
 
 
-def need(call: Call, queue: str) -> None:
-    if not call.who.serves(queue):
-        raise Forbidden(f"this token does not reach the queue {queue!r}")
+def require_queue(call: RequestContext, queue: str) -> None:
+    if not call.who.can_access(queue):
+        raise Forbidden(f"this token has no access to the queue {queue!r}")
 
 
 ROUTES = (
     Route(
-        "GET", f"{PREFIX}/queues", Scope.READ, list_queues, "What each queue holds",
+        "GET", f"{PREFIX}/queues", Scope.READ, list_queues, "The queues and their job counts",
         response=Queues,
     ),
     Route(
         "POST", f"{PREFIX}/queues/pause", Scope.ADMIN, pause_queue,
-        "No more jobs of this queue are claimed; running ones go on",
+        "Stop claiming jobs of this queue; running ones continue",
         request=QueueBody, response=QueueState, everyone=True,
     ),
     Route(
         "POST", f"{PREFIX}/queues/resume", Scope.ADMIN, resume_queue,
-        "Jobs of this queue are claimed again",
+        "Resume claiming jobs of this queue",
         request=QueueBody, response=QueueState, everyone=True,
     ),
     Route(
         "POST", f"{PREFIX}/queues/close-breaker", Scope.ADMIN, close_queue_breaker,
-        "Close open circuit breakers of this queue: its jobs are claimed again at once",
+        "Close open circuit breakers of this queue, and claim its jobs again at once",
         request=BreakerBody, response=BreakersClosed, everyone=True,
     ),
     Route(
         "POST", f"{PREFIX}/queues/keep", Scope.ADMIN, keep_queue,
-        "How long ended jobs of this queue are kept at the most",
+        "Set how long this queue keeps ended jobs at most",
         request=KeepBody, response=QueueKeep, everyone=True,
     ),
 )  # fmt: skip

@@ -1,78 +1,78 @@
-"""Who works, and what they do besides: workers and duties. They serve all tenants."""
+"""Workers and their maintenance duties. They serve all tenants."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from ...model.tokens import Scope
+from ...model.api_token import Scope
 from ...ops import report
 from ...ops.enqueue import CANCEL_SIGNAL
-from ...ops.seize import set_draining
-from ..calls import Call
+from ...ops.force_release import set_draining
 from ..problems import Forbidden
+from ..request import RequestContext
 from ..route import Route
 from . import PREFIX
-from .asked import WorkerBody
-from .jobs import plain
-from .steering import tell
-from .views import Duties, Workers, WorkerState
+from .job_actions import notify_workers
+from .jobs import jsonable
+from .request_models import WorkerBody
+from .response_models import Duties, Workers, WorkerState
 
 
-async def list_workers(call: Call) -> dict[str, Any]:
+async def list_workers(call: RequestContext) -> dict[str, Any]:
     found = await call.ol.store.arun(report.workers)
     seen = [
         one
         for one in found
         if call.who.queues is None or any(one.serves(queue) for queue in call.who.queues)
     ]
-    return {"workers": [{**plain(asdict(one)), "alive": one.alive} for one in seen]}
+    return {"workers": [{**jsonable(asdict(one)), "alive": one.alive} for one in seen]}
 
 
-async def list_duties(call: Call) -> dict[str, Any]:
+async def list_duties(call: RequestContext) -> dict[str, Any]:
     found = await call.ol.store.arun(report.duties)
-    return {"duties": [plain(asdict(one)) for one in found]}
+    return {"duties": [jsonable(asdict(one)) for one in found]}
 
 
-async def drain_worker(call: Call) -> dict[str, Any]:
+async def drain_worker(call: RequestContext) -> dict[str, Any]:
     return await _set_draining(call, True)
 
 
-async def undrain_worker(call: Call) -> dict[str, Any]:
+async def undrain_worker(call: RequestContext) -> dict[str, Any]:
     return await _set_draining(call, False)
 
 
-async def _set_draining(call: Call, draining: bool) -> dict[str, Any]:
-    need_all_queues(call)
-    asked: WorkerBody = call.body
-    await call.ol.store.arun(set_draining, asked.worker, draining, call.by)
-    await tell(call, CANCEL_SIGNAL)  # a word at which workers renew, and hear of it
-    return {"worker": asked.worker, "draining": draining}
+async def _set_draining(call: RequestContext, draining: bool) -> dict[str, Any]:
+    require_all_queues(call)
+    body: WorkerBody = call.body
+    await call.ol.store.arun(set_draining, body.worker, draining, call.by)
+    await notify_workers(call, CANCEL_SIGNAL)  # workers renew on this signal, and read the request
+    return {"worker": body.worker, "draining": draining}
 
 
-def need_all_queues(call: Call) -> None:
+def require_all_queues(call: RequestContext) -> None:
     if call.who.queues is not None:
-        raise Forbidden("this concerns all queues: it needs a token that is not for some alone")
+        raise Forbidden("this concerns all queues: use a token that is not restricted to some")
 
 
 ROUTES = (
     Route(
         "GET", f"{PREFIX}/workers", Scope.READ, list_workers,
-        "The worker processes, and when they were last heard of",
+        "The worker processes and their last heartbeats",
         response=Workers, everyone=True,
     ),
     Route(
         "GET", f"{PREFIX}/duties", Scope.READ, list_duties,
-        "Recurring maintenance, and how it went", response=Duties, everyone=True,
+        "Maintenance duties and their last results", response=Duties, everyone=True,
     ),
     Route(
         "POST", f"{PREFIX}/workers/drain", Scope.ADMIN, drain_worker,
-        "A worker claims no more, and stays; what it runs goes on",
+        "Stop a worker from claiming jobs; its running jobs continue",
         request=WorkerBody, response=WorkerState, everyone=True, statuses=(404,),
     ),
     Route(
         "POST", f"{PREFIX}/workers/undrain", Scope.ADMIN, undrain_worker,
-        "A worker claims again",
+        "Let a worker claim again",
         request=WorkerBody, response=WorkerState, everyone=True, statuses=(404,),
     ),
 )  # fmt: skip

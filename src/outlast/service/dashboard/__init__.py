@@ -1,29 +1,29 @@
-"""The dashboard: pages made on the server, complete without JavaScript, alive with it.
+"""The dashboard: pages rendered on the server, complete without JavaScript, live with it.
 
 In reading order:
 
-    links        every address goes through one helper: the service may be mounted anywhere
-    words        times, spans, numbers and states as people read them
-    templates    the environment that pages are made in: everything is escaped, nothing is guessed
-    pages        what a page is: a template, some facts, and the frame around them
-    flashes      what an action did is told on the next page
-    acting       every action asks once, is on record, and says what it did
-    refusals     what goes wrong, as a page; who is not known yet is asked for a token
-    statics      style and script, named by what they hold
-    themes       light, dark, or as the system has it
-    live         what pages show of this moment, looked up once for all who look
-    streams      and sent to them whenever it is new
-    ranges       an hour, a day, a week in the steps that charts show;  histories  reads them
-    trends       how it went, as charts;  charts  lines over time, as SVG
-    wanted       which jobs a page is about: a filter that is its address
-    bulk         what is done to all of them, counted first, in small steps
-    job_actions, queue_actions   what is done to one of them
-    timeline     a job's attempts on a line of time;  told  its events in words
-    flow_graph   a flow as a picture
+    links         URLs with the prefix that the service is mounted under
+    formatting    template filters for times, durations, numbers and states
+    templates     the template environment: everything is escaped
+    pages         rendering of pages;  layout  the menu, theme and user of each
+    flashes       the result of an action, shown once on the next page
+    confirm       confirmation of actions, and the redirect afterwards
+    error_pages   errors as pages, and the login page
+    static_files  style sheets and scripts, with a content hash
+    themes        light, dark or the system's
+    live_view     the snapshot that live pages show, read once for all viewers
+    live_parts    parts of pages as a stream
+    ranges        an hour, a day, a week in steps;  histories  reads them
+    trends        charts over a range;  charts  lines as SVG
+    filters       filters of jobs, in the query string
+    bulk          actions on all matching jobs, in small steps
+    job_actions, queue_actions   actions on one job or queue
+    timeline      a job's attempts on a timeline;  event_lines  its events as text
+    flow_graph    the layout of a flow as a graph
 
-A page is a small module with `ROUTES`, a function that gathers facts by operations (with the
-caller's reach in every one) and a template. It is listed in `ROUTES` below, and, if it belongs in
-the menu, in `frame.MENU`.
+A page is a small module with `ROUTES`, a function that reads its data by operations (with the
+caller's reach in each) and a template. It is listed in `ROUTES` below, and, if it belongs in the
+menu, in `layout.MENU`.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from __future__ import annotations
 from ..route import Route
 from . import (
     bulk,
-    dead,
+    dead_letters,
+    error_pages,
     flows,
     job,
     jobs,
     overview,
     queues,
     recovery,
-    refusals,
     schedule,
-    statics,
+    static_files,
     themes,
     tokens,
     workers,
 )
 
 ROUTES: tuple[Route, ...] = (
-    *statics.ROUTES,
-    *refusals.ROUTES,
+    *static_files.ROUTES,
+    *error_pages.ROUTES,
     *themes.ROUTES,
     *overview.ROUTES,
     *jobs.ROUTES,
     *bulk.ROUTES,
     *job.ROUTES,
     *flows.ROUTES,
-    *dead.ROUTES,
+    *dead_letters.ROUTES,
     *queues.ROUTES,
     *workers.ROUTES,
     *recovery.ROUTES,

@@ -1,11 +1,11 @@
-"""Actions on all jobs that fit a filter: counted first, asked once, then done in small steps.
+"""Bulk actions on all jobs that match a filter: counted, confirmed, then done in small steps.
 
-    GET  /jobs/cancel?queue=mail     how many, and whether to go on
-    POST /jobs/cancel                as many as can be done in a second, then a page that says how
-                                     far it came, with a form that goes on from there
+    GET  /jobs/cancel?queue=mail     the number of jobs, and the confirmation
+    POST /jobs/cancel                as many as fit into a second, then a page with the progress
+                                     and a form that continues from there
 
-What is still to do travels in that form, so nothing is lost when the server goes away, and who
-closes the page has stopped it. A script sends the form by itself; without one, a button does.
+The form carries the remaining work, so a server restart loses nothing, and closing the page stops
+the action. A script submits the form; without one, a button does.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ from uuid import UUID
 from pydantic import Field
 from starlette.responses import Response
 
-from ...connected import ANYWHERE
-from ...model.bulk import REMOVED, BulkCount, explained, packed, unpacked
+from ...client.base import ANY_QUEUE
+from ...model.api_token import Scope
+from ...model.bulk import REMOVED, BulkCount, explain_difference, pack_reasons, unpack_reasons
 from ...model.errors import JobNotFound, TooLate
 from ...model.ids import new_job_id
 from ...model.job import Job
 from ...model.lifecycle import State
-from ...model.tokens import Scope
-from ...ops import operate
+from ...ops import job_actions
 from ...ops.bulk import purge_some, redrive_some
 from ...ops.enqueue import CANCEL_SIGNAL
 from ...ops.search import search
-from ...store.blobs import aclear
-from ..api.steering import tell
-from ..calls import Call
-from .acting import done, form, refused
-from .pages import acts, page, seen
-from .wanted import Said, Wanted, number_of, reach_of, states_for
+from ...store.blobs.store import adelete_blobs
+from ..api.job_actions import notify_workers
+from ..request import RequestContext
+from .confirm import redirect_done, redirect_refused, submitted_form
+from .filters import FilterText, JobFilter, access_of, action_states, count_matching
+from .pages import action_route, page_route, render_page
 
-STEP = 1.0  # seconds that one request works
-FEW = 100  # jobs in one go
+STEP_BUDGET_S = 1.0  # of work per request
+BATCH_SIZE = 100  # jobs per batch
 
 
-class Step(Wanted):
-    """A filter, and how far its action came."""
+class BulkStep(JobFilter):
+    """A filter, and the progress of its action."""
 
-    reason: Said = ""
-    number: int = Field(0, ge=0)  # that were counted at first
-    cursor: UUID | None = None  # in the first of the states that are left
-    passed: int = Field(0, ge=0, le=10)  # states that are done with
-    exact: bool = True  # whether that number was
+    reason: FilterText = ""
+    number: int = Field(0, ge=0)  # counted before the start
+    cursor: UUID | None = None  # in the first of the remaining states
+    passed: int = Field(0, ge=0, le=10)  # states that are done
+    exact: bool = True  # whether `number` is
     done: int = Field(0, ge=0)
-    more: int = Field(0, ge=0)  # of these, that had not matched
-    left: Annotated[str, Field(max_length=1000)] = ""  # that were left alone, by reason
+    more: int = Field(0, ge=0)  # of these, jobs that had not matched
+    left: Annotated[str, Field(max_length=1000)] = ""  # skipped jobs by reason
 
     @property
     def missed(self) -> int:
-        return sum(unpacked(self.left).values())
+        return sum(unpack_reasons(self.left).values())
 
 
 @dataclass(slots=True)
-class Tally:
+class BulkTally:
     done: int
     more: int
     left: Counter[str]
@@ -72,14 +72,14 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
-    """What is done to many: in words, and to some of them."""
+class BulkAction:
+    """A bulk action: its texts, and its function for one batch."""
 
     name: str
     did: str
     consequence: str
-    none: str  # why there may be nothing to do
-    act: Callable[[Call, Step, list[Job], Tally], Awaitable[None]]
+    none: str  # why there may be no jobs to act on
+    act: Callable[[RequestContext, BulkStep, list[Job], BulkTally], Awaitable[None]]
     danger: bool = True
 
     @property
@@ -87,61 +87,72 @@ class Action:
         return self.name.capitalize()
 
 
-async def _ask(call: Call, action: Action) -> Response:
-    wanted: Wanted = call.query
-    counted = await number_of(call, wanted, states_for(action.name, wanted))
-    return await page(call, "bulk_question.html", action=action, wanted=wanted, counted=counted)
+async def _ask(call: RequestContext, action: BulkAction) -> Response:
+    job_filter: JobFilter = call.query
+    counted = await count_matching(call, job_filter, action_states(action.name, job_filter))
+    return await render_page(
+        call, "bulk_question.html", action=action, wanted=job_filter, counted=counted
+    )
 
 
-async def _step(call: Call, action: Action) -> Response:
-    asked = await form(call, Step)
-    states = states_for(action.name, asked)[asked.passed :]
-    tally = Tally(asked.done, asked.more, unpacked(asked.left))
-    cursor = None if asked.cursor is None else str(asked.cursor)
-    until, passed = time.monotonic() + STEP, asked.passed
+async def _step(call: RequestContext, action: BulkAction) -> Response:
+    step = await submitted_form(call, BulkStep)
+    states = action_states(action.name, step)[step.passed :]
+    tally = BulkTally(step.done, step.more, unpack_reasons(step.left))
+    cursor = None if step.cursor is None else str(step.cursor)
+    deadline, passed = time.monotonic() + STEP_BUDGET_S, step.passed
     for state in states:
         while True:
-            sought = replace(asked.sought, state=str(state))
+            sought = replace(step.job_query, state=str(state))
             found, cursor = await call.ol.store.arun(
-                search, sought, reach_of(call, asked), cursor, FEW
+                search, sought, access_of(call, step), cursor, BATCH_SIZE
             )
-            await action.act(call, asked, found, tally)
+            await action.act(call, step, found, tally)
             if cursor is None:
                 break
-            if time.monotonic() > until:
-                return await _go_on(call, action, _at(asked, tally, cursor, passed))
+            if time.monotonic() > deadline:
+                return await _continue(call, action, _next_step(step, tally, cursor, passed))
         passed += 1
-    return await _over(call, action, asked, tally)
+    return await _finish(call, action, step, tally)
 
 
-def _at(asked: Step, tally: Tally, cursor: str, passed: int) -> Step:
-    so_far = {"done": tally.done, "more": tally.more, "left": packed(tally.left), "passed": passed}
-    return asked.model_copy(update=so_far | {"cursor": UUID(cursor)})
+def _next_step(step: BulkStep, tally: BulkTally, cursor: str, passed: int) -> BulkStep:
+    so_far = {
+        "done": tally.done,
+        "more": tally.more,
+        "left": pack_reasons(tally.left),
+        "passed": passed,
+    }
+    return step.model_copy(update=so_far | {"cursor": UUID(cursor)})
 
 
-async def _go_on(call: Call, action: Action, step: Step) -> Response:
+async def _continue(call: RequestContext, action: BulkAction, step: BulkStep) -> Response:
     fields = {name: str(value) for name, value in step.model_dump(exclude_none=True).items()}
-    return await page(call, "bulk.html", action=action, step=step, wanted=step, fields=fields)
+    return await render_page(
+        call, "bulk.html", action=action, step=step, wanted=step, fields=fields
+    )
 
 
-async def _over(call: Call, action: Action, asked: Step, tally: Tally) -> Response:
+async def _finish(
+    call: RequestContext, action: BulkAction, step: BulkStep, tally: BulkTally
+) -> Response:
     jobs = "1 job" if tally.done == 1 else f"{tally.done:,} jobs"
     left = sum(tally.left.values())
-    announced = asked.number if asked.exact and asked.number else tally.done - tally.more + left
-    why = explained(announced, BulkCount.of(tally.done, tally.left, tally.more))
-    said = " ".join(filter(None, (f"{action.did} {jobs}.", why)))
-    tell_it = done if tally.done or not left else refused
-    return await tell_it(call, said, "/jobs", **asked.query)
+    announced = step.number if step.exact and step.number else tally.done - tally.more + left
+    why = explain_difference(announced, BulkCount.of(tally.done, tally.left, tally.more))
+    message = " ".join(filter(None, (f"{action.did} {jobs}.", why)))
+    tell_it = redirect_done if tally.done or not left else redirect_refused
+    return await tell_it(call, message, "/jobs", **step.query)
 
 
-async def _cancel(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> None:
+async def _cancel(call: RequestContext, step: BulkStep, jobs: list[Job], tally: BulkTally) -> None:
     stopping = False
     for job in jobs:
         try:
             ended = await call.ol.store.arun(
-                operate.cancel, job.id, call.by, asked.reason, call.reach
+                job_actions.cancel, job.id, call.by, step.reason, call.reach
             )
-        except TooLate as error:  # it ended meanwhile
+        except TooLate as error:  # it has ended in the meantime
             tally.left[str(error.facts["state"])] += 1
             continue
         except JobNotFound:
@@ -150,79 +161,96 @@ async def _cancel(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> Non
         tally.done += 1
         stopping |= ended.state is State.RUNNING
     if stopping:
-        await tell(call, CANCEL_SIGNAL)
+        await notify_workers(call, CANCEL_SIGNAL)
 
 
-async def _redrive(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> None:
+async def _redrive(call: RequestContext, step: BulkStep, jobs: list[Job], tally: BulkTally) -> None:
     if not jobs:
         return
-    given = [job.id for job in jobs], str(jobs[0].state), call.by, new_job_id(), call.reach
-    revived, some = await call.ol.store.arun(redrive_some, *given)
+    arguments = [job.id for job in jobs], str(jobs[0].state), call.by, new_job_id(), call.reach
+    revived, some = await call.ol.store.arun(redrive_some, *arguments)
     tally.add(some)
     if revived:
-        await tell(call, ANYWHERE)
+        await notify_workers(call, ANY_QUEUE)
 
 
-async def _purge(call: Call, asked: Step, jobs: list[Job], tally: Tally) -> None:
+async def _purge(call: RequestContext, step: BulkStep, jobs: list[Job], tally: BulkTally) -> None:
     if not jobs:
         return
-    given = [job.id for job in jobs], str(jobs[0].state), 0.0, call.by, asked.query, call.reach
-    gone, some = await call.ol.store.arun(purge_some, *given)
-    await aclear(call.ol.blobs, gone.blobs)
+    arguments = [job.id for job in jobs], str(jobs[0].state), 0.0, call.by, step.query, call.reach
+    gone, some = await call.ol.store.arun(purge_some, *arguments)
+    await adelete_blobs(call.ol.blobs, gone.blobs)
     tally.add(some)
 
 
-CANCEL = Action(
+CANCEL = BulkAction(
     "cancel", "Cancelled",
-    "Those that wait are cancelled at once; those that run are asked to stop. Whoever waits for one"
-    " of them learns that it was cancelled.",
-    "All that fit have ended.", _cancel,
+    "Queued jobs are cancelled at once; running jobs are asked to stop. Jobs that wait for one of"
+    " them learn that it was cancelled.",
+    "All matching jobs have ended.", _cancel,
 )  # fmt: skip
-REDRIVE = Action(
-    "redrive", "Gave a new life to",
-    "Each starts over with all its attempts, and so do those that are dead because of it.",
-    "Only what is dead or cancelled can be redriven.",
+REDRIVE = BulkAction(
+    "redrive", "Redrove",
+    "Each job starts over with all its attempts, and so do jobs that are dead because of it.",
+    "Only dead and cancelled jobs can be redriven.",
     _redrive, danger=False,
 )  # fmt: skip
-PURGE = Action(
+PURGE = BulkAction(
     "purge", "Removed",
-    "They are removed for good, with their arguments, results and history, and nobody can redrive"
-    " them. What a flow still needs stays.",
-    "Only what succeeded, is dead or was cancelled can be removed: choose one of these states.",
+    "The jobs are removed permanently, with their arguments, results and history, and cannot be"
+    " redriven. Jobs that a flow still needs stay.",
+    "Only succeeded, dead and cancelled jobs can be removed: choose one of these states.",
     _purge,
 )  # fmt: skip
 
 
-async def ask_cancel_jobs(call: Call) -> Response:
+async def ask_cancel_jobs(call: RequestContext) -> Response:
     return await _ask(call, CANCEL)
 
 
-async def ask_redrive_jobs(call: Call) -> Response:
+async def ask_redrive_jobs(call: RequestContext) -> Response:
     return await _ask(call, REDRIVE)
 
 
-async def ask_purge_jobs(call: Call) -> Response:
+async def ask_purge_jobs(call: RequestContext) -> Response:
     return await _ask(call, PURGE)
 
 
-async def do_cancel_jobs(call: Call) -> Response:
+async def do_cancel_jobs(call: RequestContext) -> Response:
     return await _step(call, CANCEL)
 
 
-async def do_redrive_jobs(call: Call) -> Response:
+async def do_redrive_jobs(call: RequestContext) -> Response:
     return await _step(call, REDRIVE)
 
 
-async def do_purge_jobs(call: Call) -> Response:
+async def do_purge_jobs(call: RequestContext) -> Response:
     return await _step(call, PURGE)
 
 
 ROUTES = (
-    seen("/jobs/cancel", ask_cancel_jobs, "Cancel all that fit?", query=Wanted, scope=Scope.ADMIN),
-    seen("/jobs/redrive", ask_redrive_jobs, "Redrive all that fit?", query=Wanted,
-         scope=Scope.ADMIN),
-    seen("/jobs/purge", ask_purge_jobs, "Remove all that fit?", query=Wanted, scope=Scope.ADMIN),
-    acts("/jobs/cancel", do_cancel_jobs, "Cancel all that fit, some at a time"),
-    acts("/jobs/redrive", do_redrive_jobs, "Redrive all that fit, some at a time"),
-    acts("/jobs/purge", do_purge_jobs, "Remove all that fit, some at a time"),
-)  # fmt: skip
+    page_route(
+        "/jobs/cancel",
+        ask_cancel_jobs,
+        "Cancel all matching jobs?",
+        query=JobFilter,
+        scope=Scope.ADMIN,
+    ),
+    page_route(
+        "/jobs/redrive",
+        ask_redrive_jobs,
+        "Redrive all matching jobs?",
+        query=JobFilter,
+        scope=Scope.ADMIN,
+    ),
+    page_route(
+        "/jobs/purge",
+        ask_purge_jobs,
+        "Remove all matching jobs?",
+        query=JobFilter,
+        scope=Scope.ADMIN,
+    ),
+    action_route("/jobs/cancel", do_cancel_jobs, "Cancel all matching jobs, in steps"),
+    action_route("/jobs/redrive", do_redrive_jobs, "Redrive all matching jobs, in steps"),
+    action_route("/jobs/purge", do_purge_jobs, "Remove all matching jobs, in steps"),
+)

@@ -1,17 +1,17 @@
-"""Lines over time, as SVG that a template draws: pure, from numbers to paths."""
+"""Line charts as SVG paths, which a template draws: pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from .formatting import number
 from .ranges import Range
-from .words import number
 
-WIDTH, HEIGHT = 600, 140  # whatever the size on a screen: what is written stands beside
-RULES = 3
+WIDTH, HEIGHT = 600, 140  # scaled to the screen; labels are HTML
+GRID_LINES = 3
 
-Points = Sequence[float | None]  # None: nobody counted then
+Points = Sequence[float | None]  # None: not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Series:
     name: str
     colour: int  # 1 to 6: a class of the style
     points: Points
-    filled: bool = False  # down to the ground
+    is_filled: bool = False  # down to the axis
 
     @property
     def last(self) -> float | None:
@@ -27,17 +27,17 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class GridLine:
     y: float
     label: str
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnSeries:
     series: Series
     line: str  # the path
     area: str
-    last: str  # in words
+    last: str  # formatted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,16 @@ class Chart:
     name: str
     title: str
     about: str
-    drawn: list[Drawn]
-    rules: list[Rule]
+    drawn: list[DrawnSeries]
+    rules: list[GridLine]
     over: Range
     empty: bool
-    top: float  # what the highest rule stands for
-    unit: str  # how a script says a value
+    top: float  # value of the highest grid line
+    unit: str  # how the script formats a value
 
     @property
     def words(self) -> str:
-        """The same for those who do not see it."""
+        """The chart as text, for screen readers."""
         latest = ", ".join(f"{one.series.name} {one.last}" for one in self.drawn)
         return f"{self.title}, the last {self.over.name}; latest: {latest}"
 
@@ -69,34 +69,36 @@ def chart(
     about: str,
     series: Sequence[Series],
     over: Range,
-    said: Callable[[float | None], str] = number,
+    format_value: Callable[[float | None], str] = number,
 ) -> Chart:
     points = [p for one in series for p in one.points if p is not None]
     top = ceiling(max(points, default=0.0))
     drawn = [
-        Drawn(
+        DrawnSeries(
             one,
             path(one.points, top),
-            area(one.points, top) if one.filled else "",
-            _words(said, one.last),
+            area(one.points, top) if one.is_filled else "",
+            _value_text(format_value, one.last),
         )
         for one in series
     ]
     rules = [
-        Rule(_y(top * step / RULES, top), _words(said, top * step / RULES))
-        for step in range(RULES + 1)
+        GridLine(
+            _y(top * step / GRID_LINES, top), _value_text(format_value, top * step / GRID_LINES)
+        )
+        for step in range(GRID_LINES + 1)
     ]
-    unit = "number" if said is number else "seconds"
+    unit = "number" if format_value is number else "seconds"
     return Chart(name, title, about, drawn, rules, over, not any(points), top, unit)
 
 
-def _words(said: Callable[[float | None], str], value: float | None) -> str:
-    """Plain: it stands in an attribute too."""
-    return "–" if value is None else said(value)
+def _value_text(format_value: Callable[[float | None], str], value: float | None) -> str:
+    """Plain text: it is used in an attribute, too."""
+    return "–" if value is None else format_value(value)
 
 
 def ceiling(value: float) -> float:
-    """The next round number that three rules divide well."""
+    """The next round number that three grid lines divide evenly."""
     if value <= 0:
         return 3.0
     size = 10.0 ** _magnitude(value)
@@ -106,21 +108,21 @@ def ceiling(value: float) -> float:
 
 
 def path(points: Points, top: float) -> str:
-    """Lines where there are numbers, and nothing where there are none."""
+    """A path with gaps where there are no values."""
     parts, down = [], False
-    for place, point in enumerate(points):
+    for index, point in enumerate(points):
         if point is None:
             down = False
             continue
-        parts.append(f"{'L' if down else 'M'}{_x(place, len(points)):.1f} {_y(point, top):.1f}")
+        parts.append(f"{'L' if down else 'M'}{_x(index, len(points)):.1f} {_y(point, top):.1f}")
         down = True
     return "".join(parts)
 
 
 def area(points: Points, top: float) -> str:
-    """The same, closed down to the ground."""
+    """The same, closed down to the axis."""
     made, floor = "", _y(0.0, top)
-    for first, last in _stretches(points):
+    for first, last in _runs(points):
         inside = path([None] * first + list(points[first : last + 1]) + [None] * (
             len(points) - last - 1), top)  # fmt: skip
         low, high = _x(first, len(points)), _x(last, len(points))
@@ -128,20 +130,20 @@ def area(points: Points, top: float) -> str:
     return made
 
 
-def _stretches(points: Points) -> list[tuple[int, int]]:
+def _runs(points: Points) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    for place, point in enumerate(points):
+    for index, point in enumerate(points):
         if point is None:
             continue
-        if found and found[-1][1] == place - 1:
-            found[-1] = (found[-1][0], place)
+        if found and found[-1][1] == index - 1:
+            found[-1] = (found[-1][0], index)
         else:
-            found.append((place, place))
+            found.append((index, index))
     return found
 
 
-def _x(place: int, number: int) -> float:
-    return WIDTH * place / max(1, number - 1)
+def _x(index: int, number: int) -> float:
+    return WIDTH * index / max(1, number - 1)
 
 
 def _y(value: float, top: float) -> float:
@@ -149,9 +151,9 @@ def _y(value: float, top: float) -> float:
 
 
 def _magnitude(value: float) -> int:
-    place = 0
-    while value >= 10.0 ** (place + 1):
-        place += 1
-    while value < 10.0**place:
-        place -= 1
-    return place
+    index = 0
+    while value >= 10.0 ** (index + 1):
+        index += 1
+    while value < 10.0**index:
+        index -= 1
+    return index

@@ -1,5 +1,5 @@
-"""What an action did is told on the next page, once. It travels in a signed cookie: no instance of
-the service has to remember it, and nobody else can put words on a page."""
+"""Flash messages: the result of an action, shown once on the next page. They are stored in a signed
+cookie: instances of the service keep no state, and others cannot forge a message."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 if TYPE_CHECKING:
-    from ..state import Service
+    from ..components import Service
 
 COOKIE = "outlast_flash"
-LONGEST = 1_000  # characters
-LIFE = 60  # seconds
+MAX_TEXT_LENGTH = 1_000  # characters
+MAX_AGE_S = 60  # seconds
 
 
 class Flash(NamedTuple):
@@ -26,17 +26,17 @@ class Flash(NamedTuple):
     text: str
 
 
-async def tell(service: Service, request: Request, response: Response, flash: Flash) -> None:
-    text = json.dumps([flash.kind, flash.text[:LONGEST]])
+async def set_flash(service: Service, request: Request, response: Response, flash: Flash) -> None:
+    text = json.dumps([flash.kind, flash.text[:MAX_TEXT_LENGTH]])
     payload = base64.urlsafe_b64encode(text.encode()).decode()
     value = f"{payload}.{await _signature(service, payload)}"
     response.set_cookie(
-        COOKIE, value, LIFE, path="/", httponly=True, samesite="strict",
+        COOKIE, value, MAX_AGE_S, path="/", httponly=True, samesite="strict",
         secure=request.url.scheme == "https",
     )  # fmt: skip
 
 
-async def told(service: Service, request: Request) -> Flash | None:
+async def read_flash(service: Service, request: Request) -> Flash | None:
     payload, _, signature = request.cookies.get(COOKIE, "").partition(".")
     if not signature.isascii() or not payload:
         return None
@@ -49,7 +49,7 @@ async def told(service: Service, request: Request) -> Flash | None:
     return Flash(str(kind), str(text))
 
 
-def forget(request: Request, response: Response) -> None:
+def clear_flash(request: Request, response: Response) -> None:
     if COOKIE in request.cookies:
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 

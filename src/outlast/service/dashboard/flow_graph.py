@@ -1,4 +1,4 @@
-"""A flow as a picture: jobs in layers, each to the right of all those that it comes after.
+"""Layout of a flow as a graph: jobs in layers, each to the right of its prerequisites.
 
     a ──┐
     b ──┼──▶ d ──▶ e          a, b, c: layer 0;  d: 1;  e: 2
@@ -13,51 +13,54 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...ops.flow_report import Outline
+from ...ops.flow_report import JobOutline
 
-MOST_DRAWN = 200
-ROUNDS = 4
-BOX, TALL, ACROSS, DOWN, MARGIN = 168, 40, 64, 14, 8  # pixels
-LONGEST_WORD = 20  # characters of a task's name
+MAX_DRAWN_JOBS = 200
+UNTANGLE_ROUNDS = 4
+BOX_WIDTH, BOX_HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN = 168, 40, 64, 14, 8  # pixels
+MAX_LABEL_LENGTH = 20  # characters of a task's name
 
 Edges = Sequence[tuple[str, str]]
 Links = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    job: Outline
+class GraphBox:
+    job: JobOutline
     x: int
     y: int
     label: str
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
-    boxes: list[Box]
-    lines: list[str]  # as an SVG path has them
+class FlowGraph:
+    boxes: list[GraphBox]
+    lines: list[str]  # SVG paths
     width: int
     height: int
 
 
-def drawn(jobs: Sequence[Outline], edges: Edges) -> Graph:
+def layout_graph(jobs: Sequence[JobOutline], edges: Edges) -> FlowGraph:
     before, after = _links(jobs, edges)
     layers = _layers(jobs, before, after)
     _untangle(layers, before, after)
     tallest = max((len(layer) for layer in layers), default=0)
-    height = tallest * (TALL + DOWN) - DOWN
-    places: dict[str, tuple[int, int]] = {}
+    height = tallest * (BOX_HEIGHT + ROW_GAP) - ROW_GAP
+    positions: dict[str, tuple[int, int]] = {}
     for column, layer in enumerate(layers):
-        top = (height - (len(layer) * (TALL + DOWN) - DOWN)) // 2
+        top = (height - (len(layer) * (BOX_HEIGHT + ROW_GAP) - ROW_GAP)) // 2
         for row, id in enumerate(layer):
-            places[id] = (MARGIN + column * (BOX + ACROSS), MARGIN + top + row * (TALL + DOWN))
-    boxes = [Box(job, *places[job.id], _label(job.task)) for job in jobs]
-    lines = [_line(places[one], places[other]) for other in before for one in before[other]]
-    width = 2 * MARGIN + len(layers) * (BOX + ACROSS) - ACROSS
-    return Graph(boxes, lines, width, height + 2 * MARGIN)
+            positions[id] = (
+                MARGIN + column * (BOX_WIDTH + COLUMN_GAP),
+                MARGIN + top + row * (BOX_HEIGHT + ROW_GAP),
+            )
+    boxes = [GraphBox(job, *positions[job.id], _label(job.task)) for job in jobs]
+    lines = [_line(positions[one], positions[other]) for other in before for one in before[other]]
+    width = 2 * MARGIN + len(layers) * (BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP
+    return FlowGraph(boxes, lines, width, height + 2 * MARGIN)
 
 
-def _links(jobs: Sequence[Outline], edges: Edges) -> tuple[Links, Links]:
+def _links(jobs: Sequence[JobOutline], edges: Edges) -> tuple[Links, Links]:
     before: Links = {job.id: [] for job in jobs}
     after: Links = {job.id: [] for job in jobs}
     for one, other in edges:
@@ -67,12 +70,12 @@ def _links(jobs: Sequence[Outline], edges: Edges) -> tuple[Links, Links]:
     return before, after
 
 
-def _layers(jobs: Sequence[Outline], before: Links, after: Links) -> list[list[str]]:
-    """Each job one layer further than the furthest of those before it."""
+def _layers(jobs: Sequence[JobOutline], before: Links, after: Links) -> list[list[str]]:
+    """Each job's layer: one more than the highest of its prerequisites."""
     left = {id: len(ones) for id, ones in before.items()}
     depth = dict.fromkeys(before, 0)
     free = [job.id for job in jobs if not left[job.id]]
-    for id in free:  # grows as it goes
+    for id in free:  # grows during the loop
         for other in after[id]:
             depth[other] = max(depth[other], depth[id] + 1)
             left[other] -= 1
@@ -85,11 +88,11 @@ def _layers(jobs: Sequence[Outline], before: Links, after: Links) -> list[list[s
 
 
 def _untangle(layers: list[list[str]], before: Links, after: Links) -> None:
-    for turn in range(ROUNDS):
-        forth = turn % 2 == 0
-        for layer in layers if forth else reversed(layers):
-            row = {id: place for ids in layers for place, id in enumerate(ids)}
-            _sort(layer, before if forth else after, row)
+    for round in range(UNTANGLE_ROUNDS):
+        forward = round % 2 == 0
+        for layer in layers if forward else reversed(layers):
+            row = {id: position for ids in layers for position, id in enumerate(ids)}
+            _sort(layer, before if forward else after, row)
 
 
 def _sort(layer: list[str], beside: Links, row: Mapping[str, int]) -> None:
@@ -101,10 +104,15 @@ def _sort(layer: list[str], beside: Links, row: Mapping[str, int]) -> None:
 
 
 def _line(one: tuple[int, int], other: tuple[int, int]) -> str:
-    x, y, to_x, to_y = one[0] + BOX, one[1] + TALL // 2, other[0], other[1] + TALL // 2
-    bend = max(ACROSS // 2, (to_x - x) // 2)
+    x, y, to_x, to_y = (
+        one[0] + BOX_WIDTH,
+        one[1] + BOX_HEIGHT // 2,
+        other[0],
+        other[1] + BOX_HEIGHT // 2,
+    )
+    bend = max(COLUMN_GAP // 2, (to_x - x) // 2)
     return f"M{x} {y}C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
 
 
 def _label(task: str) -> str:
-    return task if len(task) <= LONGEST_WORD else f"{task[: LONGEST_WORD - 1]}…"
+    return task if len(task) <= MAX_LABEL_LENGTH else f"{task[: MAX_LABEL_LENGTH - 1]}…"

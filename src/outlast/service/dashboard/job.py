@@ -1,4 +1,4 @@
-"""The page of one job: what it is, how it came to stand where it stands, what to do about it."""
+"""The page of one job: its facts, history and actions."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from starlette.responses import Response
 
 from ...model.job import Job
 from ...ops import events, report
-from ...ops.browse import near
+from ...ops.browse import neighbours_in_access
 from ...ops.explain import explain
-from ...ops.statement import Op
+from ...ops.operation import Op
 from ..api import PREFIX
-from ..api.asked import Incoming
-from ..api.naming import id_in
-from ..calls import Call
+from ..api.params import job_id_of
+from ..api.request_models import RequestModel
+from ..request import RequestContext
 from . import job_actions
-from .pages import page, seen
-from .timeline import timeline, tries
-from .told import shortened, told_as
+from .event_lines import event_line, value_text
+from .pages import page_route, render_page
+from .timeline import attempt_views, timeline
 
-EVENTS = 100  # on one page
-NEIGHBOURS = 20
+EVENTS_PER_PAGE = 100  # the rest is paged
+MAX_NEIGHBOURS = 20
 LIVE_KINDS = "progress log attempt cancel redrive forget state end cut message".split()
 
 
-class JobQuery(Incoming):
+class JobPageQuery(RequestModel):
     after: int = Field(0, ge=0, lt=10**18)  # events after this one
     all: Literal["", "args", "result", "error"] = ""  # shown in full
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """All that the page says, read at one time."""
+class JobPageData:
+    """The page's data, read at one time."""
 
     job: Job
     attempts: list[report.Attempt]
@@ -43,46 +43,60 @@ class Seen:
     after: list[Any]
 
 
-async def job_page(call: Call) -> Response:
-    asked: JobQuery = call.query
-    id, store = id_in(call), call.ol.store
-    seen = await store.arun(_seen, id, call)
+async def job_page(call: RequestContext) -> Response:
+    params: JobPageQuery = call.query
+    id, store = job_id_of(call), call.ol.store
+    data = await store.arun(_read_job, id, call)
     why = await store.arun(explain, id, store.confirm_dead, call.reach)
-    told = await store.arun(events.page_of_job, id, asked.after, seen.job.tenant, EVENTS)
-    # What was said a moment ago has no place yet; who follows is told it once it has.
-    lately = (
-        [] if told.more else await store.arun(events.unplaced_of_job, id, seen.job.tenant, EVENTS)
+    page_of_events = await store.arun(
+        events.page_of_job, id, params.after, data.job.tenant, EVENTS_PER_PAGE
+    )
+    # The newest events have no position yet; the stream sends them again once they have.
+    recent = (
+        []
+        if page_of_events.more
+        else await store.arun(events.unsequenced_of_job, id, data.job.tenant, EVENTS_PER_PAGE)
     )
     now = await call.service.principals.now()
-    known = tries(seen.job, seen.attempts, now)
-    return await page(
-        call, "job.html", job=seen.job, seen=seen, why=why, tries=known,
-        timeline=timeline(seen.job, known, now),
-        events=[told_as(one) for one in told.told + lately], more=told.reach if told.more else None,
-        reached=told.reach, after=asked.after, live=_live(seen.job, told.more),
-        texts=_texts(seen.job, asked.all), stream=f"{PREFIX}/jobs/{id}/events", kinds=LIVE_KINDS,
-    )  # fmt: skip
+    known = attempt_views(data.job, data.attempts, now)
+    return await render_page(
+        call,
+        "job.html",
+        job=data.job,
+        seen=data,
+        why=why,
+        tries=known,
+        timeline=timeline(data.job, known, now),
+        events=[event_line(one) for one in page_of_events.events + recent],
+        more=page_of_events.position if page_of_events.more else None,
+        reached=page_of_events.position,
+        after=params.after,
+        live=_live(data.job, page_of_events.more),
+        texts=_texts(data.job, params.all),
+        stream=f"{PREFIX}/jobs/{id}/events",
+        kinds=LIVE_KINDS,
+    )
 
 
 def _live(job: Job, more: bool) -> bool:
-    """The last page of a job that has not ended goes on by itself."""
+    """Whether the page is live: the last page of a job that has not ended."""
     return not job.final and not more
 
 
 def _texts(job: Job, whole: str) -> dict[str, Any]:
     shown = job.as_json()
-    said = {"args": shown["args"], "result": shown["result"],
+    values = {"args": shown["args"], "result": shown["result"],
             "error": (job.error or {}).get("traceback")
             if isinstance(job.error, dict) else job.error}  # fmt: skip
-    return {name: shortened(value, whole == name) for name, value in said.items()}
+    return {name: value_text(value, whole == name) for name, value in values.items()}
 
 
-def _seen(id: str, call: Call) -> Op[Seen]:
+def _read_job(id: str, call: RequestContext) -> Op[JobPageData]:
     job = yield from report.job(id, call.reach)
     attempts, _ = yield from report.history(id, limit=1)
     steps = yield from report.steps(id)
-    before, after = yield from near(id, call.reach, NEIGHBOURS)
-    return Seen(job, attempts, steps, before, after)
+    before, after = yield from neighbours_in_access(id, call.reach, MAX_NEIGHBOURS)
+    return JobPageData(job, attempts, steps, before, after)
 
 
-ROUTES = (seen("/jobs/{id}", job_page, "One job", query=JobQuery), *job_actions.ROUTES)
+ROUTES = (page_route("/jobs/{id}", job_page, "One job", query=JobPageQuery), *job_actions.ROUTES)

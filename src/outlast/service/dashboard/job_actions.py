@@ -1,4 +1,4 @@
-"""What people do to one job: cancel, redrive, take it from its worker, forget what it held."""
+"""Operator actions on one job: cancel, redrive, reclaim from its worker, erase its data."""
 
 from __future__ import annotations
 
@@ -6,112 +6,120 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
+from ...model.api_token import Scope
 from ...model.errors import TooEarly, TooLate
 from ...model.job import Job
 from ...model.lifecycle import State
-from ...model.tokens import Scope
 from ...ops import report
-from ..api.asked import Incoming, ReasonBody
-from ..api.naming import id_in
-from ..api.steering import cancel_job, forget_job, reclaim_job, redrive_job
-from ..calls import Call
-from .acting import Blank, Question, ask, done, form, refused
-from .pages import acts, seen
+from ..api.job_actions import cancel_job, forget_job, reclaim_job, redrive_job
+from ..api.params import job_id_of
+from ..api.request_models import ReasonBody, RequestModel
+from ..request import RequestContext
+from .confirm import (
+    Confirmation,
+    FormField,
+    confirmation_page,
+    redirect_done,
+    redirect_refused,
+    submitted_form,
+)
+from .pages import action_route, page_route
 
 
-async def ask_cancel_job(call: Call) -> Response:
+async def ask_cancel_job(call: RequestContext) -> Response:
     job = await _job(call)
-    question = _question(
+    confirmation = _confirmation(
         job,
         "cancel",
-        "It runs: it is asked to stop, and ends when its handler heeds that."
+        "The job is running: it is asked to stop, and ends when its handler responds."
         if job.state is State.RUNNING
-        else "It will not run. Those that wait for it are told that it was cancelled.",
+        else "The job will not run. Jobs that wait for it learn that it was cancelled.",
     )
-    reason = Blank("reason", "Reason, kept with the job")
-    return await ask(call, replace(question, danger=True, blank=reason))
+    reason = FormField("reason", "Reason, stored with the job")
+    return await confirmation_page(call, replace(confirmation, danger=True, blank=reason))
 
 
-async def do_cancel_job(call: Call) -> Response:
-    id = id_in(call)
-    asked = await form(call, ReasonBody)
+async def do_cancel_job(call: RequestContext) -> Response:
+    id = job_id_of(call)
+    body = await submitted_form(call, ReasonBody)
     try:
-        job = await cancel_job(replace(call, body=asked))
+        job = await cancel_job(replace(call, body=body))
     except TooLate as error:
-        return await _nothing(call, id, error)
+        return await _not_done(call, id, error)
     stops = job["state"] == State.RUNNING
-    said = "It was asked to stop, and ends soon." if stops else "The job is cancelled."
-    return await done(call, said, "/jobs", id)
+    message = "The job was asked to stop." if stops else "The job is cancelled."
+    return await redirect_done(call, message, "/jobs", id)
 
 
-async def ask_redrive_job(call: Call) -> Response:
+async def ask_redrive_job(call: RequestContext) -> Response:
     consequence = (
-        "It starts over with all its attempts, and so do those that are dead because of it."
+        "The job starts over with all its attempts, and so do jobs that are dead because of it."
         " Its history stays."
     )
-    return await ask(call, _question(await _job(call), "redrive", consequence))
+    return await confirmation_page(call, _confirmation(await _job(call), "redrive", consequence))
 
 
-async def do_redrive_job(call: Call) -> Response:
-    id = id_in(call)
-    await form(call, Incoming)
+async def do_redrive_job(call: RequestContext) -> Response:
+    id = job_id_of(call)
+    await submitted_form(call, RequestModel)
     try:
         job = await redrive_job(call)
     except TooLate as error:
-        return await _nothing(call, id, error)
-    return await done(call, f"The job has a new life: it is {job['state']}.", "/jobs", id)
+        return await _not_done(call, id, error)
+    return await redirect_done(call, f"The job was redriven: it is {job['state']}.", "/jobs", id)
 
 
-async def ask_reclaim_job(call: Call) -> Response:
+async def ask_reclaim_job(call: RequestContext) -> Response:
     consequence = (
-        "It is taken from its worker and put back, unspent: another attempt starts as soon as a"
-        " worker is free. The old one is told to stop, and whatever it still does with the job"
-        " counts for nothing. That is for a handler that hangs: a worker that died is noticed"
-        " without you."
+        "The job is reclaimed from its worker without spending an attempt, and starts again as soon"
+        " as a worker is free. The old worker is asked to stop, and its later writes to the job are"
+        " rejected. Use this for a handler that hangs: jobs of dead workers are reclaimed"
+        " automatically."
     )
-    return await ask(call, _question(await _job(call), "reclaim", consequence))
+    return await confirmation_page(call, _confirmation(await _job(call), "reclaim", consequence))
 
 
-async def do_reclaim_job(call: Call) -> Response:
-    id = id_in(call)
-    await form(call, Incoming)
+async def do_reclaim_job(call: RequestContext) -> Response:
+    id = job_id_of(call)
+    await submitted_form(call, RequestModel)
     held = await _job(call)
     if held.state is not State.RUNNING:
-        return await refused(call, f"Nothing was done: the job is {held.state}.", "/jobs", id)
+        return await redirect_refused(call, f"No change: the job is {held.state}.", "/jobs", id)
     try:
         job = await reclaim_job(call)
     except TooLate as error:
-        return await _nothing(call, id, error)
-    said = f"The job was taken from {held.worker}: it is {job['state']}."
-    return await done(call, said, "/jobs", id)
+        return await _not_done(call, id, error)
+    message = f"The job was reclaimed from {held.worker}: it is {job['state']}."
+    return await redirect_done(call, message, "/jobs", id)
 
 
-async def ask_forget_job(call: Call) -> Response:
+async def ask_forget_job(call: RequestContext) -> Response:
     consequence = (
-        "Its arguments, its result, its errors, its kept steps and all that it said are erased for"
-        " good. That it was, when, and how it ended stays, and so does its key. A redrive would"
-        " find no arguments."
+        "The arguments, result, errors, stored steps and event data of the job are erased"
+        " permanently. Its times, state and key stay. A redrive would find no arguments."
     )
-    return await ask(call, replace(_question(await _job(call), "forget", consequence), danger=True))
+    return await confirmation_page(
+        call, replace(_confirmation(await _job(call), "forget", consequence), danger=True)
+    )
 
 
-async def do_forget_job(call: Call) -> Response:
-    id = id_in(call)
-    await form(call, Incoming)
+async def do_forget_job(call: RequestContext) -> Response:
+    id = job_id_of(call)
+    await submitted_form(call, RequestModel)
     try:
         await forget_job(call)
     except TooEarly as error:
-        return await _nothing(call, id, error)
-    said = "What the job was given, gave and said is erased; how it ended stays."
-    return await done(call, said, "/jobs", id)
+        return await _not_done(call, id, error)
+    message = "The data of the job is erased; its times and state stay."
+    return await redirect_done(call, message, "/jobs", id)
 
 
-async def _job(call: Call) -> Job:
-    return await call.ol.store.arun(report.job, id_in(call), call.reach)
+async def _job(call: RequestContext) -> Job:
+    return await call.ol.store.arun(report.job, job_id_of(call), call.reach)
 
 
-def _question(job: Job, verb: str, consequence: str) -> Question:
-    return Question(
+def _confirmation(job: Job, verb: str, consequence: str) -> Confirmation:
+    return Confirmation(
         title=f"{verb.capitalize()} this {job.task} job?",
         consequence=consequence,
         button=f"{verb.capitalize()} it",
@@ -120,17 +128,17 @@ def _question(job: Job, verb: str, consequence: str) -> Question:
     )
 
 
-async def _nothing(call: Call, id: str, error: Exception) -> Response:
-    return await refused(call, f"Nothing was done: {error}", "/jobs", id)
+async def _not_done(call: RequestContext, id: str, error: Exception) -> Response:
+    return await redirect_refused(call, f"No change: {error}", "/jobs", id)
 
 
 ROUTES = (
-    seen("/jobs/{id}/cancel", ask_cancel_job, "Cancel a job?", scope=Scope.ADMIN),
-    seen("/jobs/{id}/redrive", ask_redrive_job, "Redrive a job?", scope=Scope.ADMIN),
-    seen("/jobs/{id}/reclaim", ask_reclaim_job, "Take a job back?", scope=Scope.ADMIN),
-    seen("/jobs/{id}/forget", ask_forget_job, "Forget a job?", scope=Scope.ADMIN),
-    acts("/jobs/{id}/cancel", do_cancel_job, "Cancel a job"),
-    acts("/jobs/{id}/redrive", do_redrive_job, "Redrive a job"),
-    acts("/jobs/{id}/reclaim", do_reclaim_job, "Take a job from its worker"),
-    acts("/jobs/{id}/forget", do_forget_job, "Forget what a job was given, gave and said"),
+    page_route("/jobs/{id}/cancel", ask_cancel_job, "Cancel a job?", scope=Scope.ADMIN),
+    page_route("/jobs/{id}/redrive", ask_redrive_job, "Redrive a job?", scope=Scope.ADMIN),
+    page_route("/jobs/{id}/reclaim", ask_reclaim_job, "Reclaim a job?", scope=Scope.ADMIN),
+    page_route("/jobs/{id}/forget", ask_forget_job, "Forget a job?", scope=Scope.ADMIN),
+    action_route("/jobs/{id}/cancel", do_cancel_job, "Cancel a job"),
+    action_route("/jobs/{id}/redrive", do_redrive_job, "Redrive a job"),
+    action_route("/jobs/{id}/reclaim", do_reclaim_job, "Reclaim a job from its worker"),
+    action_route("/jobs/{id}/forget", do_forget_job, "Erase the data of a job"),
 )

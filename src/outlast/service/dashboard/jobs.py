@@ -1,4 +1,4 @@
-"""The page of jobs: what fits a filter, newest first, and what can be done to all of it."""
+"""The page of jobs: those that match a filter, newest first, with bulk actions."""
 
 from __future__ import annotations
 
@@ -9,41 +9,50 @@ from starlette.responses import RedirectResponse, Response
 from ...model.errors import JobNotFound
 from ...model.lifecycle import State
 from ...ops import report
-from ..api.jobs import look
-from ..calls import Call
+from ..api.jobs import search_page
+from ..request import RequestContext
+from .filters import (
+    ACTION_STATES,
+    JobFilterPage,
+    access_of,
+    action_states,
+    known_names,
+    state_counts,
+)
 from .links import Links
-from .pages import page, seen
-from .wanted import ABLE, WantedPage, names_known, reach_of, states_counted, states_for
+from .pages import page_route, render_page
 
-PAGE = 50
+PAGE_SIZE = 50
 
 
-async def jobs_page(call: Call) -> Response:
-    wanted: WantedPage = call.query
-    if (id := await _meant(call, wanted)) is not None:
+async def jobs_page(call: RequestContext) -> Response:
+    job_filter: JobFilterPage = call.query
+    if (id := await _exact_job_id(call, job_filter)) is not None:
         return RedirectResponse(Links.of(call.request)("/jobs", id), 303)
-    cursor = None if wanted.cursor is None else str(wanted.cursor)
-    found, further = await look(call, wanted.sought, reach_of(call, wanted), cursor, PAGE)
-    return await page(
+    cursor = None if job_filter.cursor is None else str(job_filter.cursor)
+    found, further = await search_page(
+        call, job_filter.job_query, access_of(call, job_filter), cursor, PAGE_SIZE
+    )
+    return await render_page(
         call,
         "jobs.html",
-        wanted=wanted,
+        wanted=job_filter,
         jobs=found,
         next=further,
         states=list(State),
-        counted=await states_counted(call, wanted),
-        names=await names_known(call),
-        actions=[one for one in ABLE if states_for(one, wanted)],
+        counted=await state_counts(call, job_filter),
+        names=await known_names(call),
+        actions=[one for one in ACTION_STATES if action_states(one, job_filter)],
     )
 
 
-async def _meant(call: Call, wanted: WantedPage) -> str | None:
-    """The one job whose id somebody has put into the field."""
+async def _exact_job_id(call: RequestContext, job_filter: JobFilterPage) -> str | None:
+    """The job whose id is in the search field, if any."""
     try:
-        id = str(UUID(wanted.text.strip()))
+        id = str(UUID(job_filter.text.strip()))
         return (await call.ol.store.arun(report.job, id, call.reach)).id
     except (ValueError, JobNotFound):
         return None
 
 
-ROUTES = (seen("/jobs", jobs_page, "Jobs, by a filter", query=WantedPage),)
+ROUTES = (page_route("/jobs", jobs_page, "Jobs by filter", query=JobFilterPage),)

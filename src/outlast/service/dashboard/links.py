@@ -1,4 +1,4 @@
-"""Where things are: the service may be mounted under a prefix, so nobody writes an address down."""
+"""Links of the dashboard: every URL includes the prefix that the service is mounted under."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 class Links:
     """`url("/jobs", job.id, tab="events")` is `<prefix>/jobs/<id>?tab=events`, all of it quoted.
-    What is None is left out of the query."""
+    None is left out of the query."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.rstrip("/")
@@ -23,11 +23,11 @@ class Links:
         made = self.prefix + path
         for part in parts:
             made = f"{made.rstrip('/')}/{quote(str(part), safe='')}"
-        said = {name: value for name, value in query.items() if value is not None}
-        return f"{made}?{urlencode(said)}" if said else made
+        params = {name: value for name, value in query.items() if value is not None}
+        return f"{made}?{urlencode(params)}" if params else made
 
-    def local(self, wanted: str) -> str:
-        """Where somebody wants to go next, if that is a path of ours; else the start."""
-        ours = wanted.startswith(f"{self.prefix}/") and not wanted.startswith("//")
-        plain = all(" " < letter < "\x7f" for letter in wanted) and "\\" not in wanted
-        return wanted if ours and plain else self("/")
+    def local(self, target: str) -> str:
+        """A redirect target, if it is a path of ours; else the start page."""
+        ours = target.startswith(f"{self.prefix}/") and not target.startswith("//")
+        plain = all(" " < letter < "\x7f" for letter in target) and "\\" not in target
+        return target if ours and plain else self("/")

@@ -1,4 +1,4 @@
-"""The overview: is anything stuck, what is there, and how did the last hour, day or week go."""
+"""The overview: problems, job counts, and charts of the last hour, day or week."""
 
 from __future__ import annotations
 
@@ -9,109 +9,111 @@ from typing import Any, Literal
 from markupsafe import Markup
 from starlette.responses import Response
 
-from ...model.spans import summed
-from ...model.tokens import Scope
-from ...ops.board import Board, Net, stuck
-from ...ops.findings import Finding
-from ...ops.reach import Reach
-from ..api.asked import Incoming
-from ..calls import Call
+from ...model.api_token import Scope
+from ...model.histogram import merge_histograms
+from ...ops.access import Access
+from ...ops.doctor.findings import Finding
+from ...ops.live_stats import DutyStatus, LiveStats, stuck_findings
+from ..api.request_models import RequestModel
+from ..request import RequestContext
 from ..route import Route
-from .live import Picture
-from .pages import page, part, seen
-from .ranges import RANGES, Range, Steps, latest
-from .streams import SSE, PartStream
-from .trends import trends
+from .live_parts import SSE, PartStream
+from .live_view import LiveSnapshot
+from .pages import page_route, render_page, render_part
+from .ranges import RANGES, Range, Steps, latest_steps
+from .trends import trend_charts
 
-MINUTE = 60  # seconds: what "now" means for a rate
-LATE = 3  # periods of the audit after which its word is old
-MOST_FINDINGS = 20  # that are told one by one
+RATE_WINDOW_S = 60  # window of current rates
+STALE_PERIODS = 3  # audit periods after which its result is stale
+MAX_FINDINGS = 20  # that are listed
 
 
-class OverviewQuery(Incoming):
+class OverviewQuery(RequestModel):
     range: Literal["hour", "day", "week"] = "hour"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether anything is stuck, and who says so."""
+class StuckVerdict:
+    """Whether anything is stuck, by the last audit."""
 
     findings: list[Finding]
-    audit: Net | None
+    audit: DutyStatus | None
     audited_at: float | None
-    current: bool  # the audit was done as often as it should be
+    current: bool  # the audit is not overdue
 
 
-async def overview_page(call: Call) -> Response:
-    picture = await call.service.live.latest()
-    shown = await _made(call, picture)
+async def overview_page(call: RequestContext) -> Response:
+    snapshot = await call.service.live_view.latest()
+    shown = await _render(call, snapshot)
     chosen = call.query.range
-    return await page(
+    return await render_page(
         call, "overview.html", shown=shown, ranges=RANGES, chosen=chosen,
-        age=picture.age if picture.is_old else None,
+        age=snapshot.age if snapshot.is_stale else None,
     )  # fmt: skip
 
 
-async def live_overview(call: Call) -> Response:
-    """The same, sent anew as long as somebody looks."""
+async def live_overview(call: RequestContext) -> Response:
+    """The overview as a stream, sent again for every new snapshot."""
 
     async def parts() -> AsyncIterator[str]:
-        async for picture in call.service.live.pictures():
-            yield await _made(call, picture)
+        async for snapshot in call.service.live_view.snapshots():
+            yield await _render(call, snapshot)
 
     return PartStream(call, parts)
 
 
-async def _made(call: Call, picture: Picture) -> Markup:
-    """Once for all who see the same."""
+async def _render(call: RequestContext, snapshot: LiveSnapshot) -> Markup:
+    """The overview's HTML, rendered once for all users with the same access."""
     prefix = call.request.scope.get("root_path", "")
     key = ("overview", prefix, call.reach, call.who.tenant, call.query.range)
-    if key not in picture.parts:
+    if key not in snapshot.parts:
         over = RANGES[call.query.range]
-        steps = await call.service.live.histories.upto(over, picture.board.at)
-        told = facts(call, picture, over, steps)
-        picture.parts[key] = await part(call, "overview_part.html", **told)
-    return picture.parts[key]
+        steps = await call.service.live_view.histories.steps_until(over, snapshot.board.at)
+        values = overview_facts(call, snapshot, over, steps)
+        snapshot.parts[key] = await render_part(call, "overview_part.html", **values)
+    return snapshot.parts[key]
 
 
-def facts(call: Call, picture: Picture, over: Range, steps: Steps) -> dict[str, Any]:
-    board = picture.board.of(call.reach)
+def overview_facts(
+    call: RequestContext, snapshot: LiveSnapshot, over: Range, steps: Steps
+) -> dict[str, Any]:
+    board = snapshot.board.of(call.reach)
     return {
         "board": board,
         "counts": board.by_state,
-        "verdict": verdict(board),
-        "most": MOST_FINDINGS,
+        "verdict": stuck_verdict(board),
+        "most": MAX_FINDINGS,
         "paused": sorted(board.paused),
         "breakers": board.breakers,
-        **pace(latest(picture.hour, board.at, MINUTE), call.reach),
-        "charts": trends(steps, over, board.at, call.reach),
+        **current_rates(latest_steps(snapshot.hour, board.at, RATE_WINDOW_S), call.reach),
+        "charts": trend_charts(steps, over, board.at, call.reach),
         "nothing": not board.depths
         and not any(line.weight for step in steps.values() for line in step.of(call.reach) or []),
         "whole": call.who.tenant is None,
     }
 
 
-def pace(steps: Steps, reach: Reach) -> dict[str, Any]:
-    """How it goes now: jobs that end in a second, and how long they waited and ran."""
+def current_rates(steps: Steps, reach: Access) -> dict[str, Any]:
+    """Current figures: jobs that end per second, and their wait and run times."""
     lines = [line for step in steps.values() for line in step.of(reach) or []]
     seconds = sum(step.seconds for step in steps.values())
     return {
         "rate": sum(line.succeeded + line.dead for line in lines) / seconds if seconds else 0.0,
-        "wait": summed(line.waits for line in lines).percentile(0.95),
-        "run": summed(line.runs for line in lines).percentile(0.95),
+        "wait": merge_histograms(line.waits for line in lines).percentile(0.95),
+        "run": merge_histograms(line.runs for line in lines).percentile(0.95),
     }
 
 
-def verdict(board: Board) -> Verdict:
-    net = board.nets.get("audit")
-    said = net is not None and net.silent_for is not None
-    at = board.at - net.silent_for if net and net.silent_for is not None else None
-    current = bool(said and net and (net.silent_for or 0.0) <= LATE * net.every)
-    return Verdict(stuck(board), net, at, current)
+def stuck_verdict(board: LiveStats) -> StuckVerdict:
+    duty = board.duties.get("audit")
+    is_known = duty is not None and duty.silent_for is not None
+    at = board.at - duty.silent_for if duty and duty.silent_for is not None else None
+    current = bool(is_known and duty and (duty.silent_for or 0.0) <= STALE_PERIODS * duty.every)
+    return StuckVerdict(stuck_findings(board), duty, at, current)
 
 
 ROUTES = (
-    seen("/", overview_page, "Overview", query=OverviewQuery),
-    Route("GET", "/live/overview", Scope.READ, live_overview, "The overview, as it changes",
+    page_route("/", overview_page, "Overview", query=OverviewQuery),
+    Route("GET", "/live/overview", Scope.READ, live_overview, "The overview as a stream",
           query=OverviewQuery, media=(SSE,)),
 )  # fmt: skip

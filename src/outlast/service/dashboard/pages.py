@@ -1,4 +1,4 @@
-"""What a page is: a template, some facts, and the frame around them."""
+"""Pages: a template, its values, and the layout around them."""
 
 from __future__ import annotations
 
@@ -8,49 +8,53 @@ from markupsafe import Markup
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse
 
-from ...model.tokens import Scope
-from ..calls import Call
-from ..route import HTML, Endpoint, Route
+from ...model.api_token import Scope
+from ..request import RequestContext
+from ..route import HTML, EndpointFunction, Route
 from . import flashes
-from .frame import frame
-from .templates import rendered
+from .layout import layout_context
+from .templates import render
 
-# With none at all, a browser would hide the origin of our own forms from us.
+# With "no-referrer", a browser would send no origin with our own forms.
 HEADERS = {"referrer-policy": "same-origin", "vary": "Cookie"}
 
 
-async def page(call: Call, template: str, status: int = 200, **facts: Any) -> HTMLResponse:
-    """A whole page. What an action before it did is told on it, once."""
-    around = await frame(call.service, call.request, call.who)
-    around["flash"] = await flashes.told(call.service, call.request)
-    made = HTMLResponse(rendered(template, {**around, **facts}), status, HEADERS)
-    flashes.forget(call.request, made)
-    return made
+async def render_page(
+    call: RequestContext, template: str, status: int = 200, **facts: Any
+) -> HTMLResponse:
+    """Render a page, with the flash message of the previous action."""
+    context = await layout_context(call.service, call.request, call.who)
+    context["flash"] = await flashes.read_flash(call.service, call.request)
+    response = HTMLResponse(render(template, {**context, **facts}), status, HEADERS)
+    flashes.clear_flash(call.request, response)
+    return response
 
 
-async def part(call: Call, template: str, **facts: Any) -> Markup:
-    """A part of a page, to be put into one that is open."""
-    around = await frame(call.service, call.request, call.who)
-    return Markup(rendered(template, {**around, **facts}))  # noqa: S704 - it has escaped all
+async def render_part(call: RequestContext, template: str, **facts: Any) -> Markup:
+    """Render a part of a page, to be inserted into an open one."""
+    context = await layout_context(call.service, call.request, call.who)
+    return Markup(render(template, {**context, **facts}))  # noqa: S704 - it is escaped
 
 
-def seen(
+def page_route(
     path: str,
-    endpoint: Endpoint,
+    endpoint: EndpointFunction,
     summary: str,
     *,
     everyone: bool = False,
     query: type[BaseModel] | None = None,
     scope: Scope = Scope.READ,
 ) -> Route:
-    """The route of a page that is looked at."""
+    """The route of a page."""
     return Route(
         "GET", path, scope, endpoint, summary, query=query, everyone=everyone, media=(HTML,)
     )
 
 
-def acts(path: str, endpoint: Endpoint, summary: str, *, everyone: bool = False) -> Route:
-    """The route of a form that does something, and sends the browser on to what it did."""
+def action_route(
+    path: str, endpoint: EndpointFunction, summary: str, *, everyone: bool = False
+) -> Route:
+    """The route of a form that acts, and redirects the browser to the result."""
     return Route(
         "POST", path, Scope.ADMIN, endpoint, summary, status=303, everyone=everyone, media=(HTML,)
     )

@@ -1,4 +1,4 @@
-"""The page of queues: what each holds, how fast it is worked off, and what is set for it."""
+"""The page of queues: job counts, drain rates and settings."""
 
 from __future__ import annotations
 
@@ -10,68 +10,79 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ...model.lifecycle import State
-from ...ops.reach import Reach
-from ...ops.statistics import Line
-from ..api.asked import Incoming
+from ...ops.access import Access
+from ...ops.statistics import StatisticsRow
 from ..api.queues import list_queues
-from ..calls import Call
+from ..api.request_models import RequestModel
+from ..request import RequestContext
 from . import queue_actions
-from .pages import page, seen
-from .ranges import Steps, latest
-from .wanted import Said
+from .filters import FilterText
+from .pages import page_route, render_page
+from .ranges import Steps, latest_steps
 
-RECENT = 300  # seconds: what a rate is made of
-PAGE = 100
+RATE_WINDOW_S = 300  # window of rates
+PAGE_SIZE = 100
 
 
-class QueuesQuery(Incoming):
-    text: Said = ""  # in the name
+class QueuesQuery(RequestModel):
+    text: FilterText = ""  # contained in the name
     sort: Literal["name", "ready", "running", "scheduled", "waiting", "dead", "oldest"] = "name"
     page: int = Field(1, ge=1, le=100_000)
 
 
-class Drain(NamedTuple):
-    rate: float  # jobs that end in a second
-    seconds: float | None  # until it is empty, if nothing is added; None: nobody can say
-    grows: bool  # more is added than is done
+class DrainRate(NamedTuple):
+    rate: float  # jobs that end per second
+    seconds: float | None  # until empty, if no jobs are added; None: unknown
+    grows: bool  # more jobs are added than end
 
 
-async def queues_page(call: Call) -> Response:
-    asked: QueuesQuery = call.query
+async def queues_page(call: RequestContext) -> Response:
+    params: QueuesQuery = call.query
     listed = await list_queues(call)
-    picture = await call.service.live.latest()
-    found = [queue for queue in listed["queues"] if asked.text.strip() in queue["name"]]
-    found.sort(key=lambda queue: _place(queue, asked.sort))
-    first = (asked.page - 1) * PAGE
-    shown = found[first : first + PAGE]
-    recent = latest(picture.hour, picture.board.at, RECENT)
-    return await page(
-        call, "queues.html", asked=asked, queues=shown, first=first, number=len(found),
-        known=len(listed["queues"]), age=listed["age"], drains=drains(recent, call.reach, shown),
-        query={name: value for name, value in asked if name != "page" and value},
-    )  # fmt: skip
+    snapshot = await call.service.live_view.latest()
+    found = [queue for queue in listed["queues"] if params.text.strip() in queue["name"]]
+    found.sort(key=lambda queue: _sort_key(queue, params.sort))
+    first = (params.page - 1) * PAGE_SIZE
+    shown = found[first : first + PAGE_SIZE]
+    recent = latest_steps(snapshot.hour, snapshot.board.at, RATE_WINDOW_S)
+    return await render_page(
+        call,
+        "queues.html",
+        asked=params,
+        queues=shown,
+        first=first,
+        number=len(found),
+        known=len(listed["queues"]),
+        age=listed["age"],
+        drains=drain_rates(recent, call.reach, shown),
+        query={name: value for name, value in params if name != "page" and value},
+    )
 
 
-def _place(queue: Mapping[str, Any], sort: str) -> tuple[float, str]:
-    """By name; or the most first."""
+def _sort_key(queue: Mapping[str, Any], sort: str) -> tuple[float, str]:
+    """Sort key: by name, or largest first."""
     most = {"name": 0.0, "oldest": queue["oldest"] or 0.0, **queue["counts"]}[sort]
     return -most, queue["name"]
 
 
-def drains(steps: Steps, reach: Reach, queues: Sequence[Mapping[str, Any]]) -> dict[str, Drain]:
-    """Pure: how fast queues are worked off, from what was counted in the last minutes."""
-    recent: dict[str, list[tuple[int, Line]]] = {}
+def drain_rates(
+    steps: Steps, reach: Access, queues: Sequence[Mapping[str, Any]]
+) -> dict[str, DrainRate]:
+    """Pure: the drain rates of queues, from the counts of the last minutes."""
+    recent: dict[str, list[tuple[int, StatisticsRow]]] = {}
     for at, step in steps.items():
         for line in step.of(reach) or []:
             recent.setdefault(line.queue, []).append((at, line))
     seconds = sum(step.seconds for step in steps.values())
     return {
-        queue["name"]: _drain(recent.get(queue["name"], []), seconds, queue["counts"])
+        queue["name"]: _drain_rate(recent.get(queue["name"], []), seconds, queue["counts"])
         for queue in queues
     }
 
 
-def _drain(recent: list[tuple[int, Line]], seconds: int, counts: Mapping[str, int]) -> Drain:
+def _drain_rate(
+    recent: list[tuple[int, StatisticsRow]], seconds: int, counts: Mapping[str, int]
+) -> DrainRate:
     ended = sum(line.succeeded + line.dead for _, line in recent)
     rate = ended / seconds if seconds else 0.0
     depth = counts[State.READY] + counts[State.RUNNING]
@@ -81,10 +92,10 @@ def _drain(recent: list[tuple[int, Line]], seconds: int, counts: Mapping[str, in
             known[at] += line.depths.get(State.READY, 0)
     first = known[min(known)] if known else 0
     grows = bool(known) and counts[State.READY] > max(10, 1.2 * first)
-    return Drain(rate, depth / rate if rate and depth else None, grows)
+    return DrainRate(rate, depth / rate if rate and depth else None, grows)
 
 
 ROUTES = (
-    seen("/queues", queues_page, "Queues", query=QueuesQuery),
+    page_route("/queues", queues_page, "Queues", query=QueuesQuery),
     *queue_actions.ROUTES,
 )

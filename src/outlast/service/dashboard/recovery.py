@@ -1,4 +1,4 @@
-"""The page of recoveries: what died, when, what it was running, and how soon that ran again."""
+"""The page of recoveries: lost workers, their jobs, and how soon the jobs ran again."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ...ops import board, report
-from ...ops.board import Comeback, Loss
-from ..calls import Call
-from .pages import page, seen
+from ...ops import live_stats, report
+from ...ops.live_stats import LossEvent, Recovery
+from ..request import RequestContext
+from .pages import page_route, render_page
 
-A_DAY = 86_400.0
-SHOWN = 100  # of each kind, on the page
-COUNTED = 1000  # at the most; beyond, it is "1,000+"
+DAY_S = 86_400.0
+MAX_SHOWN = 100  # rows per table
+MAX_COUNTED = 1000  # then "1,000+" is shown
 
-HOW = {
+DEATH_SIGNS = {
     "lock": "its liveness lock was free",
     "exit": "its supervisor saw it exit",
-    "lease": "its leases ran out",
+    "lease": "its leases expired",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """Of a day."""
+class RecoverySummary:
+    """Figures of the last 24 hours."""
 
     deaths: int
     jobs: int
@@ -35,57 +35,57 @@ class Summary:
     refused: int
 
 
-async def recovery_page(call: Call) -> Response:
+async def recovery_page(call: RequestContext) -> Response:
     store = call.ol.store
-    lost = await store.arun(board.losses, "worker-lost", COUNTED)
-    refused = await store.arun(board.losses, "write-refused", COUNTED)
-    comebacks = await store.arun(board.comebacks, A_DAY, COUNTED, call.reach)
-    nets = await store.arun(report.duties)
-    since = await call.service.principals.now() - A_DAY
-    return await page(
+    lost = await store.arun(live_stats.losses, "worker-lost", MAX_COUNTED)
+    refused = await store.arun(live_stats.losses, "write-refused", MAX_COUNTED)
+    recoveries = await store.arun(live_stats.recoveries, DAY_S, MAX_COUNTED, call.reach)
+    duties = await store.arun(report.duties)
+    since = await call.service.principals.now() - DAY_S
+    return await render_page(
         call,
         "recovery.html",
-        summary=summary(
+        summary=summarise(
             [loss for loss in lost if loss.at.timestamp() >= since],
             [loss for loss in refused if loss.at.timestamp() >= since],
-            comebacks,
+            recoveries,
         ),
-        deaths=[death(loss) for loss in lost[:SHOWN]],
-        refused=refused[:SHOWN],
-        comebacks=comebacks[:SHOWN],
-        nets=nets,
-        counted=COUNTED,
+        deaths=[death_facts(loss) for loss in lost[:MAX_SHOWN]],
+        refused=refused[:MAX_SHOWN],
+        comebacks=recoveries[:MAX_SHOWN],
+        nets=duties,
+        counted=MAX_COUNTED,
         whole=call.who.queues is None,
     )
 
 
-def summary(
-    lost: Sequence[Loss], refused: Sequence[Loss], comebacks: Sequence[Comeback]
-) -> Summary:
-    times = sorted(one.back_in for one in comebacks if one.back_in is not None)
-    return Summary(
+def summarise(
+    lost: Sequence[LossEvent], refused: Sequence[LossEvent], recoveries: Sequence[Recovery]
+) -> RecoverySummary:
+    times = sorted(one.recovered_in for one in recoveries if one.recovered_in is not None)
+    return RecoverySummary(
         deaths=sum(len(_list(loss.data.get("workers"))) for loss in lost),
-        jobs=len(comebacks),
+        jobs=len(recoveries),
         median=times[len(times) // 2] if times else None,
         longest=times[-1] if times else None,
         refused=len(refused),
     )
 
 
-def death(loss: Loss) -> dict[str, Any]:
-    """What is on record of a death, whoever wrote it: nothing is taken for granted."""
-    said = loss.data
-    workers = [one for one in _list(said.get("workers")) if isinstance(one, dict)]
-    how = str(said.get("how", ""))
+def death_facts(loss: LossEvent) -> dict[str, Any]:
+    """The record of a lost worker, parsed leniently: any version may have written it."""
+    data = loss.data
+    workers = [one for one in _list(data.get("workers")) if isinstance(one, dict)]
+    how = str(data.get("how", ""))
     return {
         "at": loss.at,
         "workers": [
             {name: str(one.get(name, "")) for name in ("id", "host", "pid")} for one in workers
         ],
-        "how": HOW.get(how, how),
-        "detail": str(said.get("detail") or ""),
-        "jobs": [str(id) for id in _list(said.get("jobs"))],
-        "number": said.get("number") if isinstance(said.get("number"), int) else 0,
+        "how": DEATH_SIGNS.get(how, how),
+        "detail": str(data.get("detail") or ""),
+        "jobs": [str(id) for id in _list(data.get("jobs"))],
+        "number": data.get("number") if isinstance(data.get("number"), int) else 0,
     }
 
 
@@ -93,4 +93,4 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-ROUTES = (seen("/recovery", recovery_page, "What died, and what came back", everyone=True),)
+ROUTES = (page_route("/recovery", recovery_page, "Lost workers and their jobs", everyone=True),)

@@ -1,4 +1,4 @@
-"""The schedule: what is due next, first runs and new tries alike."""
+"""The schedule: jobs due next, first attempts and retries alike."""
 
 from __future__ import annotations
 
@@ -9,54 +9,60 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ...model.job import Job
-from ...ops.browse import Due, due
-from ..api.asked import Incoming
-from ..calls import Call
+from ...ops.browse import DueCursor, due
+from ..api.request_models import RequestModel
+from ..request import RequestContext
+from .filters import FilterText, known_names
 from .links import Links
-from .pages import page, seen
-from .wanted import Said, names_known
+from .pages import page_route, render_page
 
-PAGE = 50
-SEARCH_FOR = 0.05  # seconds; then a page says where to go on
-LAST = 253_402_300_800.0  # no moment is later than the year 9999
+PAGE_SIZE = 50
+SEARCH_BUDGET_S = 0.05  # then the page links to the rest
+MAX_TIMESTAMP = 253_402_300_800.0  # the end of the year 9999
 
 
-class ScheduleQuery(Incoming):
-    queue: Said = ""
-    cursor: str = Field("", max_length=100)  # a moment and an id, as the page before has it
+class ScheduleQuery(RequestModel):
+    queue: FilterText = ""
+    cursor: str = Field("", max_length=100)  # time and id of the previous page's last job
 
     @property
-    def after(self) -> Due:
-        """What is no place is the beginning."""
+    def after(self) -> DueCursor:
+        """The position of the cursor; an invalid cursor is the beginning."""
         at, _, id = self.cursor.partition("_")
         try:
             moment, known = float(at), str(UUID(id))
         except ValueError:
-            return Due()
-        return Due(moment, known) if 0 <= moment < LAST else Due()
+            return DueCursor()
+        return DueCursor(moment, known) if 0 <= moment < MAX_TIMESTAMP else DueCursor()
 
 
-async def schedule_page(call: Call) -> Response:
-    asked: ScheduleQuery = call.query
-    found, further = await _next(call, asked)
-    query = {"queue": asked.queue or None}
+async def schedule_page(call: RequestContext) -> Response:
+    params: ScheduleQuery = call.query
+    found, further = await _due_page(call, params)
+    query = {"queue": params.queue or None}
     go_on = further and Links.of(call.request)(
         "/schedule", cursor=f"{further.run_at!r}_{further.id}", **query
     )
-    names = await names_known(call)
-    return await page(call, "schedule.html", jobs=found, next=go_on, asked=asked, names=names)
+    names = await known_names(call)
+    return await render_page(
+        call, "schedule.html", jobs=found, next=go_on, asked=params, names=names
+    )
 
 
-async def _next(call: Call, asked: ScheduleQuery) -> tuple[list[Job], Due | None]:
-    """A page of what is due, as much of it as is found in a moment; and where to go on."""
+async def _due_page(
+    call: RequestContext, params: ScheduleQuery
+) -> tuple[list[Job], DueCursor | None]:
+    """A page of jobs that are due, as many as are found in time, and the next position."""
     found: list[Job] = []
-    place: Due | None = asked.after
-    until = time.monotonic() + SEARCH_FOR
-    while place is not None and len(found) < PAGE and time.monotonic() < until:
-        left = PAGE - len(found)
-        some, place = await call.ol.store.arun(due, call.reach, place, left, asked.queue or None)
+    position: DueCursor | None = params.after
+    deadline = time.monotonic() + SEARCH_BUDGET_S
+    while position is not None and len(found) < PAGE_SIZE and time.monotonic() < deadline:
+        left = PAGE_SIZE - len(found)
+        some, position = await call.ol.store.arun(
+            due, call.reach, position, left, params.queue or None
+        )
         found += some
-    return found, place
+    return found, position
 
 
-ROUTES = (seen("/schedule", schedule_page, "What is due next", query=ScheduleQuery),)
+ROUTES = (page_route("/schedule", schedule_page, "Jobs due next", query=ScheduleQuery),)

@@ -1,4 +1,4 @@
-"""The environment that pages are made in: all is escaped, and what is missing is an error."""
+"""The template environment: everything is escaped, and missing values are errors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from .words import FILTERS
+from .formatting import FILTERS
 
 
 @cache
 def environment() -> Environment:
-    made = Environment(
+    env = Environment(
         loader=PackageLoader("outlast.service.dashboard", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -20,9 +20,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(FILTERS)
-    return made
+    env.filters.update(FILTERS)
+    return env
 
 
-def rendered(template: str, facts: dict[str, Any]) -> str:
+def render(template: str, facts: dict[str, Any]) -> str:
     return environment().get_template(template).render(facts)

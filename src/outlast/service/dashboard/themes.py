@@ -1,4 +1,4 @@
-"""Light, dark, or as the system has it: kept in a cookie, so that no page ever flickers."""
+"""The theme: light, dark or the system's; stored in a cookie, so that no page flickers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Literal
 from pydantic import BaseModel, Field
 from starlette.responses import RedirectResponse, Response
 
-from ...model.tokens import Scope
-from ..calls import Call
+from ...model.api_token import Scope
+from ..request import RequestContext
 from ..route import HTML, Route
-from .acting import form
-from .frame import THEME_COOKIE
+from .confirm import submitted_form
+from .layout import THEME_COOKIE
 from .links import Links
 
-A_YEAR = 365 * 86400
+YEAR_S = 365 * 86400
 
 
 class ThemeBody(BaseModel):
@@ -22,17 +22,17 @@ class ThemeBody(BaseModel):
     back: str = Field("", max_length=4_000)
 
 
-async def set_theme(call: Call) -> Response:
-    asked = await form(call, ThemeBody)
-    made = RedirectResponse(Links.of(call.request).local(asked.back), 303)
-    made.set_cookie(
-        THEME_COOKIE, asked.theme, A_YEAR, path="/", samesite="strict", httponly=True,
+async def set_theme(call: RequestContext) -> Response:
+    body = await submitted_form(call, ThemeBody)
+    response = RedirectResponse(Links.of(call.request).local(body.back), 303)
+    response.set_cookie(
+        THEME_COOKIE, body.theme, YEAR_S, path="/", samesite="strict", httponly=True,
         secure=call.request.url.scheme == "https",
     )  # fmt: skip
-    return made
+    return response
 
 
 ROUTES = (
-    Route("POST", "/theme", Scope.READ, set_theme, "Light, dark, or as the system has it",
+    Route("POST", "/theme", Scope.READ, set_theme, "Set the theme: light, dark or auto",
           status=303, media=(HTML,)),
 )  # fmt: skip

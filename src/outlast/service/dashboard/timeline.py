@@ -1,4 +1,4 @@
-"""A job's attempts on a line of time, from when it was enqueued to its end, or to now."""
+"""A job's attempts on a timeline from its enqueue to its end, or to now."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...model.job import Job
 from ...model.lifecycle import State
 from ...ops.report import Attempt
 
-MOST = 40  # attempts that are drawn; the list has all of them
+MAX_BARS = 40  # attempts drawn; the list has all
 WIDTH = 1000.0
-NARROWEST = 4.0  # so that what took no time is seen
+MIN_BAR_WIDTH = 4.0  # keeps short attempts visible
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
-    """One attempt as a page shows it."""
+class AttemptView:
+    """One attempt on the page."""
 
     attempt: int
     outcome: str
@@ -30,7 +30,7 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TimelineBar:
     left: float
     width: float
     outcome: str
@@ -38,27 +38,34 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    bars: list[Bar]
-    length: float  # seconds from one end to the other
+    bars: list[TimelineBar]
+    length: float  # seconds
     undrawn: int
 
 
-def tries(job: Job, attempts: Sequence[Attempt], now: float) -> list[Try]:
-    """All attempts, the first first; the one that runs, or that ended well, comes last."""
+def attempt_views(job: Job, attempts: Sequence[Attempt], now: float) -> list[AttemptView]:
+    """All attempts in order; a running or successful one is the last."""
     known = [
-        Try(one.attempt, one.outcome, one.worker, one.error, one.started_at, one.finished_at,
-            _span(one.started_at, one.finished_at, now))
+        AttemptView(
+            one.attempt,
+            one.outcome,
+            one.worker,
+            one.error,
+            one.started_at,
+            one.finished_at,
+            _span(one.started_at, one.finished_at, now),
+        )
         for one in attempts
-    ]  # fmt: skip
-    known.extend(_last(job, now))
+    ]
+    known.extend(_current_attempt(job, now))
     return known
 
 
-def _last(job: Job, now: float) -> Iterator[Try]:
-    """Attempts that failed have rows of their own; this one is told by the job."""
+def _current_attempt(job: Job, now: float) -> Iterator[AttemptView]:
+    """The running or successful attempt, from the job; only others have a row of their own."""
     if job.state in (State.RUNNING, State.SUCCEEDED) and job.started_at is not None:
         took = _span(job.started_at, job.finished_at, now)
-        yield Try(
+        yield AttemptView(
             job.attempt, str(job.state), job.worker, None, job.started_at, job.finished_at, took
         )
 
@@ -69,18 +76,18 @@ def _span(began: datetime | None, ended: datetime | None, now: float) -> float |
     return max(0.0, (now if ended is None else ended.timestamp()) - began.timestamp())
 
 
-def timeline(job: Job, known: Sequence[Try], now: float) -> Timeline:
+def timeline(job: Job, known: Sequence[AttemptView], now: float) -> Timeline:
     begin = job.created_at.timestamp()
     ends = [one.finished_at.timestamp() for one in known if one.finished_at]
     end = job.finished_at.timestamp() if job.finished_at else max([now, *ends])
     length = max(end - begin, 0.001)
-    drawn = [one for one in known if one.started_at is not None][-MOST:]
+    drawn = [one for one in known if one.started_at is not None][-MAX_BARS:]
     return Timeline([_bar(one, begin, length) for one in drawn], length, len(known) - len(drawn))
 
 
-def _bar(one: Try, begin: float, length: float) -> Bar:
+def _bar(one: AttemptView, begin: float, length: float) -> TimelineBar:
     assert one.started_at is not None
     left = min(max((one.started_at.timestamp() - begin) / length, 0.0), 1.0) * WIDTH
-    width = max((one.took or 0.0) / length * WIDTH, NARROWEST)
-    left = min(left, WIDTH - NARROWEST)
-    return Bar(round(left, 1), round(min(width, WIDTH - left), 1), one.outcome)
+    width = max((one.took or 0.0) / length * WIDTH, MIN_BAR_WIDTH)
+    left = min(left, WIDTH - MIN_BAR_WIDTH)
+    return TimelineBar(round(left, 1), round(min(width, WIDTH - left), 1), one.outcome)

@@ -1,4 +1,4 @@
-"""The page of tokens: who may come in, and with what. A token is shown once, when it is made."""
+"""The page of API tokens. A token is shown once, when it is created."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ...connected import job_id
+from ...client.base import job_id
+from ...model.api_token import Scope, Token, new_token
 from ...model.errors import InvalidOption
-from ...model.tokens import Scope, Token, new_token
 from ...ops import tokens
-from ..api.asked import Incoming, Reason
-from ..calls import Call
+from ..api.request_models import Reason, RequestModel
 from ..problems import Forbidden
-from .acting import Question, ask, done, form
-from .pages import acts, page, seen
+from ..request import RequestContext
+from .confirm import Confirmation, confirmation_page, redirect_done, submitted_form
+from .pages import action_route, page_route, render_page
 
-DAY = 86400.0
+DAY_S = 86400.0
 
 
-class TokenForm(Incoming):
-    """Scopes are boxes, each with a name of its own."""
+class TokenForm(RequestModel):
+    """The form for a new token; each scope is a checkbox."""
 
     name: Reason = ""
     read: str = ""
@@ -28,7 +28,7 @@ class TokenForm(Incoming):
     work: str = ""
     admin: str = ""
     tenant: Reason = ""
-    queues: Reason = ""  # with commas between them
+    queues: Reason = ""  # comma-separated
     days: Reason = ""
 
     @property
@@ -41,7 +41,7 @@ class TokenForm(Incoming):
         return {
             "tenant": self.tenant.strip() or None,
             "queues": queues or None,
-            "expires_in": self._days() * DAY if self.days.strip() else None,
+            "expires_in": self._days() * DAY_S if self.days.strip() else None,
         }
 
     def _days(self) -> float:
@@ -51,69 +51,71 @@ class TokenForm(Incoming):
             raise InvalidOption(option="days", reason="must be a number of days") from None
 
 
-async def tokens_page(call: Call) -> Response:
-    _over_everything(call)
-    return await _shown(call, TokenForm(read="on"))
+async def tokens_page(call: RequestContext) -> Response:
+    _require_all_queues(call)
+    return await _tokens_page(call, TokenForm(read="on"))
 
 
-async def do_create_token(call: Call) -> Response:
-    """The answer itself shows the token: no address leads to it again."""
-    _over_everything(call)
-    asked = await form(call, TokenForm)
+async def do_create_token(call: RequestContext) -> Response:
+    """Create a token and show it in the response: no URL leads to it again."""
+    _require_all_queues(call)
+    body = await submitted_form(call, TokenForm)
     try:
-        secret, new = new_token(asked.name.strip(), asked.scopes, **asked.options)
+        secret, new = new_token(body.name.strip(), body.scopes, **body.options)
     except InvalidOption as error:
-        return await _shown(call, asked, problem=str(error), status=422)
+        return await _tokens_page(call, body, problem=str(error), status=422)
     made = await call.ol.store.arun(tokens.create, new, call.by)
-    return await _shown(call, TokenForm(read="on"), secret=secret, made=made, status=201)
+    return await _tokens_page(call, TokenForm(read="on"), secret=secret, made=made, status=201)
 
 
-async def ask_revoke_token(call: Call) -> Response:
-    _over_everything(call)
+async def ask_revoke_token(call: RequestContext) -> Response:
+    _require_all_queues(call)
     id = job_id(call.request.path_params["token"])
     found = next((one for one in await _all(call) if one.id == id), None)
-    question = Question(
+    confirmation = Confirmation(
         title=f"Revoke the token {found.name if found else id}?",
-        consequence="Whoever uses it is refused from now on; its open streams and sessions end"
-        " within a few seconds. It cannot be undone.",
+        consequence="Calls with it are rejected from now on; its open streams and sessions end"
+        " within a few seconds. This cannot be undone.",
         button="Revoke it",
         path=f"/tokens/{id}/revoke",
         back="/tokens",
         danger=True,
     )
-    return await ask(call, question)
+    return await confirmation_page(call, confirmation)
 
 
-async def do_revoke_token(call: Call) -> Response:
-    _over_everything(call)
-    await form(call, Incoming)
+async def do_revoke_token(call: RequestContext) -> Response:
+    _require_all_queues(call)
+    await submitted_form(call, RequestModel)
     id = job_id(call.request.path_params["token"])
     token = await call.ol.store.arun(tokens.revoke, id, call.by)
-    return await done(call, f"The token {token.name} is revoked.", "/tokens")
+    return await redirect_done(call, f"The token {token.name} is revoked.", "/tokens")
 
 
-def _over_everything(call: Call) -> None:
-    """Who is kept to some queues could make a token that is not."""
+def _require_all_queues(call: RequestContext) -> None:
+    """A token restricted to some queues must not create one without the restriction."""
     if call.who.queues is not None:
-        raise Forbidden("this concerns all queues: it needs a token that is not for some of them")
+        raise Forbidden("this concerns all queues: use a token that is not restricted to some")
 
 
-async def _all(call: Call) -> list[Token]:
+async def _all(call: RequestContext) -> list[Token]:
     return await call.ol.store.arun(tokens.tokens)
 
 
-async def _shown(call: Call, asked: TokenForm, status: int = 200, **facts: Any) -> Response:
-    told = {"problem": None, "secret": None, "made": None} | facts
-    return await page(
-        call, "tokens.html", status, tokens=await _all(call), asked=asked, scopes=list(Scope),
-        **told,
+async def _tokens_page(
+    call: RequestContext, submitted: TokenForm, status: int = 200, **facts: Any
+) -> Response:
+    values = {"problem": None, "secret": None, "made": None} | facts
+    return await render_page(
+        call, "tokens.html", status, tokens=await _all(call), asked=submitted, scopes=list(Scope),
+        **values,
     )  # fmt: skip
 
 
 ROUTES = (
-    seen("/tokens", tokens_page, "Tokens", everyone=True, scope=Scope.ADMIN),
-    acts("/tokens", do_create_token, "Make a token", everyone=True),
-    seen("/tokens/{token}/revoke", ask_revoke_token, "Revoke a token?", everyone=True,
+    page_route("/tokens", tokens_page, "Tokens", everyone=True, scope=Scope.ADMIN),
+    action_route("/tokens", do_create_token, "Create a token", everyone=True),
+    page_route("/tokens/{token}/revoke", ask_revoke_token, "Revoke a token?", everyone=True,
          scope=Scope.ADMIN),
-    acts("/tokens/{token}/revoke", do_revoke_token, "Revoke a token", everyone=True),
+    action_route("/tokens/{token}/revoke", do_revoke_token, "Revoke a token", everyone=True),
 )  # fmt: skip

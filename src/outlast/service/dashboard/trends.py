@@ -1,38 +1,38 @@
-"""How things went over a range of time, as charts: throughput, depth, wait and run time."""
+"""Charts over a range of time: throughput, depth, wait and run time."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 
+from ...model.histogram import DurationHistogram, merge_histograms
 from ...model.lifecycle import State
-from ...model.spans import Spans, summed
-from ...ops.reach import Reach
-from ...ops.statistics import Line
+from ...ops.access import Access
+from ...ops.statistics import StatisticsRow
 from .charts import Chart, Series, chart
-from .ranges import Range, Step, Steps
-from .words import duration, plural
+from .formatting import duration, plural
+from .ranges import Range, RangeStep, Steps
 
-MOST_QUEUES = 5  # with a line of their own
+MAX_QUEUE_LINES = 5  # the others share one
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """One point of every line. `lines` is None where nobody counted."""
+class TrendPoint:
+    """One point of every line. `lines` is None where nothing was counted."""
 
     seconds: int
-    lines: list[Line] | None
+    lines: list[StatisticsRow] | None
 
     def per_second(self, name: str) -> float | None:
         if self.lines is None:
             return None
         return float(sum(getattr(line, name) for line in self.lines)) / self.seconds
 
-    def spans(self, name: str) -> Spans:
-        return summed(getattr(line, name) for line in self.lines or [])
+    def spans(self, name: str) -> DurationHistogram:
+        return merge_histograms(getattr(line, name) for line in self.lines or [])
 
     def ready(self, queues: set[str], but: bool = False) -> float | None:
-        """In these queues, or in all but these."""
+        """Ready jobs in these queues, or in all but these."""
         counted = [line for line in self.lines or [] if line.depths is not None]
         if self.lines is None or (self.lines and not counted):
             return None
@@ -40,9 +40,9 @@ class Moment:
         return float(sum((line.depths or {}).get(State.READY, 0) for line in chosen))
 
 
-def trends(steps: Steps, over: Range, now: float, reach: Reach) -> list[Chart]:
-    """What nobody counted is a gap."""
-    shown = moments(steps, over, now, reach)
+def trend_charts(steps: Steps, over: Range, now: float, reach: Access) -> list[Chart]:
+    """The charts; times without counts are gaps."""
+    shown = trend_points(steps, over, now, reach)
     return [
         _throughput(shown, over),
         _depth(shown, over),
@@ -51,17 +51,17 @@ def trends(steps: Steps, over: Range, now: float, reach: Reach) -> list[Chart]:
     ]
 
 
-def moments(steps: Steps, over: Range, now: float, reach: Reach) -> list[Moment]:
+def trend_points(steps: Steps, over: Range, now: float, reach: Access) -> list[TrendPoint]:
     end = int(now) // over.step * over.step
     places = range(end - over.seconds + over.step, end + over.step, over.step)
-    there = [steps.get(at, Step()) for at in places]
-    return [Moment(step.seconds, step.of(reach)) for step in there]
+    there = [steps.get(at, RangeStep()) for at in places]
+    return [TrendPoint(step.seconds, step.of(reach)) for step in there]
 
 
-def _throughput(shown: list[Moment], over: Range) -> Chart:
+def _throughput(shown: list[TrendPoint], over: Range) -> Chart:
     ended = sum(line.succeeded + line.dead for one in shown for line in one.lines or [])
     series = [
-        Series(label, colour, [one.per_second(name) for one in shown], filled=colour == 1)
+        Series(label, colour, [one.per_second(name) for one in shown], is_filled=colour == 1)
         for label, colour, name in (
             ("succeeded", 1, "succeeded"), ("failed attempts", 3, "failed"), ("dead", 5, "dead"),
         )
@@ -69,26 +69,26 @@ def _throughput(shown: list[Moment], over: Range) -> Chart:
     return chart("throughput", "Throughput", f"per second; {plural(ended, 'job')}", series, over)
 
 
-def _spans(shown: list[Moment], over: Range, name: str, title: str, about: str) -> Chart:
-    kept = [one.spans(name) for one in shown]
+def _spans(shown: list[TrendPoint], over: Range, name: str, title: str, about: str) -> Chart:
+    histograms = [one.spans(name) for one in shown]
     series = [
-        Series("median", 1, [one.percentile(0.5) for one in kept]),
-        Series("p95", 2, [one.percentile(0.95) for one in kept]),
+        Series("median", 1, [one.percentile(0.5) for one in histograms]),
+        Series("p95", 2, [one.percentile(0.95) for one in histograms]),
     ]
     return chart(name, title, about, series, over, duration)
 
 
-def _depth(shown: list[Moment], over: Range) -> Chart:
+def _depth(shown: list[TrendPoint], over: Range) -> Chart:
     """Ready jobs by queue: the deepest by themselves, the rest together."""
     weight: Counter[str] = Counter()
     for one in shown:
         for line in one.lines or []:
             weight[line.queue] += (line.depths or {}).get(State.READY, 0)
-    named = [queue for queue, ready in weight.most_common(MOST_QUEUES) if ready and queue]
+    named = [queue for queue, ready in weight.most_common(MAX_QUEUE_LINES) if ready and queue]
     rest = any(ready for queue, ready in weight.items() if queue not in named)
     series = [
-        Series(queue, place, [one.ready({queue}) for one in shown])
-        for place, queue in enumerate(sorted(named), 1)
+        Series(queue, colour, [one.ready({queue}) for one in shown])
+        for colour, queue in enumerate(sorted(named), 1)
     ]
     if rest or not named:
         label = "all others" if named else "all queues"

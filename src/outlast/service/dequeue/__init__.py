@@ -6,6 +6,7 @@ desk      the server as the owner of what it offers: claims, withdraws, heals
 credit    what one worker holds, and how much more it can
 stream    one worker's stream: offers as long as it can hold more
 routes    the endpoints;  asides  steps and results
+renewals  what workers hold on to, together
 said      what workers say of their jobs;  reports  how it is taken
 followups jobs that their handlers enqueued
 """

@@ -15,70 +15,70 @@ from ...model.job import Claim
 SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
-MOST_BYTES = 256 * 1024  # of one frame, unless a single job is larger
+MAX_FRAME_BYTES = 256 * 1024  # of one frame, unless a single job is larger
 # What is told of a claim. The rest is no business of the worker's.
-_OURS = {"tied", "hooked", "worker", "offered_by"}
-TOLD = tuple(name for name in Claim._fields if name not in _OURS)
+_PRIVATE_FIELDS = {"has_dependents", "has_hooks", "worker", "offered_by"}
+CLAIM_FIELDS = tuple(name for name in Claim._fields if name not in _PRIVATE_FIELDS)
 
-_told = attrgetter(*TOLD)
+_claim_values = attrgetter(*CLAIM_FIELDS)
 
-Frame = dict[str, Any]
+FrameFields = dict[str, Any]
 Sign = Callable[[Claim], str]
 
 
-class Format(ABC):
-    """`write` makes a frame of one that has a `type`; `silence` is what keeps a line alive."""
+class StreamFormat(ABC):
+    """`write` makes a frame of one that has a `type`; `keep_alive` is what keeps a line alive."""
 
     media: str
-    silence: bytes
+    keep_alive: bytes
 
     @abstractmethod
-    def write(self, frame: Frame) -> bytes: ...
+    def write(self, frame: FrameFields) -> bytes: ...
 
 
-class ServerSentEvents(Format):
+class ServerSentEvents(StreamFormat):
     media = SSE
-    silence = b": still here\n\n"
+    keep_alive = b": still here\n\n"
 
-    def write(self, frame: Frame) -> bytes:
+    def write(self, frame: FrameFields) -> bytes:
         return b"event: %s\ndata: %s\n\n" % (frame["type"].encode(), _line(frame))
 
 
-class JsonLines(Format):
+class JsonLines(StreamFormat):
     media = NDJSON
-    silence = b"\n"
+    keep_alive = b"\n"
 
-    def write(self, frame: Frame) -> bytes:
+    def write(self, frame: FrameFields) -> bytes:
         return _line(frame) + b"\n"
 
 
-def chosen(accept: str) -> Format:
+def format_for(accept: str) -> StreamFormat:
     """By the Accept header; who does not say gets JSON lines."""
     return ServerSentEvents() if SSE in accept.lower() else JsonLines()
 
 
-def offers(claims: Sequence[Claim], sign: Sign) -> Iterator[Frame]:
+def offer_frames(claims: Sequence[Claim], sign: Sign) -> Iterator[FrameFields]:
     """Frames of a size that a client can take in one bite."""
     jobs: list[dict[str, Any]] = []
     size = 0
     for claim in claims:
-        if jobs and size + len(claim.args) > MOST_BYTES:
+        if jobs and size + len(claim.args) > MAX_FRAME_BYTES:
             yield {"type": "offers", "jobs": jobs}
             jobs, size = [], 0
-        jobs.append(_job(claim, sign))
+        jobs.append(_job_json(claim, sign))
         size += len(claim.args)
     if jobs:
         yield {"type": "offers", "jobs": jobs}
 
 
-def _job(claim: Claim, sign: Sign) -> dict[str, Any]:
+def _job_json(claim: Claim, sign: Sign) -> dict[str, Any]:
     """`args` stays the JSON text that it is: what cannot be read concerns its own job alone."""
-    told = dict(zip(TOLD, _told(claim), strict=True))
-    told["token"] = sign(claim)
-    return told
+    fields = dict(zip(CLAIM_FIELDS, _claim_values(claim), strict=True))
+    fields["token"] = sign(claim)
+    return fields
 
 
-def _line(frame: Frame) -> bytes:
+def _line(frame: FrameFields) -> bytes:
     try:
         return to_json(frame)
     except ValueError:  # a row may hold what is no UTF-8

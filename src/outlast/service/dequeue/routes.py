@@ -12,32 +12,32 @@ from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ...model.api_token import Scope as May
 from ...model.errors import OutlastError
-from ...model.offer import remote_id
-from ...model.options import LONGEST_NAME
-from ...model.tokens import Scope as May
-from ...ops.leave import leave as leave_op
+from ...model.options import MAX_NAME_CHARS
+from ...model.worker_names import remote_id
+from ...ops.workers import deregister as leave_op
 from .. import problems
-from ..calls import Call
-from ..problems import Forbidden, Invalid, Refused, Unavailable
+from ..problems import Forbidden, RequestRefused, Unavailable, UnprocessableBody
+from ..request import RequestContext
 from ..route import Route
-from . import asides, frames, tokens
-from .asker import Asker
-from .desk import Desk
-from .reports import Taking
-from .said import AllAnswered, Closed, Reports
-from .stream import Stream
+from . import frames, step_routes, task_tokens
+from .dispatcher import Dispatcher
+from .report_batch import ReportBatch
+from .report_models import ClosedModel, ReportAnswers, TaskReports
+from .stream import WorkerStream
+from .worker_info import RemoteWorkerInfo
 
 log = logging.getLogger("outlast.service")
 
-PATIENCE = 5.0  # seconds to wait for the desk to open
-LAST_WORDS = 1.0  # seconds that a stream's end may take
+OPEN_WAIT_S = 5.0  # seconds to wait for the desk to open
+END_TIMEOUT_S = 1.0  # seconds that a stream's end may take
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 Names = Annotated[str, Field(max_length=6000, description="separated by commas")]
 
 
-class Wish(Closed):
+class DequeueQuery(ClosedModel):
     """What a worker wants."""
 
     worker: Name = Field(description="what it calls itself, anew at every start")
@@ -48,45 +48,46 @@ class Wish(Closed):
     pid: int = Field(0, ge=0, le=2**31 - 1)
 
 
-class Goodbye(Closed):
+class LeaveBody(ClosedModel):
     worker: Name
 
 
-class Left(BaseModel):
+class LeaveResult(BaseModel):
     released: int = Field(description="jobs that it still held, and that were put back")
 
 
-async def dequeue(call: Call) -> Response:
-    desk = await _desk(call)
-    format = frames.chosen(call.request.headers.get("accept", ""))
-    key = await call.service.key(tokens.PURPOSE)
-    stream = Stream(desk, _asker(call), format, key)
-    return Streaming(call, stream, format.media)
+async def dequeue(call: RequestContext) -> Response:
+    dispatcher = await _dispatcher_of(call)
+    format = frames.format_for(call.request.headers.get("accept", ""))
+    key = await call.service.key(task_tokens.PURPOSE)
+    stream = WorkerStream(dispatcher, _worker_info(call), format, key)
+    return DequeueResponse(call, stream, format.media)
 
 
-async def report_tasks(call: Call) -> Response:
-    desk = await _desk(call)
-    key = await call.service.key(tokens.PURPOSE)
-    said: Reports = call.body
-    taking = desk.spawn(Taking(desk, key, call.reach).take(said.reports, said.ahead))
-    answers = await asyncio.shield(taking)  # what has begun comes to its end
+async def report_tasks(call: RequestContext) -> Response:
+    dispatcher = await _dispatcher_of(call)
+    key = await call.service.key(task_tokens.PURPOSE)
+    reports: TaskReports = call.body
+    taking = ReportBatch(dispatcher, key, call.reach, call.service.queue_names)
+    taken = dispatcher.spawn(taking.process(reports.reports, reports.ahead))
+    answers = await asyncio.shield(taken)  # what has begun comes to its end
     return Response(to_json({"reports": answers}), media_type="application/json")
 
 
-async def leave_dequeue(call: Call) -> Left:
+async def leave_dequeue(call: RequestContext) -> LeaveResult:
     """Its streams end, what it held is put back unspent, and its card is taken down."""
-    worker = remote_id(_owner(call), call.query.worker)
-    desk = await _desk(call)
-    for stream in tuple(desk.streams):
+    worker = remote_id(_token_owner(call), call.query.worker)
+    dispatcher = await _dispatcher_of(call)
+    for stream in tuple(dispatcher.streams):
         if stream.worker == worker:
             stream.end("its worker has left")
-    return Left(released=await call.ol.store.arun(leave_op, worker))
+    return LeaveResult(released=await call.ol.store.arun(leave_op, worker))
 
 
-class Streaming(Response):
+class DequeueResponse(Response):
     """An answer that goes on. Whichever way it ends, the stream is closed."""
 
-    def __init__(self, call: Call, stream: Stream, media: str) -> None:
+    def __init__(self, call: RequestContext, stream: WorkerStream, media: str) -> None:
         self.background = None
         self.status_code = 200
         self.init_headers({"content-type": media, "x-accel-buffering": "no"})
@@ -97,38 +98,38 @@ class Streaming(Response):
         with ExitStack() as held:
             try:
                 held.enter_context(self._call.service.worker_streams.slot(self._call.who))
-            except Refused as full:
-                await problems.answer(full)(scope, receive, send)
+            except RequestRefused as full:
+                await problems.problem_response(full)(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if scope["method"] != "HEAD":
-                await self._stream_out(receive, send)
+                await self._run_stream(receive, send)
         with suppress(TimeoutError):  # of one who reads nothing
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout(END_TIMEOUT_S):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _stream_out(self, receive: Receive, send: Send) -> None:
+    async def _run_stream(self, receive: Receive, send: Send) -> None:
         async def say(data: bytes) -> None:
             await send({"type": "http.response.body", "body": data, "more_body": True})
 
         async with self._call.while_allowed() as over:
             running = asyncio.create_task(self._stream.run(say))
-            gone = asyncio.create_task(_gone(receive))
+            gone = asyncio.create_task(_disconnected(receive))
             shown_out = asyncio.create_task(over.wait())
             every = {running, gone, shown_out}
             try:
                 await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
                 if shown_out.done():
                     self._stream.end("this token is no longer good")
-                    await asyncio.wait({running}, timeout=LAST_WORDS)
+                    await asyncio.wait({running}, timeout=END_TIMEOUT_S)
                 if running.done() and not running.cancelled():
-                    _tell_why(self._stream.worker, running.exception())
+                    _log_failure(self._stream.worker, running.exception())
             finally:
                 self._stream.close()  # first, and without waiting: we may be cancelled
-                await _end(every)
+                await _cancel_all(every)
 
 
-def _tell_why(worker: str, error: BaseException | None) -> None:
+def _log_failure(worker: str, error: BaseException | None) -> None:
     """The answer has begun, so its reader cannot be told."""
     if isinstance(error, OutlastError):
         log.warning("the stream of %s broke off: %s", worker, error)
@@ -138,66 +139,104 @@ def _tell_why(worker: str, error: BaseException | None) -> None:
         log.error("the stream of %s failed: %s", worker, error, exc_info=error)
 
 
-async def _gone(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _end(tasks: set[asyncio.Task[Any]]) -> None:
+async def _cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _desk(call: Call) -> Desk:
-    desk = call.service.desk
+async def _dispatcher_of(call: RequestContext) -> Dispatcher:
+    dispatcher = call.service.dispatcher
     try:
-        async with asyncio.timeout(PATIENCE):
-            await desk.here.wait()
+        async with asyncio.timeout(OPEN_WAIT_S):
+            await dispatcher.is_open.wait()
     except TimeoutError:
         raise Unavailable("the server is not ready yet") from None
-    return desk
+    return dispatcher
 
 
-def _asker(call: Call) -> Asker:
-    wish, who = call.query, call.who
-    queues = None if wish.queues is None else frozenset(_split("queues", wish.queues))
+def _worker_info(call: RequestContext) -> RemoteWorkerInfo:
+    query, who = call.query, call.who
+    queues = None if query.queues is None else frozenset(_split_names("queues", query.queues))
     if queues is None:
         queues = who.queues
-    elif strange := sorted(queue for queue in queues if not who.serves(queue)):
-        raise Forbidden(f"these queues are out of this token's reach: {', '.join(strange)[:200]}")
-    return Asker(
-        worker=remote_id(_owner(call), wish.worker),
-        host=wish.host or "unknown",
-        pid=wish.pid,
+    elif unreachable := sorted(queue for queue in queues if not who.can_access(queue)):
+        raise Forbidden(
+            f"these queues are out of this token's reach: {', '.join(unreachable)[:200]}"
+        )
+    return RemoteWorkerInfo(
+        worker=remote_id(_token_owner(call), query.worker),
+        host=query.host or "unknown",
+        pid=query.pid,
         queues=queues,
-        tasks=tuple(_split("tasks", wish.tasks)),
+        tasks=tuple(_split_names("tasks", query.tasks)),
         tenant=who.tenant,
-        credit=min(wish.credit, call.service.settings.max_credit),
+        credit=min(query.credit, call.service.settings.max_credit),
     )
 
 
-def _split(what: str, text: str) -> list[str]:
+def _split_names(what: str, text: str) -> list[str]:
     names = sorted({name.strip() for name in text.split(",")})
-    if any(not 0 < len(name) <= LONGEST_NAME for name in names):
-        raise Invalid(f"{what} must be names of at most {LONGEST_NAME} characters")
+    if any(not 0 < len(name) <= MAX_NAME_CHARS for name in names):
+        raise UnprocessableBody(f"{what} must be names of at most {MAX_NAME_CHARS} characters")
     return names
 
 
-def _owner(call: Call) -> str:
+def _token_owner(call: RequestContext) -> str:
     """Enough of a token's id to tell it from all others."""
     return (call.who.token or "local")[-12:]
 
 
 ROUTES = (
-    Route("GET", "/api/v1/dequeue", May.WORK, dequeue, "A stream of jobs for a remote worker",
-          query=Wish, media=(frames.NDJSON, frames.SSE)),
-    Route("DELETE", "/api/v1/dequeue", May.WORK, leave_dequeue, "A remote worker says goodbye",
-          query=Goodbye, response=Left),
-    Route("POST", "/api/v1/tasks/reports", May.WORK, report_tasks, "What became of offered jobs",
-          request=Reports, response=AllAnswered),
-    Route("POST", "/api/v1/tasks/steps", May.WORK, asides.keep_step, "Look up or keep a step",
-          request=asides.Step, response=asides.Kept, statuses=(409,)),
-    Route("POST", "/api/v1/tasks/prerequisites", May.WORK, asides.read_prerequisites,
-          "The jobs that a job comes after", request=asides.Before, response=asides.Page),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/api/v1/dequeue",
+        May.WORK,
+        dequeue,
+        "A stream of jobs for a remote worker",
+        query=DequeueQuery,
+        media=(frames.NDJSON, frames.SSE),
+    ),
+    Route(
+        "DELETE",
+        "/api/v1/dequeue",
+        May.WORK,
+        leave_dequeue,
+        "A remote worker says goodbye",
+        query=LeaveBody,
+        response=LeaveResult,
+    ),
+    Route(
+        "POST",
+        "/api/v1/tasks/reports",
+        May.WORK,
+        report_tasks,
+        "What became of offered jobs",
+        request=TaskReports,
+        response=ReportAnswers,
+    ),
+    Route(
+        "POST",
+        "/api/v1/tasks/steps",
+        May.WORK,
+        step_routes.keep_step,
+        "Look up or keep a step",
+        request=step_routes.StepRequest,
+        response=step_routes.StoredStep,
+        statuses=(409,),
+    ),
+    Route(
+        "POST",
+        "/api/v1/tasks/prerequisites",
+        May.WORK,
+        step_routes.read_prerequisites,
+        "The jobs that a job comes after",
+        request=step_routes.PrerequisitesQuery,
+        response=step_routes.PrerequisitesPage,
+    ),
+)

@@ -10,298 +10,304 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
-from ...model.job import Claim, Hold
+from ...model.job import Claim, ClaimKey
 from ...ops import duties
 from ...ops import offer as ops
-from ...ops.claim import Seen
+from ...ops.claim import PendingQueues
 from ...store import Store
 from ...worker.breaker import HeldTasks
-from ...worker.lookout import Lookout
-from ...worker.loops import Backoff
-from .asker import Asker
+from ...worker.loop import Backoff
+from ...worker.poller import Poller
 from .credit import Credit
-from .frames import Format, Frame, offers
+from .frames import FrameFields, StreamFormat, offer_frames
+from .offer_book import Offer
+from .worker_info import RemoteWorkerInfo
 
 if TYPE_CHECKING:
-    from .desk import Desk
+    from .dispatcher import Dispatcher
 
 log = logging.getLogger("outlast.service")
 
-COUNT_EVERY = 1.0  # seconds between looks at what the worker holds by the database
-MOMENT = 0.005  # seconds
-MOST_AT_ONCE = 200  # jobs claimed in one go
+RECONCILE_INTERVAL_S = 1.0  # seconds between looks at what the worker holds by the database
+GATHER_S = 0.005  # seconds
+MAX_CLAIM = 200  # jobs claimed in one go
 
 Send = Callable[[bytes], Awaitable[None]]
 
 
-class Outlook(Lookout):
-    """Looks where all the other streams look."""
-
-    def __init__(self, desk: Desk, queues: frozenset[str] | None) -> None:
-        super().__init__(queues, desk.settings)
-        self._desk = desk
-
-    async def _see(self, store: Store) -> Seen:
-        return await self._desk.see()
-
-
-class Stream:
-    def __init__(self, desk: Desk, asker: Asker, format: Format, key: bytes) -> None:
-        self.desk = desk
-        self.asker = asker
-        self.worker = asker.worker
+class WorkerStream:
+    def __init__(
+        self, dispatcher: Dispatcher, info: RemoteWorkerInfo, format: StreamFormat, key: bytes
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.info = info
+        self.worker = info.worker
         self.closed = False
         self._format = format
         self._key = key
-        self._lookout = Outlook(desk, asker.queues)
-        self.credit = Credit(asker.credit, desk.terms)
-        self._along: list[Claim] = []  # claimed with a report, and not sent yet
-        self._news = asyncio.Event()
-        self._why = ""  # it ends
-        self._renew = False  # the worker should renew, and learn what to stop
+        self._poller = Poller(info.queues, dispatcher.settings, self._see)
+        self.offers: dict[ClaimKey, Offer] = {}  # kept by the desk's book
+        self.credit = Credit(info.credit, dispatcher.service_settings, self.offers)
+        self._piggybacked: list[Claim] = []  # claimed with a report, and not sent yet
+        self._wakeup = asyncio.Event()
+        self._end_reason = ""  # it ends
+        self._registration_due = False  # the worker should renew, and learn what to stop
         self._backoff = Backoff()
         now = time.monotonic()
-        self._ends_at = now + desk.terms.stream_life * random.uniform(0.9, 1.0)
-        self._count_at = now + COUNT_EVERY
-        self._live_at = now
+        self._ends_at = now + dispatcher.service_settings.stream_life * random.uniform(0.9, 1.0)
+        self._reconcile_at = now + RECONCILE_INTERVAL_S
+        self._heartbeat_at = now
         self._silent_since = now
 
     # From begin to end
 
     async def run(self, send: Send) -> None:
-        await self._arrive()
-        await self._say(send, self._hello())
-        while not self._why:
+        await self._register()
+        await self._send_frame(send, self._hello())
+        while not self._end_reason:
             try:
-                await self._turn(send)
+                await self._cycle(send)
                 self._backoff.succeeded()
             except OutlastError as error:
                 wait = self._backoff.failed()
                 log.warning("a stream's turn failed (%s); next try in %.1f s", error, wait)
-                await self._rest(wait)
-        await self._say(send, {"type": "bye", "reason": self._why})
+                await self._wait(wait)
+        await self._send_frame(send, {"type": "bye", "reason": self._end_reason})
 
     def close(self) -> None:
         """On every way out, without waiting: what was not accepted goes back at once."""
         self.closed = True
-        self.desk.streams.discard(self)
-        held = self.credit.held
-        self.desk.withdraw([held[hold] for hold in self.credit.unaccepted])
-        self.desk.leave_behind(self, held)
+        self.dispatcher.streams.discard(self)
+        held = self.offers.values()
+        self.dispatcher.withdraw([offer.claim for offer in held if offer.expires_at is not None])
+        self.dispatcher.book.remove_stream(self)
 
-    def end(self, why: str) -> None:
-        self._why = self._why or why
-        self._news.set()
+    def end(self, reason: str) -> None:
+        self._end_reason = self._end_reason or reason
+        self._wakeup.set()
 
-    async def _arrive(self) -> None:
-        self.desk.streams.add(self)
-        store = self.desk.store
-        await store.arun(duties.arrive, self._card)
+    async def _register(self) -> None:
+        self.dispatcher.streams.add(self)
+        store = self.dispatcher.store
+        await store.arun(duties.register, self._registration)
         before = await store.arun(ops.owned, self.worker)
-        self.credit.held = {claim.hold: claim for claim in before}
-        self.desk.watch(self, self.credit.held)
+        self.dispatcher.book.add(self, before, expires_at=None)
 
-    async def _turn(self, send: Send) -> None:
-        if self._renew:
-            self._renew = False
-            await self._say(send, {"type": "renew"})
+    async def _cycle(self, send: Send) -> None:
+        if self._registration_due:
+            self._registration_due = False
+            await self._send_frame(send, {"type": "renew"})
         now = time.monotonic()
         if now >= self._ends_at:
             self.end("this stream has lived long enough: open the next one")
             return
-        if now >= self._count_at:
-            await self._count()
-        if self.credit.nearly_used_up and not self._along:
+        if now >= self._reconcile_at:
+            await self._reconcile()
+        if self.credit.is_nearly_used and not self._piggybacked:
             await self._gather()
-        claims = self._claimed_along() or await self._offer()
+        claims = self._take_piggybacked() or await self._offer()
         if claims is not None:
             await self._send(send, claims)
-        elif now - self._silent_since >= self.desk.terms.keep_alive:
-            await self._bytes(send, self._format.silence)
+        elif now - self._silent_since >= self.dispatcher.service_settings.keep_alive:
+            await self._send_bytes(send, self._format.keep_alive)
         else:
-            await self._rest()
+            await self._wait()
 
-    async def _rest(self, most: float = 60.0) -> None:
+    async def _wait(self, most: float = 60.0) -> None:
         now = time.monotonic()
-        until = [self._ends_at, self._count_at, self._silent_since + self.desk.terms.keep_alive]
-        if self.credit.room > 0:
-            until.append(now + self._lookout.pause())
+        until = [
+            self._ends_at,
+            self._reconcile_at,
+            self._silent_since + self.dispatcher.service_settings.keep_alive,
+        ]
+        if self.credit.free > 0:
+            until.append(now + self._poller.pause())
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, min(most, *(at - now for at in until)))):
-                await self._news.wait()
-        self._news.clear()
+                await self._wakeup.wait()
+        self._wakeup.clear()
+
+    async def _see(self, store: Store, queues: Collection[str] | None) -> PendingQueues:
+        """Once for all streams that look at the same time."""
+        return await self.dispatcher.poll()
 
     # Offer
 
     async def _gather(self) -> None:
         """A busy worker puts down many jobs in a moment: then they are replaced together."""
-        until = time.monotonic() + MOMENT
-        while self.credit.nearly_used_up and not self._along:
+        until = time.monotonic() + GATHER_S
+        while self.credit.is_nearly_used and not self._piggybacked:
             if (left := until - time.monotonic()) <= 0:
                 break
-            self._news.clear()
+            self._wakeup.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await self._news.wait()
-        self._news.set()
+                    await self._wakeup.wait()
+        self._wakeup.set()
 
     async def _offer(self) -> list[Claim] | None:
         """What there was in the queue whose turn it is; None: there is none to ask."""
-        if self.credit.room <= 0:
+        if self.credit.free <= 0:
             return None
-        if self._lookout.wait() == 0:
-            await self._lookout.look(self.desk.store)
-            if self.desk.breakers.open and (probes := await self.desk.probe(self)):
+        if self._poller.wait() == 0:
+            await self._poller.poll(self.dispatcher.store)
+            if self.dispatcher.breakers.open and (probes := await self.dispatcher.probe(self)):
                 return probes
-        self._lookout.held = self._held()
-        if not (queues := self._lookout.next()):
+        self._poller.held = self._held()
+        if not (queues := self._poller.next_queues()):
             return None
-        if (asked := self._asked(queues, self.credit.room)) is None:
+        if (request := self._offer_request(queues, self.credit.free)) is None:
             return None
         asked_at = time.monotonic()
         try:
-            claims = await self.desk.offer(self, asked)
+            claims = await self.dispatcher.offer(self, request)
         except OutlastError as error:
             if isinstance(error, StoreUnavailable | DeadlineExceeded):
-                self._lookout.not_asked(asked)
+                self._poller.not_claimed(request)
             else:
-                self._lookout.failed(asked)
+                self._poller.failed(request)
             raise
         finally:
-            self.credit.asking -= asked.limit
-        self._lookout.claimed(asked, claims)
-        if not claims and asked.queue in self._lookout.held:
-            self._lookout.rest_held(asked.queues, time.monotonic() - asked_at)
+            self.credit.requested -= request.limit
+        self._poller.claimed(request, claims)
+        if not claims and request.queue in self._poller.held:
+            self._poller.rest_held(request.queues, time.monotonic() - asked_at)
         return claims
 
-    def along(self, ending: int) -> ops.Asked | None:
+    def piggyback_request(self, ending: int) -> ops.OfferRequest | None:
         """What to claim in the very round trip that ends so many of the worker's jobs."""
-        room = self.credit.room + ending
-        self._lookout.held = self._held()
-        if self.closed or self._why or room <= 0 or not (queues := self._lookout.next()):
+        room = self.credit.free + ending
+        self._poller.held = self._held()
+        if (
+            self.closed
+            or self._end_reason
+            or room <= 0
+            or not (queues := self._poller.next_queues())
+        ):
             return None
-        return self._asked(queues, room)
+        return self._offer_request(queues, room)
 
-    def claimed_along(self, asked: ops.Asked, claims: Sequence[Claim]) -> None:
-        self.credit.asking -= asked.limit
-        self._lookout.claimed(asked, claims)
-        self._along += self.desk.take(self, claims)
-        self._news.set()
+    def piggyback_claimed(self, request: ops.OfferRequest, claims: Sequence[Claim]) -> None:
+        self.credit.requested -= request.limit
+        self._poller.claimed(request, claims)
+        self._piggybacked += self.dispatcher.assign(self, claims)
+        self._wakeup.set()
 
-    def not_claimed_along(self, asked: ops.Asked) -> None:
+    def piggyback_failed(self, request: ops.OfferRequest) -> None:
         """It could not be asked: there may be something all the same."""
-        self.credit.asking -= asked.limit
-        self._lookout.not_asked(asked)
-        self._news.set()
+        self.credit.requested -= request.limit
+        self._poller.not_claimed(request)
+        self._wakeup.set()
 
-    def _claimed_along(self) -> list[Claim] | None:
-        claims, self._along = self._along, []
+    def _take_piggybacked(self) -> list[Claim] | None:
+        claims, self._piggybacked = self._piggybacked, []
         return claims or None
 
-    def _asked(self, queues: tuple[str, ...], room: int) -> ops.Asked | None:
+    def _offer_request(self, queues: tuple[str, ...], room: int) -> ops.OfferRequest | None:
         """At most half of what it can hold: while one half is on its way, the other runs. None: all
         of its tasks are held back there by breakers."""
-        asker = self.asker
-        held = self._lookout.held.get(queues[0])  # the same in all of them
-        tasks = tuple(task for task in asker.tasks if task not in held) if held else asker.tasks
+        info = self.info
+        held = self._poller.held.get(queues[0])  # the same in all of them
+        tasks = tuple(task for task in info.tasks if task not in held) if held else info.tasks
         if held and not tasks:
-            self._lookout.rest_held(queues)
+            self._poller.rest_held(queues)
             return None
-        limit = min(room, (self.credit.most + 1) // 2, MOST_AT_ONCE)
-        self.credit.asking += limit
-        return ops.Asked(
-            worker=self.desk.id,
+        limit = min(room, (self.credit.limit + 1) // 2, MAX_CLAIM)
+        self.credit.requested += limit
+        return ops.OfferRequest(
+            worker=self.dispatcher.id,
             queue=queues[0],
-            others=queues[1:],
+            other_queues=queues[1:],
             limit=limit,
-            lease=self.desk.terms.offer_lease,
-            promote=self.desk.promotes(),
-            last_life=not self.credit.has_a_last_life,
-            place=self._lookout.place(queues[0]) if len(queues) == 1 else None,
+            lease=self.dispatcher.service_settings.offer_lease,
+            promote=self.dispatcher.should_promote(),
+            allow_one_crash_left=not self.credit.has_a_last_life,
+            cursor=self._poller.cursor(queues[0]) if len(queues) == 1 else None,
             tasks=tasks,
-            tenant=asker.tenant,
+            tenant=info.tenant,
         )
 
     def _held(self) -> HeldTasks:
         """Tasks that breakers hold back. A worker of one tenant may not probe: where it is the only
         one that could, they do not hold it back for ever."""
-        breakers = self.desk.breakers
-        return breakers.held if self.asker.tenant is None else breakers.held_while_probed
+        breakers = self.dispatcher.breakers
+        return breakers.held if self.info.tenant is None else breakers.held_while_probed
 
     async def _send(self, send: Send, claims: Sequence[Claim]) -> None:
         """What cannot be sent is not accepted, so `close` puts back every one of them."""
-        for frame in offers(claims, lambda claim: self.desk.signed(claim, self._key)):
-            await self._say(send, frame)
+        for frame in offer_frames(claims, lambda claim: self.dispatcher.sign(claim, self._key)):
+            await self._send_frame(send, frame)
 
-    async def _say(self, send: Send, frame: Frame) -> None:
-        await self._bytes(send, self._format.write(frame))
+    async def _send_frame(self, send: Send, frame: FrameFields) -> None:
+        await self._send_bytes(send, self._format.write(frame))
 
-    async def _bytes(self, send: Send, data: bytes) -> None:
+    async def _send_bytes(self, send: Send, data: bytes) -> None:
         """A worker that takes in nothing for the time of an offer is not waited for."""
-        async with asyncio.timeout(self.desk.terms.offer_lease):
+        async with asyncio.timeout(self.dispatcher.service_settings.offer_lease):
             await send(data)
         self._silent_since = time.monotonic()
 
     # Count
 
-    def put_down(self, hold: Hold) -> None:
-        if self.credit.put_down(hold):
-            self._news.set()
+    def has_room(self) -> None:
+        """The worker has put a job down."""
+        self._wakeup.set()
 
-    async def _count(self) -> None:
+    async def _reconcile(self) -> None:
         """What the worker holds by the database, and whether it accepts what it is offered."""
-        self._count_at = time.monotonic() + COUNT_EVERY
-        await self._live()
-        if not self.credit.held:
+        self._reconcile_at = time.monotonic() + RECONCILE_INTERVAL_S
+        await self._heartbeat()
+        if not self.offers:
             return
-        found = await self.desk.store.arun(ops.standing, list(self.credit.held.values()))
+        claims = [offer.claim for offer in self.offers.values()]
+        found = await self.dispatcher.store.arun(ops.owners_of, claims)
         for hold, owner in found.items():
             if owner == self.worker:
-                self.desk.accepted([hold])
+                self.dispatcher.accepted([hold])
             elif owner is None:
-                if self.credit.lapsed(hold):
-                    self.desk.counts["lapsed"] += 1
+                if (offer := self.offers.get(hold)) is not None and offer.lapsed:
+                    self.dispatcher.counts["lapsed"] += 1
                     self.end("an offer was not accepted in time")
-                self.desk.forget([hold])
+                self.dispatcher.forget([hold])
 
-    async def _live(self) -> None:
+    async def _heartbeat(self) -> None:
         """As often as a local worker says that it lives."""
-        if time.monotonic() < self._live_at:
+        if time.monotonic() < self._heartbeat_at:
             return
-        self._live_at = time.monotonic() + self.desk.settings.renew_every
-        store = self.desk.store
-        known, _ = await store.arun(duties.live, self.worker, len(self.credit.held), "working")
+        self._heartbeat_at = time.monotonic() + self.dispatcher.settings.renew_every
+        store = self.dispatcher.store
+        known, _ = await store.arun(duties.heartbeat, self.worker, len(self.credit.held), "working")
         if not known:
-            await store.arun(duties.arrive, self._card)
+            await store.arun(duties.register, self._registration)
 
     # News
 
     def reopen(self, queue: str) -> None:
-        self._lookout.reopen(queue)
-        self._news.set()
+        self._poller.reopen(queue)
+        self._wakeup.set()
 
-    def hear(self, queue: str) -> None:
+    def notify(self, queue: str) -> None:
         if queue.startswith("!"):
-            self._renew = True
+            self._registration_due = True
         else:
-            self._lookout.hear(queue)
-        self._news.set()
+            self._poller.notify(queue)
+        self._wakeup.set()
 
     @property
-    def _card(self) -> dict[str, object]:
-        return self.asker.card(self.desk.terms.remote_lease)
+    def _registration(self) -> dict[str, object]:
+        return self.info.registration(self.dispatcher.service_settings.remote_lease)
 
-    def _hello(self) -> Frame:
-        terms = self.desk.terms
+    def _hello(self) -> FrameFields:
+        terms = self.dispatcher.service_settings
         return {
             "type": "hello",
             "worker": self.worker,
-            "credit": self.asker.credit,
+            "credit": self.info.credit,
             "lease": terms.remote_lease,
             "offer_lease": terms.offer_lease,
             "keep_alive": terms.keep_alive,

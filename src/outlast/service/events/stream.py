@@ -14,51 +14,60 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ...model.errors import StoreError
-from ...ops.events import Standing
+from ...ops.events import JobStatus
 from .. import problems
-from ..calls import Call
-from ..lasting import HEADERS, Stalled, body, first_to_end, gone, patiently, say_last
-from ..problems import Refused, Unavailable
+from ..problems import RequestRefused, Unavailable
+from ..request import RequestContext
+from ..streaming import (
+    STREAM_HEADERS,
+    ClientStalled,
+    body_message,
+    disconnected,
+    race,
+    send_final,
+    send_with_timeout,
+)
 from . import frames
-from .feeder import Feeder
+from .broadcaster import Broadcaster
+from .filter import EventFilter
 from .frames import SSE
-from .story import Story
+from .replay import Replay
 from .subscriber import Subscriber
-from .wanted import Wanted
 
 
-def room(call: Call) -> Feeder:
+def admit(call: RequestContext) -> Broadcaster:
     """Who may seat one more; else the caller is told to come again."""
-    feeder = call.service.events
-    if feeder.closing.is_set():
+    broadcaster = call.service.broadcaster
+    if broadcaster.closing.is_set():
         raise Unavailable("the server is going away", wait=5.0)
-    feeder.refuse_beyond_limits(call.who)
-    return feeder
+    broadcaster.refuse_beyond_limits(call.who)
+    return broadcaster
 
 
 class EventStream(Response):
     def __init__(
         self,
-        call: Call,
-        feeder: Feeder,
-        wanted: Wanted,
+        call: RequestContext,
+        broadcaster: Broadcaster,
+        event_filter: EventFilter,
         media: str,
         after: int | None,
-        standing: Standing | None = None,
+        status: JobStatus | None = None,
     ) -> None:
         charset = "; charset=utf-8" if media == SSE else ""
-        super().__init__(headers=HEADERS, media_type=None)
+        super().__init__(headers=STREAM_HEADERS, media_type=None)
         del self.headers["content-length"]
         self.headers["content-type"] = media + charset
         self._call = call
-        self._feeder = feeder
-        self._wanted = wanted
+        self._broadcaster = broadcaster
+        self._filter = event_filter
         self._media = media
         self._after = after
-        self._standing = standing
+        self._status = status
         self._sent = after or 0  # all up to here has been sent
-        self._life = min(
-            feeder.settings.events_life, math.inf if call.query.stay is None else call.query.stay
+        self._lifetime = min(
+            broadcaster.settings.events_life,
+            math.inf if call.query.stay is None else call.query.stay,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,38 +75,42 @@ class EventStream(Response):
             await super().__call__(scope, receive, send)
             return
         try:
-            room(self._call)  # others may have come while this one was looked up
-        except Refused as full:
-            await problems.answer(full)(scope, receive, send)
+            admit(self._call)  # others may have come while this one was looked up
+        except RequestRefused as full:
+            await problems.problem_response(full)(scope, receive, send)
             return
-        with self._feeder.seat(self._wanted, self._media, self._call.who.token) as subscriber:
-            async with self._call.while_allowed() as over:
-                reason = await self._until_it_ends(subscriber, over, receive, send)
+        with self._broadcaster.subscription(
+            self._filter, self._media, self._call.who.token
+        ) as subscriber:
+            async with self._call.while_allowed() as revoked:
+                reason = await self._run_until_end(subscriber, revoked, receive, send)
         if reason != "gone":
-            said = frames.cut(reason, self._sent).spelled(self._media) if reason else b""
-            await say_last(said, scope, receive, send)
+            last_frame = (
+                frames.cut_frame(reason, self._sent).encoded(self._media) if reason else b""
+            )
+            await send_final(last_frame, scope, receive, send)
 
-    async def _until_it_ends(
-        self, subscriber: Subscriber, over: asyncio.Event, receive: Receive, send: Send
+    async def _run_until_end(
+        self, subscriber: Subscriber, revoked: asyncio.Event, receive: Receive, send: Send
     ) -> str:
         """Why it ended; nothing to say, if all was said."""
-        reason, failed = await first_to_end(
+        reason, failed = await race(
             self._send(subscriber, send),
             {
-                "gone": gone(receive),
-                "token": over.wait(),
-                "closing": self._feeder.closing.wait(),
-                "life": asyncio.sleep(self._life),
+                "gone": disconnected(receive),
+                "token": revoked.wait(),
+                "closing": self._broadcaster.closing.wait(),
+                "life": asyncio.sleep(self._lifetime),
             },
         )
-        return reason or self._why(failed)
+        return reason or self._end_reason(failed)
 
-    def _why(self, failed: BaseException | None) -> str:
+    def _end_reason(self, failed: BaseException | None) -> str:
         match failed:
             case None:
                 return ""
-            case Stalled():
-                self._feeder.counts["cut"] += 1
+            case ClientStalled():
+                self._broadcaster.counts["cut"] += 1
                 return "slow"
             case StoreError() | TimeoutError():
                 return "unavailable"
@@ -108,11 +121,11 @@ class EventStream(Response):
 
     async def _send(self, subscriber: Subscriber, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        patience = self._feeder.settings.events_stall
-        await patiently(patience, send(start))
-        story = Story(self._feeder, subscriber, self._after, self._standing)
-        async with aclosing(story.told()) as told:
-            async for part in told:
+        timeout = self._broadcaster.settings.events_stall
+        await send_with_timeout(timeout, send(start))
+        replay = Replay(self._broadcaster, subscriber, self._after, self._status)
+        async with aclosing(replay.chunks()) as chunks:
+            async for part in chunks:
                 if part:
-                    await patiently(patience, send(body(part, more=True)))
+                    await send_with_timeout(timeout, send(body_message(part, more=True)))
                 self._sent = subscriber.position

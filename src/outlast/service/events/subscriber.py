@@ -9,97 +9,101 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from ...ops.events import Standing, Told
+from ...ops.events import JobStatus, StoredEvent
 from . import frames
-from .frames import Frame
-from .wanted import Wanted
+from .filter import EventFilter
+from .frames import EventFrame
 
 
 class Subscriber:
-    def __init__(self, wanted: Wanted, media: str, most: int, most_bytes: int) -> None:
-        self.wanted = wanted
+    def __init__(
+        self, event_filter: EventFilter, media: str, max_frames: int, max_bytes: int
+    ) -> None:
+        self.filter = event_filter
         self.media = media
         self.news = asyncio.Event()
         self.live = False  # whether the feeder feeds it
         self.since = 0  # the feeder's pass in which it came
         self.position = 0  # all up to here was told, or was not wanted
         self.over = False  # its job has ended: nothing comes after what is in the buffer
-        self.stands: Standing | None = None  # its job, when it had ended; None: it is gone
-        self._reach = 0  # all up to here came into the buffer, or was not wanted
-        self._own = 0  # the last event of its job, wanted or not
-        self._stood: tuple[str, int] | None = None
-        self._most, self._most_bytes = most, most_bytes
+        self.status: JobStatus | None = None  # its job, when it had ended; None: it is gone
+        self._fed_until = 0  # all up to here came into the buffer, or was not wanted
+        self._last_own = 0  # the last event of its job, wanted or not
+        self._sent_status: tuple[str, int] | None = None
+        self._max_frames, self._max_bytes = max_frames, max_bytes
         self._buffer: deque[tuple[int | None, bytes]] = deque()
         self._bytes = 0
 
-    def go_live(self, reach: int, tick: int) -> None:
+    def go_live(self, position: int, tick: int) -> None:
         """From here on the feeder feeds it."""
-        self.live, self.since, self._reach = True, tick, reach
+        self.live, self.since, self._fed_until = True, tick, position
         self.over = False
 
-    def give(self, told: Told, frame: Frame) -> None:
+    def push(self, event: StoredEvent, frame: EventFrame) -> None:
         """From the feeder, in order."""
-        if not self.live or told.place <= self._reach:
+        if not self.live or event.position <= self._fed_until:
             return
-        self._reach = self._own = told.place
-        if self.wanted.fits(told):
-            self._put(told.place, frame.spelled(self.media))
+        self._fed_until = self._last_own = event.position
+        if self.filter.matches(event):
+            self._put(event.position, frame.encoded(self.media))
 
-    def stand(self, standing: Standing | None) -> None:
+    def set_status(self, status: JobStatus | None) -> None:
         """From the feeder: how its job stands, after all that was told before that."""
         if not self.live or self.over:
             return
-        if standing is None or standing.final:
-            self.over, self.stands = True, standing
+        if status is None or status.final:
+            self.over, self.status = True, status
             self.news.set()
-        elif self.stood(standing):
-            self._put(None, frames.state(standing).spelled(self.media))
+        elif self.status_changed(status):
+            self._put(None, frames.state_frame(status).encoded(self.media))
 
-    def stood(self, standing: Standing) -> bool:
+    def status_changed(self, status: JobStatus) -> bool:
         """Whether this is news."""
-        before, self._stood = self._stood, (standing.state, standing.fence)
-        return before != self._stood
+        before, self._sent_status = self._sent_status, (status.state, status.fence)
+        return before != self._sent_status
 
-    def passed(self, reach: int) -> None:
+    def advance(self, position: int) -> None:
         """From the feeder: there is nothing more up to here."""
-        if self.live and reach > self._reach:
-            self._reach = reach
+        if self.live and position > self._fed_until:
+            self._fed_until = position
 
     def fall_back(self) -> None:
         """It goes back to the store, from its position on."""
-        self.live, self.over, self._stood = False, False, None
+        self.live, self.over, self._sent_status = False, False, None
         self._buffer.clear()
         self._bytes = 0
         self.news.set()
 
-    def take(self, most_bytes: int) -> bytes:
+    def take(self, max_bytes: int) -> bytes:
         """What has come, up to so many bytes (or one event)."""
         self.news.clear()
         parts, size = list[bytes](), 0
-        while self._buffer and (not parts or size + len(self._buffer[0][1]) <= most_bytes):
-            place, part = self._buffer.popleft()
+        while self._buffer and (not parts or size + len(self._buffer[0][1]) <= max_bytes):
+            position, part = self._buffer.popleft()
             self._bytes -= len(part)
-            if place is None or place > self.position:  # else it was found in the store before
-                self.position = place or self.position
+            if (
+                position is None or position > self.position
+            ):  # else it was found in the store before
+                self.position = position or self.position
                 parts.append(part)
                 size += len(part)
-        if not self._buffer and self.live and self.wanted.job is None:
-            self.position = max(self.position, self._reach)
+        if not self._buffer and self.live and self.filter.job is None:
+            self.position = max(self.position, self._fed_until)
         return b"".join(parts)
 
-    def last_word(self) -> bytes:
+    def end_frame(self) -> bytes:
         """Its job's end. Its id goes by the job's last event, so that it is the same whoever tells
         it, and whatever was wanted."""
-        place = max(self.position, self._own)
-        return frames.end(self.wanted.job or "", self.stands, place).spelled(self.media)
+        position = max(self.position, self._last_own)
+        return frames.end_frame(self.filter.job or "", self.status, position).encoded(self.media)
 
     @property
     def waiting(self) -> int:
         return len(self._buffer)
 
-    def _put(self, place: int | None, part: bytes) -> None:
-        self._buffer.append((place, part))
+    def _put(self, position: int | None, part: bytes) -> None:
+        self._buffer.append((position, part))
         self._bytes += len(part)
         self.news.set()
-        if len(self._buffer) > self._most or self._bytes > self._most_bytes:
+        if len(self._buffer) > self._max_frames or self._bytes > self._max_bytes:
             self.fall_back()

@@ -1,4 +1,5 @@
--- Jobs, their attempts and events; workers, queues, duties.
+-- The tables of the first release.
+-- compatible from: 0
 
 -- One row is one job for its whole life. No foreign keys, no triggers: this is the hot table.
 CREATE TABLE ol.job (
@@ -30,6 +31,21 @@ CREATE TABLE ol.job (
     created_at timestamptz NOT NULL,
     started_at timestamptz,
     finished_at timestamptz,
+    flow uuid,
+    -- A part of a flow whose jobs fail together.
+    team uuid,
+    needs text NOT NULL DEFAULT 'succeeded' CHECK (needs IN ('succeeded', 'finished')),
+    -- How many of its prerequisites have still to end; of all, or of a quorum. A waiting job waits for
+    -- something: nothing else would ever start it.
+    waits_for integer NOT NULL DEFAULT 0
+        CHECK (waits_for >= 0 AND (state <> 'waiting' OR waits_for > 0)),
+    quorum integer CHECK (quorum > 0),
+    -- Its end concerns others: followers, hooks, a team.
+    tied boolean NOT NULL DEFAULT false,
+    hooks json,
+    -- Its prerequisites existed already, and it was enqueued in somebody else's transaction: they are
+    -- to be counted once more.
+    unlinked boolean NOT NULL DEFAULT false,
     -- An owner and a lease while it runs, and only then; a final job has an end, and only then.
     CONSTRAINT job_owned CHECK ((state = 'running') = (lease_until IS NOT NULL)),
     CONSTRAINT job_owner CHECK (CASE
@@ -49,16 +65,59 @@ CREATE TABLE ol.job (
 
 -- The claim's own order, over nothing but what can be claimed.
 CREATE INDEX job_ready ON ol.job (queue, priority DESC, run_at, id) WHERE state = 'ready';
--- Jobs that one more lost worker would end: claimed apart from each other.
+-- Jobs that one more lost worker would end: claimed apart from each other. (A sum overflows at the
+-- largest number of crashes, and then no statement that makes such a job ready could succeed: so a
+-- difference is compared.)
 CREATE INDEX job_last_life ON ol.job (queue, priority DESC, run_at, id)
-    WHERE state = 'ready' AND crashes > 0 AND crashes + 1 >= max_crashes;
+    WHERE state = 'ready' AND crashes > 0 AND crashes >= max_crashes - 1;
 CREATE INDEX job_due ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX job_lease ON ol.job (lease_until) WHERE state = 'running';
 CREATE INDEX job_ended ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
+-- Going dead is rare: two indexes of that cost the way of a job that succeeds nothing.
 CREATE INDEX job_dead ON ol.job (id) WHERE state = 'dead';
+CREATE INDEX job_dead_at ON ol.job (finished_at) WHERE state = 'dead';
 CREATE INDEX job_expiry ON ol.job (expires_at)
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready');
 CREATE UNIQUE INDEX job_key ON ol.job (tenant, queue, key) WHERE key IS NOT NULL;
+CREATE INDEX job_waiting ON ol.job (id) WHERE state = 'waiting';
+CREATE INDEX job_unlinked ON ol.job (id) WHERE state = 'waiting' AND unlinked;
+-- One index for all that is asked of a flow's jobs: each version of a row costs an entry in each.
+CREATE INDEX job_flow ON ol.job (flow, state, id) WHERE flow IS NOT NULL;
+CREATE INDEX job_team_live ON ol.job (team)
+    WHERE team IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
+
+-- `follower` comes after `job`; `place` is the position in its list of prerequisites.
+CREATE TABLE ol.edge (
+    job uuid NOT NULL,
+    follower uuid NOT NULL,
+    place integer NOT NULL,
+    PRIMARY KEY (job, follower)
+);
+CREATE INDEX edge_follower ON ol.edge (follower, place);
+
+-- A flow, or a part of one that fails together. Its state is counted from its jobs.
+CREATE TABLE ol.flow (
+    id uuid PRIMARY KEY,
+    name text,
+    part_of uuid,
+    fail_after integer CHECK (fail_after > 0),
+    failed integer NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL,
+    cancelled_at timestamptz,
+    reason text,
+    -- When all of its jobs had been cancelled: until then, any worker goes on with it.
+    settled_at timestamptz,
+    -- The idempotency key of a whole flow, a digest of its calls, and the ids of its jobs in the order
+    -- in which they were enqueued.
+    tenant text,
+    key text,
+    shape text,
+    jobs json
+);
+CREATE INDEX flow_cancelled ON ol.flow (cancelled_at)
+    WHERE cancelled_at IS NOT NULL AND settled_at IS NULL;
+CREATE INDEX flow_parts ON ol.flow (part_of) WHERE part_of IS NOT NULL;
+CREATE UNIQUE INDEX flow_key ON ol.flow (tenant, key) WHERE key IS NOT NULL;
 
 -- One row for each attempt that did not succeed at once; the fence names the claim.
 CREATE TABLE ol.attempt (
@@ -72,9 +131,25 @@ CREATE TABLE ol.attempt (
     finished_at timestamptz NOT NULL,
     PRIMARY KEY (job, fence)
 );
+CREATE INDEX attempt_ended ON ol.attempt (finished_at);
+CREATE INDEX attempt_crashed ON ol.attempt (finished_at) WHERE outcome = 'crashed';
 
--- Progress, logs and what operators did. `seq` orders a job's events as they were accepted.
--- What an attempt said has a number under its claim, so that what is sent again is kept once.
+-- The result of a step of a job, kept across its attempts; the fence names the claim that kept it.
+CREATE TABLE ol.step (
+    job uuid NOT NULL,
+    name text NOT NULL CHECK (name <> ''),
+    result json NOT NULL,
+    fence bigint NOT NULL,
+    attempt integer NOT NULL,
+    at timestamptz NOT NULL,
+    PRIMARY KEY (job, name)
+);
+
+-- Progress, logs and the actions of operators. `seq` orders a job's events as they were accepted. An
+-- attempt's events have a number under its claim, so that one that is sent again is kept once.
+-- `place` is the position for readers: numbers become visible in the order in which they were taken
+-- only if nobody who took one commits late. A place is given to what has been committed, by one at a
+-- time: whoever has seen a place has seen, or can see, every lower one.
 CREATE TABLE ol.event (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job uuid,
@@ -83,10 +158,23 @@ CREATE TABLE ol.event (
     n bigint,
     kind text NOT NULL,
     data json,
-    at timestamptz NOT NULL
+    at timestamptz NOT NULL,
+    place bigint
 );
-CREATE INDEX event_job ON ol.event (job, seq);
+-- (Events without a place stand last, and are found too.)
+CREATE INDEX event_job ON ol.event (job, place);
 CREATE UNIQUE INDEX event_said ON ol.event (job, fence, n) WHERE n IS NOT NULL;
+CREATE UNIQUE INDEX event_place ON ol.event (place) WHERE place IS NOT NULL;
+CREATE INDEX event_new ON ol.event (seq) WHERE place IS NULL;
+-- Lost workers, and refused writes.
+CREATE INDEX event_loss ON ol.event (seq) WHERE kind IN ('worker-lost', 'write-refused');
+
+-- Counters for all, where a gap or a number given twice would matter.
+CREATE TABLE ol.counter (
+    name text PRIMARY KEY,
+    value bigint NOT NULL
+) WITH (fillfactor = 10);
+INSERT INTO ol.counter (name, value) VALUES ('place', 0);
 
 CREATE TABLE ol.worker (
     id text PRIMARY KEY,
@@ -102,13 +190,35 @@ CREATE TABLE ol.worker (
     started_at timestamptz NOT NULL,
     seen_at timestamptz NOT NULL,
     -- Under which start of the server its liveness lock was taken; without one, its leases alone speak.
-    proof text
+    proof text,
+    -- Whether an operator told it to claim no more.
+    drain boolean NOT NULL DEFAULT false,
+    -- Why it cannot report outcomes; none: it can.
+    trouble text
 );
 
 CREATE TABLE ol.queue (
     name text PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
-    changed_at timestamptz NOT NULL
+    changed_at timestamptz NOT NULL,
+    -- For how many seconds ended jobs are kept at the most; none: as long as in all other queues.
+    keep double precision CHECK (keep >= 0)
+);
+
+-- Circuit breakers that are open: one row for each task in a queue whose dependency is away.
+CREATE TABLE ol.breaker (
+    queue text NOT NULL,
+    task text NOT NULL,
+    opening text NOT NULL, -- its id: a breaker that opens again has another
+    kind text NOT NULL, -- the type of the error that opened it
+    message text NOT NULL, -- the latest error's
+    opened_by text NOT NULL, -- a worker
+    opened_at timestamptz NOT NULL,
+    probes integer NOT NULL DEFAULT 0, -- that have been made
+    probe_at timestamptz NOT NULL, -- not before
+    probe_job uuid, -- the claim that is the probe
+    probe_fence bigint,
+    PRIMARY KEY (queue, task)
 );
 
 -- Recurring maintenance: any process may do it, one does, and the row says how it went.
@@ -123,4 +233,52 @@ CREATE TABLE ol.duty (
     skipped bigint NOT NULL DEFAULT 0,
     failed bigint NOT NULL DEFAULT 0,
     error text
+);
+
+-- What happened in one span of time to one tenant's jobs in one queue, and what there was at its end.
+-- The tenant '' and the queue '' stand for all those that are too many to be kept apart.
+CREATE TABLE ol.statistic (
+    span integer NOT NULL CHECK (span > 0), -- seconds
+    at bigint NOT NULL, -- seconds since 1970: its beginning
+    tenant text NOT NULL,
+    queue text NOT NULL,
+    succeeded bigint NOT NULL DEFAULT 0,
+    dead bigint NOT NULL DEFAULT 0,
+    cancelled bigint NOT NULL DEFAULT 0,
+    failed bigint NOT NULL DEFAULT 0, -- attempts
+    crashed bigint NOT NULL DEFAULT 0, -- attempts
+    waits json NOT NULL, -- how many waited so long, by class; and the sum of seconds
+    runs json NOT NULL,
+    depths json, -- by state; none: nobody counted then
+    PRIMARY KEY (span, at, tenant, queue)
+) WITH (fillfactor = 70);
+
+-- API tokens. The token itself is not here: only its SHA-256. A row is never removed, so that a
+-- service that was once guarded by tokens stays so when the last of them is revoked.
+CREATE TABLE ol.token (
+    id uuid PRIMARY KEY,
+    name text NOT NULL CHECK (name <> ''),
+    hash text NOT NULL UNIQUE,
+    scopes json NOT NULL,
+    tenant text CHECK (tenant <> ''), -- none: every tenant
+    queues json, -- none: every queue
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz,
+    used_at timestamptz, -- to the minute
+    revoked_at timestamptz
+);
+
+-- Browsers that are logged in: with whose token, and until when.
+CREATE TABLE ol.session (
+    hash text PRIMARY KEY, -- of what the cookie holds
+    token uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL
+);
+
+-- The key of signatures: one for all instances of the service, made by the first that needs it.
+CREATE TABLE ol.secret (
+    name text PRIMARY KEY,
+    value text NOT NULL,
+    created_at timestamptz NOT NULL
 );

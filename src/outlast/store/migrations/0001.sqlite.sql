@@ -1,4 +1,5 @@
--- Jobs, their attempts and events; workers, queues, duties.
+-- The tables of the first release.
+-- compatible from: 0
 
 -- One row is one job for its whole life. Times are seconds since 1970, ids and JSON are text.
 CREATE TABLE ol.job (
@@ -30,6 +31,21 @@ CREATE TABLE ol.job (
     created_at REAL NOT NULL,
     started_at REAL,
     finished_at REAL,
+    flow TEXT,
+    -- A part of a flow whose jobs fail together.
+    team TEXT,
+    needs TEXT NOT NULL DEFAULT 'succeeded' CHECK (needs IN ('succeeded', 'finished')),
+    -- How many of its prerequisites have still to end; of all, or of a quorum. A waiting job waits for
+    -- something: nothing else would ever start it.
+    waits_for INTEGER NOT NULL DEFAULT 0
+        CHECK (waits_for >= 0 AND (state <> 'waiting' OR waits_for > 0)),
+    quorum INTEGER CHECK (quorum > 0),
+    -- Its end concerns others: followers, hooks, a team.
+    tied INTEGER NOT NULL DEFAULT 0,
+    hooks TEXT,
+    -- Its prerequisites existed already, and it was enqueued in somebody else's transaction: they are
+    -- to be counted once more.
+    unlinked INTEGER NOT NULL DEFAULT 0,
     -- An owner and a lease while it runs, and only then; a final job has an end, and only then.
     CONSTRAINT job_owned CHECK ((state = 'running') = (lease_until IS NOT NULL)),
     CONSTRAINT job_owner CHECK (CASE
@@ -43,16 +59,60 @@ CREATE TABLE ol.job (
 
 -- The claim's own order, over nothing but what can be claimed.
 CREATE INDEX ol.index(job_ready) ON ol.job (queue, priority DESC, run_at, id) WHERE state = 'ready';
--- Jobs that one more lost worker would end: claimed apart from each other.
+-- Jobs that one more lost worker would end: claimed apart from each other. (A sum overflows at the
+-- largest number of crashes, and then no statement that makes such a job ready could succeed: so a
+-- difference is compared.)
 CREATE INDEX ol.index(job_last_life) ON ol.job (queue, priority DESC, run_at, id)
-    WHERE state = 'ready' AND crashes > 0 AND crashes + 1 >= max_crashes;
+    WHERE state = 'ready' AND crashes > 0 AND crashes >= max_crashes - 1;
 CREATE INDEX ol.index(job_due) ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX ol.index(job_lease) ON ol.job (lease_until) WHERE state = 'running';
 CREATE INDEX ol.index(job_ended) ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
+-- Going dead is rare: two indexes of that cost the way of a job that succeeds nothing.
 CREATE INDEX ol.index(job_dead) ON ol.job (id) WHERE state = 'dead';
+CREATE INDEX ol.index(job_dead_at) ON ol.job (finished_at) WHERE state = 'dead';
 CREATE INDEX ol.index(job_expiry) ON ol.job (expires_at)
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready');
 CREATE UNIQUE INDEX ol.index(job_key) ON ol.job (tenant, queue, key) WHERE key IS NOT NULL;
+CREATE INDEX ol.index(job_waiting) ON ol.job (id) WHERE state = 'waiting';
+CREATE INDEX ol.index(job_unlinked) ON ol.job (id) WHERE state = 'waiting' AND unlinked;
+CREATE INDEX ol.index(job_flow) ON ol.job (flow, id) WHERE flow IS NOT NULL;
+CREATE INDEX ol.index(job_flow_live) ON ol.job (flow)
+    WHERE flow IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
+CREATE INDEX ol.index(job_team_live) ON ol.job (team)
+    WHERE team IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
+
+-- `follower` comes after `job`; `place` is the position in its list of prerequisites.
+CREATE TABLE ol.edge (
+    job TEXT NOT NULL,
+    follower TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    PRIMARY KEY (job, follower)
+);
+CREATE INDEX ol.index(edge_follower) ON ol.edge (follower, place);
+
+-- A flow, or a part of one that fails together. Its state is counted from its jobs.
+CREATE TABLE ol.flow (
+    id TEXT NOT NULL PRIMARY KEY,
+    name TEXT,
+    part_of TEXT,
+    fail_after INTEGER CHECK (fail_after > 0),
+    failed INTEGER NOT NULL DEFAULT 0,
+    created_at REAL NOT NULL,
+    cancelled_at REAL,
+    reason TEXT,
+    -- When all of its jobs had been cancelled: until then, any worker goes on with it.
+    settled_at REAL,
+    -- The idempotency key of a whole flow, a digest of its calls, and the ids of its jobs in the order
+    -- in which they were enqueued.
+    tenant TEXT,
+    key TEXT,
+    shape TEXT,
+    jobs TEXT
+);
+CREATE INDEX ol.index(flow_cancelled) ON ol.flow (cancelled_at)
+    WHERE cancelled_at IS NOT NULL AND settled_at IS NULL;
+CREATE INDEX ol.index(flow_parts) ON ol.flow (part_of) WHERE part_of IS NOT NULL;
+CREATE UNIQUE INDEX ol.index(flow_key) ON ol.flow (tenant, key) WHERE key IS NOT NULL;
 
 -- One row for each attempt that did not succeed at once; the fence names the claim.
 CREATE TABLE ol.attempt (
@@ -66,9 +126,24 @@ CREATE TABLE ol.attempt (
     finished_at REAL NOT NULL,
     PRIMARY KEY (job, fence)
 );
+CREATE INDEX ol.index(attempt_ended) ON ol.attempt (finished_at);
+CREATE INDEX ol.index(attempt_crashed) ON ol.attempt (finished_at) WHERE outcome = 'crashed';
 
--- Progress, logs and what operators did. `seq` orders a job's events as they were accepted.
--- What an attempt said has a number under its claim, so that what is sent again is kept once.
+-- The result of a step of a job, kept across its attempts; the fence names the claim that kept it.
+CREATE TABLE ol.step (
+    job TEXT NOT NULL,
+    name TEXT NOT NULL CHECK (name <> ''),
+    result TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (job, name)
+);
+
+-- Progress, logs and the actions of operators. `seq` orders a job's events as they were accepted. An
+-- attempt's events have a number under its claim, so that one that is sent again is kept once. For
+-- readers, an event's position is its number: there is one writer at a time, and so numbers are
+-- committed in the order in which they are taken. (PostgreSQL has more to do; both have the tables.)
 CREATE TABLE ol.event (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     job TEXT,
@@ -81,6 +156,14 @@ CREATE TABLE ol.event (
 );
 CREATE INDEX ol.index(event_job) ON ol.event (job, seq);
 CREATE UNIQUE INDEX ol.index(event_said) ON ol.event (job, fence, n) WHERE n IS NOT NULL;
+-- Lost workers, and refused writes.
+CREATE INDEX ol.index(event_loss) ON ol.event (seq) WHERE kind IN ('worker-lost', 'write-refused');
+
+-- Counters for all, where a gap or a number given twice would matter.
+CREATE TABLE ol.counter (
+    name TEXT NOT NULL PRIMARY KEY,
+    value INTEGER NOT NULL
+);
 
 CREATE TABLE ol.worker (
     id TEXT NOT NULL PRIMARY KEY,
@@ -96,14 +179,36 @@ CREATE TABLE ol.worker (
     started_at REAL NOT NULL,
     seen_at REAL NOT NULL,
     -- Whether it holds a locked file; without one, its leases alone speak.
-    proof TEXT
+    proof TEXT,
+    -- Whether an operator told it to claim no more.
+    drain INTEGER NOT NULL DEFAULT 0,
+    -- Why it cannot report outcomes; none: it can.
+    trouble TEXT
 );
 
 CREATE TABLE ol.queue (
     name TEXT NOT NULL PRIMARY KEY,
     paused INTEGER NOT NULL DEFAULT 0,
-    changed_at REAL NOT NULL
+    changed_at REAL NOT NULL,
+    -- For how many seconds ended jobs are kept at the most; none: as long as in all other queues.
+    keep REAL CHECK (keep >= 0)
 );
+
+-- Circuit breakers that are open: one row for each task in a queue whose dependency is away.
+CREATE TABLE ol.breaker (
+    queue TEXT NOT NULL,
+    task TEXT NOT NULL,
+    opening TEXT NOT NULL, -- its id: a breaker that opens again has another
+    kind TEXT NOT NULL, -- the type of the error that opened it
+    message TEXT NOT NULL, -- the latest error's
+    opened_by TEXT NOT NULL, -- a worker
+    opened_at REAL NOT NULL,
+    probes INTEGER NOT NULL DEFAULT 0, -- that have been made
+    probe_at REAL NOT NULL, -- not before
+    probe_job TEXT, -- the claim that is the probe
+    probe_fence INTEGER,
+    PRIMARY KEY (queue, task)
+) WITHOUT ROWID;
 
 -- Recurring maintenance: any process may do it, one does, and the row says how it went.
 CREATE TABLE ol.duty (
@@ -117,4 +222,52 @@ CREATE TABLE ol.duty (
     skipped INTEGER NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0,
     error TEXT
+);
+
+-- What happened in one span of time to one tenant's jobs in one queue, and what there was at its end.
+-- The tenant '' and the queue '' stand for all those that are too many to be kept apart.
+CREATE TABLE ol.statistic (
+    span INTEGER NOT NULL CHECK (span > 0), -- seconds
+    at INTEGER NOT NULL, -- seconds since 1970: its beginning
+    tenant TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    succeeded INTEGER NOT NULL DEFAULT 0,
+    dead INTEGER NOT NULL DEFAULT 0,
+    cancelled INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0, -- attempts
+    crashed INTEGER NOT NULL DEFAULT 0, -- attempts
+    waits TEXT NOT NULL, -- how many waited so long, by class; and the sum of seconds
+    runs TEXT NOT NULL,
+    depths TEXT, -- by state; none: nobody counted then
+    PRIMARY KEY (span, at, tenant, queue)
+) WITHOUT ROWID;
+
+-- API tokens. The token itself is not here: only its SHA-256. A row is never removed, so that a
+-- service that was once guarded by tokens stays so when the last of them is revoked.
+CREATE TABLE ol.token (
+    id TEXT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL CHECK (name <> ''),
+    hash TEXT NOT NULL UNIQUE,
+    scopes TEXT NOT NULL,
+    tenant TEXT CHECK (tenant <> ''), -- none: every tenant
+    queues TEXT, -- none: every queue
+    created_at REAL NOT NULL,
+    expires_at REAL,
+    used_at REAL, -- to the minute
+    revoked_at REAL
+);
+
+-- Browsers that are logged in: with whose token, and until when.
+CREATE TABLE ol.session (
+    hash TEXT PRIMARY KEY, -- of what the cookie holds
+    token TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    ends_at REAL NOT NULL
+) WITHOUT ROWID;
+
+-- The key of signatures: one for all instances of the service, made by the first that needs it.
+CREATE TABLE ol.secret (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL,
+    created_at REAL NOT NULL
 );

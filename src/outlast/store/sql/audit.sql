@@ -1,3 +1,6 @@
+-- fragment: believed_now
+ol.believed AND ol.epoch(ol.now()) < :until
+
 -- name: find_owner_dead
 -- Running jobs whose lease ran out a while ago, and whose worker was not heard of since.
 SELECT CAST(j.id AS text), ol.epoch(ol.now()) - ol.epoch(j.lease_until)
@@ -5,6 +8,7 @@ FROM ol.job AS j
 WHERE j.state = 'running' AND j.lease_until < ol.ago(:late)
     AND NOT EXISTS (
         SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker AND w.seen_at > j.lease_until)
+    AND ol.believed_now
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_forgotten
@@ -14,6 +18,7 @@ FROM ol.job AS j
 WHERE j.state = 'running' AND j.lease_until < ol.ago(:late)
     AND EXISTS (
         SELECT 1 FROM ol.worker AS w WHERE w.id = j.worker AND w.seen_at > j.lease_until)
+    AND ol.believed_now
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 
 -- fragment: endless
@@ -30,7 +35,7 @@ ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 -- heard of since the clock stepped back.
 SELECT CAST(j.id AS text), ol.epoch(j.lease_until) - ol.epoch(ol.now())
 FROM ol.job AS j
-WHERE j.state = 'running' AND j.lease_until > ol.now() AND ol.endless
+WHERE j.state = 'running' AND j.lease_until > ol.now() AND ol.endless AND ol.believed_now
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_owner_hung
@@ -51,9 +56,10 @@ ORDER BY lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_uncancelled
 -- Running jobs that were asked to stop and whose lease ran out a while ago.
-SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(lease_until)
-FROM ol.job WHERE state = 'running' AND cancelling AND lease_until < ol.ago(:late)
-ORDER BY lease_until LIMIT :limit OFFSET :skip
+SELECT CAST(j.id AS text), ol.epoch(ol.now()) - ol.epoch(j.lease_until)
+FROM ol.job AS j
+WHERE j.state = 'running' AND j.cancelling AND j.lease_until < ol.ago(:late) AND ol.believed_now
+ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_timer_lost
 -- Scheduled jobs that should have become ready a while ago.
@@ -151,7 +157,7 @@ SELECT CAST(w.id AS text), w.needs, w.waits_for, w.quorum, count(e.job),
     count(CASE WHEN e.job IS NOT NULL
         AND (p.id IS NULL OR p.state IN ('dead', 'cancelled')) THEN 1 END)
 FROM (SELECT id, needs, waits_for, quorum FROM ol.job
-    WHERE state = 'waiting' AND NOT late AND id > ol.id(:after) ORDER BY id LIMIT :limit) AS w
+    WHERE state = 'waiting' AND NOT unlinked AND id > ol.id(:after) ORDER BY id LIMIT :limit) AS w
 LEFT JOIN ol.edge AS e ON e.follower = w.id LEFT JOIN ol.job AS p ON p.id = e.job
 GROUP BY w.id, w.needs, w.waits_for, w.quorum ORDER BY w.id
 
@@ -166,7 +172,7 @@ ORDER BY cancelled_at LIMIT :limit OFFSET :skip
 -- postgres: SKIP LOCKED: whoever has one in hand decides about it
 SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
 FROM ol.job AS j
-WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state = 'running'
+WHERE ol.in_ids(j.id, :ids) AND j.state = 'running'
     AND (j.lease_until IS NULL OR j.worker IS NULL
         OR (ol.believed AND date_part('epoch', clock_timestamp()) < :until
             AND (j.lease_until < ol.now() OR ol.endless)))
@@ -174,7 +180,7 @@ FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
 SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
 FROM ol.job AS j
-WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state = 'running'
+WHERE ol.in_ids(j.id, :ids) AND j.state = 'running'
     AND (j.lease_until IS NULL OR j.worker IS NULL
         OR (ol.believed AND ol.now() < :until AND (j.lease_until < ol.now() OR ol.endless)))
 
@@ -183,7 +189,7 @@ WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state = 'running'
 -- postgres: SKIP LOCKED: whoever has one in hand decides about it
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
-WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'running' AND timeout IS NOT NULL
+WHERE ol.in_ids(id, :ids) AND state = 'running' AND timeout IS NOT NULL
     AND (started_at + make_interval(secs => timeout + :late) < ol.now() OR started_at > ol.now())
     AND :since + timeout + :late < ol.epoch(ol.now())
     AND date_part('epoch', clock_timestamp()) < :until
@@ -191,21 +197,21 @@ FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
-WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'running' AND timeout IS NOT NULL
+WHERE ol.in_ids(id, :ids) AND state = 'running' AND timeout IS NOT NULL
     AND (started_at + timeout + :late < ol.now() OR started_at > ol.now())
     AND :since + timeout + :late < ol.now() AND ol.now() < :until
 
 -- name: hold_jobs
 -- Those of the jobs that nobody else has in hand, held until they are dealt with.
 -- postgres: SKIP LOCKED, so that an audit waits for nobody
-SELECT CAST(id AS text) FROM ol.job WHERE id IN (SELECT ol.each_id(:ids)) FOR UPDATE SKIP LOCKED
+SELECT CAST(id AS text) FROM ol.job WHERE ol.in_ids(id, :ids) FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
-SELECT CAST(id AS text) FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+SELECT CAST(id AS text) FROM ol.job WHERE ol.in_ids(id, :ids)
 
 -- name: make_ready
 -- Make those of the jobs ready that are scheduled and due.
 UPDATE ol.job SET state = 'ready'
-WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'scheduled' AND run_at <= ol.now()
+WHERE ol.in_ids(id, :ids) AND state = 'scheduled' AND run_at <= ol.now()
 RETURNING CAST(id AS text)
 
 -- name: end_expired
@@ -213,48 +219,48 @@ RETURNING CAST(id AS text)
 UPDATE ol.job
 SET state = 'cancelled', finished_at = ol.now(),
     error = ol.json('{"type": "Expired", "message": "expires_at passed while it waited"}')
-WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('waiting', 'scheduled', 'ready')
+WHERE ol.in_ids(id, :ids) AND state IN ('waiting', 'scheduled', 'ready')
     AND expires_at IS NOT NULL AND expires_at <= ol.now()
 RETURNING CAST(id AS text), tied
 
--- name: disown
+-- name: clear_owner
 -- Take away the owner and the lease that a queued job must not have.
 UPDATE ol.job SET worker = NULL, lease_until = NULL
-WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('waiting', 'scheduled', 'ready')
+WHERE ol.in_ids(id, :ids) AND state IN ('waiting', 'scheduled', 'ready')
     AND (worker IS NOT NULL OR lease_until IS NOT NULL)
 RETURNING CAST(id AS text)
 
 -- name: remove_ended
 -- Remove those of the jobs that ended long enough ago.
 DELETE FROM ol.job AS j
-WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('succeeded', 'cancelled')
+WHERE ol.in_ids(id, :ids) AND state IN ('succeeded', 'cancelled')
     AND finished_at < ol.ago(:late) AND ol.not_needed
 RETURNING CAST(id AS text), CAST(flow AS text), ol.references
 
 -- name: remove_lost_attempts
 -- Remove attempts whose job is gone.
 DELETE FROM ol.attempt AS a
-WHERE a.job IN (SELECT ol.each_id(:ids))
+WHERE ol.in_ids(a.job, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = a.job)
 RETURNING CAST(job AS text)
 
 -- name: remove_lost_events
 -- Remove events whose job is gone.
 DELETE FROM ol.event AS e
-WHERE e.job IN (SELECT ol.each_id(:ids))
+WHERE ol.in_ids(e.job, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job)
 RETURNING CAST(job AS text)
 
 -- name: remove_lost_edges
 -- Remove what says whom a job came after that is gone.
 DELETE FROM ol.edge AS e
-WHERE e.follower IN (SELECT ol.each_id(:ids))
+WHERE ol.in_ids(e.follower, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.follower)
 RETURNING CAST(follower AS text)
 
 -- name: remove_lost_flows
 -- Remove flows that have no job any more.
 DELETE FROM ol.flow AS w
-WHERE w.id IN (SELECT ol.each_id(:ids)) AND NOT EXISTS (SELECT 1 FROM ol.job AS j
+WHERE ol.in_ids(w.id, :ids) AND NOT EXISTS (SELECT 1 FROM ol.job AS j
     WHERE j.flow = COALESCE(w.part_of, w.id) AND j.flow IS NOT NULL)
 RETURNING CAST(id AS text)

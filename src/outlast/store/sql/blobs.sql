@@ -5,10 +5,10 @@ CASE WHEN pg_column_size(j.args) < 300 AND CAST(j.args AS text) LIKE '["outlast:
     CASE WHEN pg_column_size(j.result) < 300 AND CAST(j.result AS text) LIKE '["outlast:blob",%'
         THEN CAST(j.result AS text) END
 -- sqlite: which needs not look at the rest of a text
-CASE WHEN substr(j.args, 1, 16) = '["outlast:blob",' THEN j.args END,
-    CASE WHEN substr(j.result, 1, 16) = '["outlast:blob",' THEN j.result END
+CASE WHEN substr(args, 1, 16) = '["outlast:blob",' THEN args END,
+    CASE WHEN substr(result, 1, 16) = '["outlast:blob",' THEN result END
 
 -- name: referred
 -- What jobs refer to; and under which fence those that run may come to refer to more.
 SELECT CAST(j.id AS text), CASE WHEN j.state = 'running' THEN j.fence END, ol.references
-FROM ol.job AS j WHERE j.id IN (SELECT ol.each_id(:ids))
+FROM ol.job AS j WHERE ol.in_ids(j.id, :ids)

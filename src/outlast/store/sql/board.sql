@@ -1,4 +1,4 @@
--- name: board
+-- name: live_stats
 -- All that the overview shows of this moment, in one statement however many look at it: a kind,
 -- whose it is, a name, a state, numbers and words. Live states by literals, as in `live_depths`.
 -- Servers that merely offer jobs have a card too; they are no workers.

@@ -44,7 +44,7 @@ WHERE b.queue = :queue AND b.task = :task AND b.opening = :opening AND ol.probe_
         WHERE j.state = 'running' AND j.queue = :queue AND j.task = :task)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.state = 'scheduled'
         AND j.run_at <= ol.later(:soon) AND j.queue = :queue AND j.task = :task)
-RETURNING b.queue, b.task, b.kind, ol.epoch(b.opened_at)
+RETURNING queue, task, kind, ol.epoch(opened_at)
 
 -- name: breaker_closings
 -- The latest closes of breakers, newest first.
@@ -60,7 +60,7 @@ UPDATE ol.breaker AS b SET probes = b.probes + 1, probe_at = ol.later(:wait), pr
     opened_at = CASE WHEN b.opened_at > ol.now() THEN ol.ago(0.01) ELSE b.opened_at END
 WHERE b.queue = :queue AND b.task = :task AND b.opening = :opening AND b.probes = :probes
     AND ol.probe_due AND EXISTS (SELECT 1 FROM ol.job WHERE ol.probe_claimable)
-RETURNING b.probes
+RETURNING probes
 
 -- name: claim_probe
 -- Take the first ready job of one task as a probe.

@@ -1,11 +1,3 @@
--- (SQLite 3.40 takes every column for NOT NULL in RETURNING: what is there is found otherwise.)
--- fragment: claim_columns
-CAST(id AS text), fence, task, CAST(args AS text), attempt, failures, crashes,
-    max_attempts, max_crashes, queue, tenant, priority, ol.epoch(run_at),
-    ol.epoch(started_at), ol.epoch(created_at), timeout, CAST(retry AS text), trace,
-    key, worker, CAST(flow AS text), tied,
-    COALESCE(CAST(hooks AS text), '') <> ''
-
 -- name: promote_due
 -- Make scheduled jobs ready whose time has come, oldest first.
 -- postgres: SKIP LOCKED, so that two promoters share the work; in a CTE, as in claim
@@ -29,7 +21,7 @@ WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.no
 UNION ALL
 SELECT ol.breaker_columns, ol.probe_due FROM ol.breaker AS b
 
--- name: look
+-- name: poll
 -- Which queues have something to claim, found by hopping from name to name along the index; and, as
 -- a NULL, whether scheduled jobs are due; and the breakers that are open. Asked by idle workers, so it
 -- locks nothing.
@@ -45,7 +37,7 @@ WHERE hop.queue IS NOT NULL
 UNION ALL
 ol.beside_queues
 
--- name: look_among
+-- name: poll_queues
 -- The same for named queues alone, each looked up by itself: a sub-select is never made into a join
 -- that reads all ready jobs.
 SELECT t.queue, ol.no_breaker FROM ol.rows(queue text)
@@ -68,13 +60,16 @@ state = 'ready' AND queue = :queue AND ol.startable
                 AND ol.startable
             ORDER BY priority DESC, run_at, id LIMIT 1)))
 
+-- fragment: startable_of_tenant
+(CAST(:tenant AS text) IS NULL OR tenant = :tenant) AND ol.startable
+
 -- fragment: claimable_there
-state = 'ready' AND queue = t.queue AND ol.startable
+state = 'ready' AND queue = t.queue AND ol.startable_of_tenant
             AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND q.paused)
             AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
                 SELECT id FROM ol.job
                 WHERE state = 'ready' AND queue IN (SELECT t.queue FROM ol.rows(queue text))
-                    AND crashes > 0 AND crashes >= max_crashes - 1 AND ol.startable
+                    AND crashes > 0 AND crashes >= max_crashes - 1 AND ol.startable_of_tenant
                 ORDER BY queue, priority DESC, run_at, id LIMIT 1)))
 
 -- fragment: taken
@@ -130,7 +125,8 @@ RETURNING ol.claim_columns
 
 -- name: claim_across
 -- Take the next ready jobs of each of many queues that hold few, in the order in which these are
--- given: a queue with one job does not cost a round trip of its own.
+-- given: a queue with one job does not cost a round trip of its own. For a worker of one tenant (a
+-- remote one), only that tenant's.
 -- postgres: locked where they are picked, queue by queue, and no more of them than are taken
 WITH picked AS MATERIALIZED (
     SELECT near.chosen FROM ol.rows(queue text)

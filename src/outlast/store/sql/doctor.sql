@@ -6,36 +6,35 @@ SELECT max(version), max(compatible_from) FROM ol.migration
 -- How many jobs each worker has in hand, by the rows.
 SELECT worker, count(*) FROM ol.job WHERE state = 'running' GROUP BY worker
 
--- name: conditions
+-- name: server_settings
 -- What the database says of itself that bears on what is promised.
--- postgres: how the server is run
+-- postgres only: how the server is run; on SQLite every connection sets these itself
 SELECT name, setting FROM pg_settings
 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'transaction_read_only')
 UNION ALL
 SELECT 'in_recovery', CAST(pg_is_in_recovery() AS text)
--- sqlite: every connection sets these itself
-SELECT name, '' FROM (SELECT 'nothing' AS name) AS settings WHERE name = ''
 
--- name: guards
+-- name: job_constraints
 -- The constraints and indexes that the table of jobs has, and that are in force.
 -- postgres: from the catalogue
 SELECT CAST(conname AS text) FROM pg_constraint
-WHERE conrelid = CAST('ol.job' AS regclass) AND convalidated
+WHERE conrelid = CAST(ol.table_name(job) AS regclass) AND convalidated
 UNION
 SELECT CAST(c.relname AS text) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
-WHERE i.indrelid = CAST('ol.job' AS regclass) AND i.indisvalid
+WHERE i.indrelid = CAST(ol.table_name(job) AS regclass) AND i.indisvalid
 -- sqlite: from the text of the schema; names of indexes begin with that of the table
-SELECT 'job' || substr(name, length('ol.job') + 1) FROM sqlite_master
-WHERE type = 'index' AND tbl_name = 'ol.job'
+SELECT 'job' || substr(name, length(ol.table_name(job)) + 1) FROM sqlite_master
+WHERE type = 'index' AND tbl_name = ol.table_name(job)
 UNION
 SELECT c.name FROM sqlite_master AS m, (
     SELECT 'job_owned' AS name UNION SELECT 'job_owner' UNION SELECT 'job_finished'
     UNION SELECT 'job_result') AS c
-WHERE m.name = 'ol.job' AND m.sql LIKE '%CONSTRAINT ' || c.name || ' CHECK%'
+WHERE m.name = ol.table_name(job) AND m.sql LIKE '%CONSTRAINT ' || c.name || ' CHECK%'
 
 -- name: holding_back
 -- Who keeps dead rows from being cleared away: the kind, its name, the program, and for how long.
--- postgres: sessions, prepared transactions and idle slots; and how many sessions we may not see
+-- postgres only: sessions, prepared transactions and idle slots; and how many sessions we may not
+-- see. On SQLite a reader only keeps the log from being restarted.
 SELECT 'session', CAST(pid AS text), application_name, ol.epoch(ol.now()) - ol.epoch(xact_start)
 FROM pg_stat_activity
 WHERE backend_xmin IS NOT NULL AND xact_start < ol.ago(:late) AND pid <> pg_backend_pid()
@@ -51,8 +50,6 @@ UNION ALL
 SELECT 'hidden', CAST(count(*) AS text), '', NULL
 FROM pg_stat_activity WHERE query = '<insufficient privilege>' HAVING count(*) > 0
 LIMIT 50
--- sqlite: a reader only keeps the log from being restarted
-SELECT name, '', '', 0.0 FROM (SELECT 'nobody' AS name) AS sessions WHERE :late < 0
 
 -- name: unlocked
 -- Workers that are heard of and have no liveness lock: whether it was never had, or is not held.

@@ -1,12 +1,14 @@
 -- name: take_duty
 -- One process takes a duty that is due, and thereby sets when it is due again. One that is due later
--- than anybody sets it was taken before the clock stepped back.
+-- than anybody sets it was taken before the clock stepped back. One that this worker took at a moment
+-- that it does not know of is its own: the answer got lost.
 INSERT INTO ol.duty AS d (name, every, next_at, worker)
 VALUES (:name, :every, ol.later(:soon), :worker)
 ON CONFLICT (name) DO UPDATE
 SET every = excluded.every, next_at = excluded.next_at, worker = excluded.worker
     WHERE d.next_at <= ol.now() OR d.next_at > ol.later(2 * d.every)
-RETURNING name
+        OR d.worker = excluded.worker AND ol.epoch(d.next_at) <> :known
+RETURNING ol.epoch(next_at)
 
 -- name: report_duty
 -- What a duty found, and when it last went well.
@@ -89,11 +91,11 @@ DELETE FROM ol.job WHERE id IN (
     ORDER BY finished_at LIMIT :limit)
 RETURNING CAST(id AS text), CAST(flow AS text), ol.references
 
--- name: kept_apart
+-- name: queue_retentions
 -- Queues whose ended jobs are kept for a time of their own.
 SELECT name, keep FROM ol.queue WHERE keep IS NOT NULL ORDER BY name
 
--- name: over_in_queue
+-- name: ended_in_queue
 -- Jobs of a queue that ended between two moments, oldest first, and when they did.
 SELECT CAST(id AS text), ol.epoch(finished_at) FROM ol.job
 WHERE state IN ('succeeded', 'cancelled') AND finished_at >= ol.moment(:since)
@@ -102,11 +104,11 @@ ORDER BY finished_at LIMIT :limit
 
 -- name: prune_attempts
 -- Remove the attempts of pruned jobs.
-DELETE FROM ol.attempt WHERE job IN (SELECT ol.each_id(:ids))
+DELETE FROM ol.attempt WHERE ol.in_ids(job, :ids)
 
 -- name: prune_events
 -- Remove the events of pruned jobs.
-DELETE FROM ol.event WHERE job IN (SELECT ol.each_id(:ids))
+DELETE FROM ol.event WHERE ol.in_ids(job, :ids)
 
 -- name: prune_incidents
 -- Remove what is on record of no job, and that no person did, if it is old; among the oldest.
@@ -119,22 +121,22 @@ RETURNING seq
 
 -- name: prune_edges
 -- Remove who came after pruned jobs. Apart from the next one: either has its own index.
-DELETE FROM ol.edge WHERE job IN (SELECT ol.each_id(:ids))
+DELETE FROM ol.edge WHERE ol.in_ids(job, :ids)
 
 -- name: prune_ties
 -- Remove whom pruned jobs came after.
-DELETE FROM ol.edge WHERE follower IN (SELECT ol.each_id(:ids))
+DELETE FROM ol.edge WHERE ol.in_ids(follower, :ids)
 
 -- name: prune_flows
 -- Remove those of the flows that have no job any more.
 DELETE FROM ol.flow AS w
-WHERE w.id IN (SELECT ol.each_id(:ids))
+WHERE ol.in_ids(w.id, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.id AND j.flow IS NOT NULL)
 
 -- name: prune_parts
 -- Remove the parts of those flows that have no job any more.
 DELETE FROM ol.flow AS w
-WHERE w.part_of IS NOT NULL AND w.part_of IN (SELECT ol.each_id(:ids))
+WHERE w.part_of IS NOT NULL AND ol.in_ids(w.part_of, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.part_of AND j.flow IS NOT NULL)
 
 -- name: prune_workers

@@ -1,4 +1,4 @@
--- name: figures
+-- name: table_metrics
 -- Everything that is measured in the tables, as of one moment: a kind, a name, a state and numbers.
 -- Each live state is asked for by a literal, so that its own partial index answers, and finished
 -- jobs, of which there may be millions, are not looked at. Servers that merely offer jobs have a card

@@ -28,7 +28,7 @@ FROM ol.rows(id uuid, fence bigint, worker text, offered_by text, state text,
     delay double precision, refund integer, failures integer, crashes integer, result text,
     error text)
 WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'
-RETURNING CAST(j.id AS text), j.fence, j.state, j.tied
+RETURNING CAST(ol.updated(id) AS text), ol.updated(fence), ol.updated(state), ol.updated(tied)
 
 -- fragment: succeeding
 UPDATE ol.job AS j
@@ -49,15 +49,14 @@ ol.succeeding RETURNING 1
 
 -- name: wait_briefly
 -- In this transaction, give up soon when somebody else holds what we need.
--- postgres: for a key that another open transaction may be inserting
+-- postgres only: for a key that another open transaction may be inserting; on SQLite who has begun
+-- waits for nobody
 SELECT set_config('lock_timeout', '200ms', true)
--- sqlite: one writer at a time: who has begun waits for nobody
-SELECT 1
 
 -- fragment: owned_then
 COALESCE(a.worker, j.worker) IN (t.worker, t.offered_by)
 
--- name: settled
+-- name: finished_claims
 -- How claims that were not finished stand: ended before, if the first answer got lost; or still
 -- running, if there is somebody to be told. What another owner of the same fence did is not told.
 SELECT CAST(j.id AS text), t.fence, t.worker, j.state, a.outcome

@@ -12,7 +12,7 @@ ORDER BY w.id DESC LIMIT :limit
 -- name: counts_of_flows
 -- How many jobs of some flows there are in each state.
 SELECT CAST(flow AS text), state, count(*) FROM ol.job
-WHERE flow IN (SELECT ol.each_id(:ids)) AND flow IS NOT NULL
+WHERE ol.in_ids(flow, :ids) AND flow IS NOT NULL
 GROUP BY flow, state
 
 -- name: flow_outline
@@ -51,9 +51,9 @@ WHERE (w.id = ol.id(:id) OR w.part_of = ol.id(:id))
 UPDATE ol.flow SET cancelled_at = NULL, settled_at = NULL, reason = NULL, failed = 0
 WHERE settled_at IS NOT NULL AND id IN (
     SELECT flow FROM ol.job
-    WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')
+    WHERE ol.in_ids(id, :ids) AND state IN ('dead', 'cancelled')
     UNION SELECT team FROM ol.job
-    WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled'))
+    WHERE ol.in_ids(id, :ids) AND state IN ('dead', 'cancelled'))
 
 -- name: in_open_flows
 -- Those of some jobs of which nothing that they belong to is cancelled; none of that is, until they
@@ -62,23 +62,23 @@ WHERE settled_at IS NOT NULL AND id IN (
 WITH held AS MATERIALIZED (
     SELECT w.id, w.cancelled_at FROM ol.flow AS w
     WHERE w.id IN (
-        SELECT flow FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
-        UNION SELECT team FROM ol.job WHERE id IN (SELECT ol.each_id(:ids)))
+        SELECT flow FROM ol.job WHERE ol.in_ids(id, :ids)
+        UNION SELECT team FROM ol.job WHERE ol.in_ids(id, :ids))
     ORDER BY w.id FOR SHARE OF w)
 SELECT CAST(j.id AS text) FROM ol.job AS j
-WHERE j.id IN (SELECT ol.each_id(:ids)) AND NOT EXISTS (
+WHERE ol.in_ids(j.id, :ids) AND NOT EXISTS (
     SELECT 1 FROM held AS w WHERE w.id IN (j.flow, j.team) AND w.cancelled_at IS NOT NULL)
 -- sqlite: one writer at a time
 SELECT CAST(j.id AS text) FROM ol.job AS j
-WHERE j.id IN (SELECT ol.each_id(:ids)) AND NOT EXISTS (
+WHERE ol.in_ids(j.id, :ids) AND NOT EXISTS (
     SELECT 1 FROM ol.flow AS w WHERE w.id IN (j.flow, j.team) AND w.cancelled_at IS NOT NULL)
 
--- name: forgive
+-- name: reset_group_failures
 -- Jobs run again whose failures were counted: they may fail once more, and count as one.
 UPDATE ol.flow AS w
 SET failed = CASE WHEN w.failed > t.revived THEN w.failed - t.revived ELSE 0 END
 FROM (SELECT team, count(*) AS revived FROM ol.job
-    WHERE id IN (SELECT ol.each_id(:ids)) AND team IS NOT NULL GROUP BY team) AS t
+    WHERE ol.in_ids(id, :ids) AND team IS NOT NULL GROUP BY team) AS t
 WHERE w.id = t.team AND w.cancelled_at IS NULL
 
 -- name: still_cancelling

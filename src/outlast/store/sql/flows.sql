@@ -46,8 +46,9 @@ ON CONFLICT DO NOTHING
 
 -- name: insert_keyed_flows
 -- Insert flows that have keys; one whose id or key already exists is left alone and not returned.
-INSERT INTO ol.flow (id, name, part_of, fail_after, created_at, tenant, key, shape, jobs)
-SELECT t.id, t.name, t.part_of, t.fail_after, ol.now(), t.tenant, t.key, t.shape, ol.json(t.jobs)
+INSERT INTO ol.flow ol.columns(id = t.id, name = t.name, part_of = t.part_of,
+    fail_after = t.fail_after, created_at = ol.now(), tenant = t.tenant, key = t.key, shape = t.shape,
+    jobs = ol.json(t.jobs))
 FROM ol.rows(id uuid, name text, part_of uuid, fail_after integer, tenant text, key text,
     shape text, jobs text)
 WHERE true
@@ -76,20 +77,20 @@ ON CONFLICT DO NOTHING
 SELECT CAST(w.id AS text), w.cancelled_at IS NOT NULL,
     EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.id AND j.flow IS NOT NULL
         AND j.state IN ('waiting', 'scheduled', 'ready', 'running'))
-FROM ol.flow AS w WHERE w.id IN (SELECT ol.each_id(:ids)) FOR SHARE OF w
+FROM ol.flow AS w WHERE ol.in_ids(w.id, :ids) FOR SHARE OF w
 -- sqlite: one writer at a time
 SELECT CAST(w.id AS text), w.cancelled_at IS NOT NULL,
     EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.id AND j.flow IS NOT NULL
         AND j.state IN ('waiting', 'scheduled', 'ready', 'running'))
-FROM ol.flow AS w WHERE w.id IN (SELECT ol.each_id(:ids))
+FROM ol.flow AS w WHERE ol.in_ids(w.id, :ids)
 
 -- name: hold_prerequisites
 -- How standing jobs stand that new ones come after, held until those are in.
 -- postgres: locked in the order of their ids, as everywhere
-SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+SELECT CAST(id AS text), state FROM ol.job WHERE ol.in_ids(id, :ids)
 ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
-SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+SELECT CAST(id AS text), state FROM ol.job WHERE ol.in_ids(id, :ids)
 
 -- name: hold_prerequisites_of
 -- The jobs that these come after, held: while they are, none of them ends.
@@ -102,39 +103,39 @@ WHERE id = ANY (ARRAY(
 ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
 SELECT CAST(id AS text) FROM ol.job
-WHERE id IN (SELECT job FROM ol.edge WHERE follower IN (SELECT ol.each_id(:ids)))
+WHERE id IN (SELECT job FROM ol.edge WHERE ol.in_ids(follower, :ids))
 
--- name: see_prerequisites
+-- name: read_prerequisites
 -- How standing jobs stand that new ones come after.
-SELECT CAST(id AS text), state FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+SELECT CAST(id AS text), state FROM ol.job WHERE ol.in_ids(id, :ids)
 
--- name: mark_late
+-- name: mark_unlinked
 -- These came after jobs that stood already, and nobody has made sure that they will be told.
-UPDATE ol.job SET late = true WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'waiting'
+UPDATE ol.job SET unlinked = true WHERE ol.in_ids(id, :ids) AND state = 'waiting'
 
--- name: find_late
+-- name: find_unlinked
 -- A few jobs that came late, and those that they come after.
 SELECT CAST(f.id AS text), CAST(e.job AS text)
-FROM (SELECT id FROM ol.job WHERE state = 'waiting' AND late
+FROM (SELECT id FROM ol.job WHERE state = 'waiting' AND unlinked
     ORDER BY id LIMIT :limit OFFSET :skip) AS f
 LEFT JOIN ol.edge AS e ON e.follower = f.id
 
--- name: hold_late
+-- name: hold_unlinked
 -- Those of them that are still so, held until they are counted.
 -- postgres: locked in the order of their ids, as everywhere
 SELECT CAST(id AS text) FROM ol.job
-WHERE id IN (SELECT ol.each_id(:ids)) AND state || '' = 'waiting' AND late ORDER BY id FOR UPDATE
+WHERE ol.in_ids(id, :ids) AND state || '' = 'waiting' AND unlinked ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
 SELECT CAST(id AS text) FROM ol.job
-WHERE id IN (SELECT ol.each_id(:ids)) AND state = 'waiting' AND late
+WHERE ol.in_ids(id, :ids) AND state = 'waiting' AND unlinked
 
--- name: no_longer_late
+-- name: mark_linked
 -- They were counted, and whoever they come after will tell them.
-UPDATE ol.job SET late = false WHERE id IN (SELECT ol.each_id(:ids))
+UPDATE ol.job SET unlinked = false WHERE ol.in_ids(id, :ids)
 
--- name: tie
+-- name: mark_has_dependents
 -- From now on the end of these jobs concerns others. One that has ended is kept for them.
-UPDATE ol.job SET tied = true WHERE id IN (SELECT ol.each_id(:ids)) AND NOT tied
+UPDATE ol.job SET tied = true WHERE ol.in_ids(id, :ids) AND NOT tied
 
 -- name: join_followers
 -- Whoever waits for one job comes after another as well, at the places after those that are taken.
@@ -167,7 +168,7 @@ WHERE id = ANY (ARRAY(
 ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
 SELECT CAST(id AS text), needs FROM ol.job
-WHERE id IN (SELECT follower FROM ol.edge WHERE job IN (SELECT ol.each_id(:ids)))
+WHERE id IN (SELECT follower FROM ol.edge WHERE ol.in_ids(job, :ids))
     AND state = 'waiting'
 
 -- name: downstream
@@ -190,13 +191,13 @@ WITH RECURSIVE later (id) AS (
     JOIN ol.job AS f ON f.id = e.follower AND f.state = 'waiting')
 SELECT CAST(id AS text) FROM later
 
--- name: ties
+-- name: dependents
 -- Whom the end of these jobs concerns beside those who wait for them.
 SELECT CAST(id AS text), state, CAST(hooks AS text), CAST(team AS text)
 FROM ol.job
-WHERE id IN (SELECT ol.each_id(:ids)) AND (hooks IS NOT NULL OR team IS NOT NULL)
+WHERE ol.in_ids(id, :ids) AND (hooks IS NOT NULL OR team IS NOT NULL)
 
--- name: tell_followers
+-- name: notify_followers
 -- Jobs have ended in this transaction: count them off for those who wait for them, and start, or
 -- end, whoever waits no longer.
 -- postgres: followers are locked in the order of their ids. Each is looked up by its key (LATERAL,
@@ -225,7 +226,7 @@ FROM (SELECT e.follower, count(*) AS ended,
 WHERE f.id = c.follower AND f.state = 'waiting'
 RETURNING CAST(id AS text), state, queue, tied
 
--- name: doom
+-- name: fail_followers
 -- End all who needed the success of these jobs, which ended without one, however far down: one
 -- statement, because a chain may be thousands long.
 -- postgres: locked in the order of their ids, and looked up by their keys, as above; and so is why,
@@ -304,7 +305,7 @@ WITH c AS MATERIALIZED (SELECT w.id AS follower,
                     OFFSET 0) AS p ON true) AS n)
 UPDATE ol.job AS f SET ol.recounted
 FROM c
-WHERE f.id IN (SELECT ol.each_id(:ids)) AND f.id = c.follower AND f.state || '' = 'waiting'
+WHERE ol.in_ids(f.id, :ids) AND f.id = c.follower AND f.state || '' = 'waiting'
     AND (f.waits_for <> c.needed - c.ended OR (f.needs = 'succeeded' AND c.failed > 0))
 RETURNING CAST(id AS text), state, queue, tied
 -- sqlite: one row each, by their keys
@@ -317,12 +318,12 @@ FROM (SELECT w.id AS follower,
         COALESCE(ol.why, 'a prerequisite of its own is gone') AS why
     FROM ol.job AS w LEFT JOIN ol.edge AS e ON e.follower = w.id
         LEFT JOIN ol.job AS p ON p.id = e.job
-    WHERE w.id IN (SELECT ol.each_id(:ids)) GROUP BY w.id, w.quorum) AS c
+    WHERE ol.in_ids(w.id, :ids) GROUP BY w.id, w.quorum) AS c
 WHERE f.id = c.follower AND f.state || '' = 'waiting'
     AND (f.waits_for <> c.needed - c.ended OR (f.needs = 'succeeded' AND c.failed > 0))
 RETURNING CAST(id AS text), state, queue, tied
 
--- name: doomed_by
+-- name: failed_because_of
 -- Jobs that are dead because one of these did not succeed, or one that is dead because of that.
 -- postgres: looked up by their keys, as above
 WITH RECURSIVE doomed (id) AS (
@@ -344,7 +345,7 @@ WITH RECURSIVE doomed (id) AS (
     WHERE f.state IN ('dead', 'cancelled') AND CAST(f.error AS text) LIKE '%"PrerequisiteFailed"%')
 SELECT CAST(id AS text) FROM doomed
 
--- name: break_teams
+-- name: fail_groups
 -- Count failures of jobs that fail together; with the last one that is allowed, the rest is to be
 -- cancelled. Which job it was is told to nobody in whose queue it was not.
 UPDATE ol.flow AS w

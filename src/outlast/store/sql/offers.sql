@@ -1,10 +1,8 @@
--- fragment: offerable_to_them
-(CAST(:tenant AS text) IS NULL OR tenant = :tenant)
+-- fragment: for_them
+state = 'ready' AND queue = :queue
+        AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
         AND task IN (SELECT ol.each(:tasks))
         AND (expires_at IS NULL OR expires_at > ol.now())
-
--- fragment: for_them
-state = 'ready' AND queue = :queue AND ol.offerable_to_them
 
 -- fragment: offerable
 ol.for_them
@@ -13,15 +11,6 @@ ol.for_them
             SELECT id FROM ol.job
             WHERE ol.for_them AND crashes > 0 AND crashes >= max_crashes - 1
             ORDER BY priority DESC, run_at, id LIMIT 1)))
-
--- fragment: offerable_there
-state = 'ready' AND queue = t.queue AND ol.offerable_to_them
-            AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND q.paused)
-            AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
-                SELECT id FROM ol.job
-                WHERE state = 'ready' AND queue IN (SELECT t.queue FROM ol.rows(queue text))
-                    AND crashes > 0 AND crashes >= max_crashes - 1 AND ol.offerable_to_them
-                ORDER BY queue, priority DESC, run_at, id LIMIT 1)))
 
 -- fragment: to_offer
 SELECT id AS chosen FROM ol.job
@@ -55,31 +44,6 @@ UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (ol.to_offer_on)
 RETURNING ol.claim_columns
 
--- name: claim_offers_across
--- The same for each of many queues that hold few, as in claim_across.
--- postgres: as in claim_across
-WITH picked AS MATERIALIZED (
-    SELECT near.chosen FROM ol.rows(queue text)
-    CROSS JOIN LATERAL (
-        SELECT id AS chosen FROM ol.job
-        WHERE ol.offerable_there
-        ORDER BY priority DESC, run_at, id
-        LIMIT :each
-        FOR UPDATE SKIP LOCKED) AS near
-    LIMIT :limit)
-ol.take_picked
--- sqlite: as in claim_across
-UPDATE ol.job AS j SET ol.taken
-WHERE j.id IN (
-    SELECT near.id FROM ol.rows(queue text) CROSS JOIN ol.job AS near
-    WHERE near.id IN (
-        SELECT id FROM ol.job
-        WHERE ol.offerable_there
-        ORDER BY priority DESC, run_at, id
-        LIMIT :each)
-    LIMIT :limit)
-RETURNING ol.claim_columns
-
 -- name: hold_claims
 -- Hold on to what remote workers run. The first time, it passes from the server that offered it into
 -- their hands. What is not returned is no longer theirs, or somebody has its row at this moment.
@@ -101,7 +65,7 @@ UPDATE ol.job AS j SET lease_until = ol.later(:lease), worker = t.worker,
     started_at = CASE WHEN j.worker = t.worker THEN j.started_at ELSE ol.now() END
 FROM ol.rows(id uuid, fence bigint, worker text, offered_by text)
 WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'
-RETURNING CAST(j.id AS text), j.fence, j.worker, j.cancelling
+RETURNING CAST(id AS text), fence, worker, cancelling
 
 -- name: offers_stand
 -- How jobs stand that were offered: under which claim, in which state, in whose hands.

@@ -19,17 +19,17 @@ SET state = CASE WHEN EXISTS (SELECT 1 FROM ol.edge AS e WHERE e.follower = j.id
         THEN 1 ELSE 0 END,
     attempt = 0, failures = 0, crashes = 0, run_at = ol.now(), worker = NULL,
     finished_at = NULL, started_at = NULL, cancelling = false, expires_at = NULL
-WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled') AND ol.in_reach
+WHERE ol.in_ids(id, :ids) AND state IN ('dead', 'cancelled') AND ol.in_reach
 RETURNING CAST(id AS text), state, tied
 
 -- name: redriven
 -- Those of the jobs that got a new life by one action.
 -- An action is a UUID: it is looked for in the text, because data may hold what is no JSON.
 SELECT DISTINCT CAST(job AS text) FROM ol.event
-WHERE job IN (SELECT ol.each_id(:ids)) AND kind = 'redrive'
+WHERE ol.in_ids(job, :ids) AND kind = 'redrive'
     AND CAST(data AS text) LIKE '%' || CAST(:action AS text) || '%'
 
--- name: note
+-- name: record_action
 -- Record what an operator or a net did.
 INSERT INTO ol.event (job, attempt, kind, data, at)
 SELECT t.job, NULL, t.kind, ol.json(t.data), ol.now()
@@ -75,7 +75,7 @@ WHERE j.id = ol.id(:id) AND j.state || '' = 'running' AND ol.in_reach
 -- Remove those of the jobs that ended so long ago; not what a flow still needs, as in prune, but for
 -- what goes together.
 DELETE FROM ol.job AS j
-WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state || '' IN ('succeeded', 'dead', 'cancelled')
+WHERE ol.in_ids(j.id, :ids) AND j.state || '' IN ('succeeded', 'dead', 'cancelled')
     AND j.state || '' = COALESCE(CAST(:state AS text), j.state)
     AND j.finished_at <= ol.ago(:older) AND ol.in_reach
     AND (j.flow IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.flow = j.flow
@@ -84,16 +84,16 @@ WHERE j.id IN (SELECT ol.each_id(:ids)) AND j.state || '' IN ('succeeded', 'dead
     AND (NOT j.tied OR NOT EXISTS (SELECT 1 FROM ol.edge AS e JOIN ol.job AS f ON f.id = e.follower
         WHERE e.job = j.id AND (f.state IN ('waiting', 'scheduled', 'ready', 'running')
             OR ((f.state = 'dead' OR (f.state = 'cancelled' AND j.state = 'succeeded'))
-                AND f.id NOT IN (SELECT ol.each_id(:ids))))
+                AND ol.not_in_ids(f.id, :ids)))
         LIMIT 1 OFFSET 0))
 RETURNING CAST(id AS text), CAST(flow AS text), ol.references
 
 -- name: states_by_age
 -- The states of jobs that an action left alone, and whether each ended so many seconds ago.
 SELECT CAST(id AS text), state, COALESCE(finished_at <= ol.ago(:older), false)
-FROM ol.job WHERE id IN (SELECT ol.each_id(:ids))
+FROM ol.job WHERE ol.in_ids(id, :ids)
 
--- name: forget_job
+-- name: erase_job
 -- Erase what an ended job was given, gave and said when it failed; that it was, and how it ended,
 -- stays.
 UPDATE ol.job AS j
@@ -102,7 +102,7 @@ SET args = 'null', result = NULL, hooks = NULL, error = CASE WHEN error IS NULL 
 WHERE id = ol.id(:id) AND state IN ('succeeded', 'dead', 'cancelled') AND ol.in_reach
 RETURNING CAST(id AS text)
 
--- name: forget_shape
+-- name: erase_flow_digest
 -- Erase the digest of what the jobs of a flow were given, when one of them is forgotten.
 UPDATE ol.flow AS w SET shape = ''
 WHERE w.key IS NOT NULL AND (w.id = (SELECT j.flow FROM ol.job AS j WHERE j.id = ol.id(:id))
@@ -117,16 +117,16 @@ WHERE j.id = ol.id(:id) AND j.state || '' = 'succeeded' AND ol.in_reach FOR UPDA
 SELECT j.args = 'null', NOT (ol.not_needed) FROM ol.job AS j
 WHERE j.id = :id AND j.state || '' = 'succeeded' AND ol.in_reach
 
--- name: forgotten
+-- name: erased_by
 -- Who had a job forgotten first, and when.
 SELECT CAST(data AS text), ol.epoch(at) FROM ol.event
 WHERE job = ol.id(:id) AND kind = 'forget' ORDER BY seq LIMIT 1
 
--- name: forget_attempts
+-- name: erase_attempts
 -- Erase what a job's attempts said when they failed.
 UPDATE ol.attempt SET error = NULL WHERE job = ol.id(:id)
 
--- name: forget_events
+-- name: erase_events
 -- Erase what a job's attempts reported, and their errors; how they ended, and what operators did,
 -- stays.
 -- postgres: its own word for taking a part out of JSON

@@ -13,7 +13,7 @@ RETURNING CAST(j.id AS text), j.fence, j.cancelling
 UPDATE ol.job AS j SET lease_until = ol.later(:lease)
 FROM ol.rows(id uuid, fence bigint)
 WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'
-RETURNING CAST(j.id AS text), j.fence, j.cancelling
+RETURNING CAST(id AS text), fence, cancelling
 
 -- name: owned
 -- What the database says that one worker is running.
@@ -33,7 +33,7 @@ UNION ALL
 SELECT 'flow', NULL WHERE EXISTS (
     SELECT 1 FROM ol.flow WHERE cancelled_at IS NOT NULL AND settled_at IS NULL)
 UNION ALL
-SELECT 'late', NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'waiting' AND late)
+SELECT 'late', NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'waiting' AND unlinked)
 UNION ALL
 SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker
 WHERE seen_at > ol.ago(60) AND seen_at < ol.later(60) AND id NOT LIKE 'remote-%'
@@ -59,7 +59,7 @@ ol.signs
 UNION ALL
 SELECT 'worker', w.id FROM ol.worker AS w WHERE w.proof IS NOT NULL
 
--- name: lost
+-- name: expired_leases
 -- Claims whose lease ran out although their owner could have renewed, longest first, held until they
 -- are dealt with. None if this statement comes later than its sender expects: it has waited for a
 -- lock, as renewals have, or the clock has stepped.
@@ -101,7 +101,7 @@ WHERE state = 'running' AND timeout IS NOT NULL
     AND :since + timeout + :slack < ol.now() AND ol.now() < :until
 ORDER BY lease_until LIMIT :limit OFFSET :skip
 
--- name: owned_by
+-- name: jobs_of_workers
 -- What workers that are gone were running, held until it is dealt with.
 -- postgres: SKIP LOCKED, so that sweepers share the work
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)

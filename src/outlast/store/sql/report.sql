@@ -1,10 +1,3 @@
--- fragment: job_columns
-CAST(j.id AS text), j.task, j.queue, j.state, j.attempt, CAST(j.args AS text),
-    CAST(j.result AS text), CAST(j.error AS text), ol.epoch(j.run_at), ol.epoch(j.created_at),
-    ol.epoch(j.started_at), ol.epoch(j.finished_at), j.worker, j.tenant, j.priority, j.key,
-    j.failures, j.crashes, j.max_attempts, j.max_crashes, j.fence, ol.epoch(j.lease_until),
-    ol.epoch(j.expires_at), j.timeout, j.cancelling, j.trace, CAST(j.flow AS text), j.waits_for
-
 -- fragment: in_reach
 (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
     AND (CAST(:queues AS text) IS NULL OR j.queue IN (SELECT ol.each(:queues)))
@@ -53,7 +46,7 @@ WHERE (CAST(:state AS text) IS NULL OR j.state = :state)
 SELECT CAST(j.id AS text), j.state, CAST(j.result AS text), CAST(j.error AS text),
     CASE WHEN j.state = 'succeeded' AND j.result IS NULL THEN CAST(j.args AS text) = 'null'
         ELSE false END
-FROM ol.job AS j WHERE j.id IN (SELECT ol.each_id(:ids))
+FROM ol.job AS j WHERE ol.in_ids(j.id, :ids)
 
 -- name: counts
 -- How many jobs there are in each state.
@@ -109,29 +102,21 @@ GROUP BY state
 
 -- name: database_number
 -- The number of the database that a connection leads to, and whether its server may be asked for more.
--- postgres: every role may read these two
+-- postgres only: every role may read these two; on SQLite a file is known by its path
 SELECT CAST(oid AS bigint), has_function_privilege('pg_control_system()', 'execute')
 FROM pg_database WHERE datname = current_database()
--- sqlite: a file is known by its path
-SELECT 0, false
 
 -- name: server_identifier
 -- What a server, its standbys and its copies share, and no other server has.
--- postgres: from its control file
+-- postgres only: from its control file
 SELECT CAST(system_identifier AS text) FROM pg_control_system()
--- sqlite: a file is known by its path
-SELECT ''
 
 -- name: database_files
 -- The files that a connection has open, the main one first.
--- postgres: a server keeps its files to itself
-SELECT 'main', CAST(NULL AS text)
--- sqlite: by its own list
+-- sqlite only: a server keeps its files to itself
 SELECT name, file FROM pragma_database_list ORDER BY seq
 
 -- name: main_tables
 -- Whether the main file of a connection has tables of our names.
--- postgres: there is no other file
-SELECT 1 WHERE false
--- sqlite: by its own list
-SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = 'ol.job'
+-- sqlite only: PostgreSQL has one set of tables for each schema
+SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = ol.table_name(job)

@@ -124,14 +124,14 @@ ORDER BY j.id DESC LIMIT 1 OFFSET :window
 SELECT CAST(j.id AS text) FROM ol.job AS j WHERE j.id < ol.id(:before) AND j.state = 'waiting'
 ORDER BY j.id DESC LIMIT 1 OFFSET :window
 
--- name: census
+-- name: count_by_kind
 -- How many jobs there are of each kind, and how long the oldest of them has existed.
 SELECT tenant, queue, task, state, count(*), ol.epoch(ol.now()) - min(ol.epoch(created_at))
 FROM ol.job GROUP BY tenant, queue, task, state ORDER BY count(*) DESC LIMIT :limit
 
 -- name: jobs_in_reach
 -- Those of some jobs that are in the caller's reach.
-SELECT CAST(j.id AS text) FROM ol.job AS j WHERE j.id IN (SELECT ol.each_id(:ids)) AND ol.in_reach
+SELECT CAST(j.id AS text) FROM ol.job AS j WHERE ol.in_ids(j.id, :ids) AND ol.in_reach
 
 -- name: flow_reach
 -- Whether a flow has jobs in the caller's reach, and whether it has others.

@@ -53,10 +53,9 @@ SELECT tenant, queue, 'running', count(*) FROM ol.job WHERE state = 'running' GR
 -- name: keep_statistics
 -- What was counted of a span of time. Counted again, it takes the place of what there was, unless
 -- some of that has been pruned meanwhile.
-INSERT INTO ol.statistic AS s (span, at, tenant, queue, succeeded, dead, cancelled, failed, crashed,
-    waits, runs, depths)
-SELECT t.span, t.at, t.tenant, t.queue, t.succeeded, t.dead, t.cancelled, t.failed, t.crashed,
-    ol.json(t.waits), ol.json(t.runs), ol.json(t.depths)
+INSERT INTO ol.statistic AS s ol.columns(span = t.span, at = t.at, tenant = t.tenant, queue = t.queue,
+    succeeded = t.succeeded, dead = t.dead, cancelled = t.cancelled, failed = t.failed,
+    crashed = t.crashed, waits = ol.json(t.waits), runs = ol.json(t.runs), depths = ol.json(t.depths))
 FROM ol.rows(span integer, at bigint, tenant text, queue text, succeeded bigint, dead bigint,
     cancelled bigint, failed bigint, crashed bigint, waits text, runs text, depths text)
 WHERE true

@@ -26,7 +26,7 @@ RETURNING CAST(result AS text)
 
 -- name: prune_steps
 -- Remove the steps of pruned jobs.
-DELETE FROM ol.step WHERE job IN (SELECT ol.each_id(:ids))
+DELETE FROM ol.step WHERE ol.in_ids(job, :ids)
 
 -- name: steps_after
 -- A page of jobs that have steps on record, and whether each still exists.
@@ -37,6 +37,6 @@ ORDER BY s.job
 -- name: remove_lost_steps
 -- Remove steps whose job is gone.
 DELETE FROM ol.step AS s
-WHERE s.job IN (SELECT ol.each_id(:ids))
+WHERE ol.in_ids(s.job, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = s.job)
 RETURNING CAST(job AS text)

@@ -1,8 +1,3 @@
--- fragment: token_columns
-CAST(k.id AS text), k.name, CAST(k.scopes AS text), k.tenant, CAST(k.queues AS text),
-    ol.epoch(k.created_at), ol.epoch(k.expires_at), ol.epoch(k.used_at), ol.epoch(k.revoked_at),
-    ol.epoch(ol.now())
-
 -- fragment: good
 k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ol.now())
 
@@ -29,7 +24,7 @@ SELECT ol.token_columns FROM ol.token AS k WHERE k.hash = :hash AND ol.good
 -- name: good_tokens
 -- Those of the tokens that are good still.
 SELECT CAST(k.id AS text) FROM ol.token AS k
-WHERE k.id IN (SELECT ol.each_id(:ids)) AND ol.good
+WHERE ol.in_ids(k.id, :ids) AND ol.good
 
 -- name: live_token_hashes
 -- The hashes of good tokens, those used or made last first.

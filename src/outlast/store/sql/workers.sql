@@ -1,4 +1,4 @@
--- name: worker_arrives
+-- name: register_worker
 -- A process says that it is here.
 INSERT INTO ol.worker (id, host, pid, queues, tasks, concurrency, state, version, lease,
     started_at, seen_at)
@@ -6,21 +6,18 @@ VALUES (:id, :host, :pid, ol.json(:queues), ol.json(:tasks), :concurrency, 'work
     :lease, ol.now(), ol.now())
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, state = excluded.state
 
--- name: worker_lives
+-- name: worker_heartbeat
 -- A process says that it is still here, and is told whether its proof of life stands.
 UPDATE ol.worker SET seen_at = ol.now(), running = :running, state = :state WHERE id = :id
 RETURNING proof = ol.proof()
 
--- name: worker_leaves
+-- name: deregister_worker
 -- A process says that it is gone.
 DELETE FROM ol.worker WHERE id = :id
 
 -- name: workers
 -- Every process that works, or offers jobs to those who do, and how long ago it was heard of.
-SELECT id, host, pid, CAST(queues AS text), CAST(tasks AS text), concurrency, running,
-    CASE WHEN drain THEN 'draining' ELSE state END, version, lease, ol.epoch(started_at),
-    ol.epoch(seen_at), ol.epoch(ol.now()) - ol.epoch(seen_at)
-FROM ol.worker ORDER BY started_at, id
+SELECT ol.worker_columns FROM ol.worker ORDER BY started_at, id
 
 -- name: set_draining
 -- Tell a worker to claim no more, or to do so again; no row if it was told so before.
@@ -28,7 +25,7 @@ UPDATE ol.worker SET drain = ol.boolean(:draining)
 WHERE id = :worker AND drain <> ol.boolean(:draining)
 RETURNING id
 
--- name: tell_trouble
+-- name: report_trouble
 -- A worker says why it cannot hand in outcomes, or that it can again.
 UPDATE ol.worker SET trouble = :trouble WHERE id = :worker
 RETURNING id
@@ -41,7 +38,7 @@ SELECT id, pid, host, trouble FROM ol.worker WHERE trouble IS NOT NULL ORDER BY 
 -- Whether somebody told a worker to claim no more.
 SELECT drain FROM ol.worker WHERE id = :worker
 
--- name: prove_life
+-- name: prove_liveness
 -- A worker holds its liveness lock from now on, as long as this server keeps its memory.
 UPDATE ol.worker SET proof = ol.proof() WHERE id = :id
 RETURNING id
@@ -67,7 +64,7 @@ SELECT id FROM ol.worker WHERE id IN (SELECT ol.each(:workers)) AND proof = ol.p
 -- name: job_owners
 -- Who runs these jobs.
 SELECT CAST(id AS text), worker FROM ol.job
-WHERE id IN (SELECT ol.each_id(:ids)) AND worker IS NOT NULL
+WHERE ol.in_ids(id, :ids) AND worker IS NOT NULL
 
 -- name: stalls
 -- How often jobs were taken back from a process that existed, since they were last redriven: the event
@@ -75,12 +72,12 @@ WHERE id IN (SELECT ol.each_id(:ids)) AND worker IS NOT NULL
 SELECT CAST(a.job AS text), count(*)
 FROM ol.attempt AS a
 JOIN ol.event AS e ON e.job = a.job AND e.fence = a.fence AND e.kind = 'attempt' AND e.n IS NULL
-WHERE a.job IN (SELECT ol.each_id(:ids)) AND a.outcome = 'stalled' AND NOT EXISTS (
+WHERE ol.in_ids(a.job, :ids) AND a.outcome = 'stalled' AND NOT EXISTS (
     SELECT 1 FROM ol.event AS r
     WHERE r.job = a.job AND r.kind = 'redrive' AND r.fence IS NULL AND r.seq > e.seq)
 GROUP BY a.job
 
--- name: bury_workers
+-- name: remove_workers
 -- Take down the cards of workers that are gone; each is buried by one process only.
 DELETE FROM ol.worker WHERE id IN (SELECT ol.each(:workers))
 RETURNING id, host, pid

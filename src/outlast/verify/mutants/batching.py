@@ -39,8 +39,8 @@ MUTANTS = [
         [
             Edit(
                 BATCH,
-                "        if len(items) == 1:\n            self.end(items[0], items[0].raised",
-                "        for one in items:\n            self.end(one, one.raised",
+                "        if len(items) == 1:\n            self.end_item(items[0], items[0].raised",
+                "        for one in items:\n            self.end_item(one, one.raised",
             )
         ],
         paths=("worker-batch",),

@@ -14,7 +14,8 @@ MUTANTS = [
         [
             Edit(
                 WORKER,
-                "        return Ended(Outcome.RELEASED, delay=behind, error=error, quiet=True)\n",
+                "        return AttemptEnd(Outcome.RELEASED, delay=behind, error=error,"
+                " quiet=True)\n",
                 "        return ended\n",
             )
         ],

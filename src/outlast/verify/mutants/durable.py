@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
-SQL, STEPS, LENT = "store/sql/steps.sql", "worker/steps.py", "store/lent.py"
+SQL, STEPS, LENT = "store/sql/steps.sql", "worker/steps.py", "store/handler_connection.py"
 SQLITE_KEEP = "WHERE j.id = :job AND j.fence = :fence\n    AND j.worker IN (:worker, :offered_by)"
 OWNER = "j.worker IN (:worker, :offered_by)"
 ANYBODY = "CAST(:worker AS text) <> COALESCE(CAST(:offered_by AS text), '')"
@@ -49,10 +49,11 @@ MUTANTS = [
         [
             Edit(
                 STEPS,
-                "                given = yield Do(call)\n"
+                "                given = yield CallFunction(call)\n"
                 "                text = write(name, given, annotation)\n",
-                '                kept = yield Ask(partial(keep, self._claim, name, "null"))\n'
-                "                given = yield Do(call)\n"
+                "                stored = yield RunOperation(partial(keep, self._claim,"
+                ' name, "null"))\n'
+                "                given = yield CallFunction(call)\n"
                 "                text = write(name, given, annotation)\n",
             )
         ],
@@ -72,8 +73,8 @@ MUTANTS = [
         [
             Edit(
                 LENT,
-                "        with sqlite.understood():\n            return run_on(",
-                "        with sqlite.understood():\n"
+                "        with sqlite.translate_errors():\n            return run_on(",
+                "        with sqlite.translate_errors():\n"
                 '            self.connection.execute("COMMIT")\n'
                 '            self.connection.execute("BEGIN IMMEDIATE")\n'
                 "            return run_on(",
@@ -85,7 +86,13 @@ MUTANTS = [
     Mutant(
         "completing-though-lost",
         "a handler's own writes stand although its claim was lost",
-        [Edit("ops/complete.py", "    if finished.lost or finished.again:\n", "    if False:\n")],
+        [
+            Edit(
+                "ops/complete.py",
+                "    if finished.lost or finished.duplicates:\n",
+                "    if False:\n",
+            )
+        ],
         campaign="zombie",
         paths=("completing",),
         points=12,
@@ -93,7 +100,13 @@ MUTANTS = [
     Mutant(
         "completing-though-lost-postgres",
         "a handler's own writes stand although its claim was lost",
-        [Edit("ops/complete.py", "    if finished.lost or finished.again:\n", "    if False:\n")],
+        [
+            Edit(
+                "ops/complete.py",
+                "    if finished.lost or finished.duplicates:\n",
+                "    if False:\n",
+            )
+        ],
         campaign="zombie",
         paths=("completing",),
         points=12,

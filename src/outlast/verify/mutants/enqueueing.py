@@ -12,9 +12,9 @@ ONE_BY_ONE = Edit(
     '        inserted += yield Statement("insert_jobs", rows=[job.row()])\n',
 )
 OWN_CONNECTION = Edit(
-    "client.py",
-    "            return run_on(conn, self.store, self._enqueue_and_wake(jobs))\n",
-    "            return self.store.run(self._enqueue_and_wake, jobs)\n",
+    "client/client.py",
+    "            return run_on(conn, self.store, self._enqueue_and_notify(jobs))\n",
+    "            return self.store.run(self._enqueue_and_notify, jobs)\n",
 )
 TRANSACTIONS = ("rollback", "transaction")
 
@@ -47,7 +47,7 @@ MUTANTS = [
         "enqueue commits the caller's transaction, as a helpful library might",
         [
             Edit(
-                "store/callers.py",
+                "store/caller/connection.py",
                 '        connection.execute("RELEASE outlast")\n'
                 "        if alone and commits_by_itself(connection):\n",
                 '        connection.execute("RELEASE outlast")\n        if True:\n',
@@ -60,7 +60,7 @@ MUTANTS = [
     Mutant(
         "key-ignored",
         "the unique key is not stored, so it holds nobody back",
-        [Edit("model/task.py", '"key": said.key,\n', '"key": None,\n')],
+        [Edit("model/task.py", '"key": merged.key,\n', '"key": None,\n')],
         paths=("enqueue-key",),
         points=8,
     ),
@@ -69,7 +69,7 @@ MUTANTS = [
         "an enqueue whose answer got lost is sent again as another job",
         [
             Edit(
-                "client.py",
+                "client/client.py",
                 "        made = self.store.run(enqueue, jobs)\n",
                 "        from dataclasses import replace\n"
                 "        from .model.ids import new_job_id\n"
@@ -87,9 +87,9 @@ MUTANTS = [
         "workers look when they are woken, and never by themselves",
         [
             Edit(
-                "worker/lookout.py",
-                "        self._look_at = now + self._idle * random.uniform(0.75, 1.25)\n",
-                "        self._look_at = now + 1e9\n",
+                "worker/poller.py",
+                "        self._poll_at = now + self._idle_backoff * random.uniform(0.75, 1.25)\n",
+                "        self._poll_at = now + 1e9\n",
             )
         ],
         paths=("unannounced",),

@@ -12,7 +12,7 @@ MUTANTS = [
         "a job is done before its handler has run",
         [
             Edit(
-                "worker/execute.py",
+                "worker/executor.py",
                 "            result = await self.call(arguments, threads)\n",
                 '            result = {"fence": self.claim.fence}\n',
             )
@@ -53,8 +53,10 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    queues = yield from add([job for t in accepted for job in t.jobs])\n",
-                "    queues = yield from add([job for t in transitions for job in t.jobs])\n",
+                "    queues = yield from enqueue_followups([job for t in accepted for job in"
+                " t.jobs])\n",
+                "    queues = yield from enqueue_followups([job for t in transitions for job"
+                " in t.jobs])\n",
             )
         ],
         campaign="zombie",
@@ -67,7 +69,7 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "        return _at_once(transition) and state is State.SUCCEEDED\n",
+                "        return _first_try_success(transition) and state is State.SUCCEEDED\n",
                 "        return False\n",
             )
         ],
@@ -81,8 +83,9 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    if noted := [t for t in accepted if not _unrecorded(t, held[_claimed(t)])]:\n",
-                "    if noted := [t for t in accepted if t.outcome == 'cancelled']:\n",
+                "    if recorded := [t for t in accepted if not _unrecorded(t,"
+                " held[_job_and_fence(t)])]:\n",
+                "    if recorded := [t for t in accepted if t.outcome == 'cancelled']:\n",
             )
         ],
         paths=("finish-failed",),
@@ -106,9 +109,9 @@ MUTANTS = [
         "a shutdown writes a final state",
         [
             Edit(
-                "worker/execute.py",
-                "            return Ended(Outcome.RELEASED)\n",
-                "            return Ended(Outcome.PERMANENT)\n",
+                "worker/executor.py",
+                "            return AttemptEnd(Outcome.RELEASED)\n",
+                "            return AttemptEnd(Outcome.PERMANENT)\n",
             )
         ],
         paths=("shutdown",),
@@ -119,7 +122,7 @@ MUTANTS = [
         "a cancel and its record are two transactions",
         [
             Edit(
-                "ops/operate.py",
+                "ops/job_actions.py",
                 '    yield BEGIN\n    error = {"type": "Cancelled"',
                 '    error = {"type": "Cancelled"',
             )
@@ -132,9 +135,9 @@ MUTANTS = [
         "a redrive and its record are two transactions",
         [
             Edit(
-                "ops/operate.py",
-                '    yield BEGIN\n    doomed: Rows = yield Statement("doomed_by"',
-                '    doomed: Rows = yield Statement("doomed_by"',
+                "ops/job_actions.py",
+                '    yield BEGIN\n    doomed: Rows = yield Statement("failed_because_of"',
+                '    doomed: Rows = yield Statement("failed_because_of"',
             )
         ],
         paths=("redrive-dead", "redrive-all"),
@@ -147,10 +150,10 @@ MUTANTS = [
             Edit(
                 "store/sql/operate.sql",
                 "cancelling = false, expires_at = NULL\n"
-                "WHERE id IN (SELECT ol.each_id(:ids)) AND state IN ('dead', 'cancelled')"
+                "WHERE ol.in_ids(id, :ids) AND state IN ('dead', 'cancelled')"
                 " AND ol.in_reach\n",
                 "cancelling = false, expires_at = NULL, lease_until = NULL, result = NULL\n"
-                "WHERE id IN (SELECT ol.each_id(:ids)) AND ol.in_reach\n",
+                "WHERE ol.in_ids(id, :ids) AND ol.in_reach\n",
             )
         ],
         paths=("redrive-running",),

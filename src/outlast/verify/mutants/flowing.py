@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
-FINISH, FLOWS, TELLS = "ops/finish.py", "ops/flows.py", "ops/consequences.py"
-SQL, OPERATE = "store/sql/flows.sql", "ops/operate.py"
+FINISH, FLOWS, TELLS = "ops/finish.py", "ops/flow_links.py", "ops/dependents.py"
+SQL, OPERATE = "store/sql/flows.sql", "ops/job_actions.py"
 LIVE = "state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT "
 MEMBERS = f"        AND {LIVE}cancelling\n    UNION\n"
 SETTLED = f"            AND j.{LIVE}j.cancelling)\n        AND NOT EXISTS"
 ENDED = "    ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]\n"
 IN_ORDER = (
-    "    queues = yield from add([job for t in accepted for job in t.jobs])\n"
+    "    queues = yield from enqueue_followups([job for t in accepted for job in t.jobs])\n"
     f"{ENDED}"
-    "    return queues | (yield from consequences(ended, _traces(accepted)))\n"
+    "    return queues | (yield from notify_dependents(ended, _traces(accepted)))\n"
 )
 
 MUTANTS = [
@@ -57,7 +57,8 @@ MUTANTS = [
         [
             Edit(
                 TELLS,
-                "[(id, state) for id, state, _, tied in told if state in BROKEN and tied]\n",
+                "[(id, state) for id, state, _, tied in counted if state in FAILED_STATES"
+                " and tied]\n",
                 "list[Ending]()\n",
             )
         ],
@@ -70,8 +71,8 @@ MUTANTS = [
         [
             Edit(
                 TELLS,
-                '        asked = json.loads(hooks or "{}").get(state, [])\n',
-                '        asked = sum(json.loads(hooks or "{}").values(), [])\n',
+                '        rows = json.loads(hooks or "{}").get(state, [])\n',
+                '        rows = sum(json.loads(hooks or "{}").values(), [])\n',
             )
         ],
         paths=("flow-hooks",),
@@ -106,9 +107,9 @@ MUTANTS = [
                 FINISH,
                 IN_ORDER,
                 f"{ENDED}"
-                "    queues = yield from consequences(ended)\n"
+                "    queues = yield from notify_dependents(ended)\n"
                 "    added = [job for t in accepted for job in t.jobs]\n"
-                "    return queues | (yield from add(added))\n",
+                "    return queues | (yield from enqueue_followups(added))\n",
             )
         ],
         paths=("flow-join",),
@@ -145,7 +146,7 @@ MUTANTS = [
     Mutant(
         "untied",
         "somebody comes after a job, and its owner is not to know",
-        [Edit(FLOWS, '    yield Statement("tie", {"ids": wanted})\n', "")],
+        [Edit(FLOWS, '    yield Statement("mark_has_dependents", {"ids": wanted})\n', "")],
         paths=("flow-turn",),
         points=8,
     ),
@@ -179,11 +180,11 @@ MUTANTS = [
         "a flow whose canceller died goes on",
         [
             Edit(
-                "worker/heal.py",
-                "        if signs.flows or signs.late:\n",
-                "        if signs.late:\n",
+                "worker/maintenance.py",
+                "        if signs.flows or signs.unlinked:\n",
+                "        if signs.unlinked:\n",
             ),
-            Edit("worker/flow_tender.py", "        await self.cancel()\n", ""),
+            Edit("worker/flow_maintenance.py", "        await self.continue_cancels()\n", ""),
         ],
         paths=("flow-cancel",),
         points=24,
@@ -194,8 +195,9 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "    closed = {flow for flow in flows if standing.get(flow, (True, False))[0]}\n",
-                "    closed = {flow for flow in flows if flow not in standing}\n",
+                "    closed = {flow for flow in flows if flow_states.get(flow, (True,"
+                " False))[0]}\n",
+                "    closed = {flow for flow in flows if flow not in flow_states}\n",
             )
         ],
         paths=("flow-cancel-late",),
@@ -217,7 +219,7 @@ MUTANTS = [
     Mutant(
         "cancel-untold",
         "who waits for a job that is cancelled does not hear of it",
-        [Edit(OPERATE, "yield from consequences([(id, State.CANCELLED)])\n", "pass\n")],
+        [Edit(OPERATE, "yield from notify_dependents([(id, State.CANCELLED)])\n", "pass\n")],
         paths=("flow-cancel-one",),
         points=8,
     ),
@@ -227,8 +229,8 @@ MUTANTS = [
         [
             Edit(
                 "ops/duties.py",
-                "consequences([(id, State.CANCELLED) for id, tied in rows if tied])\n",
-                "consequences([])\n",
+                "notify_dependents([(id, State.CANCELLED) for id, tied in rows if tied])\n",
+                "notify_dependents([])\n",
             )
         ],
         paths=("flow-expire",),
@@ -269,7 +271,13 @@ MUTANTS = [
     Mutant(
         "flow-key-ignored",
         "the key of a flow is not stored, so a second one is made",
-        [Edit("model/layout.py", "part_of=within, key=item.key", "part_of=within, key=None")],
+        [
+            Edit(
+                "model/flow_builder.py",
+                "part_of=into_flow, key=item.key",
+                "part_of=into_flow, key=None",
+            )
+        ],
         paths=("flow-key",),
         points=8,
     ),

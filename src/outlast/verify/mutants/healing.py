@@ -5,14 +5,14 @@ from __future__ import annotations
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 from .owning import WITHOUT_STATE
 
-HEAL, RECLAIM, OUTCOME = "worker/heal.py", "ops/reclaim.py", "model/outcome.py"
+HEAL, RECLAIM, OUTCOME = "worker/maintenance.py", "ops/reclaim.py", "model/outcome.py"
 FINISH, RENEW, DUTIES = "store/sql/finish.sql", "store/sql/renew.sql", "store/sql/duties.sql"
 CRASHED = "return Transition(claim, Outcome.CRASHED, to, error=error, crashes=1)"
 
 LOOKS_FIRST = Edit(
     RECLAIM,
-    '    yield BEGIN\n    rows: Rows = yield Statement("lost"',
-    '    rows: Rows = yield Statement("lost"',
+    '    yield BEGIN\n    rows: Rows = yield Statement("expired_leases"',
+    '    rows: Rows = yield Statement("expired_leases"',
 )
 
 MUTANTS = [
@@ -89,7 +89,7 @@ MUTANTS = [
         [
             Edit(
                 HEAL,
-                '            Loop("reclaim", self.reclaim, self.worker.settings.reclaim_every),\n',
+                '            Loop("reclaim", self.reclaim, self._state.settings.reclaim_every),\n',
                 "",
             )
         ],
@@ -118,7 +118,7 @@ MUTANTS = [
     Mutant(
         "living-buried",
         "a worker is taken for dead while it holds its lock",
-        [Edit("store/alive.py", "return False\n    else:", "return True\n    else:")],
+        [Edit("store/sqlite/liveness.py", "return False\n    else:", "return True\n    else:")],
         paths=("neighbours",),
         points=4,
         store=SQLITE,

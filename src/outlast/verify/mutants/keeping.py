@@ -66,7 +66,7 @@ MUTANTS = [
     Mutant(
         "migration-apart",
         "a migration commits statement by statement",
-        [Edit("store/sqlite.py", "with transaction(self.writer):", "if True:")],
+        [Edit("store/sqlite/store.py", "with transaction(self.writer):", "if True:")],
         paths=("migrate",),
         points=12,
         store=SQLITE,
@@ -75,9 +75,9 @@ MUTANTS = [
         "migration-apart-postgres",
         "a migration commits statement by statement",
         [
-            Edit("store/postgres.py", "with link.transaction():", "if True:"),
+            Edit("store/postgres/store.py", "with link.transaction():", "if True:"),
             # What travels together is one transaction all the same.
-            Edit("store/postgres.py", "with link.pipeline():", "if True:"),
+            Edit("store/postgres/store.py", "with link.pipeline():", "if True:"),
         ],
         paths=("migrate",),
         points=12,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
 RENEW, DUTIES, RECLAIM = "store/sql/renew.sql", "store/sql/duties.sql", "ops/reclaim.py"
-TRUST, KEEPER = "model/lease_trust.py", "worker/keeper.py"
+TRUST, LEASES = "model/lease_trust.py", "worker/leases.py"
 
 AT_ONCE = Edit(
     RENEW,
@@ -69,7 +69,7 @@ MUTANTS = [
     Mutant(
         "calm-without-probes",
         "a period of calm is believed long after its last probe",
-        [Edit(TRUST, " and now - self._probed_at <= self._gap:", ":")],
+        [Edit(TRUST, " and now - self._probed_at <= self._longest_gap:", ":")],
         paths=("late-sweep",),
         points=4,
     ),
@@ -91,14 +91,26 @@ MUTANTS = [
     Mutant(
         "stall-charged",
         "a crash is charged although the owner's process exists",
-        [Edit(RECLAIM, "frozenset(locked([id for (id,) in told]) if told else ())", "frozenset()")],
+        [
+            Edit(
+                RECLAIM,
+                "frozenset(locked([id for (id,) in locked_rows]) if locked_rows else ())",
+                "frozenset()",
+            )
+        ],
         paths=("stalled",),
         points=8,
     ),
     Mutant(
         "stall-charged-postgres",
         "a crash is charged although the owner's process exists",
-        [Edit(RECLAIM, "frozenset(locked([id for (id,) in told]) if told else ())", "frozenset()")],
+        [
+            Edit(
+                RECLAIM,
+                "frozenset(locked([id for (id,) in locked_rows]) if locked_rows else ())",
+                "frozenset()",
+            )
+        ],
         paths=("stalled",),
         points=8,
         store=POSTGRES,
@@ -129,12 +141,19 @@ MUTANTS = [
         "an owner lets go of its jobs because of somebody's lock",
         [
             Edit(
-                KEEPER,
-                "        self.worker.hands.locked(fences, time.monotonic()"
-                " + lease * RENEWAL_SHARE * SAFETY)\n",
+                LEASES,
+                "        self._in_flight.extend_while_locked(fences, at + lease *"
+                " RENEWAL_SHARE * LEASE_SAFETY)\n",
                 "",
             )
         ],
+        paths=("foreign-lock",),
+        points=4,
+    ),
+    Mutant(
+        "renewal-waits-for-lock",
+        "a renewal waits for somebody's lock until its lease is over",
+        [Edit(LEASES, "return max(MIN_LOCK_WAIT_S, lease * LOCK_WAIT_SHARE)", "return lease * 9")],
         paths=("foreign-lock",),
         points=4,
     ),

@@ -6,23 +6,23 @@ from __future__ import annotations
 from ..mutation import POSTGRES, SQLITE, Edit, Mutant
 
 UNSEEN_AT_COMMIT = Edit(
-    "store/sqlite_identity.py",
+    "store/sqlite/file_identity.py",
     "        return self._are_in_place(2)\n",
     "        return True\n",
 )
 UNSEEN_BEFORE = Edit(
-    "store/sqlite_identity.py",
+    "store/sqlite/file_identity.py",
     "        return self._are_in_place(3)\n",
     "        return True\n",
 )
 UNBOUND = Edit(
-    "model/moments.py",
+    "model/timestamps.py",
     "    if not within_bounds(since):\n        raise _out_of_bounds(name, value)\n",
     "",
 )
 BELIEVED = Edit(
     "model/job.py",
-    "    if state is None or not _is_sound(facts):\n",
+    "    if state is None or not _is_valid(facts):\n",
     "    if state is None:\n",
 )
 
@@ -40,7 +40,7 @@ MUTANTS = [
         "a database that was taken away is made anew, empty, by whoever had it open",
         [
             Edit(
-                "store/sqlite.py",
+                "store/sqlite/store.py",
                 "        if not self._known:\n            create_private(self.path)\n",
                 "        if True:\n            create_private(self.path)\n",
             ),
@@ -54,7 +54,7 @@ MUTANTS = [
         "a caller's connection to another database is taken for one to ours",
         [
             Edit(
-                "store/callers.py",
+                "store/caller/connection.py",
                 "        if is_known(driver, store):\n            return drive(op, session)\n",
                 "        if True:\n            return drive(op, session)\n",
             )
@@ -68,7 +68,7 @@ MUTANTS = [
         "tables are made in a database whose encoding cannot hold our text",
         [
             Edit(
-                "store/postgres.py",
+                "store/postgres/store.py",
                 "            self._check_encoding(link)\n            while self._migrate_on",
                 "            while self._migrate_on",
             )

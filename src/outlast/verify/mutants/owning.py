@@ -70,8 +70,8 @@ MUTANTS = [
         [
             Edit(
                 "ops/finish.py",
-                "    transitions, rivals = _apart(transitions)\n"
-                "    rows: Rows = (yield _finish(transitions)) if transitions else []\n",
+                "    transitions, rivals = _split_rivals(transitions)\n"
+"    rows: Rows = (yield _finish(transitions)) if transitions else []\n",
                 "    rivals: list[Transition] = []\n"
                 "    rows: Rows = (yield _finish(transitions)) if transitions else []\n",
             )

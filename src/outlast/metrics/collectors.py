@@ -1,0 +1,196 @@
+"""What a worker, a supervisor and the tables have to say, as samples by the catalogue's names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.lifecycle import Outcome, State
+from ..ops.table_metrics import LIVE, QueueDepth, TableMetrics
+from ..version import VERSION
+from ..worker.logs import dropped
+from ..worker.supervisor import Supervisor
+from ..worker.worker import Worker
+from ..worker.worker_metrics import DurationBuckets, WorkerMetrics
+from .catalogue import DEADLY, RECLAIM_REASONS, RETRIED
+from .labels import Labels, label
+from .snapshot import TableSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    name: str
+    value: float | DurationBuckets
+    labels: tuple[str, ...] = ()
+
+
+Samples = Iterator[Sample]
+
+MAX_BREAKER_TASKS = 20  # names that are told apart: with as many queues, 400 series at the most
+
+# What a worker counts under its own names.
+COUNTERS = {
+    "refused": "outlast_zombie_writes_refused_total",
+    "lost": "outlast_claims_lost_total",
+    "late": "outlast_claims_late_total",
+    "deferred_for_memory": "outlast_claims_deferred_total",
+    "unhandled": "outlast_unhandled_total",
+    "abandoned": "outlast_abandoned_total",
+    "overdue": "outlast_overdue_total",
+    "woken": "outlast_wakeups_total",
+    "turn_failed": "outlast_turn_failures_total",
+    "strays": "outlast_strays_total",
+    "unstorable": "outlast_outcomes_unstorable_total",
+    "events_dropped": "outlast_events_dropped_total",
+}
+AUDIT_PREFIX = "audited "  # what comes before the name of a class that the audit found
+
+
+def process_samples(role: str, snapshot: TableSnapshot | None) -> Samples:
+    yield Sample("outlast_info", 1, (VERSION, role))
+    yield Sample("outlast_log_lines_dropped_total", dropped())
+    if snapshot is not None:
+        yield Sample("outlast_snapshot_age_seconds", snapshot.age)
+        yield Sample("outlast_snapshot_cost_seconds", snapshot.cost)
+        yield Sample("outlast_snapshot_failures_total", snapshot.failures)
+
+
+# The tables
+
+
+class TableCollector:
+    """With the names that this process has met."""
+
+    def __init__(self) -> None:
+        self._queues = Labels()
+        self._tasks = Labels(MAX_BREAKER_TASKS)
+        self._breakers_seen: set[tuple[str, str]] = set()
+        self._duties = Labels()
+
+    def samples(self, measured: TableMetrics) -> Samples:
+        dwell: dict[str, float] = {}
+        for (queue, state), depth in self._depths(measured).items():
+            yield Sample("outlast_jobs", depth.number, (queue, state))
+            if state in (State.READY, State.SCHEDULED):
+                dwell[queue] = max(dwell.get(queue, 0.0), depth.dwell)
+            if state != State.DEAD:
+                yield Sample("outlast_oldest_seconds", depth.oldest, (queue, state))
+        for queue, seconds in dwell.items():
+            yield Sample("outlast_dwell_seconds", seconds, (queue,))
+        for queue in {self._queues(name) for name in measured.paused}:
+            yield Sample("outlast_queue_paused", 1, (queue,))
+        yield from self._breaker_samples(measured)
+        yield Sample("outlast_expired_leases", measured.expired)
+        yield Sample("outlast_expired_lease_seconds", measured.expired_for)
+        for state in ("working", "draining", "silent"):
+            yield Sample("outlast_workers", measured.workers.get(state, 0), (state,))
+        yield from self._duty_samples(measured)
+
+    def _breaker_samples(self, measured: TableMetrics) -> Samples:
+        """One that was open once and is closed now says so, as long as this process lives."""
+        open_ones = {(self._queues(queue), self._tasks(task)) for queue, task in measured.breakers}
+        self._breakers_seen |= open_ones
+        for queue, task in sorted(self._breakers_seen):
+            yield Sample("outlast_breaker_open", int((queue, task) in open_ones), (queue, task))
+
+    def _depths(self, measured: TableMetrics) -> dict[tuple[str, str], QueueDepth]:
+        """By label: queues whose names are too many are one. A queue that was seen once and is
+        empty now says so, instead of being gone."""
+        labelled = [
+            (self._queues(queue), state, depth) for (queue, state), depth in measured.depths.items()
+        ]
+        depths = {
+            (queue, str(state)): QueueDepth() for queue in self._queues.given for state in LIVE
+        }
+        for queue, state, depth in labelled:
+            depths[queue, state].add(depth)
+        return depths
+
+    def _duty_samples(self, measured: TableMetrics) -> Samples:
+        for name, duty in measured.duties.items():
+            labels = (self._duties(name),)
+            yield Sample("outlast_duty_every_seconds", duty.every, labels)
+            yield Sample("outlast_duty_last_success_seconds", duty.silent_for, labels)
+            for what, number in duty.tally.items():
+                yield Sample(f"outlast_duty_{what}_total", number, labels)
+
+
+# A worker
+
+
+def worker_samples(worker: Worker) -> Samples:
+    yield from outcome_samples(worker.metrics)
+    for what, name in COUNTERS.items():
+        yield Sample(name, worker.counts[what])
+    for what, number in tuple(worker.counts.items()):
+        if what.startswith(AUDIT_PREFIX):
+            yield Sample("outlast_audited_total", number, (what.removeprefix(AUDIT_PREFIX),))
+    for queue, waits in tuple(worker.metrics.waits.items()):
+        yield Sample("outlast_claims_total", sum(waits.counts), (label(queue),))
+        yield Sample("outlast_wait_seconds", waits, (label(queue),))
+    for task, runs in tuple(worker.metrics.runs.items()):
+        yield Sample("outlast_run_seconds", runs, (label(task),))
+    for (queue, task), number in tuple(worker.executor.breakers.openings.items()):
+        yield Sample("outlast_breaker_openings_total", number, (label(queue), label(task)))
+    yield Sample("outlast_in_hand", len(worker.in_flight))
+    yield Sample("outlast_outcomes_held_up", worker.sink.set_aside_count)
+    yield Sample("outlast_concurrency", worker.settings.concurrency)
+    yield Sample("outlast_handlers_stuck", worker.executor.abandoned_threads)
+    yield Sample("outlast_lease_seconds", worker.settings.lease)
+    yield Sample("outlast_beat_age_seconds", _seconds_since(worker.shared.state.beat_at))
+    yield from _heartbeat_samples(worker)
+
+
+def outcome_samples(figures: WorkerMetrics) -> Samples:
+    """How attempts ended, and what was taken back from whom."""
+    ended, succeeded = dict(figures.ended), figures.counts[State.SUCCEEDED]
+    for outcome in Outcome:
+        number = succeeded if outcome is Outcome.SUCCEEDED else 0
+        number += _total(ended, outcome, *State)
+        yield Sample("outlast_finishes_total", number, (outcome,))
+    for outcome in map(Outcome, RETRIED):
+        again = _total(ended, outcome, State.SCHEDULED, State.READY)
+        yield Sample("outlast_retries_total", again, (outcome,))
+    for outcome in map(Outcome, DEADLY):
+        yield Sample("outlast_dead_total", _total(ended, outcome, State.DEAD), (outcome,))
+    released = _total(ended, Outcome.RELEASED, State.READY, State.SCHEDULED)
+    yield Sample("outlast_released_total", released + figures.counts["released"])
+    reclaimed = dict.fromkeys(RECLAIM_REASONS, 0) | dict(figures.reclaimed)
+    for way, number in reclaimed.items():
+        yield Sample("outlast_reclaimed_total", number, way)
+    yield Sample("outlast_buried_total", figures.counts["buried"])
+
+
+def _heartbeat_samples(worker: Worker) -> Samples:
+    loops = worker.leases.loops  # none, until the database has been reached
+    for loop in loops:
+        yield Sample("outlast_loop_passes_total", loop.passes, (loop.name,))
+        yield Sample("outlast_loop_failures_total", loop.failures, (loop.name,))
+    late = _seconds_since(loops[0].succeeded_at) - loops[0].every if loops else 0.0
+    yield Sample("outlast_renewal_lag_seconds", max(0.0, late))
+
+
+# A supervisor
+
+
+def supervisor_samples(supervisor: Supervisor, figures: WorkerMetrics) -> Samples:
+    running = len(supervisor.running)
+    yield Sample("outlast_children", running, ("running",))
+    yield Sample("outlast_children", len(supervisor.children) - running, ("down",))
+    exits: Mapping[str, int] = {"exit": 0, "signal": 0} | dict(supervisor.exits)
+    for how, number in exits.items():
+        yield Sample("outlast_child_exits_total", number, (how,))
+    yield Sample("outlast_beat_age_seconds", _seconds_since(supervisor.beat_at))
+    for sample in outcome_samples(figures):
+        if sample.name in ("outlast_reclaimed_total", "outlast_dead_total", "outlast_buried_total"):
+            yield sample
+
+
+def _total(ended: Mapping[tuple[Outcome, State], int], outcome: Outcome, *states: State) -> Any:
+    return sum(ended.get((outcome, state), 0) for state in states)
+
+
+def _seconds_since(moment: float) -> float:
+    return max(0.0, time.monotonic() - moment)

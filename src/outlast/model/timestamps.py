@@ -1,0 +1,88 @@
+"""Moments within bounds: checked on the way in, read without failing on the way out.
+
+A moment is stored only if every reader can show it: Python's dates end with the year 9999, time
+zones shift a date by up to a day, and PostgreSQL and SQLite hold dates far beyond both. The years
+1970 to 9000 are safe in every time zone and in every client of the HTTP API.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from .errors import InvalidOption
+
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+EARLIEST = 0.0  # seconds since 1970
+LATEST = datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC).timestamp()  # exclusive
+BOUNDS = f"from {FIRST_YEAR} to {LAST_YEAR}"
+
+_FIRST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
+_LAST = datetime(LAST_YEAR, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value is a number that a float can hold; an int may have a thousand digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def to_epoch(name: str, value: Any) -> float | None:
+    """A moment as seconds since 1970, or a clear refusal: a naive datetime means many moments."""
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise InvalidOption(option=name, reason=f"must be a datetime, not {value!r:.80}")
+    try:
+        offset = value.utcoffset()  # None for a naive one, and for a time zone that does not know
+        since = None if offset is None else (value - offset).replace(tzinfo=UTC).timestamp()
+    except OverflowError:  # the first or the last day of all time, elsewhere on earth
+        raise _out_of_bounds(name, value) from None
+    if since is None:
+        raise InvalidOption(
+            option=name,
+            reason=f"needs a time zone, and {value.isoformat()} has none: write datetime.now(UTC)"
+            " or datetime(…, tzinfo=UTC)",
+        )
+    if not within_bounds(since):
+        raise _out_of_bounds(name, value)
+    return since
+
+
+def check_epoch(name: str, value: float | None) -> float | None:
+    """The same for a moment that arrives as seconds since 1970."""
+    if value is not None and not within_bounds(value):
+        raise InvalidOption(option=name, reason=f"must be a moment {BOUNDS}, not {value!r:.80}")
+    return value
+
+
+def within_bounds(since: Any) -> bool:
+    return is_finite(since) and EARLIEST <= since < LATEST
+
+
+def age(seconds: Any) -> float:
+    """A stored span for its readers: finite, whatever moments it was computed from."""
+    if not isinstance(seconds, int | float) or math.isnan(seconds):
+        return 0.0
+    return min(max(float(seconds), -LATEST), LATEST)
+
+
+@lru_cache(64)  # jobs of one call often share their moments
+def to_datetime(since: float | None) -> datetime | None:
+    """A stored moment for its readers. One that is out of bounds is shown at the bound that it
+    exceeds, because lists and pages sort and subtract moments; `read_job` says so beside it."""
+    if since is None:
+        return None
+    if within_bounds(since):
+        return datetime.fromtimestamp(since, UTC)
+    return _LAST if isinstance(since, int | float) and since >= LATEST else _FIRST
+
+
+def _out_of_bounds(name: str, value: datetime) -> InvalidOption:
+    return InvalidOption(option=name, reason=f"must be a moment {BOUNDS}, not {value.isoformat()}")

@@ -1,0 +1,34 @@
+"""What is wrong with a job that waits for others, if anything is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNFIRED, DEAF, MISCOUNTED = "unfired", "deaf-parent", "miscounted"
+FAULTS = (UNFIRED, DEAF, MISCOUNTED)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitCheck:
+    """What a waiting job says that it waits for, and what there truly is to wait for.
+
+    The order of the fields is the order of the columns that `waiting_after` returns.
+    """
+
+    id: str
+    needs: str
+    waits_for: int
+    quorum: int | None
+    prerequisites: int
+    ended: int
+    failed: int  # of these
+
+    @property
+    def fault(self) -> str | None:
+        """Its class in the catalogue. One that comes after nobody needs what is not there."""
+        if self.needs == "succeeded" and (self.failed or not self.prerequisites):
+            return DEAF
+        needed = min(self.quorum or self.prerequisites, self.prerequisites)
+        if self.ended >= needed:
+            return UNFIRED
+        return MISCOUNTED if self.waits_for != needed - self.ended else None

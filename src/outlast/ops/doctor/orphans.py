@@ -1,0 +1,166 @@
+"""The audit on demand: which jobs are orphans at this moment, by the names of the catalogue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...model.humanize import format_duration, pluralize
+from ...model.lease_trust import BELIEVE
+from ...model.wait_check import DEAF, MISCOUNTED, UNFIRED
+from .. import audit, flow_repair
+from ..audit import LOWEST_ID, OrphanRow
+from ..operation import Op, Rows, Statement
+from ..reclaim import LockedFn, none_locked
+from .findings import Finding
+
+MAX_ROWS_PER_CLASS = 1000  # rows looked at in each class
+# Nets look about twice a second, and duties every few seconds: what is this late, nobody does.
+LATE_LEASE_S, LATE_TIMER_S, LATE_DEADLINE_S = 3.0, 10.0, 30.0
+
+_LOGS = "Look into the logs of the workers: each of them should do it within a second."
+_START = "Start a worker: any one takes them back within a second."
+_BY_HAND = "Somebody has written to the tables by hand. A worker's audit mends it within a minute."
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanCheck:
+    name: str
+    finder: str
+    noun: str
+    sentence: str  # with {jobs}, {longest}
+    workers: str  # what to do while workers are alive
+    nobody: str = _START  # and when none is
+    late: float | None = None
+    problem: bool = True
+
+    def params(self) -> Mapping[str, Any]:
+        given = {} if self.late is None else {"late": self.late}
+        if self.finder in BELIEVING:
+            given |= BELIEVE.leases
+        return given | {"since": 0.0} if self.name == "owner-hung" else given
+
+
+ORPHAN_CHECKS = (
+    OrphanCheck("owner-dead", "find_owner_dead", "running job",
+            "{jobs} lost the owner, at the longest {longest} ago, and nobody has taken them back.",
+            _LOGS, late=LATE_LEASE_S),
+    OrphanCheck("forgotten", "find_forgotten", "running job",
+            "{jobs} had a worker that lives and no longer renews them, at the longest for"
+            " {longest}.", _LOGS, late=LATE_LEASE_S),
+    OrphanCheck("owner-dead", "find_endless", "running job",
+            "{jobs} of workers that nobody knows have leases without an end in sight (good for"
+            " another {longest}).", _BY_HAND, "Start a worker: its audit takes them back."),
+    OrphanCheck("uncancelled", "find_uncancelled", "running job",
+            "{jobs} should have stopped, and lost the owner, at the longest {longest} ago.",
+            _LOGS, late=LATE_LEASE_S),
+    OrphanCheck("owner-hung", "find_owner_hung", "running job",
+            "{jobs} ran past the own timeout, at the longest by {longest}.",
+            "See why the duty 'deadline' fails, and what the handler waits for.",
+            "Start a worker: it ends them within seconds.", LATE_DEADLINE_S),
+    OrphanCheck("timer-lost", "find_timer_lost", "scheduled job",
+            "{jobs} should have become ready, at the longest {longest} ago.",
+            "Look into the logs of the workers: any look for work makes due jobs ready.",
+            "Start a worker: its first look makes due jobs ready.", LATE_TIMER_S),
+    OrphanCheck("expired", "find_expired", "queued job",
+            "{jobs} should have been cancelled at expires_at, at the longest {longest} ago.",
+            "See why the duty 'expire' fails. They will not be run late.",
+            "Start a worker, which ends them. They will not be run late.", LATE_TIMER_S),
+    OrphanCheck("invisible", "find_ownerless", "running job",
+            "{jobs} have no owner or no lease, at the longest for {longest}.",
+            _BY_HAND, "Start a worker: its audit puts them back."),
+    OrphanCheck("invisible", "find_invisible", "queued job",
+            "{jobs} have an owner or a lease, which only a running one may have.",
+            _BY_HAND, "Start a worker: its audit mends them."),
+    OrphanCheck("half-cancelled", "find_half_cancelled", "flow",
+            "{jobs} were cancelled, at the longest {longest} ago, and not all of it was.",
+            _LOGS, "Start a worker: it goes on with them.", LATE_LEASE_S),
+    OrphanCheck("poison", "find_poison", "job",
+            "{jobs} ended dead after costing as many workers as they may.",
+            "outlast dead shows them; outlast job ID shows which workers died, when and how.",
+            "outlast dead shows them; outlast job ID shows which workers died, when and how.",
+            problem=False),
+    OrphanCheck("undecodable", "find_undecodable", "job",
+            "{jobs} could not be read, and ended dead.",
+            "outlast job ID says what is wrong with one.",
+            "outlast job ID says what is wrong with one.", problem=False),
+)  # fmt: skip
+
+_WAITING = {
+    UNFIRED: "{jobs} still wait although nothing they wait for is still to end.",
+    DEAF: "{jobs} wait for what is dead, cancelled or gone.",
+    MISCOUNTED: "{jobs} wait for another number of jobs than there are to wait for.",
+}
+WAIT_CHECKS = {
+    name: OrphanCheck(name, "waiting_after", "waiting job", sentence, _BY_HAND,
+                  "Start a worker: its audit mends them.")
+    for name, sentence in _WAITING.items()
+}  # fmt: skip
+
+FoundOrphans = list[tuple[OrphanCheck, list[OrphanRow]]]
+BELIEVING = {"find_owner_dead", "find_endless", "find_uncancelled", "find_forgotten"}
+BY_LEASE = {"find_owner_dead", "find_endless", "find_uncancelled", "find_owner_hung"}
+
+
+def find_orphans(locked: LockedFn = none_locked) -> Op[FoundOrphans]:
+    """What each of the audit's finders finds now. Right after a step of the clock all leases look
+    wrong: those of processes that exist say nothing, and the workers judge them."""
+    found = []
+    for check in ORPHAN_CHECKS:
+        rows = yield from audit.find(check.finder, MAX_ROWS_PER_CLASS, 0, **check.params())
+        if rows and check.finder in BY_LEASE:
+            rows = yield from _without_live_owners(rows, locked)
+        if rows:
+            found.append((check, rows))
+    inconsistent, _ = yield from flow_repair.inconsistent_waits(LOWEST_ID, MAX_ROWS_PER_CLASS)
+    found += [
+        (WAIT_CHECKS[name], [OrphanRow(id, 0.0) for id in ids])
+        for name, ids in inconsistent.items()
+    ]
+    return found
+
+
+def _without_live_owners(rows: list[OrphanRow], locked: LockedFn) -> Op[list[OrphanRow]]:
+    ids = json.dumps([stray.id for stray in rows])
+    owned: Rows = yield Statement("job_owners", {"ids": ids})
+    workers = json.dumps(sorted({worker for _, worker in owned}))
+    held: Rows = yield Statement("still_locked", {"workers": workers})
+    living = set(locked([id for (id,) in held]) if held else ())
+    kept = {id for id, worker in owned if worker in living}
+    return [stray for stray in rows if stray.id not in kept]
+
+
+def orphan_findings(found: FoundOrphans, alive: bool) -> Iterator[Finding]:
+    for check, rows in found:
+        jobs = pluralize(len(rows), check.noun) + (
+            " (or more)" if len(rows) == MAX_ROWS_PER_CLASS else ""
+        )
+        longest = format_duration(max(stray.seconds for stray in rows))
+        yield Finding(
+            check.name,
+            check.sentence.format(jobs=jobs, longest=longest),
+            f"{check.workers if alive else check.nobody} One of them: {rows[0].id}",
+            check.problem,
+        )
+
+
+def find_dangling() -> Op[dict[str, int]]:
+    """Of the oldest jobs with attempts, events or steps on record, how many are gone."""
+    found = {}
+    for kind in audit.KINDS:
+        gone, _ = yield from audit.dangling_rows(kind, LOWEST_ID, MAX_ROWS_PER_CLASS)
+        if gone:
+            found[kind] = len(gone)
+    return found
+
+
+def dangling_findings(found: Mapping[str, int]) -> Iterator[Finding]:
+    for kind, number in found.items():
+        yield Finding(
+            "left-behind",
+            f"There are {kind} of {pluralize(number, 'job')} that no longer exist.",
+            "A worker's audit clears them away; somebody has removed jobs by hand.",
+            problem=False,
+        )

@@ -1,0 +1,180 @@
+"""Jobs that wait for each other: how they are tied when they are enqueued, counted anew where
+counting down is not enough, cancelled together, and read.
+
+Who follows whom is in `edge`; how many a follower still waits for is in its own row. Whoever ends
+a job counts it off in the same transaction (`notify_dependents`), and locks the follower's row to
+do so. Whoever counts anew locks that row first and counts then, so that no end falls in between.
+Who makes a job wait that did not wait before locks those that it waits for: whoever ends one of
+them meanwhile would not look at it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from ..model.errors import (
+    FlowClosed,
+    FlowNotFound,
+    InvalidFlow,
+    JobNotFound,
+    OutlastError,
+    PrerequisiteFailed,
+    Problem,
+)
+from ..model.job import NewFlow, NewJob
+from ..model.lifecycle import State
+from ..model.unreadable import read_state
+from .operation import Op, Rows, Statement
+
+FAILED_STATES = (State.DEAD, State.CANCELLED)
+MAX_EDGES_PER_STATEMENT = 50_000  # edges in one statement
+MAX_RECOUNTED_JOBS = (
+    2_500  # jobs that are counted anew by one statement, which may compare each with each
+)
+
+
+def insert_flows(
+    jobs: Sequence[NewJob], flows: Sequence[NewFlow], held: Collection[str]
+) -> Op[dict[str | None, OutlastError]]:
+    """Insert flows, and hold those that the jobs join, but for those that are `held`; returns the
+    refusals of those that cannot be joined. (Whether a job would is known when it is inserted: one
+    that was sent before is in.)"""
+    if flows:
+        yield Statement("insert_flows", rows=[flow.row() for flow in flows])
+    joined = {job.flow for job in jobs if job.flow is not None} - set(held)
+    flow_states = (yield from hold_flows(joined)) if joined else {}
+    closed: dict[str | None, OutlastError] = {}
+    for flow in joined:
+        cancelled, live = flow_states.get(flow, (False, True))
+        if flow not in flow_states:
+            closed[flow] = FlowNotFound(flow=flow)
+        elif cancelled or not live:
+            reason = "was cancelled" if cancelled else "has ended"
+            closed[flow] = FlowClosed(flow=flow, reason=reason)
+    return closed
+
+
+def delete_empty_flows(flows: Sequence[NewFlow], empty: Collection[str]) -> Op[None]:
+    """A flow whose jobs all stood already, under their keys, has none of its own."""
+    if ids := [flow.id for flow in flows if flow.id in empty]:
+        yield Statement("prune_parts", {"ids": json.dumps(ids)})
+        yield Statement("prune_flows", {"ids": json.dumps(ids)})
+
+
+def hold_flows(flows: Collection[str]) -> Op[dict[str, tuple[bool, bool]]]:
+    """Of each flow whether it was cancelled, and whether any of it is still to end."""
+    rows: Rows = yield Statement("hold_flows", {"ids": json.dumps(sorted(flows))})
+    return {id: (bool(cancelled), bool(live)) for id, cancelled, live in rows}
+
+
+def link(jobs: Sequence[NewJob], replacements: dict[str, str], ours: bool) -> Op[dict[str, str]]:
+    """Say who comes after whom, for jobs that have just been inserted. `instead` names the jobs
+    that stand where others of the same call were refused for their keys. Returns the states of
+    those that were counted anew."""
+    edges = [
+        {"job": replacements.get(one, one), "follower": job.id, "place": position}
+        for job in jobs
+        for position, one in enumerate(job.after)
+    ]
+    for start in range(0, len(edges), MAX_EDGES_PER_STATEMENT):
+        yield Statement("insert_edges", rows=edges[start : start + MAX_EDGES_PER_STATEMENT])
+    inside = {job.id for job in jobs}
+    outside = {
+        job.id: before
+        for job in jobs
+        if job.waits_for
+        and (before := {replacements.get(one, one) for one in job.after if one not in inside})
+    }
+    counted: dict[str, str] = {}
+    if outside:
+        newcomers = [job for job in jobs if job.id in outside]
+        counted = yield from _link_existing(newcomers, outside, inside if not ours else None)
+    return counted
+
+
+def _link_existing(
+    jobs: Sequence[NewJob], outside: dict[str, set[str]], inside: Collection[str] | None
+) -> Op[dict[str, str]]:
+    """Some of those that they come after stand already, or are others than were asked for. In a
+    transaction of our own we hold these for a moment. In a caller's, which may stay open for long,
+    that would hold up their owners: there (`inside` are its own jobs) the newcomers are only
+    marked, and whoever works counts them when they have come."""
+    wanted = json.dumps(sorted(set().union(*outside.values())))
+    statement = "hold_prerequisites" if inside is None else "read_prerequisites"
+    rows: Rows = yield Statement(statement, {"ids": wanted})
+    states = {id: read_state(state) for id, state in rows}
+    for job in jobs:
+        for one in sorted(outside[job.id]):
+            if one not in states:
+                raise JobNotFound(job=one)
+            if job.needs == "succeeded" and states[one] in FAILED_STATES:
+                raise PrerequisiteFailed(job=one, state=states[one])
+    if inside is not None and any(
+        not state.final and id not in inside for id, state in states.items()
+    ):
+        yield Statement("mark_unlinked", {"ids": json.dumps([job.id for job in jobs])})
+        return {}
+    yield Statement("mark_has_dependents", {"ids": wanted})
+    counted = yield from recount(job.id for job in jobs)
+    return {id: state for id, state, _, _ in counted}
+
+
+def join_followers(siblings: Sequence[tuple[str, str]], existing: dict[str, NewJob]) -> Op[None]:
+    """Whoever waits for the second job of a pair waits for the first too: for so many more, however
+    far the count of the others has come. Some of those stood already (`standing`), under the keys
+    of jobs that were to be added."""
+    given = {"ids": json.dumps(sorted(existing))}
+    known: Rows = (yield Statement("hold_prerequisites", given)) if existing else []
+    states = {id: read_state(state) for id, state in known}
+    sibling = {"ids": json.dumps(sorted({sibling for _, sibling in siblings}))}
+    held: Rows = yield Statement("hold_followers", sibling)
+    if not held:
+        return
+    yield from _refuse_joins(held, states, existing)
+    rows = [
+        {"id": id, "beside": sibling, "place": n} for n, (id, sibling) in enumerate(siblings, 1)
+    ]
+    joined: Rows = yield Statement("join_followers", rows=rows)
+    more = Counter(f for job, f in joined if job not in states or not states[job].final)
+    yield Statement("mark_has_dependents", {"ids": json.dumps([id for id, _ in siblings])})
+    if more:
+        yield Statement("wait_for_more", rows=[{"id": i, "more": n} for i, n in more.items()])
+
+
+def _refuse_joins(held: Rows, states: dict[str, State], existing: dict[str, NewJob]) -> Op[None]:
+    """One that stands may have failed already, or be waiting for those who are to wait for it."""
+    broken = [(id, state) for id, state in states.items() if state in FAILED_STATES]
+    if broken and any(needs == "succeeded" for _, needs in held):
+        raise PrerequisiteFailed(job=broken[0][0], state=broken[0][1])
+    if waiting := {id for id, state in states.items() if state is State.WAITING}:
+        followers = {"ids": json.dumps([id for id, _ in held])}
+        rows: Rows = yield Statement("downstream", followers)
+        if circular := sorted(waiting.intersection(id for (id,) in rows)):
+            raise InvalidFlow(
+                Problem(
+                    f"the job of key {job.key!r} ({job.task})", "waits for who is to wait for it"
+                )
+                for job in (existing[id] for id in circular)
+            )
+
+
+def recount(ids: Iterable[str]) -> Op[Rows]:
+    """Count anew what these jobs wait for; they must be held by this transaction. Returns id,
+    state, queue and whether its end concerns others, of each for which that changed anything. Of
+    very many, the later ones are counted after the earlier ones have changed: whoever tells others
+    of these ends, too, must not ask for more than COUNTED."""
+    found: Rows = []
+    wanted = sorted(ids)
+    for start in range(0, len(wanted), MAX_RECOUNTED_JOBS):
+        some = wanted[start : start + MAX_RECOUNTED_JOBS]
+        rows: Rows = yield Statement("recount", {"ids": json.dumps(some)})
+        found = [*found, *rows]
+    return found
+
+
+def recount_followers(ids: Sequence[str]) -> Op[Rows]:
+    """The same for all who wait for any of these."""
+    held: Rows = yield Statement("hold_followers", {"ids": json.dumps(sorted(ids))})
+    return (yield from recount(id for id, _ in held)) if held else []

@@ -1,0 +1,128 @@
+"""What people do to jobs: cancel, redrive, pause, resume. Every action is recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..model.errors import TooLate
+from ..model.job import Job
+from ..model.lifecycle import State
+from ..model.outcome import reason
+from .access import ALL_JOBS, Access
+from .dependents import notify_dependents
+from .flow_links import FAILED_STATES, recount, recount_followers
+from .operation import BEGIN, Op, Rows, Statement
+from .report import job as one_job
+
+
+def cancel(id: str, by: str, reason: str, reach: Access = ALL_JOBS) -> Op[Job]:
+    """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel."""
+    yield BEGIN
+    error = {"type": "Cancelled", "message": reason or f"cancelled by {by}", "traceback": ""}
+    given = {"id": id, "error": json.dumps(error), **reach.params}
+    changed: Rows = yield Statement("cancel", given)
+    if changed == [(State.CANCELLED, True)]:
+        yield from notify_dependents([(id, State.CANCELLED)])
+    job = yield from one_job(id, reach)
+    if changed:
+        yield from record_action(
+            "cancel", [id], {"by": by, "reason": reason, "state": str(job.state)}
+        )
+    elif not (job.state is State.CANCELLED or (job.state is State.RUNNING and job.cancelling)):
+        raise TooLate(job=id, state=job.state)
+    return job
+
+
+def redrive(
+    ids: Sequence[str],
+    by: str,
+    action: str = "",
+    opens: bool = True,
+    reach: Access = ALL_JOBS,
+) -> Op[list[str]]:
+    """Give dead or cancelled jobs a new life, and those that are dead because of them; return the
+    ids of those that got one. One that waits for a job which stays dead stays so too. Under the
+    name of an action also those are told that got it by an earlier try, whose answer was lost.
+    Flows that are cancelled are opened with it; or, if they have been, they are left alone."""
+    yield BEGIN
+    doomed: Rows = yield Statement("failed_because_of", {"ids": json.dumps(sorted(ids))})
+    wanted = sorted({*ids, *(id for (id,) in doomed)})
+    if reach != ALL_JOBS:  # those may be somebody else's, and so may the flows that they are in
+        own: Rows = yield Statement("jobs_in_reach", {"ids": json.dumps(wanted), **reach.params})
+        wanted = sorted(id for (id,) in own)
+    # Flows before jobs, as who joins a flow locks them; and those waited for before who waits.
+    if opens:
+        yield Statement("reopen_flows_of", {"ids": json.dumps(wanted)})
+    else:
+        open_ones: Rows = yield Statement("in_open_flows", {"ids": json.dumps(wanted)})
+        wanted = sorted(id for (id,) in open_ones)
+    yield Statement("hold_prerequisites_of", {"ids": json.dumps(wanted)})
+    rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted), **reach.params})
+    failed_again = yield from _failed_again([id for id, state, _ in rows if state == State.WAITING])
+    if tied := [id for id, _, tied in rows if tied]:
+        yield from recount_followers(tied)  # some were counted as ended, and have not now
+    revived = [id for id, _, _ in rows if id not in failed_again]
+    if opens and tied:
+        yield Statement("reset_group_failures", {"ids": json.dumps(revived)})
+    if revived:
+        data = {"by": by, "action": action} if action else {"by": by}
+        yield from record_action("redrive", revived, data)
+    if action and len(revived) < len(wanted):
+        given = {"ids": json.dumps(wanted), "action": action}
+        before: Rows = yield Statement("redriven", given)
+        revived = [id for (id,) in before]
+    return revived
+
+
+def _failed_again(ids: Sequence[str]) -> Op[set[str]]:
+    """Count what revived jobs wait for: those that wait for a job which stays dead, or for one of
+    these, end again."""
+    counted = (yield from recount(ids)) if ids else []
+    again = {id for id, state, _, _ in counted if state in FAILED_STATES}
+    if again:
+        doomed: Rows = yield Statement("fail_followers", {"ids": json.dumps(sorted(again))})
+        again |= {id for id, _, _ in doomed}
+    return again
+
+
+def redrive_one(id: str, by: str, reach: Access = ALL_JOBS) -> Op[Job]:
+    """Redrive a job, or say why not. A job that is queued or runs already needs nothing."""
+    if reach != ALL_JOBS:
+        yield from one_job(id, reach)  # a job never changes hands: what is seen now holds
+    revived = yield from redrive([id], by, reach=reach)
+    job = yield from one_job(id, reach)
+    if not revived and job.state is State.SUCCEEDED:
+        raise TooLate(job=id, state=job.state)
+    if job.state in FAILED_STATES:
+        raise TooLate(
+            f"job {id} cannot run: {reason(job.error)}; retry that one, and this one comes with it",
+            job=id,
+            state=job.state,
+        )
+    return job
+
+
+def set_paused(queue: str, paused: bool, by: str) -> Op[None]:
+    """Stop or start the claiming of a queue; running jobs go on. Pausing twice is one pause."""
+    yield BEGIN
+    changed: Rows = yield Statement("set_paused", {"queue": queue, "paused": paused})
+    if changed:
+        yield from record_action(
+            "pause" if paused else "resume", [None], {"by": by, "queue": queue}
+        )
+
+
+def record_actions(kind: str, data: Sequence[dict[str, Any]]) -> Op[None]:
+    """Several things of one kind that are no single job's."""
+    yield Statement(
+        "record_action", rows=[{"job": None, "kind": kind, "data": json.dumps(one)} for one in data]
+    )
+
+
+def record_action(kind: str, jobs: Sequence[str | None], data: dict[str, Any]) -> Op[None]:
+    text = json.dumps(data)
+    yield Statement(
+        "record_action", rows=[{"job": job, "kind": kind, "data": text} for job in jobs]
+    )

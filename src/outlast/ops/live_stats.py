@@ -1,0 +1,272 @@
+"""What the pages of the dashboard show of this moment: the board, the losses, who holds what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any
+
+from ..model.humanize import format_duration, pluralize
+from ..model.job import lenient_json
+from ..model.lifecycle import State
+from ..model.timestamps import age, to_datetime
+from ..model.unreadable import read_whole
+from .access import ALL_JOBS, Access
+from .doctor.findings import Finding
+from .operation import Op, Rows, Statement
+from .report import names_in
+
+LATE_LEASE_S = 3.0  # seconds: nets look twice a second; what is this late, nobody takes back
+LATE_PERIODS, MIN_LATE_S = (
+    3,
+    5.0,
+)  # a duty that was not done for so many periods, or so many seconds
+MAX_LOSSES = 200
+MAX_HELD_JOBS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class TenantDepth:
+    """What one tenant has in one queue in one state, and for how long the first of it."""
+
+    tenant: str
+    queue: str
+    state: str
+    number: int
+    oldest: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker, as far as the overview is concerned."""
+
+    id: str
+    state: str
+    running: int
+    silent_for: float
+    lease: float
+    queues: list[str] | None  # None: all of them
+
+    @property
+    def alive(self) -> bool:
+        return self.silent_for < self.lease
+
+    def serves(self, queue: str) -> bool:
+        return self.queues is None or queue in self.queues
+
+
+@dataclass(frozen=True, slots=True)
+class DutyStatus:
+    name: str
+    every: float
+    silent_for: float | None  # None: it never went well
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTask:
+    """A task in a queue whose circuit breaker is open."""
+
+    queue: str
+    task: str
+    kind: str  # the type of the error that opened it
+    open_for: float  # seconds
+
+
+@dataclass(slots=True)
+class LiveStats:
+    """One moment, of everybody. `of` is what one caller may see."""
+
+    at: float = 0.0
+    depths: list[TenantDepth] = field(default_factory=list)
+    expired: list[TenantDepth] = field(default_factory=list)
+    paused: set[str] = field(default_factory=set)
+    workers: list[WorkerStatus] = field(default_factory=list)
+    duties: dict[str, DutyStatus] = field(default_factory=dict)
+    breakers: list[HeldTask] = field(default_factory=list)
+
+    def of(self, reach: Access) -> LiveStats:
+        if reach == ALL_JOBS:
+            return self
+        seen = [depth for depth in self.depths if reach.allows(depth.tenant, depth.queue)]
+        lost = [depth for depth in self.expired if reach.allows(depth.tenant, depth.queue)]
+        queues = {depth.queue for depth in seen}
+        nets = {name: replace(net, error=None) for name, net in self.duties.items()}
+        held = [breaker for breaker in self.breakers if breaker.queue in queues]
+        return LiveStats(self.at, seen, lost, self.paused & queues, self.workers, nets, held)
+
+    @property
+    def alive(self) -> list[WorkerStatus]:
+        return [hand for hand in self.workers if hand.alive]
+
+    @property
+    def by_state(self) -> Counter[str]:
+        made: Counter[str] = Counter()
+        for depth in self.depths:
+            made[depth.state] += depth.number
+        return made
+
+    def by_queue(self, state: str) -> Counter[str]:
+        made: Counter[str] = Counter()
+        for depth in self.depths:
+            if depth.state == state:
+                made[depth.queue] += depth.number
+        return made
+
+
+def live_stats() -> Op[LiveStats]:
+    rows: Rows = yield Statement("live_stats")
+    made = LiveStats()
+    for kind, tenant, name, state, number, first, second, detail in rows:
+        match kind:
+            case "jobs":
+                made.depths.append(
+                    TenantDepth(tenant, name, state, int(number), max(0.0, age(first or 0.0)))
+                )
+            case "expired":
+                made.expired.append(
+                    TenantDepth(tenant, name, State.RUNNING, int(number), age(first))
+                )
+            case "paused":
+                made.paused.add(name)
+            case "breaker":
+                made.breakers.append(HeldTask(name, state, detail or "", first))
+            case "worker":
+                running, queues = read_whole(number), names_in(detail)
+                made.workers.append(
+                    WorkerStatus(name, state, running, age(first), age(second), queues)
+                )
+            case "duty":
+                made.duties[name] = DutyStatus(
+                    name, first, None if second < 0 else age(second), detail
+                )
+            case "clock":
+                made.at = float(number)
+    return made
+
+
+def stuck_findings(board: LiveStats) -> list[Finding]:
+    """Pure: what does not go on, and would not by itself."""
+    return [finding for check in (_unserved, _lost, _failing) for finding in check(board)]
+
+
+def _unserved(board: LiveStats) -> Iterator[Finding]:
+    for queue, ready in sorted(board.by_queue(State.READY).items()):
+        if queue not in board.paused and not any(hand.serves(queue) for hand in board.alive):
+            yield Finding(
+                "unhandled",
+                f"The queue {queue} has {pluralize(ready, 'ready job')} and no live worker.",
+                f"Start one: outlast worker APP --queues {queue}",
+            )
+
+
+def _lost(board: LiveStats) -> Iterator[Finding]:
+    late = [depth for depth in board.expired if depth.oldest > LATE_LEASE_S]
+    if late:
+        number = sum(depth.number for depth in late)
+        longest = max(depth.oldest for depth in late)
+        yield Finding(
+            "owner-dead",
+            f"{pluralize(number, 'running job')} lost the owner, at the longest"
+            f" {format_duration(longest)} ago,"
+            " and nobody has taken them back.",
+            "Start a worker: any one takes them back within a second."
+            if not board.alive
+            else "Look into the logs of the workers: each of them should do it within a second.",
+        )
+
+
+def _failing(board: LiveStats) -> Iterator[Finding]:
+    for net in board.duties.values():
+        if net.error:
+            yield Finding(
+                "stalled-net",
+                f"The duty {net.name} failed when it was last done: {net.error}",
+                "It is tried again by itself; if this stays, the error says what to mend.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class LossEvent:
+    """Something on record about the dead: workers that were lost, or a write that was refused."""
+
+    kind: str
+    at: datetime
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A job whose worker was lost: when that was noticed, and when it ran again."""
+
+    job: str
+    task: str
+    queue: str
+    tenant: str
+    state: str
+    attempt: int
+    worker: str | None
+    started_at: datetime | None
+    noticed_at: datetime
+    again_at: datetime | None
+
+    @property
+    def recovered_in(self) -> float | None:
+        if self.again_at is None:
+            return None
+        return max(0.0, (self.again_at - self.noticed_at).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    worker: str
+    id: str
+    task: str
+    queue: str
+    tenant: str
+    attempt: int
+    started_at: datetime | None
+    lease_until: datetime | None
+
+
+def losses(kind: str, limit: int = MAX_LOSSES) -> Op[list[LossEvent]]:
+    """Of one kind: many of the one hide none of the other."""
+    rows: Rows = yield Statement("losses", {"kind": kind, "limit": limit})
+    found = []
+    for at, data in rows:
+        parsed = lenient_json(data)
+        facts = parsed if isinstance(parsed, dict) else {}
+        found.append(LossEvent(kind, to_datetime(at), facts))  # type: ignore[arg-type]
+    return found
+
+
+def recoveries(
+    seconds: float, limit: int = MAX_LOSSES, reach: Access = ALL_JOBS
+) -> Op[list[Recovery]]:
+    """What was taken back from lost workers lately."""
+    given = {"late": seconds, "limit": limit, **reach.params}
+    rows: Rows = yield Statement("crashed_attempts", given)
+    return [Recovery(**_named(Recovery, row)) for row in rows]
+
+
+def jobs_by_worker(
+    reach: Access = ALL_JOBS, limit: int = MAX_HELD_JOBS
+) -> Op[dict[str, list[HeldJob]]]:
+    """What runs, by who runs it."""
+    rows: Rows = yield Statement("held_jobs", {"limit": limit, **reach.params})
+    found: dict[str, list[HeldJob]] = {}
+    for row in rows:
+        job = HeldJob(**_named(HeldJob, row))
+        found.setdefault(job.worker, []).append(job)
+    return found
+
+
+def _named(kind: type[Any], row: tuple[Any, ...]) -> dict[str, Any]:
+    """A row by the names of what it becomes; what is called a moment becomes one."""
+    names = [one.name for one in fields(kind)]
+    return {
+        name: to_datetime(value) if name.endswith(("_at", "_until")) else value
+        for name, value in zip(names, row, strict=True)
+    }

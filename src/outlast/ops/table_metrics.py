@@ -1,0 +1,80 @@
+"""What is measured in the tables, in one statement, so that all of it is of one moment."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ..model.breaker import Circuit
+from ..model.lifecycle import State
+from .operation import Op, Rows, Statement
+
+LIVE = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)
+
+
+@dataclass(slots=True)
+class QueueDepth:
+    """What one queue holds in one state: how many, how long the oldest has existed, and how long
+    the one has been due that is due for longest."""
+
+    number: int = 0
+    oldest: float = 0.0
+    dwell: float = 0.0
+
+    def add(self, other: QueueDepth) -> None:
+        self.number += other.number
+        self.oldest = max(self.oldest, other.oldest)
+        self.dwell = max(self.dwell, other.dwell)
+
+
+@dataclass(slots=True)
+class DutyMetrics:
+    every: float = 0.0
+    silent_for: float = math.inf  # seconds since it last went well
+    tally: dict[str, int] = field(default_factory=dict)  # found, healed, skipped, failed
+
+
+@dataclass(slots=True)
+class TableMetrics:
+    """The tables at one moment."""
+
+    depths: dict[tuple[str, str], QueueDepth] = field(default_factory=dict)  # by queue and state
+    expired: int = 0  # leases that ran out and were not taken back
+    expired_for: float = 0.0  # seconds since the first of these ran out
+    paused: list[str] = field(default_factory=list)
+    breakers: list[Circuit] = field(default_factory=list)  # that are open
+    workers: dict[str, int] = field(default_factory=dict)  # by state; silent: not heard of
+    duties: dict[str, DutyMetrics] = field(default_factory=dict)
+
+    def number(self, state: State) -> int:
+        return sum(depth.number for (_, of), depth in self.depths.items() if of == state)
+
+
+def read_table_metrics() -> Op[TableMetrics]:
+    rows: Rows = yield Statement("table_metrics")
+    measured = TableMetrics()
+    for kind, name, state, number, first, second in rows:
+        match kind:
+            case "jobs":
+                measured.depths[name, state] = QueueDepth(
+                    int(number), max(0.0, first), max(0.0, second)
+                )
+            case "expired":
+                measured.expired, measured.expired_for = int(number), first
+            case "paused":
+                measured.paused.append(name)
+            case "breaker":
+                measured.breakers.append(Circuit(name, state))
+            case "workers":
+                measured.workers[state] = int(number)
+            case "duty":
+                _add_duty(
+                    measured.duties.setdefault(name, DutyMetrics()), state, number, first, second
+                )
+    return measured
+
+
+def _add_duty(duty: DutyMetrics, what: str, number: float, every: float, ago: float) -> None:
+    duty.tally[what] = int(number)
+    if what == "found":
+        duty.every, duty.silent_for = every, math.inf if ago < 0 else ago

@@ -1,0 +1,50 @@
+"""For how many jobs a remote worker has room, and how many it would take beyond.
+
+Where handlers are short, what was offered is accepted while others run, and the server is asked to
+offer the next ones already: else each would wait for the other, and both for the line.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..worker.capacity import PREFETCH_FROM
+from ..worker.finisher import SHORT_HANDLER_S
+from ..worker.protocols import OutcomeSink
+from ..worker.runner import JobRunner
+from ..worker.shared import WorkerShared
+
+# Times as many as run at once: what a call costs is shared by all that travel in it.
+MAX_ACCEPTED_FACTOR = 2  # accepted, before there are slots for them
+MAX_OFFERED_FACTOR = 4  # on their way to us, in hand, or on their way back
+
+
+class RemoteCapacity:
+    def __init__(self, shared: WorkerShared, runner: JobRunner, sink: OutcomeSink) -> None:
+        self._concurrency = shared.state.settings.concurrency
+        self._in_flight = shared.in_flight
+        self._runner = runner
+        self._sink = sink
+
+    def claimable(self) -> int:
+        ahead = MAX_ACCEPTED_FACTOR if self._prefetches() and not self._runner.prefetched else 0
+        return max(0, self.free_slots() + ahead * self._concurrency)
+
+    def free_slots(self) -> int:
+        """What has ended takes none, though the server may not have heard of it yet."""
+        alone = sum(not job.shares_slot for job in self._in_flight.running())
+        return (
+            self._concurrency - alone - self._runner.batches.slots - self._runner.abandoned_threads
+        )
+
+    def prefetch(self) -> int:
+        """How many more than there are slots the server should offer."""
+        return MAX_OFFERED_FACTOR * self._concurrency if self._prefetches() else 0
+
+    def _prefetches(self) -> bool:
+        if self._concurrency < PREFETCH_FROM or not self._sink.handlers_are_short:
+            return False
+        oldest = self._in_flight.oldest()
+        if oldest is None or oldest.ended or not oldest.began_at:
+            return True
+        return time.monotonic() - oldest.began_at < SHORT_HANDLER_S

@@ -1,0 +1,148 @@
+"""The connection to a server. What goes wrong on it is either worth another try, or it is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..model.errors import (
+    ClaimLost,
+    InvalidSetting,
+    OutlastError,
+    ServerRefused,
+    ServerUnavailable,
+    Unsupported,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+CONNECT_TIMEOUT_S = 10.0  # seconds
+CALL_TIMEOUT_S = 20.0  # seconds that one call may take
+STREAM_MEDIA = "application/x-ndjson"
+
+
+class PayloadRejected(OutlastError):
+    """The server refused a request body."""
+
+    template = "The server does not take what it was sent: {reason}."
+    reason: str
+
+
+class ServerClient:
+    """One for each event loop: its connections cannot be shared with another."""
+
+    def __init__(self, server: str, token: str | None) -> None:
+        self.server = _checked_url(server)
+        self._token = token
+        self._client: httpx.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"<Line {self.server}>"  # and no token
+
+    def twin(self) -> ServerClient:
+        return ServerClient(self.server, self._token)
+
+    async def post(self, path: str, body: Any) -> Any:
+        text = body if isinstance(body, str) else json.dumps(body)
+        return await self._call("POST", path, content=text)
+
+    async def delete(self, path: str, params: Mapping[str, Any]) -> Any:
+        return await self._call("DELETE", path, params=params)
+
+    async def _call(self, method: str, path: str, **options: Any) -> Any:
+        with _translate_errors():
+            answer = await self.client.request(method, path, **options)
+        _raise_for_status(answer.status_code, answer.text)
+        return _parse(answer.content) if answer.content else None
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, Any], max_silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """What the server sends, as it comes; at most so many seconds of silence."""
+        import httpx
+
+        timeout = httpx.Timeout(CALL_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, read=max_silence)
+        options: dict[str, Any] = {"headers": {"accept": STREAM_MEDIA}, "timeout": timeout}
+        with _translate_errors():
+            async with self.client.stream("GET", path, params=dict(params), **options) as answer:
+                if answer.status_code != 200:
+                    await answer.aread()
+                    _raise_for_status(answer.status_code, answer.text)
+                yield answer.aiter_bytes()
+
+    @property
+    def client(self) -> httpx.AsyncClient:
+        if self._client is None:
+            self._client = self._new_client()
+        return self._client
+
+    def _new_client(self) -> httpx.AsyncClient:
+        try:
+            import httpx
+        except ImportError as error:
+            reason = "a remote worker needs the extra: pip install 'outlast[remote]'"
+            raise Unsupported(reason=reason) from error
+        headers = {"content-type": "application/json"}
+        if self._token:
+            headers["authorization"] = f"Bearer {self._token}"
+        timeout = httpx.Timeout(CALL_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+        return httpx.AsyncClient(base_url=self.server, headers=headers, timeout=timeout)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    import httpx
+
+    try:
+        yield
+    except (httpx.HTTPError, httpx.StreamError) as error:
+        raise ServerUnavailable(reason=f"{type(error).__name__} {error}".strip()) from error
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise ServerUnavailable(reason="it answers what is no JSON") from error
+
+
+def _raise_for_status(status: int, text: str) -> None:
+    if status < 300:
+        return
+    detail = _detail(text) or f"it answered {status}"
+    if status in {401, 403}:
+        raise ServerRefused(reason=detail)
+    if status == 409:
+        raise ClaimLost(detail)
+    if status in {413, 422}:
+        raise PayloadRejected(reason=detail)
+    if status in {408, 429} or status >= 500:
+        raise ServerUnavailable(reason=detail)
+    raise ServerRefused(reason=f"{detail} (is this the address of an Outlast service?)")
+
+
+def _detail(text: str) -> str:
+    try:
+        return str(json.loads(text)["detail"])[:500]
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _checked_url(server: str) -> str:
+    parts = urlsplit(server)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+        reason = "must be like https://jobs.example.org, without a name or password in it"
+        raise InvalidSetting(field="server", reason=reason)
+    return server.rstrip("/")

@@ -1,0 +1,346 @@
+"""Outcomes, acceptances and events on their way to the server: together, as many as there are.
+
+What is said of a job goes before its outcome, so a completion that the server took implies that it
+has the events. What the server will not take because of one report is sent in halves, until the one
+is found that is to blame; it becomes a failure that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..model.errors import InvalidOption, ServerUnavailable
+from ..model.job import Claim, ClaimKey
+from ..model.lifecycle import Outcome, State
+from ..model.outcome import AttemptEnd, Transition, release
+from ..model.safe_text import error_record
+from ..model.task import Registry
+from ..ops.finish import Finished
+from ..worker.finished_jobs import FinishedJobs
+from ..worker.finisher import SHORT_HANDLER_S, Events
+from ..worker.in_flight import InFlight, log_fields
+from ..worker.loop import Backoff
+from ..worker.outcome_policy import OutcomePolicy
+from ..worker.shared import WorkerShared
+from .encoding import (
+    MAX_CALL_BYTES,
+    MAX_REPORTS,
+    REPORTS_PATH,
+    encode_call,
+    encode_json,
+    encode_outcome,
+    encode_renewal,
+    split_calls,
+)
+from .http_client import PayloadRejected
+from .session import RemoteSession
+
+log = logging.getLogger("outlast.worker")
+
+MAX_EVENT_LENGTH = 200_000  # characters of what is said at once
+
+
+class QueuedEvent(NamedTuple):
+    """An event, ready to be sent, and where it ends in the spool."""
+
+    text: str
+    end: int
+
+
+class ReceivedOffer(NamedTuple):
+    """A job that was offered, and when by our clock."""
+
+    claim: Claim
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What decides on offers, and takes those that were accepted."""
+
+    room: Callable[[], int]  # for how many jobs there is room
+    prefetch: Callable[[], int]  # how many more than there are slots the server should offer
+    start: Callable[[Sequence[Claim], float], None]  # accepted, and when we asked for them
+    renew_now: Callable[[], None]
+
+
+class Reporter:
+    def __init__(
+        self,
+        session: RemoteSession,
+        shared: WorkerShared,
+        registry: Registry,
+        acceptance: Acceptance,
+    ) -> None:
+        self._session = session
+        self._state = shared.state
+        self._in_flight = shared.in_flight
+        self._counts = shared.metrics.counts
+        self._wakeup = shared.wakeup
+        self._registry = registry
+        self._decide = OutcomePolicy(registry).decide
+        self._acceptance = acceptance
+        self._finished = FinishedJobs(shared.in_flight, shared.metrics)
+        self.handlers_are_short = False  # handlers are short
+        self._ended: list[InFlight] = []
+        self._waiting: list[InFlight] = []  # for a server that could not take them
+        self._again_at = 0.0  # when to send these
+        self._offers: deque[ReceivedOffer] = deque()
+        self._longest_event = 0.0  # seconds that a handler took, of those that ended last
+        self._queued_events: deque[QueuedEvent] = deque()
+        self._queue_lock = threading.Lock()
+        self._event_number: dict[ClaimKey, int] = {}  # how many events each claim has said
+        self._patience = Backoff(first=0.05, cap=5.0)  # where the server cannot take one for now
+
+    def __len__(self) -> int:
+        """What there is to say now: offers that there is no room for wait."""
+        accepting = min(len(self._offers), self._acceptance.room()) if self._offers else 0
+        waiting = len(self._waiting) if time.monotonic() >= self._again_at else 0
+        return len(self._ended) + accepting + len(self._queued_events) + waiting
+
+    @property
+    def slots(self) -> int:
+        """An ended job takes no slot: see `RemoteCapacity`."""
+        return 0
+
+    @property
+    def set_aside_count(self) -> int:
+        """The server stores outcomes, or refuses them at once."""
+        return 0
+
+    def waiting(self) -> set[InFlight]:
+        return {*self._ended, *self._waiting}
+
+    def add(self, job: InFlight) -> None:
+        if job.began_at:
+            self._longest_event = max(self._longest_event, time.monotonic() - job.began_at)
+        self._ended.append(job)
+
+    @property
+    def offered(self) -> bool:
+        return bool(self._offers)
+
+    def offer(self, claims: Sequence[Claim]) -> None:
+        now = time.monotonic()
+        self._offers.extend([ReceivedOffer(claim, now) for claim in claims])
+
+    def release_unaccepted(self, after: float) -> None:
+        """Offers that have waited for room for so long: others may have some."""
+        before = time.monotonic() - after
+        if self._offers and self._offers[0].at <= before:
+            room = self._acceptance.room()
+            while len(self._offers) > room and self._offers[-1].at <= before:
+                self.release(self._offers.pop().claim)
+
+    def decline(self) -> None:
+        """Nothing is accepted any more."""
+        while self._offers:
+            self.release(self._offers.pop().claim)
+
+    def release(self, claim: Claim) -> None:
+        """What was not begun, unspent."""
+        job = InFlight(claim, safe_until=0.0, transition=release(claim))
+        self._in_flight.add(job)
+        self._ended.append(job)
+
+    def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
+        """From any thread: on disk first, then on its way."""
+        if len(data) > MAX_EVENT_LENGTH:
+            reason = f"is {len(data):,} characters long; at most {MAX_EVENT_LENGTH:,} can be sent"
+            raise InvalidOption(option="event", reason=reason)
+        with self._queue_lock:  # one number each; and in the order of the file, or one that is
+            # acknowledged would stand for another that was not sent
+            if n is None:
+                n = self._event_number.get(claim.claim_key, 0)
+            self._event_number[claim.claim_key] = n + 1
+            event = {
+                "do": "event",
+                "token": self._session.token(claim),
+                "n": n,
+                "kind": kind,
+                "data": data,
+            }
+            text = encode_json(event)
+            end = self._session.spool.append(text.encode())
+            if end is None:
+                self._counts["events_dropped"] += 1
+            else:
+                self._queued_events.append(QueuedEvent(text, end))
+
+    def pending_events(self, claim: Claim) -> Events:
+        return []
+
+    async def flush(self) -> None:
+        """Say everything, and start what was accepted."""
+        await self._send_events()
+        asked_at = time.monotonic()
+        self._resume_delayed()
+        items = [self._encode(job) for job in self._ended]
+        accepting = self._next_offers()
+        ended, self._ended = self._ended, []
+        if ended:
+            self.handlers_are_short, self._longest_event = (
+                self._longest_event < SHORT_HANDLER_S,
+                0.0,
+            )
+        items += [encode_renewal(self._session.token(offer.claim)) for offer in accepting]
+        try:
+            answers = await self.send(items, self._acceptance.prefetch())
+        except BaseException:
+            self._ended = [job for job in ended if self._in_flight.holds(job)] + self._ended
+            self._offers.extendleft(reversed(accepting))
+            raise
+        self._apply_answers(ended, answers[: len(ended)])
+        self._start_accepted(accepting, answers[len(ended) :], asked_at)
+
+    def _resume_delayed(self) -> None:
+        """What the server could not take is sent again when its time has come."""
+        if self._waiting and time.monotonic() >= self._again_at:
+            self._ended += [job for job in self._waiting if self._in_flight.holds(job)]
+            self._waiting = []
+
+    def _delay(self, job: InFlight) -> None:
+        """The server cannot take it for now: it is sent again later, not at once for ever."""
+        self._waiting.append(job)
+        if len(self._waiting) == 1:
+            wait = self._patience.failed()
+            self._again_at = time.monotonic() + wait
+            asyncio.get_running_loop().call_later(wait, self._wakeup.set)
+
+    def _encode(self, job: InFlight) -> str:
+        """An outcome as it is sent. One that cannot be spelled becomes a failure that says so."""
+        assert job.transition is not None
+        try:
+            return self.encode_outcome(job.transition)
+        except Exception as error:
+            self._counts["unstorable"] += 1
+            ended = AttemptEnd(Outcome.PERMANENT, error=error_record(error))
+            job.transition = self._decide(job.claim, ended)
+            return self.encode_outcome(job.transition)
+
+    def _next_offers(self) -> list[ReceivedOffer]:
+        if not self._offers:
+            return []
+        number = min(len(self._offers), self._acceptance.room())
+        return [self._offers.popleft() for _ in range(number)]
+
+    async def _send_events(self) -> None:
+        """All that was said up to now; what is not acknowledged is sent again."""
+        while self._queued_events:
+            batch = [self._queued_events[0]]
+            size = len(batch[0].text)
+            for event in list(self._queued_events)[1:MAX_REPORTS]:
+                size += len(event.text)
+                if size > MAX_CALL_BYTES:
+                    break
+                batch.append(event)
+            for answer in await self.send([event.text for event in batch]):
+                self._event_answered(answer)
+                self._queued_events.popleft()
+            self._session.spool.acknowledge(batch[-1].end)
+
+    def _event_answered(self, answer: dict[str, Any]) -> None:
+        """What became of an event. What will never be kept is not said again."""
+        if answer["status"] == "ok":
+            return
+        self._counts["events_dropped"] += 1
+        if answer["status"] == "lost":
+            log.info("an event is not kept: the claim under which it was said is lost")
+            self._acceptance.renew_now()  # which learns of all that is lost, and stops it
+        else:
+            log.warning("an event cannot be stored: %s", answer["reason"])
+
+    async def send(self, items: Sequence[str], ahead: int = 0) -> list[dict[str, Any]]:
+        answers: list[dict[str, Any]] = []
+        for part in split_calls(items):
+            answers += await self._send_part(part, ahead)
+        return answers
+
+    async def _send_part(self, part: Sequence[str], ahead: int) -> list[dict[str, Any]]:
+        try:
+            answer = await self._session.client.post(REPORTS_PATH, encode_call(part, ahead))
+        except PayloadRejected as error:
+            if len(part) == 1:
+                return [{"status": "refused", "reason": str(error)}]
+            half = len(part) // 2
+            first = await self._send_part(part[:half], ahead)
+            return first + await self._send_part(part[half:], ahead)
+        given: list[dict[str, Any]] = answer["reports"]
+        if len(given) != len(part):
+            raise ServerUnavailable(reason="it answered fewer reports than it was sent")
+        return given
+
+    # What goes out
+
+    def encode_outcome(self, transition: Transition) -> str:
+        definition = self._registry.get(transition.claim.task)
+        policy = definition.retry if definition else None
+        breaker = definition.breaker if definition else None
+        if not self._session.takes_traces:
+            transition = transition._replace(trace=None)
+        return encode_outcome(self._session.token(transition.claim), transition, policy, breaker)
+
+    # What comes back
+
+    def _apply_answers(self, ended: Sequence[InFlight], answers: Sequence[dict[str, Any]]) -> None:
+        finished = Finished()
+        for job, answer in zip(ended, answers, strict=True):
+            assert job.transition is not None
+            match answer["status"]:
+                case "ok" | "duplicate":
+                    finished.accepted.append((job.transition, job.transition.to))
+                    self._patience.succeeded()
+                case "busy":
+                    self._delay(job)
+                case "refused" if job.transition.outcome is Outcome.SUCCEEDED:
+                    self._fail(job, answer["reason"])
+                case _:
+                    finished.lost.append(job.transition)
+        self._finished.apply(finished)
+        for transition in (*(done for done, _ in finished.accepted), *finished.lost):
+            self.forget(transition.claim.claim_key)
+
+    def _fail(self, job: InFlight, reason: str | None) -> None:
+        """A success that the server will not take becomes a failure that says so."""
+        log.error("job %s: its outcome was refused: %s", job.claim.id, reason,
+                  extra=log_fields(job.claim))  # fmt: skip
+        error = error_record(InvalidOption(option="result", reason=f"was refused: {reason}"))
+        job.transition = self._decide(job.claim, AttemptEnd(Outcome.PERMANENT, error=error))
+        self._ended.append(job)
+
+    def _start_accepted(
+        self, offers: Sequence[ReceivedOffer], answers: Sequence[dict[str, Any]], asked_at: float
+    ) -> None:
+        starting = []
+        for offer, answer in zip(offers, answers, strict=True):
+            claim = offer.claim
+            if answer["status"] == "busy":
+                self._offers.append(offer)
+            elif answer["status"] != "ok":
+                self._counts["late"] += 1
+                self.forget(claim.claim_key)
+            elif answer["cancel"]:
+                self._cancelled(claim)
+            elif self._state.stopping:
+                self.release(claim)
+            else:
+                starting.append(claim)
+        self._acceptance.start(starting, asked_at)
+
+    def _cancelled(self, claim: Claim) -> None:
+        """Somebody wanted it stopped before it began."""
+        job = InFlight(claim, safe_until=0.0)
+        job.transition = Transition(claim, Outcome.CANCELLED, State.CANCELLED)
+        self._in_flight.add(job)
+        self._ended.append(job)
+
+    def forget(self, hold: ClaimKey) -> None:
+        self._session.tokens.pop(hold, None)
+        self._event_number.pop(hold, None)

@@ -1,0 +1,45 @@
+"""What the parts of a remote worker share: the line to the server, tokens, the spool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..model.job import Claim, ClaimKey
+from ..worker.in_flight import InFlightJobs
+from .http_client import ServerClient
+from .spool import Spool
+
+
+class RemoteSession:
+    def __init__(
+        self, name: str, client: ServerClient, in_flight: InFlightJobs, folder: Path
+    ) -> None:
+        self.name = name  # until the server says what it calls us
+        self.client = client
+        self.folder = folder  # of spools
+        self.tokens: dict[ClaimKey, str] = {}
+        self.takes_traces = False  # an older server refuses what it does not know
+        self.connected = False  # to a server that knows us
+        self._in_flight = in_flight
+        self._spool: Spool | None = None
+
+    @property
+    def spool(self) -> Spool:
+        assert self._spool is not None, "it is opened before anything is said"
+        return self._spool
+
+    def open_spool(self) -> None:
+        self._spool = Spool.create(self.folder, self.name)
+
+    async def aclose(self) -> None:
+        if self._spool is not None:
+            self._spool.end()
+        await self.client.close()
+
+    def token(self, claim: Claim) -> str:
+        return self.tokens.get(claim.claim_key, "")
+
+    def token_of(self, job: str, fence: int | None = None) -> str:
+        """The token of a job in hand; under that fence, if one is named."""
+        held = self._in_flight.get(job, fence)
+        return self.token(held.claim) if held else ""

@@ -1,0 +1,262 @@
+"""Where a remote worker's jobs come from: offers of a server, down a stream.
+
+    stream ─▶ offers ─▶ accept ─▶ start ─▶ handler runs ─▶ ended ─▶ report
+                        └────────── one call, with all that has ended ──┘
+
+Nothing is run that was not accepted: what costs us our life is charged to the one that did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from ..model.errors import InvalidSetting, OutlastError, ServerRefused, ServerUnavailable
+from ..model.job import Claim
+from ..worker.in_flight import LEASE_SAFETY
+from ..worker.job_source import PREFETCH_FOR_S
+from ..worker.loop import Backoff
+from ..worker.protocols import LeaseHolder
+from ..worker.runner import JobRunner
+from ..worker.shared import WorkerShared
+from . import stream_reader
+from .capacity import RemoteCapacity
+from .encoding import late_batches
+from .reporter import Reporter
+from .session import RemoteSession
+from .spool import Spool, orphaned_spools
+
+log = logging.getLogger("outlast.worker")
+
+STREAM_PATH = "/api/v1/dequeue"
+FIRST_FRAME_TIMEOUT_S = 30.0  # seconds to wait for the first word on a stream
+MAX_MISSED_SIGNS = 3  # signs of life that may be missing before a stream is given up
+
+
+class StreamSource:
+    def __init__(
+        self,
+        session: RemoteSession,
+        shared: WorkerShared,
+        runner: JobRunner,
+        reporter: Reporter,
+        room: RemoteCapacity,
+        leases: LeaseHolder,
+    ) -> None:
+        self._session = session
+        self._state = shared.state
+        self._in_flight = shared.in_flight
+        self._metrics = shared.metrics
+        self._wakeup = shared.wakeup
+        self._runner = runner
+        self._reporter = reporter
+        self._capacity = room
+        self._leases = leases
+        self._listening: asyncio.Task[None] | None = None
+        self._max_silence = FIRST_FRAME_TIMEOUT_S
+        self._starting = False  # those ahead, in a moment
+        self.failure: OutlastError | None = None
+
+    # From begin to end
+
+    async def open(self) -> None:
+        """Before anything else, send what dead workers left here."""
+        if not self._runner.registry.names():
+            reason = "has no tasks: import the modules that define them"
+            raise InvalidSetting(field="app", reason=reason)
+        try:
+            self._session.open_spool()
+        except OSError as error:
+            reason = f"cannot be written to: {self._session.folder}: {error.strerror}"
+            raise InvalidSetting(field="spool", reason=reason) from error
+        try:
+            await self._send_orphans()
+        except OutlastError as error:
+            log.warning("what dead workers left is not sent yet: %s", error)
+
+    async def ready(self) -> None:
+        """Nobody holds a liveness lock for us, only leases count: so we can begin at once."""
+        self._listening = asyncio.create_task(self._listen(), name="outlast-stream")
+        self._listening.add_done_callback(self._listener_done)
+
+    async def stop(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+        self._reporter.decline()
+
+    async def leave(self) -> None:
+        with suppress(OutlastError):  # its leases run out
+            await self._session.client.delete(STREAM_PATH, {"worker": self._session.name})
+
+    async def aclose(self) -> None:
+        await self._session.aclose()
+
+    def notify(self, queue: str) -> None:
+        """The server's stream tells what is new."""
+
+    # The stream
+
+    async def _listen(self) -> None:
+        """Streams, one after the other. After a break we come back when others do not."""
+        backoff = Backoff(first=0.2, cap=10.0)
+        while not self._state.stopping:
+            try:
+                await self._read_stream(backoff)
+                wait = random.uniform(0.0, 0.5)
+            except ServerUnavailable as error:
+                wait = backoff.failed()
+                log.warning("%s; next try in %.1f s", error, wait)
+            await asyncio.sleep(wait)
+
+    async def _read_stream(self, backoff: Backoff) -> None:
+        client = self._session.client
+        async with client.stream(STREAM_PATH, self._stream_params(), self._max_silence) as pieces:
+            try:
+                async for frame in stream_reader.read_frames(pieces):
+                    backoff.succeeded()
+                    self.take_frame(frame)
+            finally:
+                self._session.connected = False
+
+    def take_frame(self, frame: dict[str, Any]) -> None:
+        try:
+            self._take_frame(frame)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ServerUnavailable(reason=f"it sends a strange {frame['type']!r:.40}") from error
+
+    def _take_frame(self, frame: dict[str, Any]) -> None:
+        match frame["type"]:
+            case "offers":
+                self._on_offers(frame["jobs"])
+            case "renew":
+                self._leases.renew_now()
+            case "hello":
+                self._on_hello(frame)
+            case "bye":
+                log.debug("the stream ends: %s", frame.get("reason"))
+
+    def _on_hello(self, frame: dict[str, Any]) -> None:
+        """The server's terms."""
+        state = self._state
+        state.id = frame["worker"]
+        self._session.connected = True
+        lease = float(frame["lease"])
+        state.settings = replace(state.settings, lease=lease, renew_every=lease / 3)
+        self._max_silence = MAX_MISSED_SIGNS * float(frame["keep_alive"]) + 5.0
+        self._session.takes_traces = bool(frame.get("traces"))
+        self._leases.renew_now()  # which then goes by these terms
+        log.info("connected to %s as %s", self._session.client.server, state.id)
+
+    def _on_offers(self, jobs: Sequence[dict[str, Any]]) -> None:
+        claims = []
+        for job in jobs:
+            claim = stream_reader.claim_of(job, self._state.id)
+            self._session.tokens[claim.claim_key] = job["token"]
+            claims.append(claim)
+        self._reporter.offer(claims)
+        self._wakeup.set()
+
+    def _listener_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, OutlastError):
+            self.failure = error
+        else:
+            self.failure = OutlastError("the stream failed")
+            self.failure.__cause__ = error
+        log.critical("%s; the worker stops", self.failure)
+        self._stop_worker()
+
+    def _stop_worker(self) -> None:
+        self._state.stop()
+        self._wakeup.end_wait()
+        self._wakeup.set()
+
+    def _stream_params(self) -> dict[str, Any]:
+        params = {
+            "worker": self._session.name,
+            "tasks": ",".join(self._runner.registry.names()),
+            "credit": self._state.settings.concurrency,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+        }
+        queues = self._state.queues
+        return params if queues is None else {**params, "queues": ",".join(queues)}
+
+    # The cycle
+
+    async def cycle(self) -> None:
+        """Say what there is to say, or wait. While it is on its way, what was accepted before
+        runs."""
+        self._start()
+        self._runner.release_unstarted(after=PREFETCH_FOR_S)
+        self._reporter.release_unaccepted(after=PREFETCH_FOR_S)
+        if not self._reporter:
+            soon = self._runner.prefetched or self._reporter.offered
+            await self._wakeup.wait(PREFETCH_FOR_S if soon else 1.0)
+            return
+        try:
+            await self._reporter.flush()
+        except ServerRefused as error:
+            self.failure = error
+            self._stop_worker()
+            raise
+
+    def accepted(self, claims: Sequence[Claim], asked_at: float) -> None:
+        self._metrics.counts["claimed"] += len(claims)
+        self._runner.accept(claims, asked_at + self._state.settings.lease * LEASE_SAFETY)
+        self.drop_claims(claims)
+        self._start()
+        self._metrics.add_claims(claims)
+        for queue in {claim.queue for claim in claims}:
+            self._runner.batches.note_claim(queue, True)
+
+    def drop_claims(self, claims: Sequence[Claim]) -> None:
+        """Claims that we let go, or that came too late, are still ours in the database. Nobody but
+        us knows that no one has them in hand: released, they are not charged with our death."""
+        for claim in claims:
+            if self._in_flight.get(claim.id) is None:
+                self._reporter.release(claim)
+
+    def slot_freed(self) -> None:
+        """Those ahead begin, also while a call is under way."""
+        self._wakeup.set()
+        if self._runner.prefetched and not self._starting:
+            self._starting = True
+            asyncio.get_running_loop().call_soon(self._start_soon)
+
+    def _start_soon(self) -> None:
+        self._starting = False
+        if not self._state.stopping:
+            self._start()
+
+    def _start(self) -> None:
+        if self._runner.prefetched:
+            self._runner.start(self._capacity.free_slots() + self._runner.waiting())
+
+    # What dead workers left
+
+    async def _send_orphans(self) -> None:
+        for spool in orphaned_spools(self._session.folder):
+            try:
+                await self._send_orphan(spool)
+            finally:
+                spool.end()
+
+    async def _send_orphan(self, spool: Spool) -> None:
+        refused = False
+        for items, end in late_batches(spool.unsent()):
+            answers = await self._reporter.send(items)
+            refused = refused or any(answer["status"] == "refused" for answer in answers)
+            spool.acknowledge(end)
+        if refused:
+            log.error("the server refuses what %s says; it is set aside", spool.file)
+            spool.set_aside()

@@ -1,0 +1,72 @@
+"""Operations that handlers ask for, carried out by the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from ..model.errors import Unsupported
+from ..model.job import TIMESTAMPS, Job, read_result
+from ..model.unreadable import read_state
+from ..ops.flow_report import prerequisites
+from ..ops.steps import keep, look_up
+from ..worker.wakeup import Wakeup
+from .session import RemoteSession
+
+
+class RemoteStepsClient:
+    """Carries out the few operations that handlers ask for, by asking the server."""
+
+    def __init__(self, session: RemoteSession, wakeup: Wakeup) -> None:
+        self._session = session
+        self._wakeup = wakeup
+
+    def run(self, operation: Callable[..., Any], *args: Any, **_: Any) -> Any:
+        """In a handler's thread; the worker's loop does the talking."""
+        assert self._wakeup.loop is not None
+        return asyncio.run_coroutine_threadsafe(
+            self.arun(operation, *args), self._wakeup.loop
+        ).result()
+
+    async def arun(self, operation: Callable[..., Any], *args: Any, **_: Any) -> Any:
+        if isinstance(operation, partial):
+            args = (*operation.args, *args)
+            operation = operation.func
+        if operation is look_up:
+            return await self._step(self._token_of(args[0]), args[1], None)
+        if operation is keep:
+            return await self._step(self._session.token(args[0]), args[1], args[2])
+        if operation is prerequisites:
+            return await self._prerequisites(self._token_of(args[0]), args[1], args[2])
+        raise Unsupported(reason=f"{operation.__name__} is not to be had on a remote worker")
+
+    async def _step(self, token: str, name: str, result: str | None) -> str | None:
+        body = {"token": token, "name": name, "result": result}
+        stored: str | None = (await self._post("steps", body))["result"]
+        return stored
+
+    async def _prerequisites(self, token: str, after: int, limit: int) -> list[tuple[int, Job]]:
+        body = {"token": token, "after": after, "limit": limit}
+        page = await self._post("prerequisites", body)
+        return [(position, _job(job_json)) for position, job_json in page["jobs"]]
+
+    async def _post(self, path: str, body: dict[str, Any]) -> Any:
+        return await self._session.client.post(f"/api/v1/tasks/{path}", body)
+
+    def _token_of(self, job: str) -> str:
+        """To read, whichever claim of ours on it will do."""
+        return self._session.token_of(job)
+
+
+def _job(job_json: dict[str, Any]) -> Job:
+    """As `Job.as_json` told it."""
+    known = {name: value for name, value in job_json.items() if name in Job.__slots__}
+    if isinstance(reference := job_json.get("reference"), str):
+        known["result"] = read_result(reference)
+    for name in TIMESTAMPS:
+        if known.get(name) is not None:
+            known[name] = datetime.fromisoformat(known[name])
+    return Job(**{**known, "state": read_state(known["state"])})

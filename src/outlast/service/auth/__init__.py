@@ -1,0 +1,1 @@
+"""Authentication: tokens, sessions, revocation, and throttling of failed logins."""

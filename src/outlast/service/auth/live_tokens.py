@@ -1,0 +1,45 @@
+"""The hashes of all good tokens: tells a good token from a guess without a look-up for each.
+
+An address that showed wrong tokens may not ask the database for further ones. Others can share that
+address (an office behind NAT, a proxy), so a good token passes all the same, also at its first use
+and after a restart of the service. However many guesses come, this set is read once a second.
+
+Looking up a hash in a set takes a time that depends on the hash, not on the token: a guesser who
+measures it learns about SHA-256 values of his own guesses, which leads to no token.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ...ops import tokens
+from ..single_flight import SingleFlight
+
+if TYPE_CHECKING:
+    from ..components import Service
+
+READ_INTERVAL_S = 1.0
+MAX_READ_SHARE = 0.1  # at most this share of the time is spent on reading
+MAX_HASHES = 10_000  # of the tokens that were used or made last
+
+
+class LiveTokens:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._single_flight: SingleFlight[None] = SingleFlight()
+        self._hashes: frozenset[str] = frozenset()
+        self._fresh_until = 0.0
+
+    async def contains(self, hash: str) -> bool:
+        """Whether a token of this hash was good when the set was read. (The caller looks it up: it
+        may have been revoked since.)"""
+        if hash not in self._hashes and time.monotonic() >= self._fresh_until:
+            await self._single_flight.run("live", self._read)
+        return hash in self._hashes
+
+    async def _read(self) -> None:
+        since = time.monotonic()
+        self._hashes = await self._service.ol.store.arun(tokens.live_hashes, MAX_HASHES)
+        now = time.monotonic()
+        self._fresh_until = now + max(READ_INTERVAL_S, (now - since) / MAX_READ_SHARE)

@@ -1,0 +1,107 @@
+"""What all requests share: the job system, the settings, the parts that work in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+
+from ..client.client import Outlast
+from ..metrics import Gauges, MetricsRoutes, ServiceTarget
+from ..model.ids import entropy
+from ..model.settings import ServiceSettings
+from ..ops import tokens
+from ..worker.leases import lock_wait
+from .auth.failed_logins import FailedLogins
+from .auth.principals import Principals
+from .auth.revocation import Revocations
+from .auth.sessions import Sessions
+from .background import BackgroundPart, PartRunner
+from .dashboard.live_view import LiveView
+from .dequeue.dispatcher import Dispatcher
+from .events.broadcaster import Broadcaster
+from .job_counts import JobCounts
+from .queue_names import QueueNames
+from .slots import LIVE_PAGES, RESULT_WAITERS, WORKER_STREAMS, Slots
+
+SIGNING_SECRET = "service signing"  # noqa: S105 - the name of the secret in the database
+
+
+class Service:
+    """One per app. Parts are started with the app's lifespan, or with the first request where
+    whoever mounted the app passes no lifespan on."""
+
+    def __init__(self, ol: Outlast, settings: ServiceSettings) -> None:
+        self.ol = ol
+        self.settings = settings
+        self.principals = Principals(self)
+        self.sessions = Sessions(self)
+        self.revocations = Revocations(self)
+        self.failed_logins = FailedLogins(self)
+        self.job_counts = JobCounts(self)
+        self.queue_names = QueueNames(self.job_counts, settings.max_queues)
+        self.waiters = Slots(RESULT_WAITERS, settings)
+        self.worker_streams = Slots(WORKER_STREAMS, settings)
+        self.slow_store = ol.store.clone(1)  # for what takes long: nothing else waits for it
+        self.gauges = Gauges()  # figures of parts of the service: see metrics.catalogue
+        self.metrics_routes = MetricsRoutes(ServiceTarget(self.gauges), ol.store, self.slow_store)
+        self.broadcaster = Broadcaster(ol.store, settings)
+        # For what remote workers must hear in time, although others wait for somebody's lock.
+        self.prompt_store = ol.store.clone(1, lock_wait(settings.remote_lease))
+        self.dispatcher = Dispatcher(ol, settings, self.prompt_store)
+        self.live_view = LiveView(self)
+        self.viewers = Slots(LIVE_PAGES, settings)
+        parts: list[BackgroundPart] = [
+            self.revocations,
+            self.failed_logins,
+            self.broadcaster,
+            self.dispatcher,
+            self.live_view,
+        ]
+        self.runner = PartRunner(ol.store, parts, self.dispatcher.outage)
+        self._register_metrics()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._secret: bytes | None = None
+
+    def _register_metrics(self) -> None:
+        """What the parts count, as metrics."""
+        broadcaster, desk, read = self.broadcaster, self.dispatcher, self.gauges.register
+        read("outlast_event_subscribers", lambda: broadcaster.subscribers)
+        read("outlast_event_lag_seconds", lambda: broadcaster.lag)
+        read("outlast_event_subscribers_cut_total", lambda: broadcaster.counts["cut"])
+        read("outlast_dequeue_streams", lambda: len(desk.streams))
+        read("outlast_offers_total", lambda: desk.counts["offered"])
+        read("outlast_offers_released_total", lambda: desk.counts["withdrawn"])
+        read("outlast_offers_lapsed_total", lambda: desk.counts["lapsed"])
+        read("outlast_duplicate_deliveries_total", lambda: desk.counts["duplicate_delivery"])
+
+    async def key(self, purpose: str) -> bytes:
+        """A key to sign with, the same on every instance, one for each purpose. Never log it."""
+        if self._secret is None:
+            secret = await self.ol.store.arun(tokens.secret, SIGNING_SECRET, entropy(32).hex())
+            self._secret = bytes.fromhex(secret)
+        return hmac.new(self._secret, purpose.encode(), hashlib.sha256).digest()
+
+    @property
+    def running(self) -> bool:
+        return bool(self._tasks)
+
+    def start(self) -> None:
+        """Idempotent. Tasks of a loop that has ended are gone with it."""
+        loop = asyncio.get_running_loop()
+        if not self._tasks or self._tasks[0].get_loop() is not loop:
+            self._tasks = self.runner.start()
+
+    def close_streams(self) -> None:
+        """The server is going away: streams end in good order, before it waits for their end."""
+        self.broadcaster.close()
+        self.dispatcher.end_streams()
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.metrics_routes.aclose()
+        await self.slow_store.aclose()
+        await self.prompt_store.aclose()

@@ -1,0 +1,334 @@
+"""The server as an owner of jobs: it claims what it offers, and takes back what nobody accepted.
+
+It is registered as a worker, with a liveness lock and a heartbeat thread, so the offers of a killed
+server are ready again in about a second; and where there are remote workers only, it is the one
+that does maintenance for them all.
+
+    streams ──▶ offer ──▶ offered ─┬─ accepted, by a renewal: the worker's from now on
+                                   ├─ withdrawn: its stream is gone, it was never sent
+                                   └─ lapsed: its short lease ran out
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ...model.breaker import Breaker, Circuit, OpenBreaker
+from ...model.errors import OutlastError
+from ...model.job import Claim, ClaimKey
+from ...model.outcome import counter_at_limit
+from ...model.settings import WorkerSettings
+from ...model.worker_names import new_server_id
+from ...ops import offer as ops
+from ...ops.breakers import take_probe
+from ...ops.claim import PendingQueues
+from ...ops.finish import finish
+from ...ops.reclaim import Refusal
+from ...worker.breaker import Breakers
+from ...worker.finished_jobs import MAX_REFUSED, FinishedJobs
+from ...worker.job_source import PROMOTE_INTERVAL_S
+from ...worker.local import SourceCallbacks, database_sink, heartbeat
+from ...worker.loop import Backoff
+from ...worker.maintenance import Outcomes
+from ...worker.outage_log import OutageLog
+from ...worker.outcome_policy import OutcomePolicy
+from ...worker.poller import Poller, read_pending
+from ...worker.registration import Registration
+from ...worker.runner import JobRunner
+from ...worker.shared import WorkerShared
+from ...worker.state import WorkerState
+from ...worker.threads import Threads
+from ...worker.wakeup import Wakeup
+from ...worker.worker import Worker
+from ...worker.worker_metrics import WorkerMetrics
+from . import task_tokens
+from .offer_book import OfferBook
+from .renewals import Renewals
+
+if TYPE_CHECKING:
+    from ...client.client import Outlast
+    from ...model.settings import ServiceSettings
+    from ...store import Store
+    from .stream import WorkerStream
+
+log = logging.getLogger("outlast.service")
+
+POLL_VALID_S = 0.05  # seconds for which one look at the queues serves all streams, if no news come
+
+
+class Dispatcher:
+    """A part of the service, and the source of its own worker, which claims nothing by itself."""
+
+    def __init__(self, app: Outlast, settings: ServiceSettings, prompt: Store) -> None:
+        self.app = app
+        self.store, self.steady = app.store, app.store.hot_path_clone()
+        self.service_settings = settings
+        self._prompt = prompt
+        self.renewals = Renewals(prompt, settings.remote_lease)
+        self.settings = WorkerSettings.of({}, lease=settings.remote_lease)
+        self.metrics, self.wakeup, self.outage = WorkerMetrics(), Wakeup(), OutageLog()
+        self.decide = OutcomePolicy(app.registry).decide
+        self.breakers = Breakers(lambda: self.id)
+        self.breakers.on_open = lambda _: self.wakeup.set()
+        self.breakers.on_close = self._breaker_closed
+        self.refused: deque[Refusal] = deque(maxlen=MAX_REFUSED)  # and not on record yet
+        self.book = OfferBook()
+        self.streams: set[WorkerStream] = set()
+        self.is_open = asyncio.Event()  # registered, and the liveness lock is held
+        self._tasks: set[asyncio.Task[Any]] = set()  # the desk's own: no request's end ends them
+        self._pending: asyncio.Task[PendingQueues] | None = None
+        self._pending_at = 0.0
+        self._promote_at = 0.0
+        self._poller = Poller([], self.settings)  # when to look: streams ask for themselves
+        self._worker = self._new_worker()
+
+    @property
+    def id(self) -> str:
+        return self._worker.id
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self.metrics.counts
+
+    async def run(self) -> None:
+        """As long as the service runs."""
+        self._worker = self._new_worker()  # one that starts again never answers for the one before
+        self.renewals = Renewals(self._prompt, self.service_settings.remote_lease)
+        try:
+            await self._worker.arun()
+        finally:
+            self.is_open.clear()
+
+    def _new_worker(self) -> Worker:
+        state = WorkerState(new_server_id(), self.settings, queues=[])
+        shared = WorkerShared(
+            state, Threads(1), metrics=self.metrics, wakeup=self.wakeup, outage=self.outage
+        )
+        self._registration = Registration(
+            self.steady, shared, list, 0, owned=self.steady is not self.store
+        )
+        runner = JobRunner(
+            self.app.registry, shared, self.breakers, context=_no_job, deliver=_no_job,
+            slot_freed=self.wakeup.set,
+        )  # fmt: skip
+        finished = FinishedJobs(shared.in_flight, self.metrics, self.became_ready, self.refused)
+        sink = database_sink(self.steady, self.store, shared, finished, runner)
+        self._leases = heartbeat(
+            self.app, self._registration, shared, runner,
+            Outcomes(self.decide, self.refused, lambda: None),
+            SourceCallbacks(self.became_ready, self.book.disown),
+        )  # fmt: skip
+        return Worker(self.app, shared, self, sink, self._leases, runner)
+
+    # The source of its worker
+
+    @property
+    def failure(self) -> OutlastError | None:
+        return None
+
+    async def open(self) -> None:
+        await self._registration.register()
+
+    async def ready(self) -> None:
+        """Offer only with a liveness lock: without one, the jobs of a server that dies at once
+        wait for their offer lease."""
+        await self._registration.wait_for_liveness()
+        self.is_open.set()
+
+    async def cycle(self) -> None:
+        if self.breakers.pending and await self.breakers.write(self.steady):
+            self._leases.notify({""})
+        if self._poller.wait() == 0:
+            asked_at = time.monotonic()
+            seen = await self._poller.poll(self.steady)
+            self.breakers.update(seen.breakers, asked_at)
+            await self.breakers.retire(self.steady)
+        await self.wakeup.wait(self._poller.pause())
+
+    async def stop(self) -> None:
+        """Before renewals end: nothing is offered that nobody would renew."""
+        self.end_streams()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def leave(self) -> None:
+        self.end_streams()  # also those that came meanwhile
+        await self._registration.deregister()
+
+    async def aclose(self) -> None:
+        await self._registration.aclose()
+
+    def end_streams(self) -> None:
+        for stream in tuple(self.streams):
+            stream.end("the server is going away")
+
+    def notify(self, queue: str) -> None:
+        self._registration.proven.set()
+        if not queue.startswith("!"):
+            self._poller.notify(queue)
+        self._pending = None
+        for stream in self.streams:
+            stream.notify(queue)
+
+    def drop_claims(self, claims: Sequence[Claim]) -> None:
+        """It runs nothing."""
+
+    def became_ready(self, queues: set[str]) -> None:
+        for queue in queues:
+            for stream in self.streams:
+                stream.notify(queue)
+        self._leases.notify(queues)
+
+    async def poll(self) -> PendingQueues:
+        """Which queues have something: asked once for all streams that ask at the same time, also
+        of a database that takes its time."""
+        pending = self._pending
+        if pending is None or (
+            pending.done() and time.monotonic() - self._pending_at > POLL_VALID_S
+        ):
+            self._pending_at = time.monotonic()
+            pending = self._pending = self.spawn(self._poll())
+        return await asyncio.shield(pending)
+
+    async def _poll(self) -> PendingQueues:
+        asked_at = time.monotonic()
+        pending = await read_pending(self.store)
+        self.breakers.update(pending.breakers, asked_at)
+        await self.breakers.retire(self.steady)
+        return pending
+
+    # Circuit breakers
+
+    def _breaker_closed(self, circuit: Circuit) -> None:
+        self.wakeup.set()
+        for stream in self.streams:
+            stream.reopen(circuit.queue)
+
+    async def probe(self, stream: WorkerStream) -> list[Claim]:
+        """Offer one job of each task of a stream whose breaker is due, if nobody else probes it."""
+        claims: list[Claim] = []
+        for opened in self.breakers.due(stream.info.may_probe, stream.credit.free):
+            claims += await asyncio.shield(self.spawn(self._take_probe(stream, opened)))
+        return claims
+
+    async def _take_probe(self, stream: WorkerStream, opened: OpenBreaker) -> list[Claim]:
+        wait = Breaker().wait(opened.probes + 1, random.random())
+        last_life = not stream.credit.has_a_last_life
+        claims = await self.steady.arun(
+            take_probe, opened, self.id, self.service_settings.offer_lease, wait, last_life
+        )
+        if claims:
+            self.breakers.probed(opened, claims[0])
+        return self.assign(stream, claims)
+
+    # Offer
+
+    async def offer(self, stream: WorkerStream, request: ops.OfferRequest) -> list[Claim]:
+        """Claim for a stream. Whoever asked may be cancelled at any moment; this goes on, and what
+        nobody waits for any more is put back."""
+        return await asyncio.shield(self.spawn(self._offer(stream, request)))
+
+    async def _offer(self, stream: WorkerStream, request: ops.OfferRequest) -> list[Claim]:
+        claims = await self.steady.arun(ops.offer, request)
+        return self.assign(stream, claims)
+
+    def assign(self, stream: WorkerStream, claims: Sequence[Claim]) -> list[Claim]:
+        """Claims that were made for a stream. If it is gone, they go back."""
+        if spent := [claim for claim in claims if claim.at_limit]:
+            self.spawn(self._end_at_limit(spent))
+        accepted = [claim for claim in claims if claim not in spent] if spent else claims
+        offered = [claim for claim in accepted if self.book.claimed(claim)]
+        self.counts["offered"] += len(offered)
+        if stream.closed:
+            self.withdraw(offered)
+            return []
+        ours = [claim._replace(worker=stream.worker, offered_by=self.id) for claim in offered]
+        self.book.add(stream, ours, time.monotonic() + self.service_settings.offer_lease)
+        return ours
+
+    async def _end_at_limit(self, claims: Sequence[Claim]) -> None:
+        """One by one: each is about its own row."""
+        for claim in claims:
+            await self.store.arun(finish, [self.decide(claim, counter_at_limit(claim))])
+
+    def stream_of(self, claim: Claim) -> WorkerStream | None:
+        return self.book.stream_of(claim.claim_key)
+
+    def should_promote(self) -> bool:
+        """Whether it is time to make due jobs ready; often enough for all streams together."""
+        due = time.monotonic() >= self._promote_at
+        if due:
+            self._promote_at = time.monotonic() + PROMOTE_INTERVAL_S
+        return due
+
+    def withdraw(self, claims: Sequence[Claim]) -> None:
+        """Put back what was not accepted, at once and whatever becomes of the request."""
+        if claims:
+            self.spawn(self._withdraw(claims))
+
+    async def _withdraw(self, claims: Sequence[Claim]) -> None:
+        try:
+            self.became_ready(await self._release(claims))
+        finally:
+            self.forget([claim.claim_key for claim in claims])
+        self.counts["withdrawn"] += len(claims)
+
+    async def _release(self, claims: Sequence[Claim]) -> set[str]:
+        backoff = Backoff(first=0.1, cap=1.0)
+        until = time.monotonic() + self.service_settings.offer_lease
+        while True:
+            try:
+                return await self.store.arun(ops.withdraw, self.id, claims)
+            except OutlastError as error:
+                if time.monotonic() > until:
+                    log.warning("%d offers are left to their lease: %s", len(claims), error)
+                    return set()
+                await asyncio.sleep(backoff.failed())
+
+    # What became of offers
+
+    def accepted(self, holds: Iterable[ClaimKey]) -> None:
+        for hold in holds:
+            self.book.accept(hold)
+
+    def forget(self, holds: Iterable[ClaimKey]) -> None:
+        """These are in nobody's hands any more: there is room for others."""
+        for hold in holds:
+            if (offer := self.book.remove(hold)) is not None:
+                offer.stream.has_room()
+
+    def sign(self, claim: Claim, key: bytes) -> str:
+        """A token for it. What was signed here is known again without being read."""
+        token = task_tokens.sign(claim, key)
+        self.book.signed(claim, token)
+        return token
+
+    def claim_of(self, token: str, key: bytes) -> Claim | None:
+        return self.book.claim_of(token) or task_tokens.read(token, key)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            bug = not isinstance(error, OutlastError)  # whoever waits may be gone
+            log.log(
+                logging.ERROR if bug else logging.DEBUG, "a task of the desk failed: %s", error,
+                exc_info=error if bug else None,
+            )  # fmt: skip
+
+
+def _no_job(job: object) -> NoReturn:
+    raise AssertionError(f"a server runs no job: {job}")

@@ -1,0 +1,121 @@
+"""The offers of this server: jobs, their streams and tokens, accepted or not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...model.job import Claim, ClaimKey
+
+if TYPE_CHECKING:
+    from .stream import WorkerStream
+
+MAX_DISOWNED = 10_000  # claims that are remembered because they came too late
+
+Attempt = tuple[str, int]  # job and fence
+
+
+@dataclass(slots=True, eq=False)
+class Offer:
+    """A claim as the remote worker holds it. `expires_at` is None once it was accepted; `stream` is
+    the last one that its worker opened."""
+
+    claim: Claim
+    stream: WorkerStream
+    expires_at: float | None = None
+    token: str = ""
+
+    @property
+    def lapsed(self) -> bool:
+        """The worker had time to accept it, and did not."""
+        return self.expires_at is not None and self.expires_at < time.monotonic()
+
+
+class OfferBook:
+    """Written by the event loop alone; the heartbeat thread reads it by `disown`."""
+
+    def __init__(self) -> None:
+        self._offers: dict[ClaimKey, Offer] = {}
+        self._by_token: dict[str, Offer] = {}
+        self._unaccepted: set[Attempt] = set()  # claimed in this server's name
+        self._disowned: set[Attempt] = set()
+
+    def __len__(self) -> int:
+        return len(self._offers) + len(self._unaccepted)
+
+    # Offers
+
+    def claimed(self, claim: Claim) -> bool:
+        """A claim in this server's name. False: the heartbeat thread has released it already,
+        because it took so long to reach us."""
+        self._unaccepted.add(claim.claim_key[:2])
+        if claim.claim_key[:2] not in self._disowned:
+            return True
+        self._unaccepted.discard(claim.claim_key[:2])
+        return False
+
+    def disown(self, claim: Claim) -> bool:
+        """From the heartbeat thread: this claim never came, and must not any more. False: it has.
+
+        Each side first says what it does and then looks at what the other has said, so that never
+        both of them go ahead."""
+        if len(self._disowned) > MAX_DISOWNED:
+            self._disowned.clear()
+        self._disowned.add(claim.claim_key[:2])
+        if claim.claim_key[:2] not in self._unaccepted:
+            return True
+        self._disowned.discard(claim.claim_key[:2])
+        return False
+
+    def add(self, stream: WorkerStream, claims: Iterable[Claim], expires_at: float | None) -> None:
+        """Offered to a stream; without an expiry, its worker has accepted them before, maybe from
+        an older stream that is still open: then both count them."""
+        for claim in claims:
+            offer = self._offers.setdefault(claim.claim_key, Offer(claim, stream))
+            offer.stream, offer.expires_at = stream, expires_at
+            stream.offers[claim.claim_key] = offer
+            if expires_at is None:
+                self._unaccepted.discard(claim.claim_key[:2])
+
+    def accept(self, hold: ClaimKey) -> None:
+        self._unaccepted.discard(hold[:2])
+        if offer := self._offers.get(hold):
+            offer.expires_at = None
+
+    def remove(self, hold: ClaimKey) -> Offer | None:
+        """The worker holds it no longer."""
+        self._unaccepted.discard(hold[:2])
+        return self._remove(hold)
+
+    def remove_stream(self, stream: WorkerStream) -> None:
+        """Its worker may still have the jobs; those not accepted are withdrawn by whoever closes
+        the stream, and belong to this server until then."""
+        for hold, offer in tuple(stream.offers.items()):
+            if offer.stream is stream:
+                self._remove(hold)
+        stream.offers.clear()
+
+    def _remove(self, hold: ClaimKey) -> Offer | None:
+        offer = self._offers.pop(hold, None)
+        if offer is not None:
+            offer.stream.offers.pop(hold, None)
+            self._by_token.pop(offer.token, None)
+        return offer
+
+    def stream_of(self, hold: ClaimKey) -> WorkerStream | None:
+        offer = self._offers.get(hold)
+        return offer.stream if offer else None
+
+    # Tokens
+
+    def signed(self, claim: Claim, token: str) -> None:
+        """A token was given out for it: it is known again without being read."""
+        if offer := self._offers.get(claim.claim_key):
+            offer.token = token
+            self._by_token[token] = offer
+
+    def claim_of(self, token: str) -> Claim | None:
+        offer = self._by_token.get(token)
+        return offer.claim if offer else None

@@ -1,0 +1,260 @@
+"""What remote workers say of their jobs, many in one call, each with its token.
+
+    renew     I hold it (the first time: I accept it)
+    complete  it succeeded, with this result and these follow-up jobs
+    fail      it did not: retry, give up, call again later, was cancelled
+    release   I give it back, unspent
+    event     it says something: progress, a log line
+
+Events are stored before any outcome that comes with them or after them. All outcomes leave through
+the same door as a local worker's, and each is answered for itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from ...model.breaker import Breaker
+from ...model.errors import InvalidInput
+from ...model.job import Claim, ClaimKey
+from ...model.outcome import AttemptEnd, Transition, decide
+from ...model.retry import Retry
+from ...ops import offer as ops
+from ...ops.access import Access
+from ...ops.claim import ClaimRequest
+from ...ops.finish import Finished
+from ...tracing import valid_traceparent
+from ...worker.finished_jobs import FinishedJobs
+from ...worker.finisher import Finisher
+from ...worker.in_flight import InFlight, InFlightJobs
+from ..queue_names import QueueNames, TooManyQueues
+from .dispatcher import Dispatcher
+from .report_models import (
+    AnswerFields,
+    BreakerTerms,
+    Policy,
+    Status,
+    TaskReport,
+    attempt_end_of,
+    check_json,
+)
+from .stream import WorkerStream
+
+
+class ReportFinisher:
+    """Outcomes on their way in, and how each was taken."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._in_flight = InFlightJobs()
+        self._finished = FinishedJobs(
+            self._in_flight, dispatcher.metrics, dispatcher.became_ready, dispatcher.refused
+        )
+        # One failure is enough to take a batch apart: the next call has another one.
+        self._finisher = Finisher(
+            dispatcher.store,
+            self._in_flight,
+            dispatcher.counts,
+            self._apply,
+            dispatcher.decide,
+            self._finish_and_claim,
+        )
+        self._finisher.split_after, self._finisher.on_drop = 1, self._drop
+        self.accepted: dict[ClaimKey, Status] = {}
+        self.held: list[Claim] = []  # to be held on to in the same round trip
+        self.hold_result = ops.HoldResult({})
+        self.dropped: dict[tuple[ClaimKey, int], str] = {}  # events that cannot be stored, and why
+
+    def put(self, transition: Transition) -> None:
+        held = InFlight(transition.claim, safe_until=0.0, transition=transition)
+        self._in_flight.add(held)
+        self._finisher.add(held)
+
+    def add_event(self, claim: Claim, kind: str, data: str, n: int) -> None:
+        self._finisher.add_event(claim, kind, data, n)
+
+    def __len__(self) -> int:
+        return len(self._finisher)
+
+    async def flush_and_claim(self, request: ops.OfferRequest | None) -> list[Claim]:
+        claims, _ = await self._finisher.flush_and_claim(request)
+        return claims
+
+    async def _finish_and_claim(
+        self, plain: list[Transition], request: ClaimRequest | None
+    ) -> tuple[Finished, list[Claim]]:
+        """As a local worker does, but that others are held on to as well."""
+        assert request is None or isinstance(request, ops.OfferRequest)
+        lease = self._dispatcher.service_settings.remote_lease
+        finished, self.hold_result, claims = await self._dispatcher.steady.arun(
+            ops.finish_hold_and_claim, plain, self.held, lease, request
+        )
+        return finished, claims
+
+    def _drop(self, event: dict[str, Any], error: Exception) -> None:
+        hold = event["job"], event["fence"], event["worker"]
+        self.dropped[hold, event["n"]] = str(error)
+
+    def _apply(self, finished: Finished) -> None:
+        self._finished.apply(finished)
+        for transition, _ in finished.accepted:
+            self.accepted[transition.claim.claim_key] = "ok"
+        for transition in finished.duplicates:
+            self.accepted[transition.claim.claim_key] = "duplicate"
+        for transition in finished.lost:
+            self.accepted[transition.claim.claim_key] = "lost"
+        self._dispatcher.counts["duplicate_delivery"] += len(finished.duplicates)
+
+
+class ReportBatch:
+    """One call's reports: sorted, handed in, answered in the order in which they came."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, key: bytes, reach: Access, queue_names: QueueNames
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._key = key
+        self._reach = reach
+        self._queue_names = queue_names
+        self._finisher = ReportFinisher(dispatcher)
+        self._ending: list[Claim] = []
+        self._late: list[dict[str, Any]] = []
+        self._events: list[ops.EventKey] = []
+        self._stored: set[tuple[ClaimKey, int]] = set()
+
+    async def process(self, reports: Sequence[TaskReport], prefetch: int = 0) -> list[AnswerFields]:
+        sorted_in = [await self._route(report) for report in reports]
+        await self._record_late()
+        await self._flush(self._stream(prefetch))
+        await self._hold_unrenewed()
+        await self._find_stored_events()
+        self._dispatcher.accepted(self._finisher.hold_result.cancelling)
+        self._dispatcher.forget(self._finisher.accepted)
+        return [
+            given if isinstance(given, dict) else self._answer(report, given)
+            for report, given in zip(reports, sorted_in, strict=True)
+        ]
+
+    async def _route(self, report: TaskReport) -> Claim | AnswerFields:
+        """Put it where it belongs, or say at once why it is refused."""
+        claim = self._dispatcher.claim_of(report.token, self._key)
+        if claim is None or not self._reach.allows(claim.tenant, claim.queue):
+            return _answer("refused", reason="this is no task token for you")
+        try:
+            await self._put(report, claim)
+        except (InvalidInput, TooManyQueues) as error:
+            return _answer("refused", reason=str(error)[:1000])
+        return claim
+
+    async def _put(self, report: TaskReport, claim: Claim) -> None:
+        if report.do == "renew":
+            self._finisher.held.append(claim)
+        elif report.do == "event":
+            self._add_event(report, claim)
+        else:
+            ended = attempt_end_of(report, claim, self._reach)
+            if ended.jobs:
+                await self._queue_names.admit(ended.jobs)
+            ended = self._apply_breaker(claim, ended, report.breaker)
+            transition = self._transition(claim, ended, report.retry)
+            self._finisher.put(transition._replace(trace=valid_traceparent(report.trace)))
+            self._ending.append(claim)
+
+    def _add_event(self, report: TaskReport, claim: Claim) -> None:
+        check_json("data", report.data)
+        self._events.append((claim, report.n))
+        if report.late:
+            event = {"job": claim.id, **claim.guard, "attempt": claim.attempt}
+            event |= {"n": report.n, "kind": report.kind, "data": report.data}
+            self._late.append(event)
+        else:
+            self._finisher.add_event(claim, report.kind, report.data, report.n)
+
+    def _apply_breaker(
+        self, claim: Claim, ended: AttemptEnd, terms: BreakerTerms | None
+    ) -> AttemptEnd:
+        """What it means for the task's circuit breaker, which is kept here for remote workers. It
+        is everybody's: a worker of one tenant neither opens nor closes it."""
+        if self._reach.tenant is not None:
+            return ended
+        breaker = Breaker() if terms is None else Breaker(**terms.model_dump())
+        judged = self._dispatcher.breakers.judge_end(claim, ended, breaker)
+        if self._dispatcher.breakers.pending:
+            self._dispatcher.wakeup.set()
+        return judged
+
+    def _transition(self, claim: Claim, ended: AttemptEnd, policy: Policy | None) -> Transition:
+        """The job's own policy comes first, then what the worker knows of the task, then what we
+        know of it."""
+        if claim.retry or policy is None:
+            return self._dispatcher.decide(claim, ended)
+        return decide(claim, ended, Retry(**policy.model_dump()), random.random())
+
+    async def _hold_unrenewed(self) -> None:
+        """What was not held on to in passing: it is lost, or somebody has its row."""
+        hold_result = self._finisher.hold_result
+        if left := [
+            claim for claim in self._finisher.held if claim.claim_key not in hold_result.cancelling
+        ]:
+            found = await self._dispatcher.renewals.hold(left)
+            theirs = {claim.claim_key for claim in left} & found.cancelling.keys()
+            cancelling = hold_result.cancelling | {hold: found.cancelling[hold] for hold in theirs}
+            self._finisher.hold_result = ops.HoldResult(cancelling, found.busy, found.locked)
+
+    def _stream(self, prefetch: int) -> WorkerStream | None:
+        """The worker's, if it is here."""
+        claims = (*self._ending, *self._finisher.held)
+        stream = next((s for claim in claims if (s := self._dispatcher.stream_of(claim))), None)
+        if stream:
+            stream.credit.set_prefetch(prefetch)
+        return stream
+
+    async def _flush(self, stream: WorkerStream | None) -> None:
+        """And claim for the worker's stream in the same round trip, as a local worker would."""
+        if not self._finisher:
+            return
+        request = stream.piggyback_request(len(self._ending)) if stream else None
+        try:
+            claims = await self._finisher.flush_and_claim(request)
+        except BaseException:
+            if stream and request:
+                stream.piggyback_failed(request)
+            raise
+        if stream and request:
+            stream.piggyback_claimed(request, claims)
+
+    async def _record_late(self) -> None:
+        if self._late:
+            await self._dispatcher.store.arun(ops.record_late, self._late)
+
+    async def _find_stored_events(self) -> None:
+        """Those of a claim that was lost are not kept, and whoever said them is to know."""
+        if self._events:
+            self._stored = await self._dispatcher.store.arun(ops.stored_events, self._events)
+
+    def _answer(self, report: TaskReport, claim: Claim) -> AnswerFields:
+        if report.do == "renew":
+            return _answer_renewal(self._finisher.hold_result, claim.claim_key)
+        if report.do == "event":
+            return self._answer_event((claim.claim_key, report.n))
+        return _answer(self._finisher.accepted.get(claim.claim_key, "busy"))
+
+    def _answer_event(self, event: tuple[ClaimKey, int]) -> AnswerFields:
+        if reason := self._finisher.dropped.get(event):
+            return _answer("refused", reason=reason[:1000])
+        return _answer("ok" if event in self._stored else "lost")
+
+
+def _answer(status: Status, cancel: bool = False, reason: str | None = None) -> AnswerFields:
+    """As `Answered` has it: there are many, and these are cheaper."""
+    return {"status": status, "cancel": cancel, "reason": reason}
+
+
+def _answer_renewal(kept: ops.HoldResult, hold: ClaimKey) -> AnswerFields:
+    if hold in kept.cancelling:
+        return _answer("ok", kept.cancelling[hold])
+    if hold not in kept.busy:
+        return _answer("lost")
+    return {**_answer("busy"), "locked": True} if kept.locked else _answer("busy")

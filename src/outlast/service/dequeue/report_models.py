@@ -1,0 +1,159 @@
+"""What a report says and how it is answered, as models; and how an attempt ended by its words."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ...model.arguments import MAX_PAYLOAD
+from ...model.blob import escape_reference
+from ...model.breaker import MAX_FAILURES, MAX_PROBE_WAIT_S, Outage
+from ...model.errors import InvalidInput
+from ...model.job import Claim
+from ...model.lifecycle import Outcome
+from ...model.outcome import AttemptEnd
+from ...model.retry import MAX_DELAY_S
+from ...model.safe_text import MESSAGE_LIMIT, TRACEBACK_LIMIT, storable_text
+from ...ops.access import Access
+from . import followups, task_tokens
+
+MAX_REPORTS = 1000
+MAX_EVENT_LENGTH = 200_000  # characters of one event's data
+
+OUTCOME_WORDS = {
+    "failed": Outcome.FAILED,
+    "timed-out": Outcome.TIMED_OUT,
+    "permanent": Outcome.PERMANENT,
+    "undecodable": Outcome.UNDECODABLE,
+    "later": Outcome.POSTPONED,
+    "cancelled": Outcome.CANCELLED,
+}
+Token = Annotated[str, Field(max_length=task_tokens.MAX_TOKEN_LENGTH)]
+Seconds = Annotated[float, Field(ge=0, le=MAX_DELAY_S)]
+
+
+AnswerFields = dict[str, Any]
+Status = Literal["ok", "duplicate", "lost", "busy", "refused"]
+
+
+class ClosedModel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Failure(ClosedModel):
+    type: str = ""
+    message: str = ""
+    traceback: str = ""
+
+    def stored(self) -> dict[str, str]:
+        return {
+            "type": storable_text(self.type, MESSAGE_LIMIT),
+            "message": storable_text(self.message, MESSAGE_LIMIT),
+            "traceback": storable_text(self.traceback, TRACEBACK_LIMIT),
+        }
+
+
+class Policy(ClosedModel):
+    max_attempts: int = Field(5, ge=1, le=1_000_000)
+    base: Seconds = 1.0
+    cap: Seconds = 300.0
+    jitter: float = Field(0.2, ge=0, le=1)
+
+
+class BreakerTerms(ClosedModel):
+    failures: int = Field(5, ge=1, le=MAX_FAILURES)
+    probe_first: float = Field(1.0, gt=0, le=MAX_PROBE_WAIT_S)
+    probe_cap: float = Field(30.0, gt=0, le=MAX_PROBE_WAIT_S)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.probe_cap < self.probe_first:
+            raise ValueError("probe_cap must be at least probe_first")
+        return self
+
+
+class TaskReport(ClosedModel):
+    """One thing said of one job."""
+
+    do: Literal["renew", "complete", "fail", "release", "event"]
+    token: Token = Field(description="the job's task token, as it was offered")
+    result: str | None = Field(None, max_length=MAX_PAYLOAD, description="complete: as JSON text")
+    jobs: list[dict[str, Any]] | None = Field(
+        None, max_length=1000, description="complete: follow-up jobs"
+    )
+    error: Failure | None = Field(None, description="fail, release: what went wrong")
+    how: Literal[*OUTCOME_WORDS] = Field("failed", description="fail: in which way")  # type: ignore[valid-type]
+    delay: Seconds | None = Field(
+        None, description="release, fail later: seconds until it is due; failed: at least so many"
+    )
+    retry: Policy | None = Field(None, description="fail: by which policy, if the job has no own")
+    outage: Outage | None = Field(
+        None, description="fail: what the task depends on is away, certainly or by a suspicion"
+    )
+    breaker: BreakerTerms | None = Field(None, description="fail: when the task's calls stop")
+    trace: str | None = Field(
+        None, max_length=55, description="complete, fail: the span of the attempt, as traceparent"
+    )
+    n: int = Field(0, ge=0, lt=2**63, description="event: its number under this claim")
+    kind: Literal["progress", "log"] = Field("log", description="event: of which kind")
+    data: str = Field("{}", max_length=MAX_EVENT_LENGTH, description="event: as JSON text")
+    late: bool = Field(False, description="event: its worker died before it could send it")
+
+
+class TaskReports(ClosedModel):
+    reports: list[TaskReport] = Field(max_length=MAX_REPORTS)
+    ahead: int = Field(0, ge=0, le=10_000, description="how many more than `credit` to offer now")
+
+
+class ReportAnswer(BaseModel):
+    """`ok`; `duplicate`: it was said before, and stands; `lost`: this claim is no longer yours, and
+    nothing was changed; `busy`: say it again soon; `refused`: never, and why."""
+
+    status: Status
+    cancel: bool = False  # somebody asked for this job to stop
+    reason: str | None = None
+    locked: bool = Field(
+        False, description="renew, busy: somebody's lock keeps everybody from taking this job"
+    )
+
+
+class ReportAnswers(BaseModel):
+    reports: list[ReportAnswer]
+
+
+def attempt_end_of(report: TaskReport, claim: Claim, reach: Access) -> AttemptEnd:
+    """How an attempt ended, by its worker's words."""
+    match report.do:
+        case "complete":
+            result = report.result
+            if result is not None:
+                check_json("result", result)
+                result = escape_reference(result)  # a worker far away refers to nothing
+            jobs = followups.read_followups(report.jobs, claim, reach) if report.jobs else ()
+            return AttemptEnd(Outcome.SUCCEEDED, result=result, jobs=jobs)
+        case "release":
+            why = None if report.error is None else report.error.stored()
+            return AttemptEnd(Outcome.RELEASED, delay=report.delay, error=why)
+        case _:
+            error = (report.error or Failure()).stored()
+            how = OUTCOME_WORDS[report.how]
+            return AttemptEnd(how, error=error, delay=report.delay, outage=report.outage)
+
+
+def check_json(what: str, text: str) -> None:
+    """The database reads it as JSON, and whoever asks for it later does: so it must be some."""
+    try:
+        _decode(text)
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"{what} is no JSON text") from None
+    if "\\u0000" in text:
+        raise InvalidInput(f"{what} contains NUL, which the database cannot hold")
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(constant)
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode

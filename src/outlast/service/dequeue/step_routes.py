@@ -1,0 +1,78 @@
+"""What a handler far away needs beside its outcome: durable steps, and the results before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from ...model.arguments import MAX_PAYLOAD
+from ...model.blob import Blob
+from ...model.job import Claim, Job
+from ...model.options import MAX_NAME_CHARS
+from ...ops.flow_report import prerequisites
+from ...ops.steps import keep, look_up
+from ..problems import Forbidden
+from ..request import RequestContext
+from . import task_tokens
+from .report_models import ClosedModel, Token, check_json
+
+PAGE_SIZE = 200
+
+
+class StepRequest(ClosedModel):
+    """A step to be looked up; with a `result`, one to be kept."""
+
+    token: Token
+    name: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
+    result: str | None = Field(None, max_length=MAX_PAYLOAD, description="as JSON text")
+
+
+class StoredStep(BaseModel):
+    result: str | None = Field(description="what is kept, as JSON text; null: nothing yet")
+
+
+class PrerequisitesQuery(ClosedModel):
+    """Which page of the jobs before this one."""
+
+    token: Token
+    after: int = Field(-1, ge=-1, le=2**31 - 1, description="the last place of the page before")
+    limit: int = Field(PAGE_SIZE, ge=1, le=PAGE_SIZE)
+
+
+class PrerequisitesPage(BaseModel):
+    jobs: list[tuple[int, dict[str, Any]]] = Field(description="each with its place")
+
+
+async def keep_step(call: RequestContext) -> StoredStep:
+    claim = await claim_of(call, call.body.token)
+    store = call.ol.store
+    if call.body.result is None:
+        return StoredStep(result=await store.arun(look_up, claim.id, call.body.name))
+    check_json("result", call.body.result)
+    stored = await store.arun(keep, claim, call.body.name, call.body.result)
+    return StoredStep(result=stored)
+
+
+async def read_prerequisites(call: RequestContext) -> PrerequisitesPage:
+    claim = await claim_of(call, call.body.token)
+    found = await call.ol.store.arun(prerequisites, claim.id, call.body.after, call.body.limit)
+    return PrerequisitesPage(jobs=[(position, _job_json(job)) for position, job in found])
+
+
+def _job_json(job: Job) -> dict[str, Any]:
+    """As everywhere; and what its result refers to, for those who can read it."""
+    job_json = job.as_json()
+    return (
+        {**job_json, "reference": job.result.as_text()}
+        if isinstance(job.result, Blob)
+        else job_json
+    )
+
+
+async def claim_of(call: RequestContext, token: str) -> Claim:
+    key = await call.service.key(task_tokens.PURPOSE)
+    claim = task_tokens.read(token, key)
+    if claim is None or not call.reach.allows(claim.tenant, claim.queue):
+        raise Forbidden("this is no task token for you")
+    return claim

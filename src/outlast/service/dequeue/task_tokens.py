@@ -1,0 +1,77 @@
+"""Task tokens: what proves that a job was given to this worker, under this claim.
+
+A token is the claim itself, signed: `1.<facts>.<mac>`. So a server needs to remember nothing of
+what it handed out, and any instance can judge any token. The facts of a claim do not change while
+it holds, and the fence and the owners in it say in the database whether it still does. To those who
+carry it, it is opaque.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from operator import attrgetter
+from typing import Any
+
+from ...model.job import Claim
+
+PURPOSE = "task tokens"
+MAX_TOKEN_LENGTH = 4_000  # characters
+
+_KIND = "2"
+# What a finish needs to know of a claim. Whoever changes this list changes the kind as well.
+_CLAIM_FIELDS = (
+    "id",
+    "fence",
+    "queue",
+    "tenant",
+    "worker",
+    "task",
+    "attempt",
+    "failures",
+    "crashes",
+    "max_attempts",
+    "max_crashes",
+    "started_at",
+    "retry",
+    "flow",
+    "has_dependents",
+    "has_hooks",
+    "offered_by",
+)
+# A token of the first kind does not say which server offered the job: it is good once accepted.
+_FIELDS_OF_KIND = {"1": _CLAIM_FIELDS[:-1], _KIND: _CLAIM_FIELDS}
+_DEFAULTS: dict[str, Any] = {
+    "args": "null", "priority": 0, "run_at": 0.0, "created_at": 0.0, "timeout": None,
+    "trace": None, "key": None,
+}  # fmt: skip
+
+
+_field_values = attrgetter(*_CLAIM_FIELDS)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def sign(claim: Claim, key: bytes) -> str:
+    facts = _encode(_field_values(claim))
+    text = f"{_KIND}.{urlsafe_b64encode(facts.encode()).decode()}"
+    return f"{text}.{_mac(text, key)}"
+
+
+def read(token: str, key: bytes) -> Claim | None:
+    """The claim that a token stands for; None for one that we did not sign, letter for letter."""
+    text, _, mac = token.rpartition(".")
+    # As text: what decodes to the same bytes is still another token.
+    if not token.isascii() or not hmac.compare_digest(mac, _mac(text, key)):
+        return None
+    kind, _, facts = text.partition(".")
+    if (names := _FIELDS_OF_KIND.get(kind)) is None:
+        return None
+    given = json.loads(urlsafe_b64decode(facts))
+    return Claim(**dict(zip(names, given, strict=True)), **_DEFAULTS)
+
+
+def _mac(text: str, key: bytes) -> str:
+    mac = hmac.digest(key, text.encode(), hashlib.sha256)
+    return urlsafe_b64encode(mac).decode()

@@ -1,0 +1,28 @@
+"""JSON answers that any client can read: what a row holds may be older than our checks."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from starlette.responses import Response
+
+
+class JsonResponse(Response):
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        try:
+            text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            return text.encode()
+        except ValueError:  # NaN is no JSON, and a lone surrogate no UTF-8
+            return json.dumps(_encodable(content)).encode()
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(name): _encodable(inner) for name, inner in value.items()}
+    return [_encodable(inner) for inner in value] if isinstance(value, list) else value

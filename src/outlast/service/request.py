@@ -1,0 +1,57 @@
+"""What an endpoint is given: the service, who calls, and what was said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+
+from ..ops.access import Access
+from .auth.principals import Principal
+from .route import Route
+
+if TYPE_CHECKING:
+    from ..client.client import Outlast
+    from .components import Service
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """One request that was let in. `body` and `query` are what the route's models made of it."""
+
+    service: Service
+    who: Principal
+    request: Request
+    route: Route
+    body: Any = None
+    query: Any = None
+    size: int = 0  # bytes of the body
+
+    @property
+    def ol(self) -> Outlast:
+        return self.service.ol
+
+    @property
+    def reach(self) -> Access:
+        """Whose jobs this caller may see and change: to be given to every operation."""
+        return self.who.reach
+
+    @property
+    def by(self) -> str:
+        """Who acts, for the record."""
+        return self.who.name
+
+    @asynccontextmanager
+    async def while_allowed(self) -> AsyncIterator[asyncio.Event]:
+        """For streams: an event that is set within a few seconds of the token being revoked or
+        expired. Wait for it beside whatever else you wait for, and end the stream.
+
+            async with call.while_allowed() as over:
+                while not over.is_set(): …
+        """
+        async with self.service.revocations.watch(self.who) as over:
+            yield over

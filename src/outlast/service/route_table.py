@@ -1,0 +1,41 @@
+"""THE table: every route of the service, collected from the parts that have some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..model.settings import ServiceSettings
+from . import dashboard, health, openapi
+from .api import enqueue, flows, job_actions, jobs, queues, results, workers
+from .auth import login
+from .dequeue import routes as dequeue
+from .events import routes as events
+from .route import PUBLIC, Route
+
+__all__ = ["PUBLIC", "ROUTES", "Route"]
+
+ROUTES: tuple[Route, ...] = (
+    *openapi.ROUTES,
+    *enqueue.ROUTES,
+    *jobs.ROUTES,
+    *results.ROUTES,
+    *job_actions.ROUTES,
+    *flows.ROUTES,
+    *queues.ROUTES,
+    *workers.ROUTES,
+    *events.ROUTES,
+    *dequeue.ROUTES,
+    *login.ROUTES,
+    *health.ROUTES,
+    *dashboard.ROUTES,
+)
+
+
+def enabled_routes(settings: ServiceSettings) -> tuple[Route, ...]:
+    """As these settings have it."""
+    if not settings.open_metrics:
+        return ROUTES
+    return tuple(
+        replace(route, scope=PUBLIC) if route.endpoint is health.metrics else route
+        for route in ROUTES
+    )

@@ -1,0 +1,42 @@
+"""What callers give for a connection by mistake, and what to give instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_POOL = "a pool is no transaction: {how}"
+_INSTEAD = {
+    ("asyncpg", "Pool"): _POOL.format(
+        how="give what it lends (`async with pool.acquire() as conn, conn.transaction():`)"
+    ),
+    (
+        "asyncpg",
+        "PoolAcquireContext",
+    ): "this is pool.acquire() before it has lent a connection: give"
+    " what it lends (`async with pool.acquire() as conn, conn.transaction():`)",
+    ("psycopg_pool", "BasePool"): _POOL.format(
+        how="give what it lends (`with pool.connection() as conn:`)"
+    ),
+    ("sqlalchemy", "Engine"): "an engine is no transaction: give a connection of it"
+    " (`with engine.begin() as conn:`) or a Session",
+    ("sqlalchemy", "AsyncEngine"): "an engine is no transaction: give a connection of it"
+    " (`async with engine.begin() as conn:`) or an AsyncSession",
+    ("sqlalchemy", "sessionmaker"): "a sessionmaker is no session: call it"
+    " (`with maker.begin() as session:`)",
+    ("sqlalchemy", "async_sessionmaker"): "a sessionmaker is no session: call it"
+    " (`async with maker.begin() as session:`)",
+    ("psycopg", "BaseCursor"): "this is a cursor: give its connection (`cursor.connection`)",
+    ("sqlite3", "Cursor"): "this is a cursor: give its connection (`cursor.connection`)",
+    ("django", "CursorWrapper"): "this is a cursor: give `django.db.connection`",
+    ("django", "ConnectionHandler"): "these are all of Django's connections: give one of them"
+    " (`connections['default']`)",
+}
+
+
+def suggestion_for(thing: Any) -> str | None:
+    """What to give instead; None: it may be a connection."""
+    for cls in type(thing).__mro__:
+        family = cls.__module__.partition(".")[0]
+        if (advice := _INSTEAD.get((family, cls.__name__))) is not None:
+            return advice
+    return None

@@ -1,0 +1,118 @@
+"""An operation in somebody else's transaction, whatever library holds the connection."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+)
+from typing import Any
+
+from ...model.errors import WrongConnection
+from ...ops.operation import Begin, Pipeline, Rows, Statement, Step
+from ..base import Store
+from ..dialects import POSTGRES
+from ..statements import Query
+
+
+class CallerSession(ABC):
+    """On a blocking connection."""
+
+    def __init__(self, connection: Any, store: Store) -> None:
+        self.connection = connection
+        self.queries = store.queries
+        self.stack = ExitStack()
+        same_database(self.dialect(), store)
+
+    def __enter__(self) -> CallerSession:
+        self.nested = False
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stack.__exit__(*error)
+
+    def execute_step(self, step: Step) -> Any:
+        if isinstance(step, Begin):
+            self._nest()
+            return None
+        if isinstance(step, Pipeline):
+            return [self.execute_step(statement) for statement in step]
+        query = self.queries[step.name]
+        return self.execute(query, step) if query.sql else []
+
+    def _nest(self) -> None:
+        if not self.nested:
+            self.stack.enter_context(self.savepoint())
+            self.nested = True
+
+    def driver(self) -> Any:
+        """The driver's own connection, whatever wraps it."""
+        return self.connection
+
+    @abstractmethod
+    def dialect(self) -> str:
+        """Which database it is for."""
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """What can be taken back without the caller's own work."""
+
+    @abstractmethod
+    def execute(self, query: Query, statement: Statement) -> Rows:
+        """One statement, in the driver's words."""
+
+
+class AsyncCallerSession(ABC):
+    """The same, awaited; asyncio connections of a driver's own are all for PostgreSQL."""
+
+    def __init__(self, connection: Any, store: Store) -> None:
+        self.connection = connection
+        self.queries = store.queries
+        self.stack = AsyncExitStack()
+        self.nested = False
+        same_database(POSTGRES, store)
+
+    async def __aenter__(self) -> AsyncCallerSession:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.stack.__aexit__(*error)
+
+    async def execute_step(self, step: Step) -> Any:
+        if isinstance(step, Begin):
+            if not self.nested:
+                await self.stack.enter_async_context(await self.savepoint())
+                self.nested = True
+            return None
+        if isinstance(step, Pipeline):
+            return [await self.execute_step(statement) for statement in step]
+        return await self.execute(self.queries[step.name], step)
+
+    def driver(self) -> Any:
+        """As above."""
+        return self.connection
+
+    @abstractmethod
+    async def savepoint(self) -> AbstractAsyncContextManager[Any]:
+        """As above."""
+
+    @abstractmethod
+    async def execute(self, query: Query, statement: Statement) -> Rows:
+        """As above."""
+
+
+def commits_by_itself(connection: Any) -> bool:
+    """Whether a sqlite3 connection commits every statement that is in no transaction."""
+    mode = getattr(connection, "autocommit", None)  # since Python 3.12; may be "as it was before"
+    return mode if isinstance(mode, bool) else connection.isolation_level is None
+
+
+def same_database(dialect: str, store: Store) -> None:
+    if dialect != store.address.dialect:
+        raise WrongConnection(
+            reason=f"the connection given is for {dialect}, but jobs are kept in {store.address}:"
+            " they can only commit together in one database"
+        )

@@ -1,0 +1,69 @@
+"""Lists of columns that SQL and Python share, made from the values that rows are read into.
+
+The fields of a value are written once, in the value; `ol.job_columns` and the like are fragments
+with an expression for each, in the order of the fields. So a row can be read by position, which is
+the fastest, and nobody has to keep two lists the same.
+
+    ol.job_columns      a `Job`, of the table `j`
+    ol.claim_columns    a `Claim`, of the table that is updated or read
+    ol.worker_columns   a `Worker`
+    ol.token_columns    a `Token`, of the table `k`
+    ol.new_job_row      the columns of a `NewJob` with their types, for ol.rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from ..model.api_token import Token
+from ..model.job import CLAIM_COLUMNS, JOB_COLUMNS, NEW_JOB_COLUMNS, NewJob
+from ..ops.report import Worker
+from .macros import Source
+
+# What is no text, number or boolean on PostgreSQL is read as a text, and a moment as seconds.
+_IDS = frozenset({"id", "flow", "team"})
+_JSON = frozenset({"args", "result", "error", "retry", "hooks", "queues", "tasks", "scopes"})
+_MOMENTS = frozenset({"lease_until"})  # and what ends with _at
+
+# Fields that are no columns. (SQLite 3.40 takes every column for NOT NULL in RETURNING, so whether
+# there are hooks is found otherwise.)
+_COMPUTED = {
+    "has_dependents": "tied",
+    "has_hooks": "COALESCE(CAST(hooks AS text), '') <> ''",
+    "now": "ol.epoch(ol.now())",
+    "silent_for": "ol.epoch(ol.now()) - ol.epoch(seen_at)",
+}
+_DRAINING = {"state": "CASE WHEN drain THEN 'draining' ELSE state END"}
+
+_TYPES = {"str": "text", "int": "integer", "float": "double precision", "bool": "boolean"}
+
+
+def fragments() -> dict[str, Source]:
+    """The lists, by name."""
+    workers = [field.name for field in fields(Worker)]
+    tokens = [field.name for field in fields(Token)]
+    lists = {
+        "job_columns": _columns(JOB_COLUMNS, "j."),
+        "claim_columns": _columns(CLAIM_COLUMNS),
+        "worker_columns": _columns(workers, instead=_COMPUTED | _DRAINING),
+        "token_columns": _columns(tokens, "k."),
+        "new_job_row": ", ".join(map(_typed, NEW_JOB_COLUMNS)),
+    }
+    return {name: Source(text, "columns.py") for name, text in lists.items()}
+
+
+def _columns(names: Iterable[str], of: str = "", instead: dict[str, str] = _COMPUTED) -> str:
+    return ", ".join(instead.get(name) or _read(name, f"{of}{name}") for name in names)
+
+
+def _read(name: str, column: str) -> str:
+    if name in _MOMENTS or name.endswith("_at"):
+        return f"ol.epoch({column})"
+    return f"CAST({column} AS text)" if name in _IDS | _JSON else column
+
+
+def _typed(name: str) -> str:
+    """A field of a `NewJob` as a column of a JSON record."""
+    annotation = NewJob.__annotations__[name].removesuffix(" | None")
+    return f"{name} {'uuid' if name in _IDS else _TYPES[annotation]}"

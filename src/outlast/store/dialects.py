@@ -1,0 +1,163 @@
+"""The words of our SQL that are not SQL, and what each database says instead.
+
+    ol.job            a table of ours: "outlast".job or outlast_job
+    ol.table_name(t)  that name as a text
+    ol.now()          the database's clock
+    ol.later(s)       that many seconds from now;  ol.ago(s)  before now
+    ol.epoch(t)       a moment as seconds since 1970
+    ol.moment(x)      the moment that is so many seconds after 1970
+    ol.id(:x)         a parameter that is a job id;  ol.json(:x), ol.boolean(:x) likewise
+    ol.each(:x)       the texts of a JSON array;  ol.each_id(:x)  the job ids
+    ol.in_ids(x, :y)  whether x is one of the job ids in a JSON array;  ol.not_in_ids(x, :y)
+    ol.rows(a text, …)   a statement's rows, which travel as one JSON parameter, as a table `t`
+    ol.columns(a = x, …)   of an INSERT, each beside what is selected for it
+    ol.updated(x)     a column of the updated table `j` in RETURNING, where `t` has one of that name
+    ol.proof()        what a proof of life says that was given now
+    ol.index(name)    an index of ours where it is made;  ol.old_index(name)  where it is dropped
+    ol.place(e)       where an event stands for those who read them
+    ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
+
+PostgreSQL is given an array by `ol.in_ids`, and so looks the jobs up one by one, by their keys:
+after a purge its statistics may say for a minute that there are hardly any jobs, and then it would
+read them all for each id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from .macros import Macro, Source, expand
+
+POSTGRES, SQLITE = "postgres", "sqlite"
+TABLES = frozenset(
+    "job attempt event step edge flow worker queue duty token session secret counter statistic"
+    " breaker migration".split()
+)
+
+_SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+# Locks go with the server's memory. When one of its processes crashes, that is made anew, and the
+# time of its start stays the same: what tells is that its statistics begin again.
+_POSTGRES_PROOF = (
+    "(SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),"
+    " extract(epoch FROM stats_reset)) FROM pg_stat_bgwriter)"
+)
+
+
+def _as(template: str) -> Macro:
+    """A macro that takes as many arguments as the template has braces."""
+    return Macro(template.format, template.count("{}"))
+
+
+def _recordset(*columns: str) -> str:
+    return f"json_to_recordset(CAST(:rows AS json)) AS t ({', '.join(columns)})"
+
+
+def _json_rows(*columns: str) -> str:
+    names = [column.split()[0] for column in ", ".join(columns).split(",")]  # a fragment is many
+    found = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in names)
+    return f"(SELECT {found} FROM json_each(:rows)) AS t"  # noqa: S608 - names from our own files
+
+
+def _insert_columns(*columns: str) -> str:
+    pairs = [re.fullmatch(r"(\w+)\s*=\s*(.+)", column, re.DOTALL) for column in columns]
+    if None in pairs:
+        raise ValueError("a column is not written as `name = expression`")
+    names, values = zip(*(pair.groups() for pair in pairs if pair), strict=True)
+    return f"({', '.join(names)})\nSELECT {', '.join(values)}"
+
+
+def _sqlite_epoch(moment: str) -> str:
+    """A column holds whatever was put in; the clock, what it says."""
+    return moment if moment == _SQLITE_NOW else f"CAST({moment} AS REAL)"
+
+
+_IDS = "CAST(json_array_elements_text(CAST({} AS json)) AS uuid)"
+
+_MACROS: dict[str, dict[str, Macro]] = {
+    POSTGRES: {
+        "rows": Macro(_recordset, None),
+        "moment": _as("to_timestamp({})"),
+        "now": _as("statement_timestamp()"),
+        "later": _as("(statement_timestamp() + make_interval(secs => {}))"),
+        "ago": _as("(statement_timestamp() - make_interval(secs => {}))"),
+        "epoch": _as("date_part('epoch', {})"),
+        "proof": _as(_POSTGRES_PROOF),
+        "id": _as("CAST({} AS uuid)"),
+        "json": _as("CAST({} AS json)"),
+        "boolean": _as("CAST({} AS boolean)"),
+        "each": _as("json_array_elements_text(CAST({} AS json))"),
+        "each_id": _as(_IDS),
+        "in_ids": _as(f"{{}} = ANY (ARRAY(SELECT {_IDS}))"),
+        "not_in_ids": _as(f"{{}} <> ALL (ARRAY(SELECT {_IDS}))"),
+        "place": _as("{}.place"),
+        "updated": _as("j.{}"),
+    },
+    SQLITE: {
+        "rows": Macro(_json_rows, None),
+        "moment": _as("{}"),
+        "now": _as(_SQLITE_NOW),
+        "later": _as(f"({_SQLITE_NOW} + {{}})"),
+        "ago": _as(f"({_SQLITE_NOW} - ({{}}))"),
+        "epoch": Macro(_sqlite_epoch),
+        "proof": _as("'file'"),  # a locked one
+        "id": _as("{}"),
+        "json": _as("{}"),
+        "boolean": _as("{}"),
+        "each": _as("value FROM json_each({})"),
+        "each_id": _as("value FROM json_each({})"),
+        "in_ids": _as("{} IN (SELECT value FROM json_each({}))"),
+        "not_in_ids": _as("{} NOT IN (SELECT value FROM json_each({}))"),
+        "updated": _as("{}"),  # RETURNING knows no other names
+        "place": _as("{}.seq"),  # one writer at a time: numbers are in order
+    },
+}
+
+
+class DialectNamespace:
+    """What the words mean in one schema of one database. Fragments are expanded when first used."""
+
+    def __init__(
+        self, dialect: str, schema: str, fragments: Mapping[str, Source] | None = None
+    ) -> None:
+        self.dialect = dialect
+        self.schema = schema
+        self.fragments = fragments or {}
+        self._expanded: dict[str, str | None] = {}
+        self.macros: Mapping[str, Macro] = _MACROS[self.dialect] | {
+            "columns": Macro(_insert_columns, None),
+            "index": Macro(lambda name: index(name, self.dialect, self.schema)),
+            "old_index": Macro(lambda name: _named(name, self.dialect, self.schema)),
+            "table_name": Macro(lambda name: f"'{table(name, self.dialect, self.schema)}'"),
+        }
+
+    def name(self, word: str) -> str | None:
+        if word in TABLES:
+            return _named(word, self.dialect, self.schema)
+        if word not in self._expanded and (source := self.fragments.get(word)) is not None:
+            self._expanded[word] = None
+            self._expanded[word] = expand(source, self)
+        elif self._expanded.get(word, "") is None:
+            self.fragments[word].fail(0, f"the fragment {word} holds itself")
+        return self._expanded.get(word)
+
+
+def translate(source: Source | str, dialect: str, schema: str) -> str:
+    """Our words in the words of one database."""
+    source = Source(source) if isinstance(source, str) else source
+    return expand(source, DialectNamespace(dialect, schema))
+
+
+def table(name: str, dialect: str, schema: str) -> str:
+    if name not in TABLES:
+        raise ValueError(f"{name} is no table of ours")
+    return _named(name, dialect, schema)
+
+
+def index(name: str, dialect: str, schema: str) -> str:
+    """On PostgreSQL an index is where its table is; on SQLite it shares the tables' names."""
+    return name if dialect == POSTGRES else f"{schema}_{name}"
+
+
+def _named(name: str, dialect: str, schema: str) -> str:
+    return f'"{schema}".{name}' if dialect == POSTGRES else f"{schema}_{name}"

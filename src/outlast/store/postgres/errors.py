@@ -1,0 +1,68 @@
+"""PostgreSQL's errors as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors
+
+from ...model.errors import (
+    Contention,
+    CorruptDatabase,
+    OutlastError,
+    SchemaMismatch,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+)
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """What the server says, in our words."""
+    try:
+        yield
+    except OutlastError:
+        raise
+    except (errors.SerializationFailure, errors.DeadlockDetected) as error:
+        raise Contention(reason=first_line(error)) from error
+    except errors.ReadOnlySqlTransaction as error:
+        # A server that has been demoted: whoever comes next may be led to the one in charge.
+        raise StoreUnavailable(reason=first_line(error), broke=True) from error
+    except errors.LockNotAvailable as error:
+        raise StoreBusy(reason=first_line(error), locked=True) from error
+    except errors.QueryCanceled as error:
+        raise StoreBusy(reason=first_line(error)) from error
+    except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
+        raise SchemaMismatch(
+            reason=f"the tables do not fit this release ({first_line(error)}): run"
+            " `outlast migrate`"
+        ) from error
+    except (errors.DataCorrupted, errors.IndexCorrupted) as error:
+        raise CorruptDatabase(
+            reason=first_line(error), or_else="; a damaged index can be rebuilt by REINDEX"
+        ) from error
+    except (errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout) as error:
+        # We were away for so long, frozen perhaps, that the server hung up.
+        raise StoreUnavailable(reason=first_line(error), broke=True) from error
+    except (errors.ProgramLimitExceeded, errors.StatementTooComplex, errors.TooManyColumns,
+            errors.TooManyArguments) as error:  # fmt: skip
+        # Class 54: a value is too large or too deep. psycopg counts it as an operational error.
+        raise StoreError(f"PostgreSQL refused: {first_line(error)}", refused=True) from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        # Insufficient resources (class 53: disk full, too many connections) is said by a server
+        # that lives; without a code, or with 57P0x and 08xxx, the connection is what broke.
+        broke = error.sqlstate is None or error.sqlstate[:2] in {"57", "08"}
+        raise StoreUnavailable(reason=first_line(error), broke=broke) from error
+    except psycopg.Error as error:
+        if type(error) is psycopg.DatabaseError and error.sqlstate is None:
+            # In a pipeline, a connection that breaks is an answer without a code.
+            raise StoreUnavailable(reason=first_line(error), broke=True) from error
+        rows = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+        raise StoreError(f"PostgreSQL refused: {first_line(error)}", refused=rows) from error
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

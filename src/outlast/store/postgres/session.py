@@ -1,0 +1,135 @@
+"""One operation on one connection to PostgreSQL, in as few round trips as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from ...ops.operation import Begin, CommitPipeline, Pipeline, Rows, Statement, Step
+from .connection import AsyncDeadlineConnection, DeadlineConnection
+
+if TYPE_CHECKING:
+    from .store import PostgresStore
+
+Sent = tuple[str, Mapping[str, Any], bool]  # the text, what it is given, whether to prepare it
+COMMIT: Sent = ("COMMIT", {}, False)
+# What is said together, as one.
+FUSED: dict[tuple[str, ...], str] = {("succeed", "claim_on"): "succeed_and_claim_on"}
+
+
+def fuse(step: Step) -> Statement | None:
+    """The one statement that does what these do."""
+    if not isinstance(step, Pipeline):
+        return None
+    name = FUSED.get(tuple(statement.name for statement in step))
+    if name is None:
+        return None
+    first, second = step
+    return Statement(name, {**first.params, **second.params}, first.rows)
+
+
+def split_rows(rows: Rows) -> list[Rows]:
+    """Its answer, as theirs."""
+    return [[rows[0][-1:]], [row[:-1] for row in rows if row[0] is not None]]
+
+
+class PostgresSession:
+    """One operation on one connection. BEGIN travels with the first statement after it."""
+
+    def __init__(self, store: PostgresStore, link: DeadlineConnection) -> None:
+        self.store = store
+        self.link = link
+        self.began = store.pooled
+        self.opening = store.begin_statements() if store.pooled else []
+
+    def __enter__(self) -> PostgresSession:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if not self.began or self.opening or self.link.closed:
+            return
+        self.link.execute("COMMIT" if kind is None else "ROLLBACK")
+
+    def execute_step(self, step: Step) -> Any:
+        if isinstance(step, Begin):
+            if not self.began:
+                self.began, self.opening = True, self.store.begin_statements()
+            return None
+        if not self.began and (one := fuse(step)):
+            return split_rows(fetch_rows(self.link.execute_kept(*self.store.render(one))))
+        statements = step if isinstance(step, Pipeline) else (step,)
+        opening, self.opening = self.opening, []
+        ends = self.began and isinstance(step, CommitPipeline)
+        sent = opening + [self.store.render(s) for s in statements] + [COMMIT] * ends
+        if len(sent) == 1:
+            answers = [fetch_rows(self.link.execute_kept(*sent[0]))]
+        else:
+            with self.link.pipeline():
+                cursors = [self._execute(*each) for each in sent]
+            answers = [fetch_rows(cursor) for cursor in cursors[len(opening) : len(sent) - ends]]
+        self.began = self.began and not ends
+        return answers if isinstance(step, Pipeline) else answers[0]
+
+    def _execute(self, text: str, given: Mapping[str, Any], prepare: bool) -> psycopg.Cursor[Any]:
+        return self.link.execute(text, given, prepare=prepare, binary=True)
+
+
+class AsyncPostgresSession:
+    """The same, awaited."""
+
+    def __init__(self, store: PostgresStore, link: AsyncDeadlineConnection) -> None:
+        self.store = store
+        self.link = link
+        self.began = store.pooled
+        self.opening = store.begin_statements() if store.pooled else []
+
+    async def __aenter__(self) -> AsyncPostgresSession:
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if not self.began or self.opening or self.link.closed:
+            return
+        await self.link.execute("COMMIT" if kind is None else "ROLLBACK")
+
+    async def execute_step(self, step: Step) -> Any:
+        if isinstance(step, Begin):
+            if not self.began:
+                self.began, self.opening = True, self.store.begin_statements()
+            return None
+        if not self.began and (one := fuse(step)):
+            return split_rows(
+                await afetch_rows(await self.link.execute_kept(*self.store.render(one)))
+            )
+        statements = step if isinstance(step, Pipeline) else (step,)
+        opening, self.opening = self.opening, []
+        ends = self.began and isinstance(step, CommitPipeline)
+        sent = opening + [self.store.render(s) for s in statements] + [COMMIT] * ends
+        if len(sent) == 1:
+            answers = [await afetch_rows(await self.link.execute_kept(*sent[0]))]
+        else:
+            async with self.link.pipeline():
+                cursors = [await self._execute(*each) for each in sent]
+            came = cursors[len(opening) : len(sent) - ends]
+            answers = [await afetch_rows(cursor) for cursor in came]
+        self.began = self.began and not ends
+        return answers if isinstance(step, Pipeline) else answers[0]
+
+    async def _execute(
+        self, text: str, given: Mapping[str, Any], prepare: bool
+    ) -> psycopg.AsyncCursor[Any]:
+        return await self.link.execute(text, given, prepare=prepare, binary=True)
+
+
+def fetch_rows(cursor: psycopg.Cursor[Any]) -> Rows:
+    return cursor.fetchall() if _has_rows(cursor) else []
+
+
+async def afetch_rows(cursor: psycopg.AsyncCursor[Any]) -> Rows:
+    return await cursor.fetchall() if _has_rows(cursor) else []
+
+
+def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
+    """Without making a description of its columns, which nobody reads."""
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0

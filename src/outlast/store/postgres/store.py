@@ -1,0 +1,344 @@
+"""PostgreSQL, by psycopg 3: for a fleet.
+
+Behind a pooler nothing depends on the session: no prepared statements, no search_path, no session
+locks, and the timeouts that every session should have are set in every transaction. On connections
+of our own those are given when it starts, and statements are prepared whose plan cannot go stale:
+an INSERT of given rows, and what a worker claims with on its steady connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import conninfo
+
+from ...model.errors import NoDatabase, StoreUnavailable, Unsupported
+from ...model.settings import StoreSettings
+from ...ops.operation import Op, Statement
+from .. import schema
+from ..address import Address
+from ..base import Store
+from ..dialects import POSTGRES
+from ..runner import adrive, drive
+from .connection import AsyncDeadlineConnection, DeadlineConnection
+from .errors import first_line, translate_errors
+from .pool import Pool, Pools
+from .session import AsyncPostgresSession, PostgresSession, Sent
+from .text import psycopg_text
+
+T = TypeVar("T")
+
+KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}  # seconds
+
+# Whatever the server's default: who locks a row, and then counts, must see what came before.
+ISOLATION = r"-c default_transaction_isolation=read\ committed"
+
+
+PREPARED_INSERTS = frozenset(
+    {"insert_jobs", "insert_edges", "insert_flows", "notify_workers"}
+)  # one plan fits
+PREPARED_ON_HOT_PATH = frozenset(  # one is made to fit
+    "claim claim_on claim_across promote_due succeed succeed_and_claim_on notify_followers"
+    " claim_offers claim_offers_on hold_claims".split()
+)
+NEVER_PREPARE = 2**31  # psycopg would prepare whatever was said so often
+
+# What a worker claims with is planned once: along the indexes, whatever the tables held and the
+# statistics said at that moment. (A plan whose cost is put high on purpose is not to be compiled
+# because of it.) Other statements would find no good plan so, or keep a bad one: a finish that was
+# planned when the table was empty reads all of it.
+HOT_PATH_OPTIONS = "-c plan_cache_mode=force_generic_plan -c jit=off " + " ".join(
+    f"-c enable_{way}=off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
+)
+
+
+OVERRIDDEN_OPTIONS = frozenset({"options", "client_encoding"})  # whatever the URL says
+
+
+class PostgresStore(Store):
+    can_notify = True
+
+    def __init__(self, address: Address, settings: StoreSettings) -> None:
+        super().__init__(address, settings)
+        self.pooled = False  # found out when we connect
+        self._hot_path = False
+        limits = settings.pool_size, settings.deadline
+        self._pools = Pools(self._connect, self._aconnect, *limits)
+        # What handlers borrow is apart from what we need ourselves.
+        self.handler_pool = Pools(self._connect, self._aconnect, *limits)
+
+    @property
+    def _pool(self) -> Pool:
+        return self._pools.threads
+
+    def run_once(self, op: Op[T]) -> T:
+        until = time.monotonic() + self.settings.deadline
+        try:
+            with translate_errors(), self._pool.acquire() as link:
+                link.until = until
+                return drive(op, PostgresSession(self, link))
+        except StoreUnavailable:
+            self._pool.clear()
+            raise
+
+    async def arun_once(self, op: Op[T]) -> T:
+        until = time.monotonic() + self.settings.deadline
+        pool = self._pools.loop_pool()
+        try:
+            with translate_errors():
+                async with pool.acquire() as link:
+                    link.until = until
+                    return await adrive(op, AsyncPostgresSession(self, link))
+        except StoreUnavailable:
+            await pool.clear()
+            raise
+
+    def render(self, statement: Statement) -> Sent:
+        """A statement as psycopg wants it."""
+        query = self.queries[statement.name]
+        kept = query.name in PREPARED_INSERTS or (
+            self._hot_path and query.name in PREPARED_ON_HOT_PATH
+        )
+        return psycopg_text(query), statement.bind, kept and self._prepares
+
+    @property
+    def _prepares(self) -> bool:
+        return self.settings.prepare and not self.pooled
+
+    def begin_statements(self) -> list[Sent]:
+        """What begins a transaction."""
+        return [(text, {}, False) for text in ("BEGIN", *self.transaction_settings())]
+
+    def transaction_settings(self) -> list[str]:
+        """What a transaction says first, where the session could not."""
+        if not self.pooled:
+            return []
+        terms = {"transaction_isolation": "'read committed'", **self._limits()}
+        return [f"SET LOCAL {name} = {value}" for name, value in terms.items()]
+
+    def _limits(self) -> dict[str, int]:
+        """Milliseconds, by PostgreSQL's names."""
+        return {
+            "statement_timeout": round(self.settings.statement_timeout * 1000),
+            "lock_timeout": round(self.settings.lock_timeout * 1000),
+            "idle_in_transaction_session_timeout": round(self.settings.idle_timeout * 1000),
+        }
+
+    def _parameters(self) -> dict[str, Any]:
+        wait = self.settings.connect_timeout
+        given: dict[str, Any] = {
+            "connect_timeout": max(2, round(wait)),
+            "application_name": "outlast",
+            "client_encoding": "UTF8",
+            **KEEPALIVES,
+            "tcp_user_timeout": round(self.settings.deadline * 1000),
+        }
+        url = conninfo.conninfo_to_dict(self.address.url)
+        if not self.pooled:
+            limits = " ".join(f"-c {name}={value}" for name, value in self._limits().items())
+            steady = HOT_PATH_OPTIONS if self._hot_path else ""
+            given["options"] = f"{url.get('options') or ''} {limits} {ISOLATION} {steady}".strip()
+        return {
+            **{k: v for k, v in given.items() if k not in url or k in OVERRIDDEN_OPTIONS},
+            "autocommit": True,
+            "prepare_threshold": None if self.pooled else NEVER_PREPARE,
+        }
+
+    def _connect(self) -> DeadlineConnection:
+        try:
+            link = DeadlineConnection.connect(self.address.url, **self._parameters())
+        except psycopg.OperationalError as error:
+            if self.pooled or not _refuses_options(error):
+                raise StoreUnavailable(reason=first_line(error)) from error
+            self.pooled = True
+            return self._connect()
+        self.addresses.add((link.info.host, link.info.port, link.info.dbname))
+        link.deadline = self.settings.deadline
+        return link
+
+    async def _aconnect(self) -> AsyncDeadlineConnection:
+        try:
+            link = await AsyncDeadlineConnection.connect(self.address.url, **self._parameters())
+        except psycopg.OperationalError as error:
+            raise StoreUnavailable(reason=first_line(error)) from error
+        link.deadline = self.settings.deadline
+        return link
+
+    def prepare_schema(self, create: bool) -> None:
+        with translate_errors(), self._pool.acquire() as link:
+            self._check_encoding(link)
+            self._find_pooler(link)
+            found = self._version(link)
+        if not found.version and not create:
+            raise NoDatabase(place=f"{self.address} (schema {self.address.schema})")
+        if not found.version:
+            self.migrate()
+        else:
+            schema.check(found)
+        if self._hot_path:
+            self._pool.clear()  # a worker goes on with asyncio: this one would only be held
+
+    def _check_encoding(self, link: DeadlineConnection) -> None:
+        """Any text must fit. SQL_ASCII takes every byte for what it is, and others lack characters:
+        a job would be stored that nobody can read, or its result could not be stored at all."""
+        encoding = link.info.parameter_status("server_encoding") or "UTF8"
+        if encoding not in {"UTF8", "UNICODE"}:
+            name = link.info.dbname
+            raise Unsupported(
+                reason=f"the database {name!r} has the encoding {encoding}, which cannot hold every"
+                " JSON text: keep jobs in one that was made with createdb --encoding=UTF8"
+                " --template=template0 NAME (or CREATE DATABASE name ENCODING 'UTF8' TEMPLATE"
+                " template0)"
+            )
+
+    def _find_pooler(self, link: DeadlineConnection) -> None:
+        """Behind a pooler the process we talk to is not the one that greeted us."""
+        query = "SELECT pg_backend_pid(), current_setting('statement_timeout')"
+        (pid, _), *_ = link.execute(query).fetchall()
+        self.pooled = self.pooled or pid != link.info.backend_pid
+
+    def _version(self, link: DeadlineConnection) -> schema.SchemaVersion:
+        name = f'"{self.address.schema}".migration'
+        # Read from the catalogue's own tables: to_regclass answers from a cache, which is not
+        # refreshed by waiting for the lock under which somebody else creates the table.
+        query = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'migration'"
+        if link.execute(query, (self.address.schema,)).fetchone() is None:
+            return schema.SchemaVersion()
+        query = f"SELECT version, compatible_from FROM {name}"  # noqa: S608 - checked name
+        return schema.SchemaVersion.of(link.execute(query).fetchall())
+
+    def migrate(self) -> list[int]:
+        done: set[int] = set()  # also by a try whose answer got lost
+        self.retrying(lambda: self._migrate(done))
+        return sorted(done)
+
+    def _migrate(self, done: set[int]) -> None:
+        with translate_errors(), self._pool.acquire() as link:
+            self._check_encoding(link)
+            while self._migrate_on(link, done):
+                pass
+
+    def _migrate_on(self, link: DeadlineConnection, done: set[int]) -> bool:
+        with link.transaction():
+            for term in self.transaction_settings():
+                link.execute(term)
+            # A transaction's lock, not a session's: it cannot be left behind in a pooler.
+            link.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+                (f"outlast migrate {self.address.schema}",),
+            )
+            known = schema.migrations(POSTGRES, self.address.schema)
+            step = schema.next_step(known, self._version(link))
+            for migration in step:
+                self._apply(link, migration)
+                done.add(migration.version)
+        return bool(step)
+
+    def _apply(self, link: DeadlineConnection, migration: schema.Migration) -> None:
+        """In one round trip: on a slow line, twenty of them would take far too long."""
+        name = f'"{self.address.schema}".migration'
+        with link.pipeline():
+            link.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.address.schema}"')
+            link.execute(
+                f"CREATE TABLE IF NOT EXISTS {name} (version integer PRIMARY KEY,"
+                " compatible_from integer NOT NULL, applied_at timestamptz NOT NULL)"
+            )
+            for statement in migration.statements:
+                link.execute(statement)
+            link.execute(
+                f"INSERT INTO {name} VALUES (%s, %s, now())",  # noqa: S608 - checked name
+                (migration.version, migration.compatible_from),
+            )
+
+    async def listen_for_jobs(
+        self, worker: str, notify: Callable[[str], None], every: float
+    ) -> None:
+        """Listen on a connection of its own, which also holds the liveness lock: the server frees
+        it the moment the connection ends. A pooler's connection would not be ours for long."""
+        if self.pooled:
+            notify("")
+            await asyncio.Event().wait()
+        with translate_errors():
+            link = await self._aconnect()
+            try:
+                await link.execute(*self._keepalive_settings())
+                await link.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (worker,))
+                self.holds_liveness_lock = True
+                text, given, _ = self.render(Statement("prove_liveness", {"id": worker}))
+                await link.execute(text, given)
+                await link.execute(f'LISTEN "{self.channel}"')
+                link.deadline = None  # waiting is what it is for
+                notify("")  # whatever came while nobody listened
+                async for notice in link.notifies():
+                    notify(notice.payload)
+            finally:
+                self.holds_liveness_lock = False
+                await link.close()
+
+    async def listen_for_events(self, notify: Callable[[], None], every: float) -> None:
+        if self.pooled:
+            await asyncio.Event().wait()
+        with translate_errors():
+            link = await self._aconnect()
+            try:
+                await link.execute(f'LISTEN "{self.events_channel}"')
+                link.deadline = None
+                notify()
+                async for _ in link.notifies():
+                    notify()
+            finally:
+                await link.close()
+
+    def _keepalive_settings(self) -> tuple[str, dict[str, str]]:
+        """The server is to miss us as soon as we would miss it: a session whose client is gone
+        without a word would keep its lock for hours. It ignores this on a Unix socket."""
+        text = (
+            "SELECT set_config('tcp_keepalives_idle', %(keepalives_idle)s, false),"
+            " set_config('tcp_keepalives_interval', %(keepalives_interval)s, false),"
+            " set_config('tcp_keepalives_count', %(keepalives_count)s, false),"
+            " set_config('tcp_user_timeout', %(user_timeout)s, false)"
+        )
+        given = {**KEEPALIVES, "user_timeout": round(self.settings.deadline * 1000)}
+        return text, {name: str(value) for name, value in given.items()}
+
+    def confirm_dead(self, workers: Sequence[str]) -> list[str]:
+        return list(workers)  # the statement that found them has tried their locks
+
+    def confirm_locked(self, workers: Sequence[str]) -> list[str]:
+        return list(workers)  # likewise
+
+    def clone(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
+        settings = self._clone_settings(connections, lock_timeout)
+        twin = PostgresStore(self.address, settings)  # not steady: some of what others say sorts
+        twin._checked, twin.pooled = self._checked, self.pooled
+        return twin
+
+    def hot_path_clone(self) -> PostgresStore:
+        twin = self.clone()
+        assert isinstance(twin, PostgresStore)
+        twin._hot_path = True
+        return twin
+
+    def drop(self) -> None:
+        """Remove the schema and all that is in it: for those who made one of their own."""
+        with translate_errors(), self._pool.acquire() as link:
+            link.execute(f'DROP SCHEMA IF EXISTS "{self.address.schema}" CASCADE')
+
+    def close(self) -> None:
+        for pools in (self._pools, self.handler_pool):
+            pools.threads.clear()
+            pools.abandon()
+
+    async def aclose(self) -> None:
+        for pools in (self._pools, self.handler_pool):
+            await pools.loop_pool().clear()
+            pools.threads.clear()
+
+
+def _refuses_options(error: psycopg.Error) -> bool:
+    """PgBouncer's word for: it will not pass start-up options on."""
+    return "unsupported startup parameter" in str(error)

@@ -1,0 +1,13 @@
+"""Statements as PostgreSQL's drivers want them; used with psycopg and with callers' connections."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ..statements import Query
+
+
+@cache
+def psycopg_text(query: Query) -> str:
+    """With `%(name)s` parameters, as psycopg and Django spell them."""
+    return query.for_driver(lambda name: f"%({name})s", percent="%%")

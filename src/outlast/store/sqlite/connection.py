@@ -1,0 +1,167 @@
+"""SQLite's connections: how they are opened, what a statement does on one, its errors as ours."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from operator import methodcaller
+from pathlib import Path
+
+from ...model.errors import (
+    CorruptDatabase,
+    SchemaMismatch,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    Unsupported,
+)
+from ...model.settings import StoreSettings
+from ...ops.operation import Rows, Statement
+from ..statements import Query
+from .file_identity import FileConnection, open_checked
+
+LOOK_TIMEOUT_S = 5.0
+MIN_SQLITE_VERSION = (3, 35, 0)  # UPDATE … RETURNING
+
+# Text that is no UTF-8, which only somebody else's hand can have put there, spoils its own row and
+# not every answer that it is part of.
+_TEXT = methodcaller("decode", "utf-8", "backslashreplace")
+
+
+def decode_blob(value: object) -> object:
+    return _TEXT(value) if isinstance(value, bytes) else value
+
+
+def run(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
+    """A statement on any sqlite3 connection."""
+    return connection.execute(query.sql, statement.bind).fetchall()
+
+
+def connect(
+    path: Path, settings: StoreSettings, kind: type[FileConnection] = FileConnection
+) -> FileConnection:
+    """A connection to an existing file. None is made here: one that vanished must not come back
+    empty."""
+    if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
+        raise Unsupported(
+            reason=f"SQLite {sqlite3.sqlite_version} is too old: Outlast needs 3.35 or newer"
+        )
+    return open_checked(path, lambda: _connect(path, settings, kind))
+
+
+def _connect(path: Path, settings: StoreSettings, kind: type[FileConnection]) -> FileConnection:
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        factory=kind,
+        timeout=settings.lock_timeout,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    try:
+        mode = _write_ahead(connection, settings.lock_timeout)
+        if mode != "wal":
+            raise Unsupported(reason=f"{path} cannot use a write-ahead log (it says {mode!r})")
+        connection.text_factory = _TEXT
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def has_table(path: Path, name: str) -> bool:
+    """Whether a file has a table. The file is neither created nor changed."""
+    if not path.exists():
+        return False
+    # Not read-only: that would leave the files of a write-ahead log behind.
+    address = f"{path.absolute().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, timeout=LOOK_TIMEOUT_S)) as connection:
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return connection.execute(query, (name,)).fetchone() is not None
+
+
+def _write_ahead(connection: sqlite3.Connection, timeout_s: float) -> str:
+    """The journal mode. SQLite does not wait where somebody else writes before it is set, as
+    happens when several open a new database at once; so this does."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return str(mode)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(0.005)
+
+
+def create_private(path: Path) -> None:
+    """A new database is readable by its owner alone, and so are the directories made for it. An
+    existing file is not even opened: closing it would drop the locks that this process's other
+    connections hold on it. A link may lead to a file that is not there yet: SQLite would create
+    that one, for everybody to read."""
+    real = Path(os.path.realpath(path))
+    for folder in reversed(real.parents):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(real, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """SQLite's errors as ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = _code(error)
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreBusy(reason=str(error), locked=True) from error
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+            raise StoreUnavailable(reason=str(error)) from error
+        if str(error).startswith(("no such table", "no such column")):
+            raise SchemaMismatch(
+                reason=f"the tables do not fit this release ({error}): run `outlast migrate`"
+            ) from error
+        raise StoreError(f"SQLite refused: {error}") from error
+    except sqlite3.Error as error:
+        if _is_damage(error):
+            raise CorruptDatabase(
+                reason=str(error), or_else=", or save what `sqlite3 FILE .recover` can read"
+            ) from error
+        rows = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
+        rows = rows or "binding parameter" in str(error)  # a value that SQLite has no type for
+        raise StoreError(f"SQLite refused: {error}", refused=rows) from error
+    except OSError as error:
+        raise StoreUnavailable(reason=str(error)) from error
+
+
+def is_disk_full(error: sqlite3.Error) -> bool:
+    """The disk is full, or a quota or a limit is reached."""
+    full = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+    return getattr(error, "sqlite_errorcode", 0) in full
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

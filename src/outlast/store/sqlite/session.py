@@ -1,0 +1,74 @@
+"""One operation on the two connections of a process to its SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ...ops.operation import Begin, Pipeline, Rows, Statement, Step
+from ..statements import Query
+from .connection import decode_blob, run
+
+if TYPE_CHECKING:
+    from .store import SqliteStore
+
+
+class SqliteSession:
+    """Reads go to the reader until something is written or BEGIN is said."""
+
+    def __init__(self, store: SqliteStore, queries: dict[str, Query]) -> None:
+        self.store = store
+        self.queries = queries
+        self.began = False
+
+    def __enter__(self) -> SqliteSession:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self.began:
+            if kind is None:
+                self._commit()
+            else:
+                self._roll_back()
+
+    def execute_step(self, step: Step) -> Any:
+        if isinstance(step, Begin):
+            self._begin()
+            return None
+        statements = step if isinstance(step, Pipeline) else (step,)
+        alone = not self.began and not all(self.queries[s.name].reads for s in statements)
+        if alone:
+            self._begin()
+        connection = self.store.writer if self.began else self.store.reader
+        answers = [self._query(connection, self.queries[s.name], s) for s in statements]
+        if alone:
+            self._commit()
+        return answers if isinstance(step, Pipeline) else answers[0]
+
+    @staticmethod
+    def _query(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
+        """For a reader, a BLOB where there should be text is text: only another hand wrote it."""
+        rows = run(connection, query, statement) if query.sql else []
+        if query.reads and any(bytes in map(type, row) for row in rows):
+            return [tuple(decode_blob(value) for value in row) for row in rows]
+        return rows
+
+    def _begin(self) -> None:
+        if not self.began:
+            self.store.writer.execute("BEGIN IMMEDIATE")
+            self.began = True
+
+    def _commit(self) -> None:
+        try:
+            self.store.writer.execute("COMMIT")
+        except sqlite3.Error:
+            self._roll_back()
+            raise
+        self.began = False
+        self.store.committed(self.store.writer)
+
+    def _roll_back(self) -> None:
+        self.began = False
+        with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+            self.store.writer.execute("ROLLBACK")

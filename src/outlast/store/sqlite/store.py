@@ -1,0 +1,354 @@
+"""SQLite: one file, nothing to set up, safe to kill at any instruction.
+
+Each process has one connection that writes and one that reads. Every write is a transaction begun
+with BEGIN IMMEDIATE, so it never has to upgrade a lock; readers never wait. Commits are synced to
+disk (synchronous=FULL).
+
+Checkpoints are ours alone, made while we hold the write lock: SQLite before 3.51.3 can lose the
+end of a log that a commit restarts while a checkpoint runs (the "WAL-reset" race), and a commit
+cannot happen while we hold that lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from ...model.errors import NoDatabase, SchemaMismatch, StoreError, StoreUnavailable
+from ...model.settings import StoreSettings
+from ...ops.duties import prove_liveness
+from ...ops.operation import Op
+from .. import forks, schema
+from ..address import Address
+from ..base import Store
+from ..dialects import SQLITE
+from ..runner import drive
+from . import liveness
+from .connection import (
+    connect,
+    create_private,
+    has_table,
+    is_disk_full,
+    transaction,
+    translate_errors,
+)
+from .file_identity import FileConnection, file_gone_error, file_lost_error, identity_of
+from .filesystem import free_bytes, refuse_network_file_system
+from .guarded_connection import GuardedConnection
+from .session import SqliteSession
+from .watch import CommitWatcher
+
+T = TypeVar("T")
+
+log = logging.getLogger("outlast.store")
+
+CHECK_WAL_EVERY_COMMITS = 64  # commits
+PAGE_BYTES = 4096
+
+
+class SqliteStore(Store):
+    def __init__(self, address: Address, settings: StoreSettings) -> None:
+        super().__init__(address, settings)
+        assert address.path is not None
+        self.path: Path = address.path
+        self._lock = threading.RLock()
+        self._pid = 0
+        self._forgotten: list[sqlite3.Connection] = []
+        self._commits = 0
+        self._copied = 0  # pages of the log that the last checkpoint copied, if it copied all
+        self._writer: FileConnection | None = None
+        self._reader: FileConnection | None = None
+        self._known = False  # whether the file has been open: then it is never made anew
+        self._watcher = CommitWatcher(lambda: connect(self.path, self.settings))
+        self._borrowed: set[GuardedConnection] = set()
+        self._thread: ThreadPoolExecutor | None = None
+        self._liveness_files: dict[str, liveness.LivenessFile] = {}
+
+    def run_once(self, op: Op[T]) -> T:
+        with self._lock, translate_errors(), self._retry_after_checkpoint():
+            self._open()
+            return drive(op, SqliteSession(self, self.queries))
+
+    async def arun_once(self, op: Op[T]) -> T:
+        loop = asyncio.get_running_loop()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "outlast-sqlite")
+        # Shielded: a caller that is cancelled gets its answer late, never half a transaction.
+        return await asyncio.shield(loop.run_in_executor(self._thread, self.run_once, op))
+
+    @property
+    def writer(self) -> FileConnection:
+        assert self._writer is not None
+        return self._writer
+
+    @property
+    def reader(self) -> FileConnection:
+        assert self._reader is not None
+        return self._reader
+
+    def borrow(self) -> GuardedConnection:
+        """A connection for somebody who writes on his own account."""
+        with self._lock:
+            connection = connect(self.path, self.settings, GuardedConnection)
+            assert isinstance(connection, GuardedConnection)
+            self._borrowed.add(connection)
+            return connection
+
+    def return_borrowed(self, connection: GuardedConnection) -> None:
+        connection.close()
+        self._borrowed.discard(connection)
+
+    def _open(self, to_migrate: bool = False) -> None:
+        if self._writer is not None and self._pid == os.getpid():
+            if identity_of(self._writer).is_same_recently():
+                return
+            self._close_replaced_file(self._writer)
+        if self._writer is not None and self._reader is not None:
+            # Forked by something that Python was not told of: these belong to the parent, and are
+            # neither used nor closed here.
+            self._forgotten += [self._writer, self._reader]
+            self._thread = None
+        refuse_network_file_system(self.path)
+        if not self._known:
+            create_private(self.path)
+        elif not self.path.exists():
+            raise file_gone_error(self.path)
+        self._pid = os.getpid()
+        self._writer = connect(self.path, self.settings)
+        self._reader = connect(self.path, self.settings)
+        if self._known and not to_migrate:
+            try:
+                self._check_tables()
+            except BaseException:
+                self._close_connections()
+                raise
+        self._known = True
+
+    def _check_tables(self) -> None:
+        """A file that came in the place of another one must have our tables."""
+        found = self._version()
+        if not found.version:
+            raise SchemaMismatch(
+                reason=f"{self.path} was replaced by a database without our tables: put the right"
+                " file there, or run `outlast migrate`"
+            )
+        schema.check(found)
+
+    def _close_replaced_file(self, connection: FileConnection) -> None:
+        """Close what is open of a file that is no longer at its path. Where the log alone is gone,
+        what it holds goes into the database first; and as long as one connection of this process
+        stays open, SQLite gives the next one the same old index, so the idle ones of other stores
+        are closed as well."""
+        log.warning("%s: opening %s again", identity_of(connection).loss(), self.path)
+        if identity_of(connection).is_in_place:
+            with suppress(sqlite3.Error):
+                connection.execute("PRAGMA busy_timeout = 200")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._watcher.close_idle()
+        self._close_connections()
+        for other in forks.registered():
+            if isinstance(other, SqliteStore) and other.path == self.path:
+                other._close_idle()
+
+    def _close_idle(self) -> None:
+        """Close idle connections; the next operation opens others."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._writer is not None and not self._writer.in_transaction:
+                    self._watcher.close_idle()
+                    self._close_connections()
+            finally:
+                self._lock.release()
+
+    def committed(self, connection: FileConnection) -> None:
+        """After a commit: is it in the file that our path names? Only then it is acknowledged."""
+        if not identity_of(connection).is_same():
+            reason = identity_of(connection).loss() or f"{self.path} was replaced"
+            with self._lock:
+                self._close_replaced_file(connection)
+            raise file_lost_error(reason)
+        self._checkpoint_if_long()
+
+    def _checkpoint_if_long(self) -> None:
+        """That this cannot be done now (a full disk) is no news for a caller whose commit stands;
+        the next one tries again."""
+        self._commits += 1
+        if self._commits % CHECK_WAL_EVERY_COMMITS == 0 and self._wal_is_long():
+            with suppress(StoreError):
+                self.checkpoint()
+
+    @contextmanager
+    def _retry_after_checkpoint(self) -> Iterator[None]:
+        """A log that cannot grow, because the disk is full, is copied into the database, which may
+        need no more room: then the operation is tried again."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if is_disk_full(error) and self._checkpoint_freed_space():
+                raise StoreUnavailable(reason=str(error), broke=True) from error
+            raise
+
+    def _checkpoint_freed_space(self) -> bool:
+        try:
+            return self.checkpoint() and self._copied > 0
+        except StoreError:
+            return False
+
+    def checkpoint(self) -> bool:
+        """Copy the log into the database while nobody can commit. False: somebody is writing."""
+        with self._lock, translate_errors():
+            self._open()
+            try:
+                self.writer.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            try:
+                [(_, pages, copied)] = self.reader.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                self._copied = copied if copied == pages else 0
+            finally:
+                self.writer.execute("ROLLBACK")
+            return True
+
+    def _wal_is_long(self) -> bool:
+        """Longer than the setting says, or than what a small disk can bear: a quarter of what is
+        free. The log is beside the file itself, by whatever name that was reached."""
+        try:
+            log = Path(f"{os.path.realpath(self.path)}-wal").stat().st_size
+            return log > min(self.settings.checkpoint_pages * PAGE_BYTES, free_bytes(self.path) / 4)
+        except OSError:
+            return False
+
+    def prepare_schema(self, create: bool) -> None:
+        with self._lock, translate_errors():
+            if not create and not has_table(self.path, f"{self.address.schema}_migration"):
+                raise NoDatabase(place=f"{self.address} (tables {self.address.schema}_…)")
+            self._open()
+            found = self._version()
+        if not found.version:
+            self.migrate()
+        else:
+            schema.check(found)
+
+    def migrate(self) -> list[int]:
+        known = schema.migrations(SQLITE, self.address.schema)
+        done: list[int] = []
+        with self._lock, translate_errors():
+            self._open(to_migrate=True)
+            while True:
+                with transaction(self.writer):
+                    step = schema.next_step(known, self._version())
+                    for migration in step:
+                        self._apply(migration)
+                if not step:
+                    return done
+                done += [migration.version for migration in step]
+
+    def _apply(self, migration: schema.Migration) -> None:
+        name = f"{self.address.schema}_migration"
+        self.writer.execute(
+            f"CREATE TABLE IF NOT EXISTS {name} (version INTEGER NOT NULL PRIMARY KEY,"
+            " compatible_from INTEGER NOT NULL, applied_at TEXT NOT NULL)"
+        )
+        for statement in migration.statements:
+            self.writer.execute(statement)
+        self.writer.execute(
+            f"INSERT INTO {name} VALUES (?, ?, datetime('now'))",  # noqa: S608 - checked name
+            (migration.version, migration.compatible_from),
+        )
+
+    def _version(self) -> schema.SchemaVersion:
+        name = f"{self.address.schema}_migration"
+        exists = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        if not self.writer.execute(exists, (name,)).fetchall():
+            return schema.SchemaVersion()
+        query = f"SELECT version, compatible_from FROM {name}"  # noqa: S608 - checked name
+        return schema.SchemaVersion.of(self.writer.execute(query).fetchall())
+
+    async def listen_for_jobs(
+        self, worker: str, notify: Callable[[str], None], every: float
+    ) -> None:
+        """Any commit of others may be news. A locked file is the proof of life meanwhile."""
+        proof = self._liveness_files.setdefault(worker, liveness.LivenessFile(self.path, worker))
+        try:
+            with translate_errors():
+                self.holds_liveness_lock = proof.acquire()
+                if self.holds_liveness_lock:
+                    await self.arun(prove_liveness, worker)
+                await self.listen_for_events(lambda: notify(""), every)
+        except asyncio.CancelledError:
+            self.holds_liveness_lock = False
+            self._liveness_files.pop(worker).release()
+            raise
+
+    async def listen_for_events(self, notify: Callable[[], None], every: float) -> None:
+        await self._watcher.watch(notify, every)
+
+    def confirm_dead(self, workers: Sequence[str]) -> list[str]:
+        return liveness.dead_workers(self.path, workers)
+
+    def confirm_locked(self, workers: Sequence[str]) -> list[str]:
+        return liveness.locked_workers(self.path, workers)
+
+    def forget_workers(self, workers: Sequence[str]) -> None:
+        liveness.remove_liveness_files(self.path, workers)
+
+    def clone(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
+        settings = self._clone_settings(connections, lock_timeout)
+        twin = SqliteStore(self.address, settings)
+        twin._checked, twin._known = self._checked, self._known
+        return twin
+
+    def close(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(wait=True)  # first: what it still does would open them again
+        with self._lock:
+            self._close_connections()
+            self._known = self._checked = False  # as if never opened: the file may be gone by then
+
+    def _close_connections(self) -> None:
+        if self._pid == os.getpid():
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    connection.close()
+        self._reader = self._writer = None
+
+    def close_borrowed(self) -> None:
+        """Whoever was lent a connection must begin again; with its transaction open, those whose
+        locks we are about to take would be waiting for it."""
+        busy = [lent for lent in tuple(self._borrowed) if not lent.close_if_idle()]
+        for lent in busy:
+            with suppress(sqlite3.Error):
+                lent.close()  # as soon as its statement has ended
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+        self._watcher.before_fork()
+        with suppress(sqlite3.Error):
+            self._close_connections()
+        self.close_borrowed()  # once more, of what was lent since
+
+    def after_fork_here(self) -> None:
+        self._watcher.after_fork_here()
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        super().after_fork_in_child()
+        for proof in self._liveness_files.values():
+            proof.forget()
+        self._liveness_files = {}
+        self._lock = threading.RLock()
+        self._watcher.after_fork_in_child()
+        self._thread = None
+        self._borrowed = set()
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)

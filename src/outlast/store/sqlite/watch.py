@@ -1,0 +1,99 @@
+"""Whether others have committed to a SQLite file: its `data_version` changes, cheap to read."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from asyncio import Queue
+from collections.abc import Callable
+from contextlib import suppress
+
+from .connection import translate_errors
+from .file_identity import FileConnection, file_lost_error, identity_of
+
+
+class CommitWatcher:
+    def __init__(self, connect: Callable[[], FileConnection]) -> None:
+        self._connect = connect
+        self._connection: FileConnection | None = None
+        # Not the store's, which may be held for as long as a write waits.
+        self._lock = threading.Lock()
+
+    async def watch(self, notify: Callable[[], None], every: float) -> None:
+        """Call `woken` whenever somebody has committed, for ever."""
+        loop = asyncio.get_running_loop()
+        news, enough = Queue[Exception | None](), threading.Event()
+
+        def tell(error: Exception | None) -> None:
+            loop.call_soon_threadsafe(news.put_nowait, error)
+
+        try:
+            with translate_errors():
+                looking = threading.Thread(
+                    target=self._poll, args=(tell, every, enough), daemon=True
+                )
+                looking.start()
+                while True:
+                    if (error := await news.get()) is not None:
+                        raise error
+                    notify()
+        finally:
+            enough.set()
+            with self._lock:
+                self._close()
+
+    def _poll(
+        self, tell: Callable[[Exception | None], object], every: float, enough: threading.Event
+    ) -> None:
+        """In a thread of its own: a turn of an event loop costs more, and there are a hundred in a
+        second. Nobody waits for it, neither at the end of the watch nor at that of the process."""
+        last = None
+        with suppress(RuntimeError):  # the loop is gone, and whoever wanted to know
+            try:
+                while not enough.is_set():
+                    if (version := self._data_version(enough)) != last:
+                        last = version
+                        tell(None)
+                    enough.wait(every)
+            except Exception as error:
+                tell(error)
+
+    def _data_version(self, enough: threading.Event) -> int | None:
+        with self._lock:
+            if enough.is_set():
+                return None  # it has been closed, and is not to be opened again
+            if self._connection is None:
+                self._connection = self._connect()
+            if (reason := identity_of(self._connection).loss()) is not None:
+                self._close()
+                raise file_lost_error(reason)
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            return int(version)
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def close_idle(self) -> None:
+        """Close the connection if nobody uses it now; the next look opens another."""
+        if self._lock.acquire(blocking=False):
+            try:
+                with suppress(sqlite3.Error):
+                    self._close()
+            finally:
+                self._lock.release()
+
+    # See `forks`.
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+        with suppress(sqlite3.Error):
+            self._close()
+
+    def after_fork_here(self) -> None:
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()

@@ -1,0 +1,238 @@
+"""`@ol.task`: what it does, and what type checkers know about the tasks that it makes.
+
+A task is enqueued without its context, so checkers have to know where the context stands:
+
+    def f(ctx: Context, a: int)      enqueue takes (a: int)
+    def f(a: int, ctx: Context)      enqueue takes anything: no type can leave a later one out
+    def f(a: int)                    enqueue takes (a: int)
+
+An overload finds that out by a second call that the function must also allow (`CallableAs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+from .model.batch import batch_of
+from .model.breaker import Breaker
+from .model.options import Options, TaskOptions
+from .model.retry import Retry
+from .model.task import TaskDefinition
+from .model.task_function import task_name
+from .task import Task
+
+if TYPE_CHECKING:
+    from .client.client import Outlast
+    from .worker.batch_context import BatchContext
+    from .worker.context import Context
+
+DEFAULT_BREAKER = Breaker()
+TASK_OPTIONS = ("name", "isolated", "batch", "wait", "breaker")  # of a task, never of one job
+
+
+def task(  # noqa: PLR0913 - as the contract has it
+    self: Outlast,
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    isolated: bool = False,
+    batch: int | None = None,
+    wait: float | None = None,
+    breaker: Breaker | None = DEFAULT_BREAKER,
+    **options: Unpack[TaskOptions],
+) -> Any:
+    """Register a function as a task. Its name is the function's, unless another is given; jobs
+    are found by that name, so a function may move to another module.
+
+    With `batch`, the function takes a list, of which each job brings one item: it is called
+    with up to so many, or with those that came within `wait` seconds.
+
+    `breaker` says when its calls stop because what it depends on is away; None: never.
+
+    Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant, on_success,
+    on_dead, on_cancel.
+    """
+
+    said, gathered = Options.of(options, also=TASK_OPTIONS), batch_of(batch, wait)
+
+    def register(function: Callable[..., Any]) -> Task[..., Any]:
+        definition = TaskDefinition(
+            name=task_name(function) if name is None else name,
+            function=function,
+            retry=Retry() if retry is None else retry,
+            options=said,
+            isolated=isolated,
+            context_type=_context_type(batch is not None),
+            batch=gathered,
+            breaker=breaker,
+        )
+        self.registry.add(definition)
+        return Task(self, definition)
+
+    return register(function) if function is not None else register
+
+
+def _context_type(batch: bool) -> type:
+    from .worker.batch_context import BatchContext
+    from .worker.context import Context
+
+    return cast(type, BatchContext if batch else Context)
+
+
+P = ParamSpec("P")  # the parameters without the context
+C = ParamSpec("C")  # all of them
+K = ParamSpec("K")
+R = TypeVar("R")  # what the function returns, awaited if it is async
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+T = TypeVar("T")  # an item of a batch
+
+if TYPE_CHECKING:
+
+    class CallableAs(Protocol[C, K, V_co]):
+        """A function with the parameters C that can also be called with K."""
+
+        @overload
+        def __call__(self, *args: C.args, **kwargs: C.kwargs) -> V_co: ...
+        @overload
+        def __call__(self, *args: K.args, **kwargs: K.kwargs) -> Any: ...
+
+    class NoContext:
+        """What only a parameter accepts, and only a function returns, that is annotated with Any
+        or object: no context, and no coroutine."""
+
+    Async = Coroutine[Any, Any, R]
+    ReturnsAny = Callable[C, NoContext]
+    TakesAny = CallableAs[C, Concatenate[NoContext, ...], V]
+    Context1st = CallableAs[C, Concatenate[Context, P], V]
+    Context2nd = CallableAs[C, Concatenate[Any, Context, ...], V]
+    Context3rd = CallableAs[C, Concatenate[Any, Any, Context, ...], V]
+    Context4th = CallableAs[C, Concatenate[Any, Any, Any, Context, ...], V]
+    Context5th = CallableAs[C, Concatenate[Any, Any, Any, Any, Context, ...], V]
+    Context6th = CallableAs[C, Concatenate[Any, Any, Any, Any, Any, Context, ...], V]
+    ContextAndMore = CallableAs[C, [Context], V]  # and **kwargs, where mypy finds no P
+
+    class TaskDecorator(Protocol):
+        """`ol.task` and `ol.task(…)`. The first overload that fits counts, so a parameter that
+        takes anything, and therefore a context, comes before one that is a context."""
+
+        @overload
+        def __call__(self, f: ReturnsAny[C], /) -> Task[..., Any, C, Any]: ...
+        @overload
+        def __call__(self, f: TakesAny[C, Async[R]], /) -> Task[..., R, C, Async[R]]: ...
+        @overload
+        def __call__(self, f: TakesAny[C, R], /) -> Task[..., R, C, R]: ...  # type: ignore[overload-overlap]
+        @overload
+        def __call__(self, f: Context1st[C, P, Async[R]], /) -> Task[P, R, C, Async[R]]: ...  # type: ignore[overload-overlap]
+        @overload
+        def __call__(self, f: Context1st[C, P, R], /) -> Task[P, R, C, R]: ...
+        @overload
+        def __call__(self, f: Context2nd[C, Async[R]], /) -> Task[..., R, C, Async[R]]: ...
+        @overload
+        def __call__(self, f: Context2nd[C, R], /) -> Task[..., R, C, R]: ...
+        @overload
+        def __call__(self, f: Context3rd[C, Async[R]], /) -> Task[..., R, C, Async[R]]: ...
+        @overload
+        def __call__(self, f: Context3rd[C, R], /) -> Task[..., R, C, R]: ...
+        @overload
+        def __call__(self, f: Context4th[C, Async[R]], /) -> Task[..., R, C, Async[R]]: ...
+        @overload
+        def __call__(self, f: Context4th[C, R], /) -> Task[..., R, C, R]: ...
+        @overload
+        def __call__(self, f: Context5th[C, Async[R]], /) -> Task[..., R, C, Async[R]]: ...
+        @overload
+        def __call__(self, f: Context5th[C, R], /) -> Task[..., R, C, R]: ...
+        @overload
+        def __call__(self, f: Context6th[C, Async[R]], /) -> Task[..., R, C, Async[R]]: ...
+        @overload
+        def __call__(self, f: Context6th[C, R], /) -> Task[..., R, C, R]: ...
+        @overload
+        def __call__(self, f: ContextAndMore[C, Async[R]], /) -> Task[..., R, C, Async[R]]: ...
+        @overload
+        def __call__(self, f: ContextAndMore[C, R], /) -> Task[..., R, C, R]: ...
+        @overload
+        def __call__(self, f: Callable[C, Async[R]], /) -> Task[C, R, C, Async[R]]: ...
+        @overload
+        def __call__(self, f: Callable[C, R], /) -> Task[C, R, C, R]: ...
+        @overload
+        def __call__(
+            self,
+            *,
+            batch: int,
+            wait: float | None = None,
+            name: str | None = None,
+            retry: Retry | None = None,
+            breaker: Breaker | None = ...,
+            **options: Unpack[TaskOptions],
+        ) -> BatchTaskDecorator: ...
+        @overload
+        def __call__(
+            self,
+            *,
+            name: str | None = None,
+            retry: Retry | None = None,
+            isolated: bool = False,
+            breaker: Breaker | None = ...,
+            **options: Unpack[TaskOptions],
+        ) -> TaskDecorator: ...
+
+    Batch = CallableAs[C, [list[T]], V]
+    ContextThenBatch = CallableAs[C, [BatchContext, list[T]], V]
+    BatchThenContext = CallableAs[C, [list[T], BatchContext], V]
+
+    class BatchTaskDecorator(Protocol):
+        """`ol.task(batch=…)`: a list goes into the function, one item of it into `enqueue`."""
+
+        @overload
+        def __call__(
+            self, f: Batch[C, T, Async[list[R]]], /
+        ) -> Task[[T], R, C, Async[list[R]]]: ...
+        @overload
+        def __call__(self, f: Batch[C, T, list[R]], /) -> Task[[T], R, C, list[R]]: ...
+        @overload
+        def __call__(self, f: Batch[C, T, Async[None]], /) -> Task[[T], None, C, Async[None]]: ...
+        @overload
+        def __call__(self, f: Batch[C, T, None], /) -> Task[[T], None, C, None]: ...
+        @overload
+        def __call__(self, f: Batch[C, T, V], /) -> Task[[T], Any, C, V]: ...
+        @overload
+        def __call__(
+            self, f: ContextThenBatch[C, T, Async[list[R]]], /
+        ) -> Task[[T], R, C, Async[list[R]]]: ...
+        @overload
+        def __call__(self, f: ContextThenBatch[C, T, list[R]], /) -> Task[[T], R, C, list[R]]: ...
+        @overload
+        def __call__(
+            self, f: ContextThenBatch[C, T, Async[None]], /
+        ) -> Task[[T], None, C, Async[None]]: ...
+        @overload
+        def __call__(self, f: ContextThenBatch[C, T, None], /) -> Task[[T], None, C, None]: ...
+        @overload
+        def __call__(self, f: ContextThenBatch[C, T, V], /) -> Task[[T], Any, C, V]: ...
+        @overload
+        def __call__(
+            self, f: BatchThenContext[C, T, Async[list[R]]], /
+        ) -> Task[[T], R, C, Async[list[R]]]: ...
+        @overload
+        def __call__(self, f: BatchThenContext[C, T, list[R]], /) -> Task[[T], R, C, list[R]]: ...
+        @overload
+        def __call__(
+            self, f: BatchThenContext[C, T, Async[None]], /
+        ) -> Task[[T], None, C, Async[None]]: ...
+        @overload
+        def __call__(self, f: BatchThenContext[C, T, None], /) -> Task[[T], None, C, None]: ...
+        @overload
+        def __call__(self, f: BatchThenContext[C, T, V], /) -> Task[[T], Any, C, V]: ...

@@ -1,0 +1,121 @@
+"""How long every call takes, told to the ledger by those who make it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from ..client.client import Outlast
+from ..model.errors import OutlastError
+from ..store.base import Store
+from .checks.checker import Violation
+from .ledger import Ledger, LedgerEntry
+
+CLIENT_METHODS = (
+    "enqueue",
+    "aenqueue",
+    "cancel",
+    "acancel",
+    "retry",
+    "retry_all",
+    "pause",
+    "resume",
+    "migrate",
+    "job",
+    "jobs",
+    "counts",
+    "acounts",
+)
+STORE_METHODS = ("run", "arun", "ready")
+ANSWER = "answer"
+
+
+@dataclass
+class CallTimer:
+    """Wraps what callers call, in this process, for good: it is not meant to live on."""
+
+    ledger: Ledger
+    label: str
+    armed: Callable[[], bool]
+    caller_errors: tuple[
+        type[Exception], ...
+    ] = ()  # errors of a connection that is the caller's own
+
+    def install(self) -> None:
+        for kind, names in ((Store, STORE_METHODS), (Outlast, CLIENT_METHODS)):
+            for name in names:
+                setattr(kind, name, self._timed(getattr(kind, name)))
+
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(call):
+
+            @wraps(call)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with self._measured(_name(call, args)):
+                    return await call(*args, **kwargs)
+
+            return awaited
+
+        @wraps(call)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            with self._measured(_name(call, args)):
+                return call(*args, **kwargs)
+
+        return timed
+
+    @contextmanager
+    def _measured(self, name: str) -> Iterator[None]:
+        expected: tuple[type[BaseException], ...]
+        expected = (OutlastError, asyncio.CancelledError, *self.caller_errors)
+        began, outcome = time.monotonic(), ANSWER
+        try:
+            yield
+        except expected as error:
+            outcome = type(error).__name__
+            raise
+        except BaseException as error:
+            outcome = f"!{type(error).__name__}: {error}"
+            raise
+        finally:
+            if self.armed():
+                self.ledger.write(
+                    "called", self.label, 0, [name, time.monotonic() - began, outcome]
+                )
+
+
+def _name(call: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """An operation is called by its own name."""
+    if call.__name__ in ("run", "arun") and len(args) > 1:
+        return str(getattr(args[1], "__name__", call.__name__))
+    return call.__name__
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCall:
+    label: str
+    name: str
+    seconds: float
+    outcome: str
+
+
+def timed_calls(entries: Iterator[LedgerEntry]) -> list[TimedCall]:
+    return [TimedCall(entry.subject, *entry.data) for entry in entries if entry.kind == "called"]
+
+
+def overdue_calls(made: list[TimedCall], limit: float) -> Iterator[Violation]:
+    """Calls that came back too late, or with an error that is none of ours."""
+    for call in made:
+        if call.seconds > limit:
+            message = (
+                f"took {call.seconds:.1f} s, at most {limit:g} s were promised ({call.outcome})"
+            )
+            yield Violation("deadline", call.name, "hung", message, call.label)
+        if call.outcome.startswith("!"):
+            message = f"ended with an error of somebody else's: {call.outcome[1:]}"
+            yield Violation("deadline", call.name, "untyped", message, call.label)

@@ -1,0 +1,140 @@
+"""What campaigns share that strike in the middle of a path, and then see everything recover.
+
+    trace     each path is walked once, and where it can be struck is counted
+    strike    one child per point: it prepares, acts, and is struck there
+    recover   after each batch: a worker works until all is settled, and the judge looks
+
+A batch is recovered while the next one is being struck, in another place.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import ClassVar
+
+from ..checks.checker import Violation
+from ..checks.judge import recover
+from ..children import ChildExit
+from ..faults.points import FaultPoint, PointDeck, batches, rounds
+from ..scenarios import SCENARIOS
+from ..workload import Workload
+from ..workspace import Workspace
+from .campaign import Campaign
+from .count_points import Labels, PointCounter, Tracer
+
+BATCH_SIZE = 150  # strikes in one place
+LEASE_S = 1.0  # seconds: so long does a struck owner's job wait
+MAX_RECOVERING = 3  # batches that may be recovering while others are struck
+
+
+class FaultCampaign(Campaign):
+    repeats: ClassVar[int] = 1  # how often a point of a short path is struck in one round
+
+    def campaign(self) -> None:
+        self._recovering = 0
+        rng = random.Random(self.seed)
+        traced = PointCounter(self, LEASE_S, self._recover, self.tracer()).run()
+        decks = []
+        for name, exchanges in sorted(traced.items()):
+            points = self.points(name, exchanges)
+            self.results.counts_of(name).points = len(points)
+            max_points = SCENARIOS[name].max_points
+            decks.append(
+                PointDeck([*points] * (1 if max_points else self.repeats), max_points, rng)
+            )
+        for dealt in rounds(decks, rng) if any(deck.points for deck in decks) else ():
+            for batch in batches(dealt, BATCH_SIZE):
+                if not self.is_over():
+                    self._run_batch(batch)
+            if self.is_over():
+                break
+        while self._recovering:
+            self.wait_for_child()
+
+    @abstractmethod
+    def tracer(self) -> Tracer:
+        """What a child does that walks a path only to count."""
+
+    @abstractmethod
+    def points(self, scenario: str, exchanges: Sequence[str]) -> Sequence[FaultPoint]:
+        """Where to strike a path that said this."""
+
+    @abstractmethod
+    def start_walk(self, workspace: Workspace, labels: Labels) -> None:
+        """Start a child on an errand."""
+
+    def _run_batch(self, batch: list[FaultPoint]) -> None:
+        workspace = self.next_workspace()
+        labels: Labels = {}
+        for points in self.child_batches(batch):
+            if self.is_over():
+                break
+            new_labels = {f"p{len(labels) + number}": point for number, point in enumerate(points)}
+            labels |= new_labels
+            self.points_started += len(new_labels)
+            self.start_walk(workspace, new_labels)
+        while self.running:
+            self.wait_for_child()
+        self._recover(workspace, labels)
+
+    def child_batches(self, batch: list[FaultPoint]) -> Iterator[list[FaultPoint]]:
+        """What one child does: one point, unless it can live on."""
+        return ([point] for point in batch)
+
+    def survived(self, point: FaultPoint) -> None:
+        """It came to its end before it was struck: that is no point."""
+        self.results.counts_of(point.scenario).add("survived")
+        self.points_started -= 1
+
+    def _recover(self, workspace: Workspace, labels: Labels) -> None:
+        while self._recovering >= MAX_RECOVERING:
+            self.wait_for_child()
+        self._recovering += 1
+        body = partial(recover_batch, self.work, workspace, labels, self.options.keep, self.examine)
+        self.children.start(body, partial(self._recovered, workspace, labels))
+
+    def _recovered(self, workspace: Workspace, labels: Labels, exit: ChildExit) -> None:
+        self._recovering -= 1
+        self.record_verdict(workspace, labels, exit)
+
+    def examine(self, workspace: Workspace) -> Iterable[Violation]:
+        """In the child that looks: what is wrong beside that."""
+        return ()
+
+
+class OneFaultPerChild(FaultCampaign):
+    """One child per point, which may not outlive it."""
+
+    @abstractmethod
+    def walk(self, label: str, point: FaultPoint) -> Callable[[], None]:
+        """What a child does that is struck at one point."""
+
+    @abstractmethod
+    def record_exit(self, point: FaultPoint, exit: ChildExit) -> None:
+        """Take down how it ended."""
+
+    def start_walk(self, workspace: Workspace, labels: Labels) -> None:
+        for label, point in labels.items():
+            self.start_child(self.walk(label, point), partial(self._ended, point))
+
+    def _ended(self, point: FaultPoint, exit: ChildExit) -> None:
+        self.running -= 1
+        self.record_exit(point, exit)
+
+
+def recover_batch(
+    work: Workload,
+    workspace: Workspace,
+    labels: Labels,
+    keep: bool,
+    examine: Callable[[Workspace], Iterable[Violation]],
+) -> None:
+    """In a child: recover a batch; it is of no more use then, unless somebody wants to see it."""
+    verdict = recover(work.move_to(workspace), labels, LEASE_S)
+    verdict.violations += examine(workspace)
+    verdict.write(workspace.verdict_file)
+    if not keep:
+        workspace.remove()

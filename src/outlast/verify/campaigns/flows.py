@@ -1,0 +1,99 @@
+"""`outlast verify flows`: random graphs of jobs, while workers are killed and minds are changed.
+
+ask       enqueuers ask for graphs of every shape, and cancel some of them, or jobs in them
+work      worker processes carry them out; one of them is killed every one to three seconds
+settle    what is left is worked off, all are asked to go, and the judge looks at every follower
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from functools import partial
+from typing import Any, ClassVar
+
+from ...model.errors import InvalidOption
+from ..checks.judge import STALL_LIMIT_S
+from ..graph_load import run_graph_load, wait_until_idle
+from ..ledger import LedgerEntry
+from ..load import Gate
+from ..scenarios import Scenario
+from .long_campaign import LongCampaign, run_worker
+
+KILL_RANGE_S = (1.0, 3.0)  # seconds between kills
+LOADERS = 1
+WORKERS = 4
+WORKER_SETTINGS: dict[str, Any] = {
+    "lease": 2.0,
+    "renew_every": 0.5,
+    "poll_max": 0.2,
+    "grace": 5.0,
+    "concurrency": 32,
+}
+SIZE_BANDS = ((1, "1"), (9, "2-9"), (99, "10-99"), (999, "100-999"), (10**9, "1000"))
+
+
+class FlowCampaign(LongCampaign):
+    name = "flows"
+    columns = ("flows", "fan_ins", "kills", "cancels")
+    goal = "fan_ins"
+    settings: ClassVar[dict[str, Any]] = {"idle_timeout": 5.0}
+
+    def drive(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.gate = Gate()
+        self.sizes: Counter[str] = Counter()
+        self.workers = self.process_group("worker", partial(run_worker, self.work, WORKER_SETTINGS))
+        self.loaders = self.process_group(
+            "enqueuer", partial(run_graph_load, self.work, self.gate, self.seed)
+        )
+        self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
+        while not self.is_over():
+            self.loaders.start_missing(LOADERS)
+            self._poll_once()
+        self._drain()
+        self.results.facts["sizes"] = {name: self.sizes[name] for _, name in SIZE_BANDS}
+
+    def _poll_once(self) -> None:
+        """Hear what was asked for, and keep killing whoever works on it."""
+        self.poll()
+        self.workers.start_missing(self.options.at_once or WORKERS)
+        for entry in self.tail.read():
+            self._count(entry)
+        if time.monotonic() >= self._kill_at:
+            self.workers.kill(self.rng.choice(sorted(self.workers.running)))
+            self.results.counts_of("workers").add("kills")
+            self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
+
+    def _count(self, entry: LedgerEntry) -> None:
+        if entry.kind == "flow":
+            row = self.results.counts_of(entry.data["shape"])
+            row.add("flows")
+            row.add("fan_ins", len(entry.data["fan_ins"]))
+            self.points_started += len(entry.data["fan_ins"])
+            for size in entry.data["fan_ins"]:
+                self.sizes[next(name for most, name in SIZE_BANDS if size <= most)] += 1
+        elif entry.kind in ("stopped", "unwanted"):
+            what = "cancelled flows" if entry.kind == "stopped" else "cancelled jobs"
+            self.results.counts_of(what).add("cancels")
+
+    def _drain(self) -> None:
+        """No more is asked for; what there is gets done, and workers die until it is."""
+        self.gate.set(Gate.SHUT)
+        self.loaders.expect_exit()
+        self.wait_for_exit(self.loaders)
+        ends: list[object] = []
+        self.children.start(partial(wait_until_idle, self.work, STALL_LIMIT_S), ends.append)
+        while not ends:
+            self._poll_once()
+        seconds = time.monotonic() - self.results.began
+        self.results.facts["fan_ins_a_minute"] = round(60 * self.results.total("fan_ins") / seconds)
+        for pid in list(self.workers.running):
+            self.workers.terminate(pid)
+        self.wait_for_exit(self.workers)
+
+    def _selected_scenarios(self) -> list[Scenario]:
+        if self.options.paths:
+            raise InvalidOption(option="path", reason="is not for this campaign")
+        return []

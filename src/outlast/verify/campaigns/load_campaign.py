@@ -1,0 +1,68 @@
+"""Campaigns under load: enqueuers ask for short jobs all the time, workers carry them out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+from ..checks.judge import STALL_LIMIT_S
+from ..ledger import LedgerEntry
+from ..load import Backlog, Gate, run_load
+from ..process_group import ProcessGroup
+from .long_campaign import LongCampaign, run_worker
+
+LOADERS = 2
+
+
+class LoadCampaign(LongCampaign):
+    default_workers: ClassVar[int]
+    worker_settings: ClassVar[dict[str, Any]] = {}
+    drain_within_s: ClassVar[float] = (
+        STALL_LIMIT_S  # seconds to begin all that was promised, at the end
+    )
+    jobs_per_second: ClassVar[float]  # jobs a second, of all enqueuers together
+
+    def start_load(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.backlog = Backlog(Gate())
+        self.workers = self.process_group("worker", self.worker_body())
+        body = partial(
+            run_load, self.work, self.backlog.gate, self.seed, self.jobs_per_second / LOADERS
+        )
+        self.loaders = self.process_group("enqueuer", body)
+        self.refill()
+
+    def worker_body(self) -> Callable[[int], object]:
+        return partial(run_worker, self.work, self.worker_settings)
+
+    def refill(self) -> None:
+        """Replace who is gone, until it is over."""
+        if self.backlog.gate.state != Gate.SHUT:
+            self.workers.start_missing(self.options.at_once or self.default_workers)
+            self.loaders.start_missing(LOADERS)
+
+    def read_ledger(self) -> list[LedgerEntry]:
+        """What is new in the ledger; the enqueuers are kept in check by it."""
+        self.poll()
+        entries = list(self.tail.read())
+        promised = self.backlog.record(entries)
+        self.results.counts_of("load").add("enqueued", promised)
+        return entries
+
+    def drain(self, *others: ProcessGroup) -> None:
+        """No more work; what there is gets done; then everybody goes."""
+        self.backlog.gate.set(Gate.SHUT)
+        self.loaders.expect_exit()
+        self.wait_for_exit(self.loaders)
+        self.wait_for(self._is_drained, self.drain_within_s)
+        groups = (self.workers, *others)
+        for group in groups:
+            for pid in list(group.running):
+                group.terminate(pid)
+        self.wait_for_exit(*groups)
+
+    def _is_drained(self) -> bool:
+        self.read_ledger()
+        return not self.backlog.waiting

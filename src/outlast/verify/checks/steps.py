@@ -1,0 +1,63 @@
+"""I3, of what handlers keep by themselves: steps, and writes that commit with a completion."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ...model.lifecycle import State
+from ..ledger import LedgerEntry
+from .evidence import Evidence
+
+StepFinding = tuple[str, str, str]  # the job, the orphan class, and what is wrong
+
+
+def wrong_step_results(evidence: Evidence) -> Iterator[StepFinding]:
+    """A step is kept for the claim that did it, and told of as it is."""
+    done = {(entry.subject, entry.fence, entry.data) for entry in evidence.entries("did")}
+    for (job, name), step in evidence.steps.items():
+        owner = step.result.get("fence") if isinstance(step.result, dict) else None
+        if (job, step.fence, name) not in done:
+            yield job, "unstarted", f"claim {step.fence} kept the step {name}, and never did it"
+        elif owner != step.fence:
+            yield job, "zombie", f"the step {name} of claim {owner} is kept as of {step.fence}"
+    for entry in evidence.entries("stepped"):
+        name, accepted = entry.data
+        found = evidence.steps.get((entry.subject, name))
+        ours = found is not None and found.fence == entry.fence
+        if entry.subject in evidence.rows and ours != accepted:
+            answer = "kept" if accepted else "refused"
+            message = (
+                f"claim {entry.fence} was told that its step {name} is {answer}, and it is not so"
+            )
+            yield entry.subject, "zombie", message
+
+
+def repeated_steps(evidence: Evidence) -> Iterator[StepFinding]:
+    """What somebody was told to be kept is not done again."""
+    known: dict[tuple[str, str], float] = {}
+    for entry in evidence.entries("stepped"):
+        name, accepted = entry.data
+        if accepted:
+            known.setdefault((entry.subject, name), entry.at)
+    for entry in evidence.entries("did"):
+        if entry.at > known.get((entry.subject, entry.data), entry.at):
+            yield entry.subject, "repeated", f"the step {entry.data} was kept, and done once more"
+
+
+def wrong_completion_writes(evidence: Evidence) -> Iterator[StepFinding]:
+    """What a claim wrote of its own stands, once, if it was that claim that succeeded, and else
+    not. One that comes too late may have succeeded before, without it."""
+    written: dict[tuple[str, int], list[LedgerEntry]] = defaultdict(list)
+    for entry in evidence.entries("wrote"):
+        written[entry.subject, entry.fence].append(entry)
+    for (job, fence), entries in written.items():
+        row = evidence.rows.get(job)
+        if row is None:
+            continue
+        stand = sum(entry.data[0] in evidence.business_rows for entry in entries)
+        most = int(row.state == State.SUCCEEDED and row.fence == fence)
+        least = most if any(entry.data[1] for entry in entries) else 0
+        if not least <= stand <= most:
+            orphan = "unhooked" if stand < least else "zombie"
+            yield job, orphan, f"{stand} writes of claim {fence} stand, and should be {most}"

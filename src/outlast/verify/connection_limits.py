@@ -1,0 +1,52 @@
+"""How many connections a campaign may take: PostgreSQL's default allows 100, for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+from .faults.points import FaultPoint
+from .workspace import WorkspaceFactory
+
+MAX_SHARE = 0.25  # of what is free when a campaign starts: several run at once, and not alone
+WORKER_CONNECTIONS = 6  # connections that a whole worker holds
+SCENARIO_CONNECTIONS = 2  # and a walk of any other path: its own, and that of a caller or a handler
+
+FREE_CONNECTIONS_SQL = """
+SELECT current_setting('max_connections')::int
+    - current_setting('superuser_reserved_connections')::int
+    - coalesce(current_setting('reserved_connections', true)::int, 0)
+    - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')
+"""
+
+
+def allowed_connections(workspaces: WorkspaceFactory) -> float:
+    """Connections that a campaign may hold open at once; SQLite has no limit."""
+    if workspaces.is_sqlite:
+        return float("inf")
+    import psycopg
+
+    with closing(psycopg.connect(workspaces.address.url)) as connection:
+        row = connection.execute(FREE_CONNECTIONS_SQL).fetchone()
+        return max(WORKER_CONNECTIONS, MAX_SHARE * row[0]) if row else WORKER_CONNECTIONS
+
+
+def batches_within(
+    points: Sequence[FaultPoint], allowed: float, max_points: int
+) -> Iterator[list[FaultPoint]]:
+    """The points in batches of at most so many, whose processes have room together."""
+    batch: list[FaultPoint] = []
+    taken = 0
+    for point in points:
+        needed = connections_of(point)
+        if batch and (len(batch) == max_points or taken + needed > allowed):
+            yield batch
+            batch, taken = [], 0
+        batch.append(point)
+        taken += needed
+    if batch:
+        yield batch
+
+
+def connections_of(point: FaultPoint) -> int:
+    return WORKER_CONNECTIONS if "worker" in point.scenario else SCENARIO_CONNECTIONS

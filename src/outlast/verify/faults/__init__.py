@@ -1,0 +1,1 @@
+"""Faults: kills, frozen processes, broken networks, stepped clocks and servers that crash."""

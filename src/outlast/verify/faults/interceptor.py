@@ -1,0 +1,139 @@
+"""A trap for processes: they stop before or after their n-th word with the database.
+
+No product code knows of it. In the process that is to die, the two drivers' ways of talking to the
+database are wrapped: each exchange is counted, and at the chosen one the process sends itself
+SIGKILL (or SIGSTOP). Run once without a victim, the same count tells how many points a path has.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def freeze_self() -> None:
+    """Sent to this very thread: a signal to the process may reach another one first, and until it
+    does this one would go on."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
+@dataclass
+class Interceptor:
+    """Counts exchanges while armed; strikes at number `at` (from 1), before or after it."""
+
+    at: int = 0  # 0: never, only count
+    after: bool = False
+    strike: Callable[[], None] = kill_self
+    armed: bool = False
+    exchanges: list[str] = field(default_factory=list)  # what was said, for the report
+    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def count(self) -> int:
+        return len(self.exchanges)
+
+    def before(self, exchange: str) -> bool:
+        """Count one exchange; True if the trap is to strike when it is over."""
+        if not self.armed:
+            return False
+        with self._counting:
+            self.exchanges.append(" ".join(exchange.split())[:60])
+            due = self.count == self.at
+        if due and not self.after:
+            self.strike()
+        return due and self.after
+
+    def install(self) -> None:
+        """Into this process, for good: it is not meant to live on."""
+        self._wrap_sqlite()
+        if "psycopg" not in sys.modules:
+            return  # nobody here can use it, and importing it would take longer than all the rest
+        from psycopg import AsyncConnection, Connection
+
+        from ...store.postgres.connection import AsyncDeadlineConnection
+
+        self._wrap_waits(Connection)  # Link's own wait ends here
+        self._wrap_async_waits(AsyncConnection)
+        self._wrap_async_waits(AsyncDeadlineConnection)  # which has a wait of its own
+
+    def _around(self, name: str, exchange: Callable[[], Any]) -> Any:
+        strikes = self.before(name)
+        answer = exchange()
+        if strikes:
+            self.strike()
+        return answer
+
+    def _wrap_sqlite(self) -> None:
+        """Every statement is an exchange, BEGIN and COMMIT too."""
+        interceptor = self
+
+        class TrappedCursor(sqlite3.Cursor):
+            def execute(self, *args: Any) -> Any:
+                return interceptor._around(str(args[0]), partial(super().execute, *args))
+
+        @cache
+        def trapped(kind: type[sqlite3.Connection]) -> type[sqlite3.Connection]:
+            class Trapped(kind):  # type: ignore[misc, valid-type]
+                def execute(self, *args: Any) -> Any:
+                    return interceptor._around(str(args[0]), partial(super().execute, *args))
+
+                def cursor(self, factory: Any = TrappedCursor) -> Any:
+                    return super().cursor(factory)
+
+                def commit(self) -> None:
+                    interceptor._around("COMMIT", super().commit)
+
+                def rollback(self) -> None:
+                    interceptor._around("ROLLBACK", super().rollback)
+
+            return Trapped
+
+        connect = sqlite3.connect
+
+        def trapping(*args: Any, factory: Any = sqlite3.Connection, **options: Any) -> Any:
+            return connect(*args, factory=trapped(factory), **options)
+
+        sqlite3.connect = trapping
+
+    def _wrap_waits(self, kind: Any) -> None:
+        """Every wait for the socket is an exchange: a statement, a whole pipeline, a COMMIT."""
+        interceptor, wait = self, kind.wait
+
+        def waiting(self: Any, gen: Any, *args: Any, **kwargs: Any) -> Any:
+            return interceptor._around(
+                _statement_text(gen), partial(wait, self, gen, *args, **kwargs)
+            )
+
+        kind.wait = waiting
+
+    def _wrap_async_waits(self, kind: Any) -> None:
+        interceptor, wait = self, kind.wait
+
+        async def awaiting(self: Any, gen: Any, *args: Any, **kwargs: Any) -> Any:
+            strikes = interceptor.before(_statement_text(gen))
+            answer = await wait(self, gen, *args, **kwargs)
+            if strikes:
+                interceptor.strike()
+            return answer
+
+        kind.wait = awaiting
+
+
+def _statement_text(gen: Any) -> str:
+    """What psycopg is about to say: its generator holds the statement."""
+    frame = getattr(gen, "gi_frame", None)
+    statement = frame.f_locals.get("query", frame.f_locals.get("command")) if frame else None
+    if isinstance(statement, bytes):
+        return statement.decode(errors="replace")
+    return str(statement or getattr(gen, "__name__", gen))

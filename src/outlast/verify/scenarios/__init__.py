@@ -1,0 +1,62 @@
+"""Scenarios: every way in which a job can be acted on, each a short generator to be killed in.
+
+The code before a scenario's `yield` prepares; the code after it runs under the interceptor. A
+scenario records the answers it got in the ledger, and the judge compares them with the tables.
+
+    enqueue             a call becomes a row: alone, in bulk, or in the caller's transaction
+    claims              claim, renew, report, release
+    finish              the one way out of running, in all outcomes
+    job_actions         operators: cancel, redrive, pause
+    maintenance         reclaim, expire, promote, prune and the other duties
+    flows               jobs that wait for each other; flow_races  two processes at once on them
+    audit               the checks that find and repair what the others left
+    steps               durable steps, and completions with the handler's own writes
+    offers              jobs on their way to remote workers
+    breakers            an outage of a dependency
+    whole_workers       whole worker processes
+    stuck_workers       conditions that could stop a worker for good
+    stale_claims        claims that no longer hold: an old fence or another owner
+    no_false_positives  living owners that nothing may reclaim from
+    races               two processes at once on the same job
+    not_due             jobs that must not be claimed yet
+    lease_trust         leases that prove nothing: stepped clocks, foreign locks, hung processes
+    lost_answers        a lost notification or a lost answer
+    tokens              tokens, secrets, and erasure
+    migrate             the tables themselves
+    database_faults     replaced files, damaged rows, wrong databases
+"""
+
+from __future__ import annotations
+
+from . import (
+    audit,
+    breakers,
+    claims,
+    database_faults,
+    enqueue,
+    finish,
+    flow_races,
+    flows,
+    job_actions,
+    lease_trust,
+    lost_answers,
+    maintenance,
+    migrate,
+    no_false_positives,
+    not_due,
+    offers,
+    races,
+    stale_claims,
+    steps,
+    stuck_workers,
+    tokens,
+    whole_workers,
+)
+from .scenario import ARM_LATER, SCENARIOS, Scenario, run_scenario
+
+__all__ = ["ARM_LATER", "SCENARIOS", "Scenario", "run_scenario"]
+
+_MODULES = (enqueue, claims, finish, job_actions, maintenance, audit, steps, whole_workers,
+            migrate, no_false_positives, races, not_due, lost_answers, flows, flow_races,
+            tokens, offers, database_faults, stale_claims, breakers, lease_trust,
+            stuck_workers)  # fmt: skip

@@ -1,0 +1,312 @@
+"""Jobs that wait for each other: every way in which the end of one concerns others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...model.errors import ClaimLost, InvalidFlow, OutlastError
+from ...model.flow import Flow, chain, group
+from ...model.job import Job
+from ...model.lifecycle import Outcome
+from ...model.outcome import decide
+from ...ops import cancel_flow, duties
+from ...ops.claim import ClaimRequest
+from ...ops.finish import Finished, finish_and_claim, finish_with_keys
+from ...ops.latecomers import link_deferred
+from ..scenario_context import ScenarioContext
+from ..workload import FAST_RETRY
+from .maintenance import EXPIRED_AFTER_S
+from .scenario import scenario
+
+EITHER = ("succeeded", "dead")
+
+
+@scenario("flow-enqueue")
+def whole_flow(ctx: ScenarioContext) -> Iterator[None]:
+    """A group with one after it, a graph with a milestone, a team: all of it or nothing."""
+    ctx.record_atomic(7)
+    flow = Flow(fail_fast=True)
+    first = flow.add(ctx.call())
+    flow.add(ctx.call(), after=first)
+    flow.milestone(0.5, ctx.call())
+    yield
+    ctx.enqueue_flow(group(ctx.call(), ctx.call(), ctx.call()).then(ctx.call()), flow,
+               states=("succeeded",))  # fmt: skip
+
+
+@scenario("flow-after")
+def after_standing(ctx: ScenarioContext) -> Iterator[None]:
+    """Comes after one that has ended and one that has not."""
+    (done,) = ctx.enqueue_and_claim()
+    ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done))])
+    (ready,) = ctx.enqueue()
+    yield
+    ctx.enqueue_flow(ctx.call(after=[done.id, ready.id]), states=("succeeded",))
+
+
+@scenario("flow-late", uses_caller_transaction=True)
+def after_standing_in_callers(ctx: ScenarioContext) -> Iterator[None]:
+    """The same in a caller's transaction, while the other is in somebody's hands: it is counted
+    when it has come, by whoever works."""
+    (held,) = ctx.enqueue_and_claim()
+    yield
+    with ctx.workspace.connect() as connection:
+        (job,) = ctx.ol.enqueue(ctx.call(after=[held.id]), conn=connection)
+        connection.commit()
+    ctx.record_promise(job.id, "succeeded")
+    ctx.run(link_deferred)
+
+
+@scenario("flow-keys")
+def with_keys(ctx: ScenarioContext) -> Iterator[None]:
+    """Sent again after a crash, it is still one flow."""
+    ctx.record_atomic(3)
+    yield
+    _keyed(ctx)
+
+
+@with_keys.on_retry
+def send_again(ctx: ScenarioContext) -> Iterator[str]:
+    if _keyed(ctx) != _keyed(ctx):
+        yield "one flow with keys has jobs twice"
+
+
+def _keyed(ctx: ScenarioContext) -> list[str]:
+    parts = [ctx.call(key=name) for name in "ab"]
+    jobs = ctx.enqueue_flow(group(*parts).then(ctx.call(key="c")), states=("succeeded",))
+    return [job.id for job in jobs]
+
+
+@scenario("flow-key")
+def one_key(ctx: ScenarioContext) -> Iterator[None]:
+    """A flow with one key: all of it or nothing, and sent again after a crash it is still one."""
+    ctx.record_atomic(3)
+    yield
+    _with_one_key(ctx)
+
+
+@one_key.on_retry
+def send_whole_again(ctx: ScenarioContext) -> Iterator[str]:
+    try:
+        if _with_one_key(ctx) != _with_one_key(ctx):
+            yield "a flow with a key has jobs twice"
+    except OutlastError as error:
+        yield f"a flow with a key cannot be sent again: {error}"
+
+
+def _with_one_key(ctx: ScenarioContext) -> list[str]:
+    plan = group(ctx.call(), ctx.call()).then(ctx.call()).using(key=ctx.queue)
+    return [job.id for job in ctx.enqueue_flow(plan, states=("succeeded",))]
+
+
+@scenario("flow-split")
+def split(ctx: ScenarioContext) -> Iterator[None]:
+    """A group whose callback alone has a key: sent again it is refused, and nothing is made."""
+    ctx.record_atomic(3)
+    yield
+    _with_keyed_callback(ctx)
+
+
+@split.on_retry
+def send_split_again(ctx: ScenarioContext) -> Iterator[str]:
+    _with_keyed_callback(ctx)
+    if _with_keyed_callback(ctx):
+        yield "a flow was sent again, and is half old and half new"
+
+
+def _with_keyed_callback(ctx: ScenarioContext) -> list[Job]:
+    plan = group(ctx.call(), ctx.call()).then(ctx.call(key=ctx.queue))
+    try:
+        return ctx.enqueue_flow(plan, states=("succeeded",))
+    except InvalidFlow:
+        return []
+
+
+@scenario("flow-last", owner=True)
+def last_child(ctx: ScenarioContext) -> Iterator[None]:
+    """The last of two ends: the one after them starts, in the same transaction."""
+    *children, follower = ctx.enqueue_flow(
+        group(ctx.call(), ctx.call()).then(ctx.call()), states=("succeeded",)
+    )
+    ctx.record_planned(follower, children)
+    first, second = ctx.record_begun(ctx.claim())
+    ctx.finish([(first, ctx.attempt_end(Outcome.SUCCEEDED, first))])
+    yield
+    ctx.finish([(second, ctx.attempt_end(Outcome.SUCCEEDED, second))])
+
+
+@scenario("flow-dead", owner=True)
+def dead_child(ctx: ScenarioContext) -> Iterator[None]:
+    """Who needed it is dead, and so on down; who only waited for an end runs."""
+    flow = Flow()
+    first = flow.add(ctx.call())
+    second = flow.add(ctx.call(), after=first)
+    third = flow.add(ctx.call(), after=second)
+    flow.add(ctx.call(), after=third, when="finished")
+    *_, anyway = ctx.enqueue_flow(flow, states=EITHER)
+    ctx.record_promise(anyway.id, "succeeded")
+    (claim,) = ctx.record_begun(ctx.claim())
+    yield
+    ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim))])
+
+
+@scenario("flow-hooks", owner=True)
+def hooks(ctx: ScenarioContext) -> Iterator[None]:
+    """The job for this end comes to be with it, and no other."""
+    (job,) = ctx.enqueue_flow(ctx.call(**ctx.hooks()), states=EITHER)
+    ctx.record_planned(job, hooked=True)
+    (claim,) = ctx.record_begun(ctx.claim())
+    yield
+    ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim))])
+
+
+@scenario("flow-join", owner=True)
+def join(ctx: ScenarioContext) -> Iterator[None]:
+    """What a job adds to its flow, whoever waits for it waits for too."""
+    one, other, follower = ctx.enqueue_flow(
+        group(ctx.call(), ctx.call()).then(ctx.call()), states=("succeeded",)
+    )
+    ctx.record_planned(follower, [one, other])
+    adds, simple = sorted(ctx.record_begun(ctx.claim()), key=lambda claim: claim.id != one.id)
+    yield
+    ends = [(adds, ctx.attempt_end(Outcome.SUCCEEDED, adds, jobs=2, join=True))]
+    ctx.finish([*ends, (simple, ctx.attempt_end(Outcome.SUCCEEDED, simple))])
+
+
+@scenario("flow-join-key", owner=True)
+def join_with_key(ctx: ScenarioContext) -> Iterator[None]:
+    """The same with a key: what is added goes first, and is taken back if the claim was lost."""
+    one, follower = ctx.enqueue_flow(chain(ctx.call(), ctx.call()), states=("succeeded",))
+    ctx.record_planned(follower, [one])
+    (claim,) = ctx.record_begun(ctx.claim())
+    ended = ctx.attempt_end(Outcome.SUCCEEDED, claim, jobs=1, join=True)
+    keyed = tuple(replace(job, key="only") for job in ended.jobs)
+    given = decide(claim, ended._replace(jobs=keyed), FAST_RETRY, 0.5)
+    yield
+    try:
+        ctx.record_answers(ctx.run(finish_with_keys, given))
+    except ClaimLost:
+        ctx.record_answers(Finished(lost=[given]))
+
+
+@scenario("flow-turn", owner=True)
+def tied_since(ctx: ScenarioContext) -> Iterator[None]:
+    """Somebody came after it when it was already in hand: a plain turn tells them too."""
+    (claim,) = ctx.enqueue_and_claim()
+    ctx.enqueue_flow(ctx.call(after=[claim.id]), states=("succeeded",))
+    given = [decide(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim), FAST_RETRY, 0.5)]
+    yield
+    finished, more = ctx.run(
+        finish_and_claim, given, ClaimRequest(ctx.owner, ctx.queue, 5, ctx.lease)
+    )
+    ctx.claims += ctx.record_begun(more)
+    ctx.record_answers(finished)
+
+
+@scenario("flow-cancel")
+def cancel_all(ctx: ScenarioContext) -> Iterator[None]:
+    """One runs, one is ready, one waits; if whoever cancels dies, every worker goes on with it."""
+    jobs = ctx.enqueue_flow(group(ctx.call(), ctx.call(**ctx.hooks())).then(ctx.call()))
+    ctx.record_planned(jobs[1], hooked=True)
+    (held,) = ctx.record_begun(ctx.claim(limit=1))
+    flow = jobs[0].flow or ""
+    yield
+    ctx.ol.cancel_flow(flow, "verify")
+    ctx.ledger.write("stopped", flow, 0, {job.id: int(job.id == held.id) for job in jobs})
+    for job in jobs:
+        ctx.record_promise(job.id, "cancelled")
+
+
+@scenario("flow-cancel-late")
+def add_to_cancelled(ctx: ScenarioContext) -> Iterator[None]:
+    """One that ran on in a cancelled flow may end as it likes, and adds nothing."""
+    jobs = ctx.enqueue_flow(chain(ctx.call(), ctx.call()))
+    (held,) = ctx.record_begun(ctx.claim())
+    ctx.ol.cancel_flow(held.flow or "", "verify")
+    yield
+    ctx.finish([(held, ctx.attempt_end(Outcome.SUCCEEDED, held, jobs=2, join=True))])
+    ctx.ledger.write("stopped", held.flow or "", 0, {job.id: 0 for job in jobs} | {held.id: 1})
+
+
+@scenario("flow-cancel-one")
+def cancel_one(ctx: ScenarioContext) -> Iterator[None]:
+    """A job is cancelled, and who needed it is dead."""
+    first, second = ctx.enqueue_flow(chain(ctx.call(), ctx.call()))
+    yield
+    ctx.ol.cancel(first.id, "verify")
+    ctx.record_promise(first.id, "cancelled")
+    ctx.record_promise(second.id, "dead")
+
+
+@scenario("flow-break", owner=True)
+def break_team(ctx: ScenarioContext) -> Iterator[None]:
+    """With the first failure the others are to be cancelled, by whoever is alive."""
+    team = group(ctx.call(), ctx.call(), ctx.call(), fail_fast=True)
+    *_, after = ctx.enqueue_flow(team.then(ctx.call(), when="finished"))
+    ctx.record_promise(after.id, "succeeded")
+    (claim,) = ctx.record_begun(ctx.claim(limit=1))
+    yield
+    ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim))])
+    for flow, why in ctx.run(cancel_flow.unfinished_cancels):
+        ctx.run(cancel_flow.cancel_page, flow, why)
+
+
+@scenario("flow-expire")
+def expire(ctx: ScenarioContext) -> Iterator[None]:
+    first, second = ctx.enqueue_flow(chain(ctx.call(expires=0.001), ctx.call()))
+    ctx.forbid_claim(first.id)
+    ctx.record_promise(second.id, "dead")
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    ctx.run(duties.expire)
+
+
+@scenario("flow-redrive")
+def redrive(ctx: ScenarioContext) -> Iterator[None]:
+    """Whoever is brought back brings back those that died of it; who ran already stays so."""
+    flow = Flow()
+    first = flow.add(ctx.call())
+    second = flow.add(ctx.call(), after=first)
+    flow.add(ctx.call(), after=[first, second])
+    jobs = ctx.enqueue_flow(flow, states=EITHER)
+    (claim,) = ctx.record_begun(ctx.claim())
+    ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim))])
+    yield
+    ctx.ol.retry(claim.id)
+    for job in jobs:
+        ctx.record_promise(job.id, "succeeded")
+
+
+@scenario("flow-retry")
+def retry_all(ctx: ScenarioContext) -> Iterator[None]:
+    """A flow that was cancelled is opened again, and all of it runs."""
+    jobs = ctx.enqueue_flow(chain(ctx.call(), ctx.call()), states=("succeeded", "cancelled"))
+    flow = jobs[0].flow or ""
+    ctx.ol.cancel_flow(flow, "verify")
+    yield
+    ctx.ol.retry_flow(flow)
+    for job in jobs:
+        ctx.record_promise(job.id, "succeeded")
+
+
+@scenario("flow-prune", removes_jobs=True, max_points=8)
+def prune(ctx: ScenarioContext) -> Iterator[None]:
+    """A flow that is over goes, with its edges; what one that goes on has done is kept."""
+    for _ in range(2):
+        over, _ = ctx.ol.enqueue(chain(ctx.call(), ctx.call(**ctx.hooks())))
+        ctx.ol.cancel_flow(over.flow or "")
+    flow = Flow()
+    first = flow.add(ctx.call())
+    flow.add(ctx.call(delay=0.3), after=first, when="finished")
+    needed, follower = ctx.ol.enqueue(flow)
+    ctx.record_promise(follower.id, "succeeded")
+    ctx.ol.cancel(needed.id)
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    for _ in range(3):
+        ctx.run(duties.prune, "cancelled", 0.0, 2)
+    remaining = {job.id for job in ctx.ol.jobs(queue=ctx.queue)}
+    if needed.id not in remaining and not ctx.ol.job(follower.id).final:
+        ctx.report("I5", "left-behind", "what a flow needs that goes on was pruned")

@@ -1,0 +1,127 @@
+"""What people do: cancel, redrive, reclaim, purge, drain, pause and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...model.lifecycle import Outcome
+from ...ops import duties
+from ...ops.bulk import purge_some
+from ...ops.workers import deregister
+from ..scenario_context import ANY_FINAL_STATE, ScenarioContext
+from .scenario import scenario
+
+
+@scenario("cancel-queued")
+def cancel_queued(ctx: ScenarioContext) -> Iterator[None]:
+    (job,) = ctx.enqueue(1, "succeeded", "cancelled")
+    yield
+    ctx.ol.cancel(job.id, "verify")
+    ctx.record_promise(job.id, "cancelled")
+    ctx.forbid_claim(job.id)
+
+
+@scenario("cancel-running")
+def cancel_running(ctx: ScenarioContext) -> Iterator[None]:
+    """Its owner never hears of it; whoever takes the job back ends it."""
+    (claim,) = ctx.enqueue_and_claim(1, "succeeded", "cancelled")
+    yield
+    ctx.ol.cancel(claim.id, "verify")
+    ctx.record_promise(claim.id, "cancelled")
+
+
+@scenario("redrive-dead")
+def redrive_dead(ctx: ScenarioContext) -> Iterator[None]:
+    (claim,) = ctx.enqueue_and_claim(1, "dead", "succeeded")
+    ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim))])
+    yield
+    ctx.ol.retry(claim.id)
+    ctx.record_promise(claim.id, "succeeded")
+
+
+@scenario("redrive-cancelled")
+def redrive_cancelled(ctx: ScenarioContext) -> Iterator[None]:
+    (job,) = ctx.enqueue(1, "cancelled", "succeeded")
+    ctx.ol.cancel(job.id)
+    yield
+    ctx.ol.retry(job.id)
+    ctx.record_promise(job.id, "succeeded")
+
+
+@scenario("redrive-all")
+def redrive_all(ctx: ScenarioContext) -> Iterator[None]:
+    claims = ctx.enqueue_and_claim(3, "dead", "succeeded")
+    ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim)) for claim in claims])
+    yield
+    ctx.ol.retry_all(queue=ctx.queue)
+    for claim in claims:
+        ctx.record_promise(claim.id, "succeeded")
+
+
+@redrive_all.on_retry
+def finish_redrive(ctx: ScenarioContext) -> Iterator[str]:
+    """One that died midway is simply done again."""
+    ctx.ol.retry_all(queue=ctx.queue)
+    if left := ctx.ol.jobs(queue=ctx.queue, state="dead"):
+        yield f"{len(left)} jobs are still dead after a redrive"
+
+
+@scenario("reclaim-forced")
+def take_away(ctx: ScenarioContext) -> Iterator[None]:
+    """From an owner that lives: its own end of the job counts for nothing then."""
+    claims = ctx.enqueue_and_claim(2)
+    yield
+    for claim in claims:
+        ctx.ol.reclaim(claim.id)
+    ends = [(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim, record=False)) for claim in claims]
+    if ctx.finish(ends).accepted:
+        ctx.report("I4", "zombie", "a job that was taken away was finished by its old owner")
+
+
+@scenario("purge")
+def purge(ctx: ScenarioContext) -> Iterator[None]:
+    """Removed because somebody said so, with all that belongs to them."""
+    task = ctx.work.mark.using(queue=ctx.queue)
+    ctx.ol.enqueue(*[task.job() for _ in range(2)])
+    claims = ctx.record_begun(ctx.claim())
+    ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim)) for claim in claims])
+    yield
+    ctx.ol.purge(queue=ctx.queue)
+
+
+@scenario("purge-changed")
+def purge_changed(ctx: ScenarioContext) -> Iterator[None]:
+    """Dead when it was counted, succeeded when its turn came: it is left alone."""
+    (claim,) = ctx.enqueue_and_claim(1, "succeeded")
+    ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim))])
+    ctx.ol.retry(claim.id)
+    (again,) = ctx.record_begun(ctx.claim())
+    ctx.finish([(again, ctx.attempt_end(Outcome.SUCCEEDED, again))])
+    yield
+    ctx.run(purge_some, [claim.id], "dead", 0.0, "verify", {})
+
+
+@scenario("drain")
+def drain(ctx: ScenarioContext) -> Iterator[None]:
+    """A worker is told to claim no more, and that it may."""
+    ctx.run(duties.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
+    yield
+    ctx.ol.drain(ctx.owner)
+    ctx.ol.drain(ctx.owner, undo=True)
+    ctx.run(deregister, ctx.owner)
+
+
+@scenario("pause")
+def pause_and_resume(ctx: ScenarioContext) -> Iterator[None]:
+    ctx.enqueue(1, *ANY_FINAL_STATE)
+    yield
+    ctx.ol.pause(ctx.queue)
+    if ctx.record_begun(ctx.claim()):
+        ctx.report("I4", "zombie", "a job was claimed from a paused queue")
+    ctx.ol.resume(ctx.queue)
+
+
+@pause_and_resume.on_retry
+def resume(ctx: ScenarioContext) -> Iterator[str]:
+    ctx.ol.resume(ctx.queue)
+    yield from ()

@@ -1,0 +1,266 @@
+"""Leases that prove nothing: stepped clocks, locks of somebody else, processes that exist."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from ...model.errors import StoreBusy
+from ...model.lease_trust import ALWAYS, BELIEVE, LeaseTrust
+from ...model.lifecycle import Outcome
+from ...model.worker_names import remote_id
+from ...ops import duties
+from ...ops.operation import BEGIN, Op, Statement
+from ...ops.reclaim import decide_by_row, reclaim, reclaim_overdue, signs_of_loss
+from ...store.sqlite import liveness
+from ..scenario_context import ScenarioContext
+from .maintenance import EXPIRED_AFTER_S
+from .scenario import scenario
+from .whole_workers import handlers_begun, make_worker
+
+HOUR_S = 3600.0
+LONG_LEASE_S = 6.0  # seconds: longer than a renewal takes on a busy machine
+SHORT_LEASE_S = 1.2  # seconds
+LOCKED_LEASE_S = 2.4  # seconds, of an owner that somebody's lock keeps from renewing
+LOCK_WAIT_S = 0.1  # seconds after which a sweep gives up
+LOCK_BEYOND_LEASE_S = 0.8  # seconds by which a lock outlasts it
+MAX_CRASHES = 3
+JOB_TIMEOUT_S = 1.5  # seconds: longer than two statements take on a busy machine
+# Of owners with a card, only those with a lease of half of LONG_LEASE_S or less are believed gone.
+SHORT_TRUST = BELIEVE._replace(calm=LONG_LEASE_S / 4, unknown=ALWAYS)
+
+
+@scenario("late-sweep", removes_jobs=True, max_points=8)
+def late_sweep(ctx: ScenarioContext) -> Iterator[None]:
+    """A sweep that comes later than it expected, or too soon after a doubt, takes nothing."""
+    ctx.run(
+        duties.register, ctx.ol.worker(lease=LONG_LEASE_S).registration_row() | {"id": ctx.owner}
+    )
+    _see_unproven_calm(ctx)
+    ctx.enqueue(2)
+    claims = ctx.record_begun(ctx.claim(lease=0.001))
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    locked = ctx.ol.store.confirm_locked
+    ctx.run(reclaim, 500, 0, SHORT_TRUST._replace(until=1.0, calm=LONG_LEASE_S), locked)
+    ctx.run(reclaim, 500, 0, SHORT_TRUST, locked)
+    ends = [(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim)) for claim in claims]
+    for transition in ctx.finish(ends).lost:
+        ctx.ledger.write("robbed", *transition.claim.claim_key)
+
+
+def _see_unproven_calm(ctx: ScenarioContext) -> None:
+    """A period of calm ends with its last probe, and a lock that stops renewals stops a probe."""
+    trust = LeaseTrust(LONG_LEASE_S, LONG_LEASE_S / 3)
+    trust.observe_clock(HOUR_S, 0.0, 0.01)
+    trust.probed(0.0, 0.01)
+    if trust.belief(2 * LONG_LEASE_S).calm > 0:
+        ctx.report("I2", "owner-dead", "a period of calm was believed without a probe")
+    if ctx.workspace.is_sqlite:
+        return
+    other = ctx.ol.store.clone(lock_timeout=LOCK_WAIT_S)
+    try:
+        with share_lock(ctx):
+            other.run(reclaim, 1, 0, BELIEVE._replace(until=1.0))
+    except StoreBusy:
+        pass
+    else:
+        ctx.report("I2", "owner-dead", "a sweep went through while nobody could renew")
+    finally:
+        other.close()
+
+
+@contextmanager
+def share_lock(ctx: ScenarioContext) -> Iterator[None]:
+    """The lock that CREATE INDEX takes: nobody can renew, and rows can be locked."""
+    from psycopg import sql
+
+    with ctx.workspace.connect_past_proxy() as connection:
+        job = sql.Identifier(ctx.workspace.schema, "job")
+        connection.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(job))
+        yield
+        connection.rollback()
+
+
+@scenario("early-deadline", removes_jobs=True, max_points=8)
+def early_deadline(ctx: ScenarioContext) -> Iterator[None]:
+    """After a step of the clock a job has run since the step for certain, and no longer."""
+    ctx.enqueue(1, timeout=JOB_TIMEOUT_S)
+    since = time.monotonic()
+    claims = ctx.record_begun(ctx.claim())
+    # At once: when its lease has ended, sweeps of other paths may take the job.
+    if not ctx.run(signs_of_loss, 0.0, EXPIRED_AFTER_S).lease:
+        ctx.report("I2", "stalled-net", "nobody looks at a lease from before a step back")
+    time.sleep(JOB_TIMEOUT_S + EXPIRED_AFTER_S)
+    yield
+    now = ctx.run(signs_of_loss).clock
+    ctx.run(reclaim_overdue, 0.0, decide_by_row, 500, 0, BELIEVE._replace(since=now))
+    ctx.finish_in_time([(c, ctx.attempt_end(Outcome.SUCCEEDED, c)) for c in claims], since)
+
+
+@scenario("stalled", removes_jobs=True, max_points=8)
+def stalled(ctx: ScenarioContext) -> Iterator[None]:
+    """A process that exists stops renewing: no crash is charged, and there is an end to it."""
+    ctx.run(
+        duties.register, ctx.ol.worker(lease=SHORT_LEASE_S).registration_row() | {"id": ctx.owner}
+    )
+    (job,) = ctx.enqueue(1, "succeeded", "dead", max_crashes=MAX_CRASHES)
+    with _lock_of(ctx):
+        yield
+        for stalls in range(1, MAX_CRASHES + 2):
+            if not ctx.record_begun(ctx.claim(lease=0.001)):
+                break
+            time.sleep(EXPIRED_AFTER_S)
+            ctx.run(reclaim, 500, 0, SHORT_TRUST, ctx.ol.store.confirm_locked)
+            if stalls == 1 and ctx.ol.job(job.id).crashes:
+                message = "a crash was charged while the owner's process existed"
+                ctx.report("I4", "miscounted", message)
+        stands = ctx.ol.job(job.id)
+    if stands.fence > MAX_CRASHES:
+        ctx.report("I4", "poison", f"a job was taken back from {stands.fence} wedged processes")
+
+
+stalled.exclusive = True  # sweeps of other paths would charge a crash
+
+
+@contextmanager
+def _lock_of(ctx: ScenarioContext) -> Iterator[None]:
+    """The liveness lock of the stage's owner is held."""
+    if ctx.workspace.is_sqlite:
+        proof = liveness.LivenessFile(ctx.ol.store.path, ctx.owner)  # type: ignore[attr-defined]
+        proof.acquire()
+        ctx.run(duties.prove_liveness, ctx.owner)
+        try:
+            yield
+        finally:
+            proof.forget()
+        return
+    with ctx.workspace.connect_past_proxy() as connection:
+        connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (ctx.owner,))
+        connection.commit()
+        ctx.run(duties.prove_liveness, ctx.owner)
+        yield
+
+
+@scenario("stepped-clock", removes_jobs=True, max_points=3)
+def stepped_clock(ctx: ScenarioContext) -> Iterator[None]:
+    """All leases end an hour ago, as after a step of the clock: owners renew before others look."""
+    job = ctx.work.tarries.using(queue=ctx.queue).enqueue()
+    ctx.record_promise(job.id)
+    _see_steps(ctx)
+    yield
+    asyncio.run(_beside_sweeper(ctx))
+    if ctx.ol.job(job.id).fence > 1:
+        ctx.ledger.write("robbed", job.id, 1)
+
+
+def _see_steps(ctx: ScenarioContext) -> None:
+    for step in (HOUR_S, -HOUR_S):
+        trust = LeaseTrust(LONG_LEASE_S, LONG_LEASE_S / 3)
+        trust.observe_clock(HOUR_S * 10, 0.0, 0.01)
+        trust.probed(0.0, 0.01)
+        if not trust.observe_clock(HOUR_S * 10 + step, 1.0, 1.01) or trust.belief(2.0).calm > 0:
+            ctx.report("I2", "owner-dead", f"a step of the clock by {step:g} s was not seen")
+
+
+async def _beside_sweeper(ctx: ScenarioContext) -> None:
+    here = make_worker(ctx, lease=LONG_LEASE_S, renew_every=LONG_LEASE_S / 6)
+    beside = make_worker(ctx, f"{ctx.queue}-beside", lease=LONG_LEASE_S)
+    try:
+        async with beside, here:
+            until = time.monotonic() + LONG_LEASE_S
+            while not handlers_begun(ctx, 1) and time.monotonic() < until:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            await ctx.ol.store.arun(_expire_leases, ctx.queue)
+            while not here.counts["succeeded"] and time.monotonic() < until:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    finally:
+        await ctx.ol.store.aclose()
+
+
+def _expire_leases(queue: str) -> Op[None]:
+    yield Statement("outlast.verify:expire_leases", {"queue": queue})
+
+
+@scenario("foreign-lock", max_points=2)
+def foreign_lock(ctx: ScenarioContext) -> Iterator[None]:
+    """Somebody holds a write lock for longer than a lease: the owner does not let go."""
+    job = ctx.work.naps.using(queue=ctx.queue).enqueue(
+        seconds=LOCKED_LEASE_S + 2 * LOCK_BEYOND_LEASE_S
+    )
+    ctx.record_promise(job.id)
+    yield
+    asyncio.run(_under_lock(ctx))
+
+
+foreign_lock.exclusive = True  # sweeps of other paths believe every lease, and would take its job
+
+
+async def _under_lock(ctx: ScenarioContext) -> None:
+    here = make_worker(ctx, lease=LOCKED_LEASE_S, renew_every=LOCKED_LEASE_S / 4)
+    try:
+        async with here:
+            until = time.monotonic() + 5 * LOCKED_LEASE_S
+            while not handlers_begun(ctx, 1) and time.monotonic() < until:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            await asyncio.to_thread(hold_lock, ctx, LOCKED_LEASE_S + LOCK_BEYOND_LEASE_S)
+            while not here.counts["succeeded"] and time.monotonic() < until:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            if here.counts["lost"] and ctx.max_work_s is None:
+                ctx.report("I3", "zombie", "an owner let go of its job because of somebody's lock")
+    finally:
+        await ctx.ol.store.aclose()
+
+
+def hold_lock(ctx: ScenarioContext, seconds: float) -> None:
+    """Nobody else can write jobs meanwhile."""
+    if ctx.workspace.is_sqlite:
+        path = ctx.workspace.url.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(path, timeout=30.0, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            time.sleep(seconds)
+            connection.execute("ROLLBACK")
+        return
+    from psycopg import sql
+
+    with ctx.workspace.connect_past_proxy() as connection:
+        job = sql.Identifier(ctx.workspace.schema, "job")
+        connection.execute(sql.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(job))
+        time.sleep(seconds)
+        connection.rollback()
+
+
+@scenario("shared-looks", removes_jobs=True, max_points=4)
+def shared_looks(ctx: ScenarioContext) -> Iterator[None]:
+    """Remote workers never look for lost jobs, and make nobody else look less often; a duty is not
+    put off because the clock stepped back."""
+    yield
+    ctx.run(duties.take_duty, ctx.queue, 60.0, ctx.owner)
+    if not any(_takes_late(ctx, f"other{n}") for n in range(2)):  # one answer may be lost
+        ctx.report("I2", "stalled-net", "a duty sleeps for an hour because the clock stepped back")
+    # Others may arrive at the same moment, but not every time.
+    if all(ctx.run(_counts_remote, ctx, number) for number in range(3)):
+        ctx.report("I2", "stalled-net", "remote workers count among those who look")
+
+
+def _takes_late(ctx: ScenarioContext, worker: str) -> bool:
+    """Whether a duty is taken that is due in an hour, and done every minute."""
+    ctx.run(_put_off, ctx.queue)
+    return ctx.run(duties.take_duty, ctx.queue, 60.0, worker) is not None
+
+
+def _counts_remote(ctx: ScenarioContext, number: int) -> Op[bool]:
+    """Whether there are more to share the looks once a remote worker has arrived."""
+    card = ctx.ol.worker().registration_row() | {"id": remote_id(ctx.queue, str(number))}
+    yield BEGIN
+    before = yield from signs_of_loss()
+    yield from duties.register(card)
+    after = yield from signs_of_loss()
+    return after.fleet > before.fleet
+
+
+def _put_off(duty: str) -> Op[None]:
+    yield Statement("outlast.verify:put_duty_off", {"name": duty})

@@ -1,0 +1,143 @@
+"""What every worker does for all: reclaim, expire, promote, prune, and take turns in doing so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ...model.lifecycle import Outcome
+from ...ops import duties, statistics
+from ...ops.claim import promote
+from ...ops.duties import DutyTally
+from ...ops.reclaim import Refusal, reclaim, record_refusals, signs_of_loss
+from ...ops.retention import prune_queue
+from ..scenario_context import ScenarioContext
+from .claims import make_event
+from .scenario import scenario
+
+EXPIRED_AFTER_S = 0.003  # seconds: longer than the spans that are meant to be over
+HOUR_S = 3600.0
+DUTY_FREE_WITHIN_S = 5.0  # seconds within which a duty must be free again
+
+
+@scenario("reclaim")
+def take_back(ctx: ScenarioContext) -> Iterator[None]:
+    """One lost claim to run again, one too many, and one that somebody wanted cancelled."""
+    ctx.enqueue()
+    ctx.enqueue(1, "dead", max_crashes=1)
+    (unwanted,) = ctx.enqueue(1, "cancelled")
+    ctx.record_begun(ctx.claim(lease=0.001))
+    ctx.ol.cancel(unwanted.id)
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    ctx.run(signs_of_loss)
+    ctx.run(reclaim)
+
+
+@scenario("expire")
+def expire(ctx: ScenarioContext) -> Iterator[None]:
+    """Past its expiry a job is not claimed, also before anybody has ended it."""
+    for job in ctx.enqueue(2, "cancelled", expires=0.001):
+        ctx.forbid_claim(job.id)
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    ctx.record_begun(ctx.claim())
+    ctx.run(duties.expire)
+
+
+@scenario("promote")
+def make_ready(ctx: ScenarioContext) -> Iterator[None]:
+    ctx.enqueue(2, delay=0.001)
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    ctx.run(promote)
+
+
+@scenario("prune", removes_jobs=True, max_points=8)
+def prune(ctx: ScenarioContext) -> Iterator[None]:
+    """Ended jobs go with all that belongs to them."""
+    task = ctx.work.mark.using(queue=ctx.queue)
+    ctx.ol.enqueue(*[task.job() for _ in range(3)])
+    claims = ctx.record_begun(ctx.claim())
+    events = [make_event(claim, n) for n, claim in enumerate(claims)]
+    ctx.finish([(claim, ctx.attempt_end(Outcome.CANCELLED, claim)) for claim in claims], events)
+    ctx.run(duties.register, ctx.ol.worker().registration_row() | {"lease": 0.001})
+    _not_to_be_pruned(ctx)
+    ctx.run(record_refusals, [Refusal(*claims[0].claim_key, "succeeded")])
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    ctx.run(duties.prune, "cancelled", 0.0, 2)
+    ctx.run(duties.prune, "cancelled", 0.0, 2)
+    ctx.run(duties.prune, "succeeded", HOUR_S, 100)
+    ctx.run(duties.prune_workers, 0.0)
+    ctx.run(duties.prune_incidents, 0.0, 100)
+
+
+@scenario("prune-queue", removes_jobs=True, max_points=8)
+def prune_one_queue(ctx: ScenarioContext) -> Iterator[None]:
+    """A queue that keeps nothing, beside others that do."""
+    task = ctx.work.mark.using(queue=ctx.queue)
+    ctx.ol.enqueue(*[task.job() for _ in range(3)])
+    claims = ctx.record_begun(ctx.claim())
+    ctx.finish([(claim, ctx.attempt_end(Outcome.CANCELLED, claim)) for claim in claims])
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    ctx.ol.keep(ctx.queue, 0.0)
+    _, since, _ = ctx.run(prune_queue, ctx.queue, 0.0, 0.0, 2)
+    ctx.run(prune_queue, ctx.queue, 0.0, since, 2)
+    ctx.ol.keep(ctx.queue, None)
+
+
+def _not_to_be_pruned(ctx: ScenarioContext) -> None:
+    """One that ended just now, one dead, one that runs, one that is ready, one that is not due."""
+    done, lost, _ = ctx.enqueue_and_claim(3, "succeeded", "dead")
+    ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done)),
+                  (lost, ctx.attempt_end(Outcome.PERMANENT, lost))])  # fmt: skip
+    ctx.enqueue()
+    ctx.enqueue(1, delay=0.3)
+
+
+@scenario("duty")
+def duty(ctx: ScenarioContext) -> Iterator[None]:
+    yield
+    if ctx.run(duties.take_duty, ctx.queue, 0.2, ctx.owner):
+        ctx.run(duties.report_duty, ctx.queue, DutyTally(found=1, healed=1))
+
+
+@duty.on_retry
+def take_over(ctx: ScenarioContext) -> Iterator[str]:
+    """Whoever took a duty and died holds it up for one period and no longer."""
+    until = time.monotonic() + DUTY_FREE_WITHIN_S
+    while not ctx.run(duties.take_duty, ctx.queue, 0.2, "successor"):
+        if time.monotonic() > until:
+            yield "a duty that nobody does cannot be taken"
+            return
+        time.sleep(0.01)
+
+
+@scenario("checkpoint", only_store="sqlite")
+def checkpoint(ctx: ScenarioContext) -> Iterator[None]:
+    """The write-ahead log is copied into the database."""
+    ctx.enqueue(3)
+    yield
+    ctx.ol.store.checkpoint()  # type: ignore[attr-defined]
+    ctx.enqueue()
+
+
+@scenario("statistics", removes_jobs=True, max_points=8)
+def count_what_happened(ctx: ScenarioContext) -> Iterator[None]:
+    """Counting, and being killed at it, changes nothing but counts."""
+    done, lost = ctx.enqueue_and_claim(2, "succeeded", "dead")
+    ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done)),
+                  (lost, ctx.attempt_end(Outcome.PERMANENT, lost))])  # fmt: skip
+    _, now = ctx.run(statistics.newest_span)
+    at = int(now) // statistics.LONG_SPAN_S * statistics.LONG_SPAN_S
+    yield
+    there = ctx.run(statistics.depths)
+    for span in range(at, int(now) + 1, statistics.SPAN_S)[-2:]:
+        ctx.run(statistics.count, span, there)
+        ctx.run(statistics.count, span)
+    ctx.run(statistics.fold, at)
+    ctx.run(statistics.read_statistics, statistics.LONG_SPAN_S, at, at + 1)
+    ctx.run(statistics.prune_statistics, at, at)
+    ctx.run(record_refusals, [Refusal(*done.claim_key, "succeeded")])

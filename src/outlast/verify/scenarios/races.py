@@ -1,0 +1,107 @@
+"""Two at once on the same job: one of them has it, and both are told so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from ...model.errors import StoreBusy
+from ...model.job import Claim
+from ...model.lifecycle import Outcome
+from ...model.outcome import decide
+from ...ops.claim import ClaimRequest, claim
+from ...ops.finish import finish
+from ...ops.operation import BEGIN, Op, Pipeline, Statement
+from ...ops.reclaim import reclaim
+from ..scenario_context import ScenarioContext
+from ..workload import FAST_RETRY
+from .maintenance import EXPIRED_AFTER_S
+from .scenario import scenario
+
+T = TypeVar("T")
+
+MAX_WAIT_S = 0.15  # seconds that one waits for the other, who should not be waiting at all
+
+
+@scenario("claim-race", only_store="postgres")
+def race(ctx: ScenarioContext) -> Iterator[None]:
+    """One has claimed and not yet committed when another claims: a job goes to one of them."""
+    ctx.enqueue(2)
+    other = ctx.ol.store.clone()
+    ours = ClaimRequest(ctx.owner, ctx.queue, 5, ctx.lease)
+    yield
+    since = time.monotonic()
+    with ThreadPoolExecutor(1) as thread:
+
+        def meanwhile() -> None:
+            wait([thread.submit(other.run, claim, replace(ours, worker="rival"))], MAX_WAIT_S)
+
+        claims = ctx.run(interrupted, partial(_in_transaction, ours), "claim", meanwhile)
+    ctx.claims += ctx.record_begun(claims)
+    ends = [(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim)) for claim in claims]
+    ctx.finish_in_time(ends, since)
+    other.close()
+
+
+def _in_transaction(request: ClaimRequest) -> Op[list[Claim]]:
+    yield BEGIN
+    return (yield from claim(request))
+
+
+@scenario("late-finish")
+def late_finish(ctx: ScenarioContext) -> Iterator[None]:
+    """An owner hands its outcome in while its job is being taken back: one of the two counts."""
+    ctx.enqueue()
+    claims = ctx.record_begun(ctx.claim(lease=0.001))
+    ends = [ctx.attempt_end(Outcome.SUCCEEDED, claim) for claim in claims]
+    given = [decide(c, e, FAST_RETRY, 0.5) for c, e in zip(claims, ends, strict=True)]
+    other = ctx.ol.store.clone()
+    other.settings = replace(other.settings, lock_timeout=0.05)
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+
+    def hand_in() -> None:
+        with suppress(StoreBusy):  # it is held by whoever takes it back
+            ctx.record_answers(other.run(finish, given))
+
+    ctx.run(interrupted, reclaim, "expired_leases", hand_in)
+    hand_in()
+    other.close()
+
+
+@scenario("poison")
+def suspects(ctx: ScenarioContext) -> Iterator[None]:
+    """Jobs that one more lost worker would end share a process with no other such job."""
+    ctx.enqueue(3, "succeeded", "dead", max_crashes=2)
+    ctx.record_begun(ctx.claim(lease=0.001))
+    time.sleep(EXPIRED_AFTER_S)
+    ctx.run(reclaim)
+    yield
+    claims = ctx.record_begun(ctx.claim())
+    if len(claims) > 1:
+        ctx.report("I2", "poison", f"{len(claims)} jobs on their last life share a process")
+    ctx.finish([(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim)) for claim in claims])
+
+
+def interrupted(
+    operation: Callable[[], Op[T]], name: str, act: Callable[[], Statement | None]
+) -> Op[T]:
+    """An operation, and what somebody else does when it has said this; it may then say more."""
+    op = operation()
+    answer: object = None
+    while True:
+        try:
+            step = op.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        answer = yield step
+        statements = step if isinstance(step, Pipeline) else (step,)
+        if any(isinstance(each, Statement) and each.name == name for each in statements):
+            more = act()
+            if more is not None:
+                yield more

@@ -1,0 +1,65 @@
+"""What a path is, and how it is walked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ..scenario_context import ScenarioContext
+
+ScenarioBody = Callable[[ScenarioContext], Iterator[object]]
+RetryBody = Callable[[ScenarioContext], Iterable[str]]
+
+ARM_LATER = object()  # yielded by a path that arms the trap itself, at the right moment
+SCENARIOS: dict[str, Scenario] = {}
+
+
+@dataclass
+class Scenario:
+    """`owner`: it writes as the owner of claims, so a zombie can try it too late. `apart`: it would
+    remove what other paths leave. `uses_caller_transaction`: it commits a transaction of the
+    caller's own. `most`: points to try in one round, of a path that is slow."""
+
+    name: str
+    body: ScenarioBody
+    owner: bool = False
+    removes_jobs: bool = False
+    uses_caller_transaction: bool = False
+    max_points: int | None = None
+    only_store: str | None = None  # the one kind of database on which there is such a path
+    exclusive: bool = False  # other paths in its place would spoil it
+    expected_errors: tuple[
+        type[Exception], ...
+    ] = ()  # errors that it causes in calls, none of ours
+    retry: RetryBody | None = field(default=None, repr=False)
+
+    def on_retry(self, retry: RetryBody) -> RetryBody:
+        """What whoever was killed would do next; it says what is wrong, if anything is."""
+        self.retry = retry
+        return retry
+
+
+def scenario(
+    name: str,
+    *,
+    owner: bool = False,
+    removes_jobs: bool = False,
+    uses_caller_transaction: bool = False,
+    max_points: int | None = None,
+    only_store: str | None = None,
+) -> Callable[[ScenarioBody], Scenario]:
+    def register(body: ScenarioBody) -> Scenario:
+        SCENARIOS[name] = Scenario(
+            name, body, owner, removes_jobs, uses_caller_transaction, max_points, only_store
+        )
+        return SCENARIOS[name]
+
+    return register
+
+
+def run_scenario(scenario: Scenario, ctx: ScenarioContext) -> None:
+    """Prepare, then act under the trap."""
+    steps = scenario.body(ctx)
+    ctx.interceptor.armed = next(steps) is not ARM_LATER
+    next(steps, None)
+    ctx.interceptor.armed = False

@@ -1,0 +1,166 @@
+"""Claims that no longer hold, told from the one that does by a single fact.
+
+    claimed-again   one owner, two fences: it lost its job and claimed it again
+    split-history   two owners, one fence: a failover lost the first claim, or a backup was restored
+
+Whatever the stale claim writes is refused, and says so; the other one's writes count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from ...model.errors import ClaimLost
+from ...model.job import Claim
+from ...model.lifecycle import Outcome
+from ...model.outcome import Transition, decide
+from ...ops import offer
+from ...ops.claim import ClaimRequest
+from ...ops.claim import claim as claim_op
+from ...ops.complete import complete
+from ...ops.finish import Finished, finish, finish_and_claim, lookup_finished
+from ...ops.operation import Op, Statement
+from ...ops.renew import renew
+from ...ops.report import history
+from ...ops.steps import keep, look_up
+from ..scenario_context import ScenarioContext
+from ..workload import FAST_RETRY
+from .claims import make_event
+from .offers import offer_request, server_id
+from .scenario import scenario
+
+JOB_COUNT = 8  # one for each kind of write, so that none hides what another one lets through
+LONG_LEASE_S = 3600.0  # seconds of a lease that nobody takes back here
+
+
+class ClaimPair(NamedTuple):
+    """Two claims of one job."""
+
+    stale: Claim
+    owner: Claim
+
+
+@scenario("claimed-again", max_points=24)
+def claimed_again(ctx: ScenarioContext) -> Iterator[None]:
+    """One owner, two fences."""
+    ctx.enqueue(JOB_COUNT)
+    before = ctx.claim(JOB_COUNT)
+    ctx.finish([(claim, ctx.attempt_end(Outcome.RELEASED, claim)) for claim in before])
+    pairs = _pairs(before, ctx.record_begun(ctx.claim(JOB_COUNT)))
+    yield
+    _try_all(ctx, pairs)
+
+
+@scenario("split-history", max_points=24)
+def split_history(ctx: ScenarioContext) -> Iterator[None]:
+    """Two owners, one fence."""
+    ctx.enqueue(JOB_COUNT)
+    lost = ClaimRequest(f"old-{ctx.queue}", ctx.queue, JOB_COUNT, LONG_LEASE_S)
+    before = ctx.run(claim_op, lost)
+    ctx.run(_clear_claims, before)
+    pairs = _pairs(before, ctx.record_begun(ctx.claim(JOB_COUNT)))
+    yield
+    _try_all(ctx, pairs)
+
+
+@scenario("split-offers", max_points=24)
+def split_offers(ctx: ScenarioContext) -> Iterator[None]:
+    """The same between two servers that offer a job, each to a remote worker of its own."""
+    ctx.enqueue(3)
+    other = f"offer-old-{ctx.queue}"
+    before = ctx.run(offer.offer, replace(offer_request(ctx, 3), worker=other))
+    ctx.run(_clear_claims, before)
+    after = ctx.run(offer.offer, offer_request(ctx, 3))
+    stale = [c._replace(worker=f"remote-{ctx.queue}", offered_by=other) for c in before]
+    owners = [c._replace(worker=ctx.owner, offered_by=server_id(ctx)) for c in after]
+    renewed, ended, late = _pairs(stale, owners)
+    yield
+    for pair in (renewed, ended):
+        if ctx.run(offer.hold, [pair.stale], ctx.lease).cancelling:
+            _report(ctx, pair, "accepted an offer")
+    ctx.run(offer.hold, [late.owner], ctx.lease)
+    events = [{**make_event(claim, 99), "attempt": 1} for claim in (late.stale, late.owner)]
+    if ctx.run(offer.record_late, events[:1]):
+        _report(ctx, late, "kept an event that came late")
+    ctx.run(offer.record_late, events[1:])
+    if ctx.run(offer.stored_events, [(late.stale, 99)]):
+        _report(ctx, late, "was told that the other one's event is its own")
+    _refused(ctx, ended, ctx.run(finish, [_success(ctx, ended.stale)]), "finish")
+
+
+def _clear_claims(claims: Sequence[Claim]) -> Op[None]:
+    yield Statement(
+        "outlast.verify:forget_claims", {"ids": json.dumps([claim.id for claim in claims])}
+    )
+
+
+def _pairs(stale: Sequence[Claim], owners: Sequence[Claim]) -> list[ClaimPair]:
+    by_id = {claim.id: claim for claim in owners}
+    return [ClaimPair(claim, by_id[claim.id]) for claim in stale if claim.id in by_id]
+
+
+def _try_all(ctx: ScenarioContext, pairs: Sequence[ClaimPair]) -> None:
+    """Every kind of write, each by a stale claim of its own; then the owners end their jobs."""
+    if len(pairs) < JOB_COUNT:
+        return  # somebody else took one: there are no two claims to compare
+    failed, quick, spoke, stepped, renewed, completed, again, both = pairs
+    _refused(ctx, failed, ctx.run(finish, [_failure(ctx, failed.stale)]), "failure")
+    _refused(ctx, quick, ctx.run(finish_and_claim, [_success(ctx, quick.stale)])[0], "success")
+    ctx.run(finish, [], [make_event(spoke.stale, 99)])
+    if any(stored.kind == "progress" for stored in ctx.run(history, spoke.stale.id)[1]):
+        _report(ctx, spoke, "kept an event")
+    _step(ctx, stepped)
+    held = {renewed.stale.id: renewed.stale.fence}
+    if ctx.run(renew, renewed.stale.worker, held, ctx.lease).kept:
+        _report(ctx, renewed, "renewed its lease")
+    try:
+        ctx.run(complete, _success(ctx, completed.stale))
+        _report(ctx, completed, "completed its job with writes of its own")
+    except ClaimLost:
+        pass
+    _in_one_call(ctx, both)
+    rest = [failed, quick, spoke, stepped, renewed, completed, again]
+    ends = [ctx.attempt_end(Outcome.SUCCEEDED, pair.owner) for pair in rest]
+    ctx.finish([(pair.owner, ended) for pair, ended in zip(rest, ends, strict=True)])
+    _refused(ctx, again, ctx.run(lookup_finished, [_success(ctx, again.stale)]), "lost answer")
+
+
+def _step(ctx: ScenarioContext, pair: ClaimPair) -> None:
+    with suppress(ClaimLost):
+        ctx.run(keep, pair.stale, "stale", "1")
+    if ctx.run(look_up, pair.stale.id, "stale") is not None:
+        _report(ctx, pair, "kept a step")
+
+
+def _in_one_call(ctx: ScenarioContext, pair: ClaimPair) -> None:
+    """Both claims report a success, with one follow-up job each, of which one may exist."""
+    late = decide(
+        pair.stale, ctx.attempt_end(Outcome.SUCCEEDED, pair.stale, 1, record=False), FAST_RETRY, 0
+    )
+    good = decide(pair.owner, ctx.attempt_end(Outcome.SUCCEEDED, pair.owner, 1), FAST_RETRY, 0)
+    finished = ctx.run(finish, [late, good])
+    _refused(ctx, pair, Finished([one for one in finished.accepted if one[0] is late]), "success")
+    ctx.record_answers(Finished([one for one in finished.accepted if one[0] is good]))
+
+
+def _success(ctx: ScenarioContext, claim: Claim) -> Transition:
+    return decide(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim, record=False), FAST_RETRY, 0.5)
+
+
+def _failure(ctx: ScenarioContext, claim: Claim) -> Transition:
+    return decide(claim, ctx.attempt_end(Outcome.FAILED, claim), FAST_RETRY, 0.5)
+
+
+def _refused(ctx: ScenarioContext, pair: ClaimPair, finished: Finished, what: str) -> None:
+    if finished.accepted:
+        _report(ctx, pair, f"was told that its {what} counts")
+
+
+def _report(ctx: ScenarioContext, pair: ClaimPair, message: str) -> None:
+    stale, owner = pair
+    whose = f"{stale.worker} under claim {stale.fence}, {owner.worker} under {owner.fence}"
+    ctx.report("I3", "zombie", f"job {stale.id}: a stale claim {message} ({whose})")

@@ -1,0 +1,102 @@
+"""Tokens and what signatures are made with; and what is to be forgotten of an ended job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...model.api_token import new_token
+from ...model.errors import Erased
+from ...model.lifecycle import Outcome
+from ...ops import sessions, tokens
+from ...ops.erase import erase, take_result
+from ..scenario_context import ScenarioContext
+from .scenario import scenario
+
+
+@scenario("token")
+def token(ctx: ScenarioContext) -> Iterator[None]:
+    """A token is made, used and revoked: nobody is let in with one that was said to be gone."""
+    _, new = new_token(ctx.queue, ["read"])
+    yield
+    ctx.run(tokens.create, new, "verify")
+    if ctx.run(tokens.by_hash, new.hash) is None:
+        ctx.report("I4", "zombie", "a token that was made is not good")
+    ctx.run(tokens.mark_used, new.id)
+    ctx.run(tokens.revoke, new.id, "verify")
+    if ctx.run(tokens.by_hash, new.hash) is not None:
+        ctx.report("I4", "zombie", "a token that was revoked is good")
+
+
+@scenario("session")
+def session(ctx: ScenarioContext) -> Iterator[None]:
+    """A browser logs in and out: nobody is let in with what is left of it."""
+    _, new = new_token(ctx.queue, ["read"])
+    ctx.run(tokens.create, new, "verify")
+    yield
+    ctx.run(sessions.begin, ctx.queue, new.id, 60.0)
+    if ctx.run(sessions.token_of, ctx.queue) is None:
+        ctx.report("I4", "zombie", "a session that was begun is not good")
+    ctx.run(sessions.end, ctx.queue)
+    if ctx.run(sessions.token_of, ctx.queue) is not None:
+        ctx.report("I4", "zombie", "a session that was ended is good")
+
+
+@scenario("wrong-tokens")
+def wrong_tokens(ctx: ScenarioContext) -> Iterator[None]:
+    yield
+    ctx.run(tokens.record_wrong_tokens, 3, ["verify"])
+
+
+@scenario("signing-secret")
+def signing_secret(ctx: ScenarioContext) -> Iterator[None]:
+    """Whoever dies on the way, all others sign with the same."""
+    yield
+    stored = ctx.run(tokens.secret, ctx.queue, "first")
+    if ctx.run(tokens.secret, ctx.queue, "second") != stored:
+        ctx.report("I4", "zombie", "two secrets of one name")
+
+
+@signing_secret.on_retry
+def same_secret(ctx: ScenarioContext) -> Iterator[str]:
+    if ctx.run(tokens.secret, ctx.queue, "third") == "second":
+        yield "a secret was replaced by another"
+
+
+@scenario("forget")
+def forget_ended(ctx: ScenarioContext) -> Iterator[None]:
+    (claim,) = ctx.enqueue_and_claim(1, "dead")
+    ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim))])
+    yield
+    ctx.run(erase, claim.id, "verify")
+
+
+@forget_ended.on_retry
+def forget_again(ctx: ScenarioContext) -> Iterator[str]:
+    """All of it, or nothing: said again, it is done."""
+    for job in ctx.ol.jobs(queue=ctx.queue, state="dead"):
+        ctx.run(erase, job.id, "verify")
+        if ctx.ol.job(job.id).args is not None:
+            yield f"job {job.id} was forgotten, and its arguments are there"
+
+
+@scenario("erase")
+def erase_read(ctx: ScenarioContext) -> Iterator[None]:
+    """A result is read, and then erased for whoever comes later."""
+    (claim,) = ctx.enqueue_and_claim(1, "succeeded")
+    ctx.finish([(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim))])
+    yield
+    ctx.run(take_result, claim.id, "verify", ctx.queue)
+
+
+@erase_read.on_retry
+def erase_again(ctx: ScenarioContext) -> Iterator[str]:
+    """All of it, or nothing: said again, it is done once, and another reader is told."""
+    for job in ctx.ol.jobs(queue=ctx.queue, state="succeeded"):
+        ctx.run(take_result, job.id, "verify", ctx.queue)
+        if not ctx.ol.job(job.id).forgotten:
+            yield f"job {job.id} was read and erased, and its arguments are there"
+        try:
+            ctx.run(take_result, job.id, "verify", "another")
+            yield f"job {job.id} was erased for two readers"
+        except Erased:
+            pass

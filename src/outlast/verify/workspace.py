@@ -1,0 +1,172 @@
+"""Where a campaign takes place: schemas or files of its own, which are gone when it is over.
+
+Each batch gets a fresh one, so that batches do not meet and tables stay small.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..store.address import parse
+from ..store.dialects import SQLITE
+
+TEMPORARY_FILE = "a temporary SQLite file"
+OWN_SERVER = "a PostgreSQL of its own"
+OWN_SERVER_PAIR = "a primary and a standby of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """One set of tables, and the folder of its ledger."""
+
+    url: str = field(repr=False)  # it may hold a password
+    schema: str
+    folder: Path
+    direct_url: str | None = field(default=None, repr=False)  # the URL past a campaign's proxy
+
+    @property
+    def ledger_file(self) -> Path:
+        return self.folder / "ledger"
+
+    @property
+    def ready_file(self) -> Path:
+        """Is written as soon as the tables are there, and says what was found out."""
+        return self.folder / "ready"
+
+    @property
+    def release_file(self) -> Path:
+        """Is there as soon as jobs that hold on may end."""
+        return self.folder / "opened"
+
+    @property
+    def charges_file(self) -> Path:
+        """What was charged to the jobs, as somebody counted it."""
+        return self.folder / "charges"
+
+    @property
+    def verdict_file(self) -> Path:
+        """What the judge said; it outlives the place."""
+        return self.folder.with_suffix(".verdict")
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith("sqlite:")
+
+    def sibling(self, name: str) -> Workspace:
+        """Another set of tables, which are not there yet, with a ledger of its own."""
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        if self.is_sqlite:
+            return replace(self, url=f"sqlite:///{folder / 'jobs.db'}", folder=folder)
+        return replace(self, schema=f"{self.schema}_{name}", folder=folder)
+
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        """A connection such as a caller has, to the database where the jobs are."""
+        if self.is_sqlite:
+            path = self.url.removeprefix("sqlite:///")
+            with closing(sqlite3.connect(path, timeout=30)) as connection:
+                yield connection
+        else:
+            import psycopg
+
+            with closing(psycopg.connect(self.url)) as connection:
+                yield connection
+
+    @contextmanager
+    def connect_past_proxy(self) -> Iterator[Any]:
+        """A connection of somebody else, which no fault of a campaign's network meets."""
+        with replace(self, url=self.direct_url or self.url).connect() as connection:
+            yield connection
+
+    def create_business_table(self) -> None:
+        """A table of the caller's own, for what commits together with jobs."""
+        with self.connect() as connection:
+            connection.execute(self._with_name("CREATE TABLE {} (name text PRIMARY KEY)"))
+            connection.commit()
+
+    def insert_business_row(self, connection: Any, name: str) -> Any:
+        """To be awaited, if the connection's statements are."""
+        with_name = "INSERT INTO {} VALUES (?)" if self.is_sqlite else "INSERT INTO {} VALUES (%s)"
+        return connection.execute(self._with_name(with_name), (name,))
+
+    def business_rows(self) -> set[str]:
+        with self.connect() as connection:
+            rows = connection.execute(self._with_name("SELECT name FROM {}")).fetchall()
+            return {name for (name,) in rows}
+
+    def _with_name(self, statement: str) -> Any:
+        if self.is_sqlite:
+            return statement.replace("{}", "business")
+        from psycopg import sql
+
+        return sql.SQL(statement).format(sql.Identifier(self.schema, "business"))
+
+    def remove(self) -> None:
+        if not self.is_sqlite:
+            remove_schemas(self.url, self.schema)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class WorkspaceFactory:
+    """All places of one run: `outlast_verify_1f3a_1`, …_2, or files in a folder of their own."""
+
+    def __init__(self, url: str | None, schema: str | None = None) -> None:
+        self.temporary = url is None and not os.environ.get("OUTLAST_URL")
+        if self.temporary:
+            url = f"sqlite:///{tempfile.gettempdir()}/outlast.db"
+        self.address = parse(url, schema)
+        token = os.urandom(3).hex()
+        self.prefix = f"{self.address.schema[:24]}_verify_{token}"
+        self._made = 0
+        near = self.address.path.parent if self.address.path else Path(tempfile.gettempdir())
+        self.folder = near / f"outlast-verify-{os.urandom(8).hex()}"  # made with the first place
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.address.dialect == SQLITE
+
+    def __str__(self) -> str:
+        """Safe to print: no password."""
+        return TEMPORARY_FILE if self.temporary else str(self.address)
+
+    def next(self) -> Workspace:
+        self._made += 1
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        folder = self.folder / str(self._made)
+        folder.mkdir()
+        if self.is_sqlite:
+            return Workspace(f"sqlite:///{folder / 'jobs.db'}", self.address.schema, folder)
+        return Workspace(self.address.url, f"{self.prefix}_{self._made}", folder)
+
+    def remove(self) -> None:
+        if not self._made:
+            return
+        self.remove_folder()
+        if not self.is_sqlite:
+            remove_schemas(self.address.url, self.prefix)
+
+    def remove_folder(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def remove_schemas(url: str, prefix: str) -> None:
+    """Those of this name, and those whose names go on after it."""
+    import psycopg
+    from psycopg import sql
+
+    find = "SELECT nspname FROM pg_namespace WHERE nspname = %s OR starts_with(nspname, %s)"
+    with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
+        connection.execute("SET client_min_messages = warning")
+        for (name,) in connection.execute(find, (prefix, f"{prefix}_")).fetchall():
+            drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name))
+            connection.execute(drop)

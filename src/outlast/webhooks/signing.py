@@ -1,0 +1,123 @@
+"""What a receiver can trust: signatures as the Standard Webhooks convention has them.
+
+webhook-id          the delivery; the same on every attempt, so that receivers can deduplicate
+webhook-timestamp   when this attempt was made: an old one is a replay
+webhook-signature   v1,<base64 of HMAC-SHA256 over "id.timestamp.body">, one for each secret
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import secrets as randomness
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+
+from ..model.errors import InvalidOption, WebhookRefused
+
+PREFIX = "whsec_"
+MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64  # bytes of a key
+VERSION = "v1"
+ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
+
+Secrets = str | Iterable[str]
+
+
+class Headers(Protocol):
+    """The headers of a request, as a dictionary or as any web framework has them."""
+
+    def items(self) -> Iterable[tuple[str, str]]: ...
+
+
+class Received(NamedTuple):
+    """A message that may be trusted."""
+
+    id: str  # whoever has seen it before has seen this message before
+    sent_at: datetime
+    message: Any  # its type, timestamp and data
+
+
+def new_secret() -> str:
+    """A secret to share with one receiver."""
+    return PREFIX + base64.b64encode(randomness.token_bytes(32)).decode()
+
+
+def keys_of(secret: Secrets) -> tuple[bytes, ...]:
+    """The keys of one secret or of several. What is wrong with one is told without quoting it."""
+    keys = tuple(map(_key, [secret] if isinstance(secret, str) else secret))
+    if not keys:
+        raise _invalid_secret("must be there: a message that nobody can check is worth nothing")
+    return keys
+
+
+def signature_headers(
+    keys: Iterable[bytes], id: str, body: bytes, timestamp: int
+) -> dict[str, str]:
+    """The headers by which a receiver knows who sent it, and when."""
+    signatures = [f"{VERSION},{_signature(key, id, str(timestamp), body).decode()}" for key in keys]
+    return {ID: id, TIMESTAMP: str(timestamp), SIGNATURE: " ".join(signatures)}
+
+
+def verify(headers: Headers, body: bytes, secrets: Secrets, tolerance: float = 300.0) -> Received:
+    """What was received, if one who knows a secret sent it within the last `tolerance` seconds;
+    else WebhookRefused. `body` is what came over the wire, byte by byte.
+
+    Within that time a message may come again, by a retry or a replay: by its id it is known.
+    """
+    values = {name.lower(): value for name, value in headers.items()}
+    missing = [name for name in (ID, TIMESTAMP, SIGNATURE) if not values.get(name)]
+    if missing:
+        raise WebhookRefused(reason=f"it has no {' and no '.join(missing)}")
+    sent = _checked_timestamp(values[TIMESTAMP], tolerance)
+    expected = [_signature(key, values[ID], values[TIMESTAMP], body) for key in keys_of(secrets)]
+    received = [_decode_signature(item) for item in values[SIGNATURE].split(" ")]
+    if not any(hmac.compare_digest(one, other) for one in expected for other in received):
+        raise WebhookRefused(reason="none of its signatures fits: another secret, or other bytes")
+    try:
+        return Received(values[ID], datetime.fromtimestamp(sent, UTC), json.loads(body))
+    except (ValueError, RecursionError):
+        raise WebhookRefused(reason="its body is no JSON") from None
+
+
+def _signature(key: bytes, id: str, timestamp: str, body: bytes) -> bytes:
+    content = b".".join((id.encode(errors="replace"), timestamp.encode(errors="replace"), body))
+    return base64.b64encode(hmac.digest(key, content, hashlib.sha256))
+
+
+def _decode_signature(item: str) -> bytes:
+    version, _, signature = item.partition(",")
+    return signature.encode(errors="replace") if version == VERSION else b""
+
+
+def _checked_timestamp(timestamp: str, tolerance: float) -> int:
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
+        raise WebhookRefused(reason=f"{TIMESTAMP} is no number of seconds since 1970")
+    age = time.time() - int(timestamp)
+    if age > tolerance:
+        raise WebhookRefused(reason=f"it is {age:.0f} s old, and may be {tolerance:g}: a replay?")
+    if age < -tolerance:
+        raise WebhookRefused(reason=f"it is from {-age:.0f} s ahead: whose clock is wrong?")
+    return int(timestamp)
+
+
+def _key(secret: str) -> bytes:
+    if not isinstance(secret, str) or not secret.startswith(PREFIX):
+        raise _invalid_secret(f"must be text that begins with {PREFIX}, as new_secret() makes it")
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        raise _invalid_secret(f"must be base64 after {PREFIX}") from None
+    if not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
+        raise _invalid_secret(
+            f"must be {MIN_KEY_BYTES} to {MAX_KEY_BYTES} bytes, in base64, not {len(key)}"
+        )
+    return key
+
+
+def _invalid_secret(reason: str) -> InvalidOption:
+    return InvalidOption(option="secret", reason=reason)

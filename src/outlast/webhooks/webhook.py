@@ -1,0 +1,156 @@
+"""Webhooks: somebody's server is told when a job has ended, or of whatever else.
+
+    a job ends ── in the same transaction ──▶ a delivery, which is a job ──▶ POST, signed
+
+So nothing that happens to a delivery can change the job that it tells of.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Unpack
+from urllib.parse import urlsplit
+
+from ..model.errors import InvalidOption, Permanent
+from ..model.job import Job
+from ..model.options import JobOptions, Options, check_name, seconds
+from ..model.retry import Retry
+from ..model.task import Call, TaskDefinition
+from ..task import BoundTask
+from ..version import VERSION
+from ..worker.context import Context
+from . import payload
+from .delivery import Destination
+from .signing import Received, Secrets, keys_of, new_secret, signature_headers, verify
+
+if TYPE_CHECKING:
+    from ..client.client import Outlast
+
+__all__ = ["FINAL_STATES", "Endpoint", "Received", "Webhook", "new_secret", "verify"]
+
+FINAL_STATES = ("succeeded", "dead", "cancelled")
+QUEUE = "webhooks"
+DEFAULT_RETRY = Retry(max_attempts=30, base=5.0, cap=3600.0)
+DEADLINE_MARGIN_S = 5.0  # seconds after its own deadline at which a delivery is ended from outside
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Who is told, and how they know that it is us. What is in here is in the program alone: in no
+    row, no log and no error."""
+
+    destination: Destination
+    keys: tuple[bytes, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, name: str, url: str, secret: Secrets, timeout: float) -> Endpoint:
+        limit = seconds("timeout", timeout, above=0.0)
+        if limit is None:
+            raise InvalidOption(
+                option="timeout", reason="must be given: no receiver may take for ever"
+            )
+        return cls(Destination(check_name("name", name), _checked_url(url), limit), keys_of(secret))
+
+    async def deliver(self, type: str, ctx: Context, data: Any = None) -> dict[str, int]:
+        """One attempt at one message: about the job that it comes after, or of `data`."""
+        delivery, about = ctx.job, None
+        if type.startswith(payload.JOB_TYPE_PREFIX):
+            about = await _finished_job(ctx)
+            body = payload.job_payload(type, about, delivery)
+        else:
+            body = payload.event_payload(type, data, delivery)
+        headers = {
+            "content-type": "application/json",
+            "user-agent": f"outlast/{VERSION}",
+            **payload.headers(delivery, about),
+            **signature_headers(self.keys, delivery.id, body, int(time.time())),
+        }
+        answer = await self.destination.post(body, headers)
+        return {"status": answer.status}
+
+
+class Webhook(BoundTask[..., dict[str, int]]):
+    """What `ol.webhook(…)` makes: for the `tell` of tasks and jobs, their `on_success`, `on_dead`
+    and `on_cancel`, and to enqueue messages of one's own."""
+
+    def __init__(
+        self, app: Outlast, definition: TaskDefinition, endpoint: Endpoint, events: tuple[str, ...]
+    ) -> None:
+        super().__init__(app, definition, Options(), None)
+        self.name = definition.name
+        self.endpoint = endpoint
+        self.events = events
+        self.queue = definition.options.queue or QUEUE
+        self.tenant = definition.options.tenant  # None: of whichever tenant the job is
+
+    def using(self, *, conn: Any = None, **options: Unpack[JobOptions]) -> Webhook:
+        bound, copied = super().using(conn=conn, **options), copy(self)
+        copied._options, copied._conn = bound._options, bound._conn
+        return copied
+
+    def job(self, type: str, data: Any = None) -> Call[dict[str, int]]:
+        """A message to be enqueued together with other calls."""
+        if type.startswith(payload.JOB_TYPE_PREFIX):
+            raise InvalidOption(
+                option="type", reason="that begins with 'job.' is for jobs that end"
+            )
+        return super().job(type, data=data)
+
+    def at_end(self, state: str) -> Call[dict[str, int]]:
+        """The message about a job that has ended so."""
+        if state not in self.events:
+            raise InvalidOption(
+                option="events", reason=f"of the webhook {self.name!r} leave out {state!r}"
+            )
+        return super().job(payload.JOB_TYPE_PREFIX + state)
+
+    def __repr__(self) -> str:
+        return f"<webhook {self.name}>"
+
+
+def define(app: Outlast, to: Endpoint, events: Sequence[str], options: dict[str, Any]) -> Webhook:
+    """The task that delivers, and what callers hold of it."""
+    name, known = to.destination.name, app.webhooks.get(to.destination.name)
+    if known is not None and known.endpoint.destination.url != to.destination.url:
+        raise InvalidOption(option="name", reason=f"{name!r} is taken by another webhook")
+    task_options = Options.of(
+        {"queue": QUEUE, **options, "timeout": to.destination.timeout + DEADLINE_MARGIN_S}
+    )
+    definition = TaskDefinition(
+        name=name,
+        function=to.deliver,
+        retry=task_options.retry or DEFAULT_RETRY,
+        options=task_options,
+        context_type=Context,
+        breaker=None,  # deliveries end after a day; a silent receiver is met one at a time
+    )
+    webhook = Webhook(app, definition, to, _events(events))
+    app.registry.add(definition)
+    return webhook
+
+
+async def _finished_job(ctx: Context) -> Job:
+    async for job in ctx.prerequisites():
+        return job  # type: ignore[no-any-return]
+    raise Permanent("a message whose type begins with 'job.' is about the job that it comes after")
+
+
+def _events(events: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(events, str) or not events or not set(events) <= set(FINAL_STATES):
+        raise InvalidOption(option="events", reason=f"must be some of {', '.join(FINAL_STATES)}")
+    return tuple(event for event in FINAL_STATES if event in events)
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except (ValueError, AttributeError, TypeError):
+        fits = False
+    if not fits or parts.username or parts.password or not (url.isascii() and url.isprintable()):
+        reason = "must be like https://shop.example.org/hooks, without a name or password in it"
+        raise InvalidOption(option="url", reason=reason)
+    return url

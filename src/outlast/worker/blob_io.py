@@ -1,0 +1,97 @@
+"""An attempt whose job was given, or gives, what is too large for its row."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from abc import abstractmethod
+from concurrent.futures import Executor
+from functools import partial
+
+from ..model.blob import parse_reference
+from ..model.errors import BlobUnavailable, NoBlobStore
+from ..model.job import Claim
+from ..model.lifecycle import Outcome
+from ..model.outcome import AttemptEnd
+from ..model.safe_text import error_record
+from ..model.task import TaskDefinition
+from .context import Context
+from .in_flight import log_fields
+from .loop import Backoff
+from .threads import in_thread
+
+log = logging.getLogger("outlast.worker")
+
+STORE_WAIT_S = 30.0  # seconds for which a result that is there waits for a blob store that is not
+MAX_RETRY_DELAY_S = 60.0  # seconds until a job is tried again whose arguments cannot be had here
+
+
+class BlobBacked:
+    def __init__(self, definition: TaskDefinition, claim: Claim, context: Context) -> None:
+        self.definition = definition
+        self.claim = claim
+        self.context = context
+        self.stopped: Outcome | None = None  # why it was told to stop, if it was
+
+    @property
+    def has_blob_arguments(self) -> bool:
+        """Whether its arguments are to be fetched first. (A call's text is an object.)"""
+        return parse_reference(self.claim.args) is not None
+
+    def fetch(self) -> None:
+        """Get the arguments that the row refers to. It blocks."""
+        blob, blobs = parse_reference(self.claim.args), self.context.blobs
+        assert blob is not None
+        if blobs is None:
+            raise NoBlobStore(job=self.claim.id, bytes=blob.size)
+        text = blobs.text(self.claim.id, blob)
+        self.claim = self.context._claim = self.claim._replace(args=text)
+
+    def store_large(self, ended: AttemptEnd) -> AttemptEnd:
+        """Keep by reference what is large of an outcome. It blocks; what the handler did is not
+        thrown away because a store cannot be reached for a moment."""
+        blobs, backoff = self.context.blob_slots, Backoff(first=0.2, cap=5.0)
+        until = time.monotonic() + STORE_WAIT_S
+        while blobs is not None and blobs.has_large(ended):
+            try:
+                return blobs.put_outcome(self.claim.claim_key, ended)
+            except BlobUnavailable as error:
+                if self.stopped is not None or time.monotonic() > until:
+                    return self.raised(error)
+                log.warning("job %s: its result waits: %s", self.claim.id, error,
+                            extra=log_fields(self.claim))  # fmt: skip
+                self.context.cancelled.wait(backoff.failed())
+        return ended
+
+    async def afetch(self, threads: Executor) -> None:
+        if self.has_blob_arguments:
+            await in_thread(threads, self.fetch)
+
+    async def astore_large(self, ended: AttemptEnd, threads: Executor) -> AttemptEnd:
+        """In a thread of the worker's, of which there is one for each job in flight: others that
+        want a thread do not wait for a store."""
+        slots = self.context.blob_slots
+        if slots is None or not slots.has_large(ended):
+            return ended
+        try:
+            return await in_thread(threads, partial(self.store_large, ended))
+        except BaseException as error:  # told to stop
+            return self.raised(error)
+
+    def released_without_store(self, error: NoBlobStore) -> AttemptEnd:
+        """Never destroyed, never spent: others may have the store. It comes back ever later, by how
+        often it was claimed, because what was given back is no attempt."""
+        log.error(
+            "job %s is left for others: %s", self.claim.id, error, extra=log_fields(self.claim)
+        )
+        delay = store_retry_delay(self.claim.fence)
+        return AttemptEnd(Outcome.RELEASED, delay=delay, error=error_record(error))
+
+    @abstractmethod
+    def raised(self, error: BaseException) -> AttemptEnd: ...
+
+
+def store_retry_delay(times: int) -> float:
+    """Seconds until it is worth another try, by how often it was tried."""
+    return float(min(2.0 ** min(times, 20), MAX_RETRY_DELAY_S) * random.uniform(0.5, 1.0))

@@ -1,0 +1,99 @@
+"""Handlers that are started together share an asyncio task for as long as none of them waits for
+anything; the first that does keeps it, and the others go on in another."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import types
+from collections import deque
+from collections.abc import Callable, Generator
+from contextvars import Context as ContextVars
+from contextvars import copy_context
+from typing import Any
+
+from ..model.outcome import AttemptEnd
+from .executor import SingleExecution
+from .in_flight import InFlight, InFlightJobs
+from .threads import Threads
+
+
+class CoroutineRunner:
+    def __init__(
+        self,
+        in_flight: InFlightJobs,
+        threads: Threads,
+        done: Callable[[InFlight, AttemptEnd], None],
+    ) -> None:
+        self._in_flight = in_flight
+        self._threads = threads
+        self._done = done
+        self._context: ContextVars | None = None  # what handlers begin with
+        self._batches: dict[asyncio.Task[None], deque[InFlight]] = {}
+
+    def run(self, batch: deque[InFlight]) -> None:
+        """In a task of their own, which knows nothing of what others have set in theirs."""
+        if self._context is None:
+            self._context = copy_context()  # the worker's: handlers are first started from its loop
+        loop = asyncio.get_running_loop()
+        task = asyncio.Task(self._run_batch(batch), loop=loop, context=self._context.copy())
+        self._batches[task] = batch
+        task.add_done_callback(self._batches.pop)
+
+    def queued(self) -> set[InFlight]:
+        """Those that are to be carried out."""
+        return {job for batch in self._batches.values() for job in batch}
+
+    async def _run_batch(self, batch: deque[InFlight]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        context = copy_context()
+        try:
+            while batch:
+                job = batch.popleft()
+                if job.transition is not None or not self._in_flight.holds(job):
+                    continue  # lost, or ended, before it began
+                job.task = task
+                job.began_at = time.monotonic()
+                self._done(job, await self._run_one(job, batch))
+                if task.cancelling() or not _is_unchanged(context):
+                    break  # what this handler has asked for, or set, is not for the next
+        finally:
+            self._split_off(batch)
+
+    def _split_off(self, batch: deque[InFlight]) -> None:
+        if batch:
+            others = batch.copy()
+            batch.clear()
+            self.run(others)
+
+    @types.coroutine
+    def _run_one(self, job: InFlight, batch: deque[InFlight]) -> Generator[Any, Any, AttemptEnd]:
+        """Carry one out. When its handler waits, the others wait no longer for it."""
+        execution = job.execution
+        assert isinstance(execution, SingleExecution)
+        if execution.stopped is not None:
+            return execution.interrupted()  # told to stop before it began
+        body = execution.run(self._threads)
+        step: Callable[..., Any] = body.send
+        given: Any = None
+        while True:
+            try:
+                waited_for = step(given)
+            except StopIteration as stop:
+                ended: AttemptEnd = stop.value
+                return ended
+            except BaseException as error:
+                return execution.raised(error)
+            self._split_off(batch)
+            try:
+                step, given = body.send, (yield waited_for)
+            except BaseException as error:
+                step, given = body.throw, error
+
+
+def _is_unchanged(context: ContextVars) -> bool:
+    """Whether nothing has been set since; by identity, because what is set may compare as it
+    likes."""
+    now = copy_context()
+    return len(now) == len(context) and all(now.get(var) is value for var, value in context.items())

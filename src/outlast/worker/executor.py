@@ -1,0 +1,224 @@
+"""A claimed job in, how it ended out. Nothing here touches the database.
+
+claim ── decode ── call ──┬── returned ────────────── succeeded
+          │               ├── raised ──────────────── failed, permanent, postponed
+          │               └── stopped from outside ── timed-out, cancelled, released
+          └── unreadable ──────────────────────────── undecodable
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+from ..model.arguments import encode_result
+from ..model.breaker import Outage, outage_of
+from ..model.errors import (
+    BlobUnavailable,
+    DependencyDown,
+    InvalidArguments,
+    InvalidResult,
+    NoBlobStore,
+    Permanent,
+    RetryLater,
+)
+from ..model.job import Claim
+from ..model.lifecycle import Outcome
+from ..model.outcome import AttemptEnd, Error
+from ..model.safe_text import error_record
+from ..model.secret import mask
+from ..model.task import TaskDefinition
+from ..tracing import continue_trace, running, trace_of, tracer
+from .blob_io import BlobBacked, store_retry_delay
+from .context import Context
+from .threads import in_thread
+
+
+def new_execution(definition: TaskDefinition, claim: Claim, context: Context) -> SingleExecution:
+    """The way in which this task's attempts are carried out."""
+    if definition.isolated:
+        from .isolated import IsolatedExecution
+
+        return IsolatedExecution(definition, claim, context)
+    kind = AsyncExecution if definition.is_async else ThreadExecution
+    return kind(definition, claim, context)
+
+
+class Execution(BlobBacked):
+    """One attempt in progress."""
+
+    def arguments(self) -> dict[str, Any]:
+        arguments = self.definition.arguments.decode(self.claim.args)
+        if name := self.definition.arguments.context_parameter:
+            arguments[name] = self.context
+        return arguments
+
+    def interrupt(self, body: asyncio.Task[AttemptEnd] | None) -> None:
+        """Ask the handler to stop."""
+        self.context.cancelled.set()
+
+    def returned(self, result: Any) -> AttemptEnd:
+        if self.context.completed:
+            return self.completed()
+        try:
+            text = encode_result(
+                result, self.definition.arguments.returns, self.context.inline_limit
+            )
+        except BaseException as error:  # a user's serialiser may raise anything
+            # The work is done, but its result cannot be kept: running it again would not help.
+            return AttemptEnd(Outcome.PERMANENT, error=self.described(error))
+        return AttemptEnd(Outcome.SUCCEEDED, result=text, jobs=tuple(self.context.jobs))
+
+    def raised(self, error: BaseException) -> AttemptEnd:
+        if self.context.completed:
+            return self.completed(error)
+        if self.stopped is not None:
+            return self.interrupted()
+        match error:
+            case Permanent() | InvalidResult():  # as in `returned`
+                return AttemptEnd(Outcome.PERMANENT, error=self.described(error))
+            case RetryLater():
+                described = self.described(error)
+                outcome = Outcome.FAILED if error.spent else Outcome.POSTPONED
+                return AttemptEnd(outcome, delay=error.seconds, error=described)
+            case BlobUnavailable():  # an outage, which is not the job's fault
+                described = self.described(error)
+                return AttemptEnd(
+                    Outcome.POSTPONED, delay=store_retry_delay(self.claim.attempt), error=described
+                )
+            case DependencyDown():  # where no breaker holds the task back, it comes back by itself
+                described, wait = self.described(error), store_retry_delay(self.claim.attempt)
+                return AttemptEnd(
+                    Outcome.POSTPONED, delay=wait, error=described, outage=Outage.CERTAIN
+                )
+            case _:
+                outage = outage_of(error, self.definition.breaker)
+                return AttemptEnd(Outcome.FAILED, error=self.described(error), outage=outage)
+
+    def unreadable(self, error: BaseException) -> AttemptEnd:
+        """What it means that its arguments cannot be had, or read."""
+        match error:
+            case _ if self.stopped is not None:
+                return self.interrupted()
+            case BlobUnavailable():
+                return self.raised(error)
+            case NoBlobStore():
+                return self.released_without_store(error)
+            case _:
+                return undecodable_end(error)
+
+    def described(self, error: BaseException) -> Error:
+        """What is kept of an error: without the secrets that it may quote."""
+        return self.masked(error_record(error))
+
+    def masked(self, error: Error) -> Error:
+        return mask(error, self.definition.arguments.secret_values(self.claim.args))
+
+    def interrupted(self) -> AttemptEnd:
+        """What a stop from outside means, however the handler took it."""
+        return self.completed() if self.context.completed else stopped_end(self.stopped, self.claim)
+
+    def completed(self, error: BaseException | None = None) -> AttemptEnd:
+        """The handler has completed its job by itself: handed in once more, that is found to be
+        so. What it returned afterwards does not count, what it raised is told of."""
+        described = None if error is None else self.described(error)
+        return AttemptEnd(Outcome.SUCCEEDED, result=self.context.result, error=described)
+
+
+class SingleExecution(Execution, ABC):
+    """An attempt that is carried out by itself; those of a batch are, together."""
+
+    @abstractmethod
+    async def run(self, threads: Executor) -> AttemptEnd:
+        """Carry it out; whatever happens becomes a value."""
+
+
+class InProcessExecution(SingleExecution):
+    """In this process."""
+
+    async def run(self, threads: Executor) -> AttemptEnd:
+        try:
+            if self.claim.args[:1] == "[":
+                await self.afetch(threads)
+            arguments = self.arguments()
+        except BaseException as error:  # a user's validator may raise anything
+            return self.unreadable(error)
+        if self.claim.trace is not None:
+            continue_trace(self.claim.trace)
+        if (recorder := tracer()) is not None:
+            return await self._traced(recorder, arguments, threads)
+        try:
+            result = await self.call(arguments, threads)
+        except BaseException as error:
+            return self.raised(error)
+        ended = self.returned(result)
+        return ended if self.context.blob_slots is None else await self.astore_large(ended, threads)
+
+    async def _traced(
+        self, recorder: Any, arguments: dict[str, Any], threads: Executor
+    ) -> AttemptEnd:
+        """The same, in a span."""
+        try:
+            with running(recorder, [self.claim]) as span:
+                self.context.run_trace = trace_of(span)
+                given = await self.call(arguments, threads)
+        except BaseException as error:
+            return self.raised(error)
+        ended = self.returned(given)
+        return ended if self.context.blob_slots is None else await self.astore_large(ended, threads)
+
+    @abstractmethod
+    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
+        """What it takes to get the handler's answer."""
+
+
+class AsyncExecution(InProcessExecution):
+    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
+        handler: Awaitable[Any] = self.definition.function(**arguments)
+        return handler
+
+    def interrupt(self, body: asyncio.Task[AttemptEnd] | None) -> None:
+        super().interrupt(body)
+        if body is not None:
+            body.cancel()
+
+
+class ThreadExecution(InProcessExecution):
+    """A sync handler. A thread cannot be stopped: the handler has to look at `ctx.cancelled`."""
+
+    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
+        return in_thread(threads, partial(self.definition.function, **arguments))
+
+
+def stopped_end(reason: Outcome | None, claim: Claim) -> AttemptEnd:
+    match reason:
+        case Outcome.TIMED_OUT:
+            return AttemptEnd(Outcome.TIMED_OUT, error=timeout_error(claim))
+        case Outcome.CANCELLED:
+            return AttemptEnd(Outcome.CANCELLED, error=_cancelled_error())
+        case _:
+            return AttemptEnd(Outcome.RELEASED)
+
+
+def timeout_error(claim: Claim) -> Error:
+    return {
+        "type": "TimedOut",
+        "message": f"attempt {claim.attempt} ran longer than its timeout of {claim.timeout:g} s",
+        "traceback": "",
+    }
+
+
+def _cancelled_error() -> Error:
+    return {"type": "Cancelled", "message": "cancelled while running", "traceback": ""}
+
+
+def undecodable_end(error: BaseException) -> AttemptEnd:
+    """Its arguments cannot be read: trying again would not help."""
+    described = error_record(error)
+    if isinstance(error, InvalidArguments):
+        described["type"] = "Undecodable"
+    return AttemptEnd(Outcome.UNDECODABLE, error=described)

@@ -1,0 +1,345 @@
+"""Outcomes and events on their way back to the database.
+
+A batch goes in together. What the database refuses because of a row is handed in one by one, so
+that one that cannot be stored keeps no other waiting; what fails because of the database waits.
+
+    batch ─▶ refused, or failed twice while the database was there ─▶ one by one ─┬▶ stored
+                                            stored as a failure that says why ◀──┤
+                      set aside, tried again alone with back-off, and told of ◀──┘
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from ..model.errors import ClaimLost, OutlastError, StoreError
+from ..model.humanize import pluralize
+from ..model.job import Claim, ClaimKey
+from ..model.lifecycle import Outcome, State
+from ..model.outcome import AttemptEnd, Transition
+from ..model.safe_text import error_record, error_summary
+from ..ops.claim import ClaimRequest
+from ..ops.finish import Finished, finish, finish_with_keys
+from ..store import Store
+from ..store.notify_limiter import NotifyLimiter
+from .in_flight import InFlight, InFlightJobs, log_fields
+from .loop import Backoff
+from .row_errors import is_away, is_busy, is_row_error, is_unexpected
+
+log = logging.getLogger("outlast.worker")
+
+T = TypeVar("T")
+R = TypeVar("R")
+Events = list[dict[str, Any]]
+SHORT_HANDLER_S = 0.05  # seconds from the start of a handler until its outcome is on its way
+NOTIFY_INTERVAL_S = 0.05  # seconds at least between words to those who follow events
+MAX_PENDING_EVENTS = (
+    10_000  # that may wait while the database is away; what is said beyond is dropped
+)
+SPLIT_AFTER_FAILURES = (
+    2  # failures of a batch in a row after which it is taken apart, if the database is there
+)
+REPORT_AFTER_S = 3.0  # seconds for which an outcome cannot be stored before others are told
+
+
+FinishAndClaim = Callable[
+    [list[Transition], ClaimRequest | None], Awaitable[tuple[Finished, list[Claim]]]
+]
+
+
+class Finisher:
+    """`apply` takes the accepted and the refused outcomes, `finish_and_claim` stores plain
+    successes and claims in one round trip, `on_drop` is called with each event that cannot be
+    stored."""
+
+    def __init__(
+        self,
+        store: Store,
+        in_flight: InFlightJobs,
+        counts: Counter[str],
+        apply: Callable[[Finished], None],
+        decide: Callable[[Claim, AttemptEnd], Transition],
+        finish_and_claim: FinishAndClaim,
+    ) -> None:
+        self.split_after = SPLIT_AFTER_FAILURES
+        self.on_drop: Callable[[dict[str, Any], Exception], None] = lambda event, error: None
+        self._store = store
+        self._in_flight = in_flight
+        self._apply = apply
+        self._counts = counts
+        self._decide = decide
+        self._finish_and_claim = finish_and_claim
+        self._ended: list[InFlight] = []
+        self.handlers_are_short = False  # what was handed in last had begun only a moment before
+        self._failures = 0  # of batches in a row, while the database was there
+        # Handed in one by one: they have follow-ups with keys, and may have to wait for others; or
+        # they were refused, and no failure could be stored in their place either.
+        self._keyed: list[InFlight] = []
+        self._refused_since: dict[ClaimKey, tuple[float, str]] = {}  # those, since when and why
+        self._keyed_at = 0.0  # when to try these
+        self._keyed_backoff = Backoff(first=0.5)
+        self._events: deque[dict[str, Any]] = deque()
+        self._sending: Events = []  # on their way to the database
+        self._notify_at = NotifyLimiter(NOTIFY_INTERVAL_S)
+        self._numbers = itertools.count()  # of events: one that is sent again is known by its own
+
+    def __len__(self) -> int:
+        waiting = len(self._keyed) if time.monotonic() >= self._keyed_at else 0
+        return len(self._ended) + len(self._events) + waiting
+
+    def add(self, job: InFlight) -> None:
+        keyed = job.transition is not None and has_keys(job.transition)
+        (self._keyed if keyed else self._ended).append(job)
+
+    def waiting(self) -> set[InFlight]:
+        """Those that are handed in with the next round trip, or a later one."""
+        return {*self._ended, *self._keyed}
+
+    @property
+    def slots(self) -> int:
+        """How many slots the next round trip empties, before it claims."""
+        return sum(not job.shares_slot and self._in_flight.holds(job) for job in self._ended)
+
+    def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
+        """From any thread: keep an event until the next turn hands it in. `n` is its number, where
+        whoever said it counts for itself."""
+        if len(self._events) >= MAX_PENDING_EVENTS:
+            self._counts["events_dropped"] += 1
+            return
+        event = {"job": claim.id, **claim.guard, "kind": kind, "data": data}
+        self._events.append({**event, "n": next(self._numbers) if n is None else n})
+
+    def pending_events(self, claim: Claim) -> Events:
+        """From any thread: what a claim said and may not be stored yet. An event is on its way
+        before it no longer waits, so none is missed; one that is sent twice is kept once."""
+        waiting = (*tuple(self._events), *self._sending)
+        ours = {
+            e["n"]: e for e in waiting if (e["job"], e["fence"], e["worker"]) == claim.claim_key
+        }
+        return [ours[n] for n in sorted(ours)]
+
+    async def flush(self) -> None:
+        """Hand everything in, and claim nothing."""
+        await self.flush_and_claim()
+
+    async def flush_and_claim(
+        self, request: ClaimRequest | None = None
+    ) -> tuple[list[Claim], float]:
+        """Hand everything in, and take new jobs with the last round trip: those, and when we
+        asked for them."""
+        ended, self._ended = self._ended, []
+        if ended:
+            self.handlers_are_short = time.monotonic() - ended[0].began_at < SHORT_HANDLER_S
+        try:
+            plain = await self._flush(ended)
+            await self._flush_keyed()
+            asked_at = time.monotonic()
+            if request is None and not plain:
+                return [], asked_at
+            return await self._claim(plain, request), asked_at
+        except BaseException:
+            # What was not taken back is still ours to give.
+            left = [job for job in ended if self._in_flight.holds(job) and job not in self._keyed]
+            self._ended = left + self._ended
+            raise
+
+    async def _flush(self, ended: list[InFlight]) -> list[Transition]:
+        """Everything but plain successes, which travel with the next claim."""
+        plain: list[Transition] = []
+        other: list[Transition] = []
+        for job in ended:
+            if (transition := job.transition) is not None:
+                (plain if transition.is_simple_success else other).append(transition)
+        self._sending = events = []
+        for _ in range(len(self._events)):
+            events.append(self._events[0])
+            self._events.popleft()
+        if other or events:
+            self._apply_finished(await self._finish(other, events))
+        return plain
+
+    async def _flush_keyed(self) -> None:
+        """One by one, and not for long: a key that somebody's open transaction holds is tried again
+        later, and holds up nothing but its own job. So is whatever cannot be stored."""
+        if not self._keyed or time.monotonic() < self._keyed_at:
+            return
+        for job in tuple(self._keyed):
+            try:
+                if job.transition is not None and self._in_flight.holds(job):
+                    self._apply_finished(await self._finish_alone(job.transition))
+                self._keyed.remove(job)
+                self._refused_since.pop(job.claim.claim_key, None)
+                self._keyed_backoff.succeeded()
+            except Exception as error:
+                if is_away(error):
+                    raise
+                self._keyed_at = time.monotonic() + self._keyed_backoff.failed()
+                if not is_busy(error):
+                    self._note_refused(job, error)
+
+    async def _claim(self, plain: list[Transition], request: ClaimRequest | None) -> list[Claim]:
+        try:
+            finished, claims = await self._finish_and_claim(plain, request)
+        except Exception as error:
+            if not plain or not self._should_split(error):
+                raise
+            finished, claims = await self._one_by_one(plain, []), []
+        self._failures = 0
+        self._apply_finished(finished)
+        return claims
+
+    def _should_split(self, error: BaseException) -> bool:
+        """Whether a batch that failed so is handed in one by one: at once if a row is to blame; the
+        second time, whatever it is, unless nothing can be stored at present anyway."""
+        if is_away(error):
+            return False
+        self._failures += 1
+        return is_row_error(error) or self._failures >= self.split_after
+
+    async def _finish(self, transitions: list[Transition], events: Events) -> Finished:
+        try:
+            done = await self._store.arun(finish, transitions, events, self._channel(events))
+        except BaseException as error:
+            if not self._should_split(error):
+                self._events.extendleft(reversed(events))
+                raise
+            done = await self._one_by_one(transitions, events)
+        self._failures = 0
+        return done
+
+    def _channel(self, events: Events) -> str:
+        """Where to say that there are events; nowhere, if that was said just now."""
+        due = events and self._store.can_notify and self._notify_at.due([""])
+        return self._store.events_channel if due else ""
+
+    async def _one_by_one(self, transitions: list[Transition], events: Events) -> Finished:
+        while events:
+            try:
+                await self._record(events[0])
+            except BaseException:
+                self._events.extendleft(reversed(events))
+                raise
+            del events[0]
+        together = Finished()
+        for transition in transitions:
+            try:
+                together.add(await self._finish_alone(transition))
+            except Exception as error:
+                if is_away(error):
+                    raise
+                self._set_aside(transition.claim, error)
+        return together
+
+    async def _record(self, event: dict[str, Any]) -> None:
+        try:
+            await self._retry_once(self._record_one, event)
+        except Exception as error:
+            if is_away(error) or is_busy(error):
+                raise
+            self._drop(event, error)
+
+    async def _record_one(self, event: dict[str, Any]) -> None:
+        await self._store.arun(finish, [], [event])
+
+    def _drop(self, event: dict[str, Any], error: Exception) -> None:
+        self._counts["events_dropped"] += 1
+        log.warning("job %s: an event cannot be stored: %s", event["job"], error)
+        self.on_drop(event, error)
+
+    async def _finish_alone(self, transition: Transition) -> Finished:
+        """An outcome that cannot be stored becomes a failure that says so; if that cannot be stored
+        either, one in plain words."""
+        refusal: Exception | None = None
+        for replacement in (None, self._as_failure, plain_failure):
+            if replacement is not None and refusal is not None:
+                transition = replacement(transition.claim, refusal)
+            try:
+                return await self._retry_once(self._finish_one, transition)
+            except ClaimLost:
+                return Finished(lost=[transition])
+            except Exception as error:
+                if is_away(error) or is_busy(error):
+                    raise
+                refusal = refusal or error
+        assert refusal is not None
+        if not is_row_error(refusal):
+            raise refusal  # nothing at all can be stored: perhaps later
+        # Not even the failure: its lease runs out, and whoever sweeps tells of it.
+        log.error("job %s cannot be finished: %s", transition.claim.id, refusal,
+                  extra=log_fields(transition.claim))  # fmt: skip
+        return Finished(lost=[transition])
+
+    async def _finish_one(self, transition: Transition) -> Finished:
+        if has_keys(transition):
+            return await self._store.arun(finish_with_keys, transition)
+        return await self._store.arun(finish, [transition])
+
+    async def _retry_once(self, store: Callable[[T], Awaitable[R]], what: T) -> R:
+        """Once more after an error that nobody foresaw: it may have been about something else."""
+        try:
+            return await store(what)
+        except Exception as error:
+            if not is_unexpected(error):
+                raise
+        return await store(what)
+
+    def _as_failure(self, claim: Claim, error: Exception) -> Transition:
+        self._counts["unstorable"] += 1
+        log.error("job %s: its outcome cannot be stored: %s", claim.id, error_summary(error),
+                  extra=log_fields(claim))  # fmt: skip
+        # What the database or its driver has against a value, it has against it next time, too.
+        ours = isinstance(error, OutlastError) and not isinstance(error, StoreError)
+        outcome = Outcome.FAILED if ours else Outcome.PERMANENT
+        return self._decide(claim, AttemptEnd(outcome, error=error_record(error)))
+
+    def _set_aside(self, claim: Claim, error: Exception) -> None:
+        """It is tried again alone, later, and holds up no other."""
+        job = self._in_flight.get(claim.id, claim.fence)
+        if job is not None and job not in self._keyed:
+            self._keyed.append(job)
+            self._keyed_at = time.monotonic() + self._keyed_backoff.failed()
+            self._note_refused(job, error)
+
+    def _note_refused(self, job: InFlight, error: Exception) -> None:
+        if job.claim.claim_key not in self._refused_since:
+            self._refused_since[job.claim.claim_key] = time.monotonic(), error_summary(error)
+            log.error("job %s: its outcome is refused, and set aside: %s", job.claim.id,
+                      error_summary(error), extra=log_fields(job.claim))  # fmt: skip
+
+    @property
+    def set_aside_count(self) -> int:
+        """How many outcomes are set aside because they cannot be stored."""
+        return len(self._refused_since)
+
+    def trouble(self) -> str | None:
+        """From any thread: why outcomes cannot be handed in, if that lasts."""
+        refused = tuple(self._refused_since.values())
+        since, why = min(refused, default=(time.monotonic(), ""))
+        if time.monotonic() - since < REPORT_AFTER_S:
+            return None
+        return f"{pluralize(len(refused), 'outcome')} cannot be stored: {why}"[:500]
+
+    def _apply_finished(self, finished: Finished) -> None:
+        self._apply(finished)
+        if self._refused_since:
+            for transition in (*(done for done, _ in finished.accepted), *finished.lost):
+                self._refused_since.pop(transition.claim.claim_key, None)
+
+
+def plain_failure(claim: Claim, error: Exception) -> Transition:
+    """A failure that any database can store: dead, and in ASCII."""
+    text = ascii(error_summary(error))[1:-1][:500]
+    reason = {"type": "Unstorable", "message": f"its outcome cannot be stored: {text}"}
+    return Transition(claim, Outcome.PERMANENT, State.DEAD, error=reason, failures=1)
+
+
+def has_keys(transition: Transition) -> bool:
+    return bool(transition.jobs) and any(
+        job.key is not None or any(flow.key is not None for flow in job.new_flows)
+        for job in transition.jobs
+    )

@@ -1,0 +1,74 @@
+"""What others began with flows goes on: who came late is counted, what was cancelled ends."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ..ops import cancel_flow
+from ..ops.enqueue import CANCEL_SIGNAL
+from ..ops.latecomers import link_deferred
+from ..store import Store
+from .row_errors import is_row_error, is_unexpected
+from .state import WorkerState
+from .sweeper import Sweeper
+
+if TYPE_CHECKING:
+    from .maintenance import Signals
+
+log = logging.getLogger("outlast.worker")
+
+LINK_BATCH = 100  # jobs that are counted in one transaction, which holds all that they come after
+
+
+class FlowMaintenance:
+    def __init__(
+        self,
+        store: Store,
+        sweeper: Sweeper,
+        state: WorkerState,
+        signals: Signals,
+        counts: Counter[str],
+    ) -> None:
+        self._store = store
+        self._sweeper = sweeper
+        self._state = state
+        self._signals = signals
+        self._counts = counts
+
+    async def run_once(self) -> None:
+        """Go on with what others began: apart from the reclaim, so that a flow which cannot be
+        tended keeps no dead worker's job waiting."""
+        await self.link_deferred()
+        await self.continue_cancels()
+
+    async def link_deferred(self) -> None:
+        """Tie jobs that came after standing ones, in a transaction that could not."""
+        result = await self._sweeper.sweep(link_deferred, LINK_BATCH)
+        if result.queues:
+            self._signals.ready(result.queues)
+
+    async def continue_cancels(self) -> None:
+        """Go on with flows that were cancelled, by somebody who may have died or by a failure."""
+        failed: Exception | None = None
+        for flow, why in await self._store.arun(cancel_flow.unfinished_cancels):
+            try:
+                await self._cancel(flow, why)
+            except Exception as error:
+                if not is_row_error(error) and not is_unexpected(error):
+                    raise
+                log.error("flow %s cannot be cancelled: %s", flow, error)
+                failed = error
+        if failed is not None:
+            raise failed
+
+    async def _cancel(self, flow: str, why: str) -> None:
+        left = True
+        while left and not self._state.stopping:
+            done = await self._store.arun(cancel_flow.cancel_page, flow, why)
+            left = bool(done.ended or done.stopping)  # what others have in hand: next time
+            if done.stopping:
+                self._signals.cancelled()
+            self._counts["flow_cancelled"] += done.ended
+            self._signals.notify({CANCEL_SIGNAL, *done.queues} if left else set())

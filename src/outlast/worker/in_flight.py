@@ -1,0 +1,179 @@
+"""The jobs in a worker's hands, from claim until the database has taken their outcome back."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..model.job import Claim, ClaimKey
+from ..model.outcome import Transition
+
+if TYPE_CHECKING:
+    from .executor import Execution
+
+LEASE_SAFETY = 0.9  # the share of a lease after which an unrenewed job is let go
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """One job in hand. By our own clock, `safe_until` is when its lease may run out, and
+    `overdue_at` when even a handler that ignores its timeout should have been given up."""
+
+    claim: Claim
+    safe_until: float
+    execution: Execution | None = None  # None: it has not begun, or is not to be carried out
+    task: asyncio.Task[Any] | None = None  # in which its handler runs
+    transition: Transition | None = None  # set once it has ended
+    abandoned: bool = False  # nobody waits for its handler any more
+    shares_slot: bool = False  # an item of a batch: all of them take one slot
+    overdue_at: float = math.inf
+    began_at: float = 0.0  # when its handler was called
+    timers: tuple[asyncio.TimerHandle, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.transition is not None
+
+    @property
+    def completed(self) -> bool:
+        """Its handler, which may still run, has completed the job by itself."""
+        return self.execution is not None and self.execution.context.completed
+
+    def drop_timers(self) -> None:
+        for timer in self.timers:
+            timer.cancel()
+        self.timers = ()
+
+
+class InFlightJobs:
+    """All of them. Taken and put down by the worker's loop alone; the heartbeat thread reads them,
+    and says how long they are safe, because a handler may be blocking the loop."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, InFlight] = {}
+        self._sharing = 0
+        self._disowned: set[ClaimKey] = set()
+
+    def add(self, job: InFlight) -> bool:
+        """False: it was released already, because it was so long on its way to us."""
+        self._jobs[job.claim.id] = job
+        if job.claim.claim_key not in self._disowned:
+            return True
+        self.discard(job)
+        return False
+
+    def disown(self, claim: Claim) -> bool:
+        """From the heartbeat thread: this claim never came, and must not any more. False: it has.
+
+        Each side first says what it does and then looks at what the other has said, so that never
+        both of them go ahead.
+        """
+        if len(self._disowned) > 10_000:
+            self._disowned.clear()
+        self._disowned.add(claim.claim_key)
+        if not self._has(claim):
+            return True
+        self._disowned.discard(claim.claim_key)
+        return False
+
+    def _has(self, claim: Claim) -> bool:
+        return self.get(claim.id, claim.fence) is not None
+
+    def discard(self, job: InFlight) -> None:
+        job.drop_timers()
+        if self._jobs.get(job.claim.id) is job:
+            del self._jobs[job.claim.id]
+            self._sharing -= job.shares_slot
+
+    def share_slot(self, job: InFlight) -> None:
+        """It takes no slot of its own."""
+        job.shares_slot = True
+        self._sharing += 1
+
+    def recount(self) -> None:
+        """How many share a slot: for when we failed between a job and its count."""
+        self._sharing = sum(job.shares_slot for job in self._all())
+
+    @property
+    def slots(self) -> int:
+        """How many slots are taken by those that share none."""
+        return len(self._jobs) - self._sharing
+
+    def remove(self, claim: Claim) -> None:
+        """The database has taken back the outcome of this claim."""
+        if job := self.get(claim.id, claim.fence):
+            self.discard(job)
+
+    def holds(self, job: InFlight) -> bool:
+        return self._jobs.get(job.claim.id) is job
+
+    def get(self, id: str, fence: int | None = None) -> InFlight | None:
+        job = self._jobs.get(id)
+        return job if job and fence in (None, job.claim.fence) else None
+
+    def fences(self) -> dict[str, int]:
+        """A snapshot, safe to take from another thread."""
+        return {job.claim.id: job.claim.fence for job in self._all()}
+
+    def renewed(self, renewed_ids: Iterable[str], fences: Mapping[str, int], until: float) -> None:
+        """From the heartbeat thread: these leases were renewed."""
+        for id in renewed_ids:
+            if job := self.get(id, fences[id]):
+                job.safe_until = until
+
+    def extend_while_locked(self, fences: Mapping[str, int], until: float) -> None:
+        """From the heartbeat thread: nobody can take these before that moment, because somebody's
+        lock keeps everyone from writing."""
+        now = time.monotonic()
+        for id, fence in fences.items():
+            job = self.get(id, fence)
+            if job and job.safe_until > now:
+                job.safe_until = max(job.safe_until, until)
+
+    def running(self) -> list[InFlight]:
+        return [job for job in self._all() if not job.ended]
+
+    def ended(self) -> list[InFlight]:
+        return [job for job in self._all() if job.ended]
+
+    def unsafe(self) -> list[InFlight]:
+        """Those whose lease may run out unrenewed."""
+        now = time.monotonic()
+        return [job for job in self.running() if job.safe_until <= now]
+
+    def overdue(self) -> list[InFlight]:
+        """Those that should have ended, had anyone been able to stop them."""
+        now = time.monotonic()
+        return [job for job in self.running() if job.overdue_at <= now]
+
+    def safe_until(self) -> float:
+        """When the first of them becomes unsafe."""
+        return min((job.safe_until for job in self.running()), default=math.inf)
+
+    def oldest(self) -> InFlight | None:
+        """The one that has been in hand for the longest."""
+        return next(iter(self._jobs.values()), None)
+
+    def has_one_crash_left(self) -> bool:
+        return any(job.claim.one_crash_left for job in tuple(self._jobs.values()))
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def _all(self) -> tuple[InFlight, ...]:
+        return tuple(self._jobs.values())
+
+
+def log_fields(claim: Claim) -> dict[str, Any]:
+    """What every log line about a job carries."""
+    return {
+        "job": claim.id,
+        "attempt": claim.attempt,
+        "fence": claim.fence,
+        "tenant": claim.tenant,
+        "trace": claim.trace,
+    }

@@ -1,0 +1,263 @@
+"""Where a local worker's jobs come from: claims in the database, in one loop.
+
+    ┌─▶ take what has ended ─▶ finish + claim, one round trip ─▶ start what was claimed ─┐
+    └──────────── nothing to do: wait for an end, a wake-up or the next look ◀───────────┘
+
+While a round trip is under way, outcomes gather; the busier the worker, the larger its batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..model.breaker import Breaker, Circuit
+from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
+from ..model.job import Claim
+from ..ops.breakers import take_probe
+from ..ops.claim import ClaimRequest
+from .batches import OpenBatch
+from .breaker import Breakers
+from .capacity import Capacity
+from .finisher import Finisher
+from .in_flight import LEASE_SAFETY
+from .poller import Poller
+from .protocols import LeaseHolder
+from .registration import Registration
+from .row_errors import is_away
+from .runner import JobRunner
+from .shared import WorkerShared
+from .worker_metrics import WorkerMetrics
+
+log = logging.getLogger("outlast.worker")
+
+PROMOTE_INTERVAL_S = 0.1  # seconds; a busy worker makes due jobs ready this often
+PREFETCH_FOR_S = 0.25  # seconds that a job may be in hand before there is a slot for it
+
+
+def log_failure(
+    metrics: WorkerMetrics, what: str, error: Exception, level: int = logging.WARNING
+) -> None:
+    """A cycle, or a part of it, failed."""
+    metrics.counts["turn_failed"] += 1
+    bug = not isinstance(error, OutlastError)  # its traceback tells more than its message
+    log.log(level, "%s; %s", error, what, exc_info=bug)
+
+
+class DatabaseSource:
+    def __init__(
+        self,
+        registration: Registration,
+        shared: WorkerShared,
+        breakers: Breakers,
+        runner: JobRunner,
+        finisher: Finisher,
+        leases: LeaseHolder,
+    ) -> None:
+        self._registration = registration
+        self._store = registration.store
+        self._state = shared.state
+        self._in_flight = shared.in_flight
+        self._metrics = shared.metrics
+        self._wakeup = shared.wakeup
+        self._outage = shared.outage
+        self._runner = runner
+        self._finisher = finisher
+        self._leases = leases
+        self.poller = Poller(shared.state.queues, shared.state.settings)
+        self.capacity = Capacity(shared, runner, finisher, ahead=registration.owned)
+        self.breakers = breakers
+        breakers.on_open, breakers.on_close = self._breaker_opened, self._breaker_closed
+        self._promote_at = 0.0
+
+    # Start and stop
+
+    @property
+    def failure(self) -> OutlastError | None:
+        return None
+
+    async def open(self) -> None:
+        await self._registration.register()
+
+    async def ready(self) -> None:
+        await self._registration.wait_for_liveness()
+
+    async def stop(self) -> None:
+        """The next cycle claims nothing: see `WorkerState.claims`."""
+
+    async def leave(self) -> None:
+        await self._registration.deregister()
+
+    async def aclose(self) -> None:
+        await self._registration.aclose()
+
+    def notify(self, queue: str) -> None:
+        self._registration.proven.set()
+        if not queue.startswith("!"):
+            self.poller.notify(queue)
+            self._runner.batches.notify(queue)
+
+    def drop_claims(self, claims: Sequence[Claim]) -> None:
+        """Others take them over; what the database still says is ours is released at the next
+        renewal."""
+
+    def became_ready(self, queues: set[str]) -> None:
+        """Our outcomes let other jobs start: we look there, and so should everyone."""
+        for queue in queues:
+            self.poller.notify(queue)
+        self._wakeup.set()
+        self._leases.notify(queues)
+
+    # The cycle
+
+    async def cycle(self) -> None:
+        self._start()
+        self._runner.release_unstarted(after=PREFETCH_FOR_S)
+        if self.breakers.pending and await self.breakers.write(self._store):
+            self._leases.notify({""})
+        capacity = self._free_capacity()
+        if 0 < capacity < self._state.settings.concurrency:
+            # Handlers that were begun just now may end at once: this cycle hands them in, too. Else
+            # half batches would follow each other for as long as there is work.
+            await asyncio.sleep(0)
+            capacity = self._free_capacity()
+        if (batch := self._runner.batches.wants_more(full=capacity <= 0)) is not None:
+            await self._fill_batch(batch)
+            return
+        if capacity > 0 and self.poller.wait() == 0:
+            capacity = await self._poll_and_probe(capacity)
+        self.poller.held = self.breakers.held
+        queues = self.poller.next_queues() if capacity > 0 else ()
+        if not queues:
+            await self._flush_or_wait(capacity)
+            return
+        await self._claim(self._claim_request(*queues, limit=capacity))
+
+    def _free_capacity(self) -> int:
+        return self.capacity.claimable() if self._state.claims else 0
+
+    async def _poll_and_probe(self, capacity: int) -> int:
+        """Look, probe what is due; the room that is left."""
+        asked_at = time.monotonic()
+        pending = await self.poller.poll(self._store)
+        self.breakers.update(pending.breakers, asked_at)
+        if not self.breakers.open:
+            return capacity
+        await self._probe(capacity)
+        await self.breakers.retire(self._store)
+        return self.capacity.claimable()
+
+    async def _fill_batch(self, batch: OpenBatch) -> None:
+        """Claim more for a batch that is being gathered."""
+        try:
+            held = batch.definition.name in self.breakers.held.get(batch.queue, ())
+            if self._state.claims and not held and not self.capacity.short_of_memory():
+                request = self._claim_request(batch.queue, limit=batch.capacity)
+                await self._claim(replace(request, task=batch.definition.name, cursor=None))
+        finally:
+            self._runner.batches.note_filled(batch)
+
+    async def _claim(self, request: ClaimRequest) -> None:
+        """Hand in, claim, and start what was claimed; unless the queue is in trouble."""
+        try:
+            claims, asked_at = await self._finisher.flush_and_claim(request)
+        except Exception as error:
+            if isinstance(error, StoreUnavailable | DeadlineExceeded):
+                self.poller.not_claimed(request)
+                raise
+            self.poller.failed(request)
+            others = f" and {len(request.other_queues)} others" if request.other_queues else ""
+            log_failure(self._metrics, f"claiming from {request.queue!r}{others} failed", error)
+            return
+        self._outage.answered()
+        took = time.monotonic() - asked_at
+        self._accept(claims, asked_at)
+        if request.task is None:
+            self.poller.claimed(request, claims, took)
+            if not claims and request.queue in self.breakers.held:
+                self.poller.rest_held(request.queues, took)
+            all_there_was = len(claims) < request.limit and request.cursor is None
+            for queue in request.queues:
+                self._runner.batches.note_claim(queue, all_there_was)
+
+    def _accept(self, claims: Sequence[Claim], asked_at: float) -> None:
+        self._metrics.counts["claimed"] += len(claims)
+        self._metrics.add_claims(claims)
+        self._metrics.count_durations()
+        self._runner.accept(claims, asked_at + self._state.settings.lease * LEASE_SAFETY)
+        self._start()
+
+    def _start(self) -> None:
+        if self._runner.prefetched:
+            self._runner.start(self.capacity.free_slots() + self._runner.waiting())
+
+    async def _flush_or_wait(self, capacity: int) -> None:
+        if self._finisher:
+            await self._finisher.flush()
+            return
+        wait = self.poller.pause() if capacity > 0 else 1.0
+        if self._runner.prefetched:
+            wait = min(wait, PREFETCH_FOR_S)
+        await self._wakeup.wait(
+            min(wait, self._state.settings.renew_every) if self._in_flight else wait
+        )
+
+    def _claim_request(self, queue: str, *others: str, limit: int) -> ClaimRequest:
+        now = time.monotonic()
+        due = now >= self._promote_at
+        if due:
+            self._promote_at = now + PROMOTE_INTERVAL_S
+        unknown, known = self._runner.unknown_tasks(), self._runner.known_tasks()
+        if held := self.breakers.held.get(queue):  # the same in all of them
+            unknown = {*unknown, *held}
+            known = None if known is None else [task for task in known if task not in held]
+        return ClaimRequest(
+            worker=self._state.id,
+            queue=queue,
+            other_queues=others,
+            limit=limit,
+            lease=self._state.settings.lease,
+            unknown=unknown,
+            known=known,
+            promote=due,
+            allow_one_crash_left=not self._in_flight.has_one_crash_left(),
+            cursor=None if others else self.poller.cursor(queue),
+        )
+
+    # Circuit breakers
+
+    def _breaker_opened(self, circuit: Circuit) -> None:
+        self._runner.hold_back(circuit)
+        self._wakeup.set()
+
+    def _breaker_closed(self, circuit: Circuit) -> None:
+        self.poller.reopen(circuit.queue)
+        self._wakeup.set()
+
+    def _probes(self, circuit: Circuit) -> bool:
+        known = self._runner.registry.get(circuit.task) is not None
+        return known and self.poller.serves(circuit.queue)
+
+    async def _probe(self, capacity: int) -> None:
+        """Try one job of each task whose breaker is due, if no other worker does."""
+        for opened in self.breakers.due(self._probes, capacity):
+            breaker = self._runner.registry[opened.circuit.task].breaker or Breaker()
+            wait = breaker.wait(opened.probes + 1, random.random())
+            asked_at, last_life = time.monotonic(), not self._in_flight.has_one_crash_left()
+            lease = self._state.settings.lease
+            try:
+                claims = await self._store.arun(
+                    take_probe, opened, self._state.id, lease, wait, last_life
+                )
+            except Exception as error:
+                if is_away(error):
+                    raise
+                log_failure(self._metrics, f"probing {opened.circuit} failed", error)
+                continue
+            if claims:
+                self.breakers.probed(opened, claims[0])
+                self._accept(claims, asked_at)

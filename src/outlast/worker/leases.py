@@ -1,0 +1,250 @@
+"""Renewals in the database: claims, registration, liveness lock, and claims that never came."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy
+from ..model.job import Claim
+from ..model.lease_trust import RENEWAL_SHARE
+from ..model.outcome import Transition, release
+from ..ops import duties
+from ..ops.enqueue import notify_queues
+from ..ops.finish import finish
+from ..ops.operation import Op
+from ..ops.renew import renew
+from ..store import Store
+from .in_flight import LEASE_SAFETY, InFlightJobs, log_fields
+from .loop import Loop
+from .maintenance import Maintenance
+from .registration import Registration
+from .row_errors import is_row_error, is_unexpected
+from .runner import JobRunner
+from .shared import WorkerShared
+
+if TYPE_CHECKING:
+    from .protocols import HeartbeatListener
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+log = logging.getLogger("outlast.worker")
+
+LOCK_WAIT_SHARE = (
+    0.06  # of a lease that a renewal waits for a lock, so that the database can say so
+)
+RETRY_SHARE = 0.05  # of a lease until the next try, after somebody's lock was in the way
+MIN_LOCK_WAIT_S = 0.1
+MIN_CALL_TIMEOUT_S = 2.0  # that every call may take: less would give up on a busy machine
+
+
+def lock_wait(lease: float) -> float:
+    """Seconds that a renewal waits for another client's lock."""
+    return max(MIN_LOCK_WAIT_S, lease * LOCK_WAIT_SHARE)
+
+
+def max_renewal_s(lease: float) -> float:
+    """Seconds that a renewal may take, so that there is time for another one."""
+    return max(MIN_CALL_TIMEOUT_S, lease / 3)
+
+
+class LockedOut:
+    """Another client's lock keeps this worker from renewing. It keeps everyone from taking its
+    jobs, too, and every detector of expired leases gives owners the time to renew once when it is
+    gone: so what was safe at that moment is safe for that time from then on."""
+
+    def __init__(self, in_flight: InFlightJobs) -> None:
+        self._in_flight = in_flight
+        self._locked = False
+
+    def locked(self, fences: Mapping[str, int], at: float, lease: float) -> float:
+        """At that moment there was a lock; the seconds until the next try."""
+        self._in_flight.extend_while_locked(fences, at + lease * RENEWAL_SHARE * LEASE_SAFETY)
+        if not self._locked:
+            self._locked = True
+            log.warning("somebody's lock keeps this worker from renewing its leases")
+        return lease * RETRY_SHARE
+
+    def passed(self) -> None:
+        self._locked = False
+
+
+class DatabaseLeases:
+    def __init__(
+        self,
+        registration: Registration,
+        shared: WorkerShared,
+        runner: JobRunner,
+        disown: Callable[[Claim], bool],
+        make_maintenance: Callable[[Store, HeartbeatListener], Maintenance],
+    ) -> None:
+        self._parent = registration.store
+        self._make_maintenance = make_maintenance
+        self._state = shared.state
+        self._registration = registration
+        self._in_flight = shared.in_flight
+        self._runner = runner
+        self._metrics = shared.metrics
+        self._wakeup = shared.wakeup
+        self._disown = disown  # False: this claim has reached us
+        self._listening: asyncio.Future[None] | None = None
+        self._notify = Loop("wake", self._notify_others, 60.0)
+        self._to_notify: set[str] = set()
+        self._lock = LockedOut(shared.in_flight)
+        self._unknown_claims: dict[tuple[str, int], float] = {}  # and when we first saw them
+        self._call_timeout = 0  # calls in a row that we gave up on
+
+    def open(self, listener: HeartbeatListener, watch: Loop) -> None:
+        """One connection for our own leases and one for healing: a slow sweep delays no renewal,
+        and a fleet of many workers does not use up what the database has to give."""
+        self._listener, self._watch = listener, watch
+        wait = lock_wait(self._state.settings.lease)
+        self.store = self._parent.clone(connections=1, lock_timeout=wait)
+        self.maintenance = self._make_maintenance(self._parent.clone(connections=1), listener)
+
+    def loops(self) -> Sequence[Loop]:
+        return [*self.maintenance.loops(), self._notify]
+
+    async def aclose(self) -> None:
+        await self.store.aclose()
+        await self.maintenance.store.aclose()
+
+    # Notifications and the liveness lock
+
+    async def listen(self) -> float:
+        """Hear of news, and hold the liveness lock meanwhile; here, where nothing blocks the loop.
+        The first word says that it got through, sooner after a failure than other loops retry."""
+        listener, post, first = self._listener, self._wakeup.call_soon, True
+
+        def on_notification(queue: str) -> None:
+            nonlocal first
+            if first:
+                post(listener.on_answer)
+                first = False
+            post(listener.on_notify, queue)
+
+        every = self._state.settings.watch_every
+        self._listening = asyncio.ensure_future(
+            self.store.listen_for_jobs(self._state.id, on_notification, every)
+        )
+        try:
+            await self._listening
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        except OutlastError as error:
+            if not isinstance(error, StoreBusy):
+                self.maintenance.distrust_locks()  # others may have lost theirs with ours
+            raise
+        finally:
+            self._listening.cancel()
+        return 0.0
+
+    def stop_listening(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+
+    def notify(self, queues: set[str]) -> Loop | None:
+        if not self._parent.can_notify:
+            return None
+        self._to_notify |= queues
+        return self._notify
+
+    async def _notify_others(self) -> None:
+        """It only makes things faster, so it may fail."""
+        queues, self._to_notify = self._to_notify, set()
+        if queues:
+            with suppress(OutlastError):
+                await self.store.arun(notify_queues, self.store.channel, queues)
+
+    # Renewals
+
+    async def renew(self) -> float | None:
+        """Renew all claims in hand; learn which are lost, which are cancelled, and which we do not
+        have. A claim whose row another client has locked is renewed again soon."""
+        fences = self._in_flight.fences()
+        try:
+            next_in = await self._renew_all(fences)
+        except StoreBusy as error:
+            if not error.locked:
+                raise
+            lease = self._state.settings.lease
+            return self._lock.locked(fences, time.monotonic(), lease)
+        self._lock.passed()
+        return next_in
+
+    async def _renew_all(self, fences: dict[str, int]) -> float | None:
+        asked_at = time.monotonic()
+        id, settings = self._state.id, self._state.settings
+        renewed = await self._with_deadline(renew, id, fences, settings.lease)
+        self._in_flight.renewed(renewed.kept, fences, asked_at + settings.lease * LEASE_SAFETY)
+        if renewed.draining != self._state.draining:
+            self._wakeup.call_soon(self._listener.on_draining, renewed.draining)
+        if renewed.lost or renewed.cancelling:
+            self._wakeup.call_soon(self._runner.renewed, renewed, fences)
+        if self._listening is None or self._listening.done():
+            self._watch.trigger()  # the database is there: so is what we watch
+        await self._release_unknown(renewed.unknown_claims)
+        known, proven = await self._with_deadline(
+            duties.heartbeat, id, len(fences), self._state.label
+        )
+        if not known:
+            try:
+                await self._with_deadline(duties.register, self._registration.row())
+            finally:  # also if the answer was lost
+                self.stop_listening()  # taken for dead: the next watch proves our life anew
+        elif not proven and self.store.holds_liveness_lock:
+            await self._with_deadline(
+                duties.prove_liveness, id
+            )  # we hold the lock, and it says nothing
+        return settings.renew_every / 4 if renewed.busy else None
+
+    async def _with_deadline(
+        self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """With a deadline that leaves time to renew on another connection; longer each time, as a
+        database that is merely slow would be slower still if everyone kept giving up on it."""
+        most = max_renewal_s(self._state.settings.lease) * 2 ** min(self._call_timeout, 10)
+        try:
+            async with asyncio.timeout(most):
+                answer = await self.store.arun(operation, *args, **kwargs)
+            self._call_timeout = 0
+            return answer
+        except TimeoutError as error:
+            self._call_timeout += 1
+            if isinstance(error, OutlastError):
+                raise
+            raise DeadlineExceeded(seconds=round(most, 3)) from error
+
+    async def _release_unknown(self, unknown: list[Claim]) -> None:
+        """A claim whose answer was lost on its way to us is ours in the database and in nobody's
+        hands. Seen for long enough, it is not just on its way: put it back, unspent."""
+        now = time.monotonic()
+        known, self._unknown_claims = self._unknown_claims, {}
+        for claim in unknown:
+            since = known.get((claim.id, claim.fence), now)
+            young = now - since < self._state.settings.renew_every / 2
+            if young or not self._disown(claim):
+                self._unknown_claims[claim.id, claim.fence] = since
+                continue
+            log.warning("job %s: releasing a claim that never reached us", claim.id,
+                        extra=log_fields(claim))  # fmt: skip
+            try:
+                await self._with_deadline(finish, [release(claim)])
+                self._metrics.counts["released"] += 1
+                self._metrics.add_forgotten()
+            except Exception as error:
+                if not is_row_error(error) and not is_unexpected(error):
+                    raise
+                log.error("job %s cannot be released: %s", claim.id, error, extra=log_fields(claim))
+
+    async def finish(self, transition: Transition) -> None:
+        finished = await self._with_deadline(finish, [transition])
+        for accepted, state in finished.accepted:
+            self._metrics.add_outcome(accepted, state)

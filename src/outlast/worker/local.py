@@ -1,0 +1,124 @@
+"""A local worker, put together: its parts talk to the database."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..model.ids import INSTANCE_VARIABLE, new_instance_id
+from ..model.job import Claim
+from ..model.outcome import Transition
+from ..model.settings import WorkerSettings
+from ..ops.claim import ClaimRequest
+from ..ops.finish import Finished, finish_and_claim
+from ..store import Store
+from .breaker import Breakers
+from .context import Context
+from .finished_jobs import FinishedJobs
+from .finisher import Finisher
+from .heartbeat import HeartbeatThread
+from .in_flight import InFlight
+from .job_source import DatabaseSource
+from .leases import DatabaseLeases
+from .maintenance import Maintenance, Outcomes, Signals
+from .protocols import HeartbeatListener
+from .registration import Registration
+from .runner import JobRunner
+from .shared import WorkerShared
+from .state import WorkerState
+from .threads import Threads
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from ..client.client import Outlast
+
+
+def local_worker(app: Outlast, queues: Sequence[str] | None, settings: WorkerSettings) -> Worker:
+    """A worker for these queues; for all of them, if none are named."""
+    # Random at every start, so that no worker answers for a dead one; a supervisor makes it up
+    # for its child, so that it knows whose jobs to reclaim.
+    id = os.environ.pop(INSTANCE_VARIABLE, "") or new_instance_id()
+    served = None if queues is None else sorted(set(queues))
+    shared = WorkerShared(WorkerState(id, settings, served), Threads(settings.concurrency))
+    store, hot_store, wakeup = app.store, app.store.hot_path_clone(), shared.wakeup
+    breakers = Breakers(lambda: id)
+    registration = Registration(
+        hot_store, shared, app.registry.names, settings.concurrency, owned=hot_store is not store
+    )
+    # The parts call each other: these functions run when all of them are there.
+
+    def became_ready(queues: set[str]) -> None:
+        source.became_ready(queues)
+
+    def deliver(job: InFlight) -> None:
+        sink.add(job)
+        wakeup.set()
+
+    def add_event(claim: Claim, kind: str, data: str, n: int | None = None) -> None:
+        sink.add_event(claim, kind, data, n)
+        wakeup.call_soon(wakeup.set)
+
+    def context(claim: Claim) -> Context:
+        return Context(claim, add_event, store, sink.pending_events, app.blobs, store=store)
+
+    runner = JobRunner(
+        app.registry, shared, breakers, context=context, deliver=deliver, slot_freed=wakeup.set
+    )
+    finished = FinishedJobs(shared.in_flight, shared.metrics, became_ready)
+    sink = database_sink(hot_store, store, shared, finished, runner)
+    leases = heartbeat(
+        app, registration, shared, runner,
+        Outcomes(runner.decide, finished.refused, sink.trouble),
+        SourceCallbacks(became_ready, shared.in_flight.disown),
+    )  # fmt: skip
+    source = DatabaseSource(registration, shared, breakers, runner, sink, leases)
+    return Worker(app, shared, source, sink, leases, runner)
+
+
+def database_sink(
+    hot_store: Store, store: Store, shared: WorkerShared, finished: FinishedJobs, runner: JobRunner
+) -> Finisher:
+    async def exchange(
+        plain: list[Transition], request: ClaimRequest | None
+    ) -> tuple[Finished, list[Claim]]:
+        return await hot_store.arun(finish_and_claim, plain, request)
+
+    counts = shared.metrics.counts
+    return Finisher(store, shared.in_flight, counts, finished.apply, runner.decide, exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCallbacks:
+    """What the heartbeat thread needs of a source. `became_ready` is called in the worker's loop,
+    `disown` in the heartbeat thread."""
+
+    became_ready: Callable[[set[str]], None]
+    disown: Callable[[Claim], bool]  # a claim that never came; False: it has
+
+
+def heartbeat(
+    app: Outlast,
+    registration: Registration,
+    shared: WorkerShared,
+    runner: JobRunner,
+    outcomes: Outcomes,
+    source: SourceCallbacks,
+) -> HeartbeatThread:
+    """The heartbeat thread of a process that is registered in the database."""
+
+    def make_maintenance(store: Store, listener: HeartbeatListener) -> Maintenance:
+        post = shared.wakeup.call_soon
+        signals = Signals(
+            poll=partial(post, listener.on_notify, ""),
+            ready=partial(post, source.became_ready),
+            notify=thread.notify,
+            cancelled=thread.renew_now,
+        )
+        return Maintenance(store, shared, outcomes, signals, app.retention, app.blobs)
+
+    leases = DatabaseLeases(registration, shared, runner, source.disown, make_maintenance)
+    thread = HeartbeatThread(leases, shared, runner, deadline=registration.store.settings.deadline)
+    return thread

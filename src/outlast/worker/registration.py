@@ -1,0 +1,97 @@
+"""A worker's row in the table of workers, and its way in and out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from json import dumps
+from typing import Any
+
+from ..model.errors import StoreError
+from ..ops import duties
+from ..ops.workers import deregister
+from ..store import Store
+from ..version import VERSION
+from .loop import PERMANENT_ERRORS, Backoff
+from .shared import WorkerShared
+from .state import WorkerState
+
+log = logging.getLogger("outlast.worker")
+
+LIVENESS_WAIT_S = 1.0  # for the liveness lock, before the first claim
+
+
+def registration_row(state: WorkerState, tasks: Sequence[str], concurrency: int) -> dict[str, Any]:
+    """The row of a worker, as others see it."""
+    return {
+        "id": state.id,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "queues": None if state.queues is None else dumps(state.queues),
+        "tasks": dumps(tasks),
+        "concurrency": concurrency,
+        "version": VERSION,
+        "lease": state.settings.lease,
+    }
+
+
+class Registration:
+    """`tasks` gives the names of the tasks that it runs. `owned`: the store is closed with it."""
+
+    def __init__(
+        self,
+        store: Store,
+        shared: WorkerShared,
+        tasks: Callable[[], list[str]],
+        concurrency: int,
+        *,
+        owned: bool,
+    ) -> None:
+        self.store = store
+        self.owned = owned
+        self._state = shared.state
+        self._wakeup = shared.wakeup
+        self._outage = shared.outage
+        self._tasks = tasks
+        self._concurrency = concurrency
+        self.proven = asyncio.Event()  # the liveness lock is held, and news are heard
+
+    def row(self) -> dict[str, Any]:
+        return registration_row(self._state, self._tasks(), self._concurrency)
+
+    async def register(self) -> None:
+        """A database that is not there yet is waited for."""
+        backoff = Backoff()
+        while not self._state.stopping:
+            try:
+                await self.store.arun(duties.register, self.row())
+                self._outage.answered()
+                return
+            except PERMANENT_ERRORS:
+                raise
+            except StoreError as error:
+                wait = backoff.failed()
+                if not self._outage.logs(error, wait):
+                    log.warning("%s; next try in %.1f s", error, wait)
+                await self._wakeup.wait_out_failure(wait, self._state.stopping)
+
+    async def wait_for_liveness(self) -> None:
+        """What is claimed before the liveness lock is held waits for a lease if we die: so there
+        should be one first, if it can be had soon."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LIVENESS_WAIT_S):
+                await self.proven.wait()
+
+    async def deregister(self) -> None:
+        """Before the liveness lock is given up: else, with a slow database, others would take us
+        for dead."""
+        with suppress(StoreError):  # others will find out
+            await self.store.arun(deregister, self._state.id)
+
+    async def aclose(self) -> None:
+        if self.owned:
+            await self.store.aclose()

@@ -1,0 +1,22 @@
+"""What the parts of one worker share: state, jobs in hand, counters, wake-up, threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .in_flight import InFlightJobs
+from .outage_log import OutageLog
+from .state import WorkerState
+from .threads import Threads
+from .wakeup import Wakeup
+from .worker_metrics import WorkerMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerShared:
+    state: WorkerState
+    threads: Threads  # each is started when it is needed
+    in_flight: InFlightJobs = field(default_factory=InFlightJobs)
+    metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
+    wakeup: Wakeup = field(default_factory=Wakeup)
+    outage: OutageLog = field(default_factory=OutageLog)

@@ -1,0 +1,50 @@
+"""What cuts a worker's waits short: something ended, came, or was ordered, in whatever thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+
+class Wakeup:
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._event = asyncio.Event()
+        self._resumed = asyncio.Event()
+
+    def open(self) -> None:
+        """From now on, in the loop that runs."""
+        self.loop = asyncio.get_running_loop()
+
+    def call_soon(self, action: Callable[..., object], *args: Any) -> None:
+        """From any thread: do something in the worker's loop."""
+        if self.loop is not None:
+            with suppress(RuntimeError):  # the loop is gone: so is what this was about
+                self.loop.call_soon_threadsafe(action, *args)
+
+    def set(self) -> None:
+        """There may be something to do: whoever pauses goes round."""
+        self._event.set()
+
+    def end_wait(self) -> None:
+        """It is worth another try: whoever waits out a failure goes on."""
+        self._resumed.set()
+
+    async def wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        self._event.clear()
+
+    async def wait_out_failure(self, seconds: float, stopping: bool) -> None:
+        """Wait out a failure: no news cuts it short but the order to stop, and the word that the
+        database is back."""
+        if stopping:
+            await asyncio.sleep(min(seconds, 0.1))  # there is a deadline, and still no storm
+            return
+        self._resumed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._resumed.wait()

@@ -1,0 +1,128 @@
+"""What a worker counts of its own doing, for whoever measures it.
+
+Plain numbers, written by the worker as it goes and read from any thread: a reader that meets a
+write half-way sees a figure that is one job old. Nothing here is locked. Jobs are counted by the
+batch, when some are claimed or once a second: one by itself costs its span of time in a list.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from ..model.job import Claim
+from ..model.lifecycle import Outcome, State
+from ..model.outcome import Transition
+from ..ops.reclaim import ReclaimResult
+
+# Seconds. A job may wait for hours behind others, and run for hours.
+BUCKET_EDGES_S = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    300.0,
+    1800.0,
+)
+MAX_NAMES = 100  # of queues or tasks that are told apart; the rest share one name
+OTHER_NAME = "other"
+
+ReclaimKind = tuple[str, str]  # how a loss was noticed, and which class of orphan it was
+
+
+class DurationBuckets:
+    """How often something took how long. The last count is of all that took longer."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKET_EDGES_S) + 1)
+        self.total = 0.0
+
+    def add(self, spans: Sequence[float]) -> None:
+        """Some, which are mostly of one kind: then the shortest and the longest tell of all."""
+        first, last = (
+            bisect_left(BUCKET_EDGES_S, min(spans)),
+            bisect_left(BUCKET_EDGES_S, max(spans)),
+        )
+        if first == last:
+            self.counts[first] += len(spans)
+        else:
+            for span in spans:
+                self.counts[bisect_left(BUCKET_EDGES_S, span)] += 1
+        self.total += sum(spans)
+
+
+class DurationBucketsByName(dict[str, DurationBuckets]):
+    """One for each name; past a number of names, one for all others."""
+
+    def __missing__(self, name: str) -> DurationBuckets:
+        if len(self) < MAX_NAMES or name == OTHER_NAME:
+            made = self[name] = DurationBuckets()
+            return made
+        return self[OTHER_NAME]
+
+
+class WorkerMetrics:
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()  # whatever has no figure of its own
+        self.waits = (
+            DurationBucketsByName()
+        )  # by queue: from when a job was due until it was claimed
+        self.runs = DurationBucketsByName()  # by task: from the start of a handler to its end
+        self.durations: defaultdict[str, list[float]] = defaultdict(list)  # not in there yet
+        self.ended: Counter[tuple[Outcome, State]] = Counter()  # without plain successes
+        self.reclaimed: Counter[ReclaimKind] = Counter()
+
+    def add_claims(self, claims: Sequence[Claim]) -> None:
+        """By the database's clock, which wrote down both moments. Rows may hold anything."""
+        for queue, group in groupby(claims, attrgetter("queue")):
+            waits, some = self.waits[queue], list(group)
+            try:
+                waits.add([claim.started_at - claim.run_at for claim in some])
+            except TypeError:
+                waits.counts[-1] += len(some)
+
+    def count_durations(self) -> None:
+        """Count what has run since this was done last."""
+        for task, spans in self.durations.items():
+            self.runs[task].add(spans)
+        self.durations.clear()
+
+    def add_outcome(self, transition: Transition, state: State) -> None:
+        """One that did not just succeed."""
+        self.ended[transition.outcome, state] += 1
+
+    def add_reclaimed(self, reason: str, result: ReclaimResult) -> None:
+        """What became of jobs whose owner was lost, by the class of orphan that they were."""
+        again = result.healed - result.cancelled - result.dead
+        if reason == "deadline":  # what goes dead there has used up its attempts
+            lost, ended = "owner-hung", "owner-hung"
+        else:
+            lost, ended = "owner-dead", "poison"
+        self._add(reason, lost, again)
+        self._add(reason, ended, result.dead)
+        self._add(reason, "uncancelled", result.cancelled)
+        for end, number in result.ends.items():
+            self.ended[end] += number
+        self.counts["buried"] += result.workers_removed
+
+    def add_forgotten(self) -> None:
+        """A claim that never reached us, and that nobody but us would miss."""
+        self._add("owner", "forgotten", 1)
+
+    def _add(self, reason: str, orphan: str, number: int) -> None:
+        if number > 0:
+            self.reclaimed[reason, orphan] += number

@@ -1,0 +1,1 @@
+"""Generators of reference pages: each prints a page that a test compares with the code."""
