@@ -10,16 +10,9 @@ ARGS   ?=
 # -qq: only errors. A package location that does not exist is pip's to skip, not ours to report.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
 
-# Most tests wait for a process or a lease; more workers than this make each other's slow.
-# Files start in the order of tests/conftest.py: the long ones early.
-PYTEST_WORKERS ?= -n 4 --dist loadfile --no-loadscope-reorder
-
 # What differs between versions of Python: decisions, both stores, processes, forks, event loops.
 SMOKE ?= tests/model tests/store/test_claim.py tests/worker/test_isolated.py \
   tests/worker/test_forks_and_threads.py tests/service/test_jobs.py tests/remote/test_worker.py
-
-# Which failed tests passed alone.
-DIAGNOSIS := failed-tests.log
 
 # Who starts thousands of processes does not have each of them compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,13 +26,8 @@ help: ## show the verbs
 demo: $(VENV)/.core ## kill workers and watch every job finish
 	@$(BIN)/outlast demo $(ARGS)
 
-# This run decides: a failure beside the others is a failure. Failed tests run once more, alone, for
-# diagnosis only; which of them passed then is printed and written to a file.
 test: $(VENV)/.dev ## run the tests
-	@$(BIN)/python -m pytest $(PYTEST_WORKERS) $(ARGS) || { code=$$?; test $$code -ne 1 || { \
-	  echo "Failed. The failed tests again, alone, for diagnosis (kept in $(DIAGNOSIS)):"; \
-	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -q -rpfE $(ARGS) 2>&1 | \
-	    tee $(DIAGNOSIS); }; exit $$code; }
+	@$(BIN)/python -m tools.run_tests $(ARGS)
 
 # On another Python, in an environment of its own: make smoke PYTHON=python3.13 VENV=.venv-newest
 smoke: $(VENV)/.dev ## run a short choice of the tests
@@ -72,7 +60,7 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 clean: ## remove what the other verbs made
-	@rm -rf $(VENV) .venv-newest $(DIAGNOSIS) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .bench
+	@rm -rf $(VENV) .venv-newest failed-tests.log build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .bench
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -19,8 +19,9 @@ from outlast.verify.faults.proxied_connection import Upstream
 from tests.service.following import Follower, claimed
 from tests.service.serving import serving
 from tests.support import Proxy, aeventually
+from tests.support.app import SLACK
 
-AT_ONCE = 2.0  # seconds
+AT_ONCE = 2.0 + SLACK  # seconds
 
 
 class Impatient(Proxy):
@@ -97,9 +98,10 @@ async def test_idle_streams_outlast_a_proxy_that_cuts_what_is_idle(
     with (
         serving(ol, idle.settings) as served,
         Impatient(_place(served.url), idle.patience) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port)),  # nothing is ever sent on it
     ):
         url = f"http://127.0.0.1:{proxy.port}"
-        silent = socket.create_connection(("127.0.0.1", proxy.port))
+        await aeventually(lambda: proxy.accepted == 1)
         followers = [
             Follower(f"{url}/api/v1/events?kind=cancel", served.token("read")),
             Follower(f"{url}/api/v1/jobs/{held.id}/events?kind=cancel", served.token("read")),
@@ -111,9 +113,7 @@ async def test_idle_streams_outlast_a_proxy_that_cuts_what_is_idle(
         async with RemoteWorker(url, token, ol, ["default"], spool=tmp_path) as worker:
             await aeventually(lambda: worker.connected and feeder.subscribers == 2)
             await asyncio.sleep(idle.seconds)  # that is what this is about
-            silent.settimeout(1)
-            with pytest.raises(ConnectionResetError):
-                silent.recv(1)
+            assert 1 in proxy.cuts, "the proxy cuts connections that are idle"
             assert not any(one.done() for one in following), "a stream did not stay open"
             since = time.monotonic()
             job = await work.aenqueue()
@@ -121,7 +121,6 @@ async def test_idle_streams_outlast_a_proxy_that_cuts_what_is_idle(
             await ol.acancel(held.id)
             await asyncio.gather(*following)
             took = time.monotonic() - since
-        silent.close()
     print(f"{proxy.accepted} connections, {len(proxy.cuts)} cut for being idle, {took:.2f} s")
     assert took < AT_ONCE
     assert [one.kinds[-1] for one in followers] == ["cancel", "cancel"]

@@ -64,7 +64,7 @@ def test_a_probe_is_one_claim_and_free_again_with_it(run: Run, store: Store) -> 
     put(run, 3)
     here = opened(run)
     assert due(run) == [True]
-    (probe,) = run(take_probe, here, "prober", 0.001, 0.0)
+    (probe,) = run(take_probe, here, "prober", -1.0, 0.0)
     assert due(run) == [False]
     following = replace(here, probes=1)
     assert run(take_probe, following, "rival", 60.0, 0.0) == []

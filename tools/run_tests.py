@@ -1,0 +1,49 @@
+"""Run the tests: most of them side by side, then those marked `quiet`, one at a time.
+
+A quiet test measures time or runs a campaign with deadlines of its own; beside other tests on two
+cores it would measure them. The first run of a test decides. Failed tests run once more, alone, for
+diagnosis only: the result is printed and kept in failed-tests.log.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PYTEST = [sys.executable, "-m", "pytest"]
+
+# Most tests wait for a process or a lease; more processes than this slow each other down.
+# Files start in the order of tests/conftest.py: the long ones early.
+SIDE_BY_SIDE = ["-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
+
+DIAGNOSIS = Path("failed-tests.log")
+PASSED, FAILED, NO_TESTS = 0, 1, 5
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code of pytest: of the first run that failed, if any did."""
+    codes = [
+        _pytest(*SIDE_BY_SIDE, "-m", "not campaign and not quiet", *arguments),
+        _pytest("-m", "quiet and not campaign", *arguments),
+    ]
+    if FAILED in codes:
+        _diagnose()
+    failures = [code for code in codes if code not in (PASSED, NO_TESTS)]
+    return failures[0] if failures else min(codes)
+
+
+def _pytest(*arguments: str) -> int:
+    return subprocess.run([*PYTEST, *arguments], check=False).returncode
+
+
+def _diagnose() -> None:
+    print(f"The failed tests again, alone, for diagnosis (kept in {DIAGNOSIS}):", flush=True)
+    again = [*PYTEST, "--last-failed", "--last-failed-no-failures", "none", "-q", "-rpfE"]
+    ran = subprocess.run(again, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    DIAGNOSIS.write_bytes(ran.stdout)
+    print(ran.stdout.decode(errors="replace"), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
