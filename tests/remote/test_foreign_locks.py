@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from outlast import State
 from tests.remote.fleet import Fleet
 from tests.support import Database, eventually
@@ -14,6 +16,7 @@ LONGER = 1.0  # than the lease, each lock
 MODES = ("SHARE", "EXCLUSIVE", "ACCESS EXCLUSIVE")  # the first one is that of a CREATE INDEX
 
 
+@pytest.mark.quiet
 def test_locks_longer_than_the_lease_cost_no_remote_worker_its_jobs(
     fleet: Fleet, database: Database
 ) -> None:

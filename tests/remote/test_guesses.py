@@ -23,6 +23,7 @@ SECONDS = 3.0  # longer than a verified token is trusted
 MAX_DELAY_S = 1.0
 
 
+@pytest.mark.quiet
 @pytest.mark.kinds("sqlite")
 async def test_wrong_tokens_from_its_address_do_not_delay_a_remote_worker(
     ol: Outlast, tmp_path: Path, caplog: pytest.LogCaptureFixture

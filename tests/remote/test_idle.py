@@ -74,6 +74,7 @@ SHORT = Idle(3.0, 1.0, ServiceSettings(keep_alive=0.2, events_keep_alive=0.2, re
 TEN_MINUTES = Idle(600.0, 60.0, ServiceSettings())
 
 
+@pytest.mark.quiet
 @pytest.mark.kinds("sqlite")
 @pytest.mark.parametrize(
     "idle",

@@ -54,6 +54,7 @@ BEGUN = (
 )
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_half_open_connections_do_not_exhaust_the_service(
     ol: Outlast, processes: Processes, loop: str

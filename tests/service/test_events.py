@@ -570,6 +570,7 @@ async def test_a_server_that_goes_ends_its_streams(ol: Outlast) -> None:
 # What it costs
 
 
+@pytest.mark.quiet
 async def test_many_followers_cost_as_much_as_one(ol: Outlast, database: Database) -> None:
     """One reads for all."""
     with serving(ol, ServiceSettings.of(events_poll=0.2)) as served:

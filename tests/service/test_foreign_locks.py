@@ -35,6 +35,7 @@ def offered(served: Served, token: str, number: int) -> Any:
     return opened(served, token, credit=number)
 
 
+@pytest.mark.quiet
 def test_a_renewal_is_told_of_a_lock_although_many_calls_wait_for_it(
     served: Served, database: Database
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_renewal_is_told_of_a_lock_although_many_calls_wait_for_it(
     assert (now.state, now.attempt, now.crashes) == (State.RUNNING, 1, 0)
 
 
+@pytest.mark.quiet
 def test_many_workers_share_the_wait_for_a_lock(served: Served, database: Database) -> None:
     """R214: fifty workers that renew at the same moment hear of a lock within two waits, not one
     after the other."""

@@ -12,8 +12,7 @@ from outlast.store.schema import latest
 from tests.support.processes import ROOT
 from tests.support.requirements import require_program, skip_or_fail
 
-# The commit that made the tables of the first release. (Who changes those names a later one.)
-BEFORE = "7437879b3d857882f2fc0588c9fe0cfbdf76dd8b"
+MIGRATIONS = "src/outlast/store/migrations"
 
 CHANGE = """\
 -- compatible from: {today}
@@ -22,17 +21,20 @@ CREATE INDEX ol.index(job_colour) ON ol.job (colour) WHERE colour IS NOT NULL;
 """
 
 
-def earlier(folder: Path, commit: str = BEFORE) -> Path:
-    """The package as it was at a commit: a folder for the import path."""
-    git = require_program("git")
-    found = subprocess.run(
-        [git, "-C", str(ROOT), "archive", commit, "src/outlast"], capture_output=True, check=False
-    )
-    if found.returncode:
-        skip_or_fail(f"the history of the repository is not here: {found.stderr.decode().strip()}")
-    with tarfile.open(fileobj=BytesIO(found.stdout)) as archive:
+def earlier(folder: Path) -> Path:
+    """The package as it was when its tables last changed: a folder for the import path."""
+    commit = _git("log", "-1", "--format=%H", "--", MIGRATIONS).decode().strip()
+    with tarfile.open(fileobj=BytesIO(_git("archive", commit, "src/outlast"))) as archive:
         archive.extractall(folder, filter="data")
     return folder / "src"
+
+
+def _git(*words: str) -> bytes:
+    git = require_program("git")
+    found = subprocess.run([git, "-C", str(ROOT), *words], capture_output=True, check=False)
+    if found.returncode or not found.stdout:
+        skip_or_fail(f"the history of the repository is not here: {found.stderr.decode().strip()}")
+    return found.stdout
 
 
 def later(folder: Path) -> Path:

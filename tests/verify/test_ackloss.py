@@ -19,6 +19,7 @@ SILENT = {"start", "rollback", "not-yet", "purge-changed"}  # they commit nothin
 OTHERS = {*SWEEP_STATEMENTS, "audit", "poison", "flow-prune", "late-finish", "wrong-clock"}
 
 
+@pytest.mark.quiet
 @pytest.mark.kinds("postgres")
 def test_an_answer_that_is_lost_changes_nothing(processes: Processes, database: Database) -> None:
     """R004, R170: whatever was committed when its answer got lost is asked for again, and stands

@@ -33,6 +33,7 @@ def steps(processes: Processes, folder: Path, patience: float, *words: object) -
     assert list(folder.glob("outlast-verify-*")) == []
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.timeout(120)
 def test_a_clock_that_steps_costs_no_job_its_owner(

@@ -16,6 +16,7 @@ from tests.verify.running import run
 from tests.verify.test_crash import left
 
 
+@pytest.mark.quiet
 @pytest.mark.kinds("postgres")
 def test_no_call_outlives_its_deadline(processes: Processes, database: Database) -> None:
     """R169, R170: silence, slowness and breaks in the middle of everything; every call comes back

@@ -72,6 +72,7 @@ async def hold_locks(ol: Outlast, database: Database, lease: float, longer: floa
         assert (now.fence, now.crashes, starts[job.id]) == (1, 0, 1)
 
 
+@pytest.mark.quiet
 async def test_a_lock_longer_than_the_lease_costs_no_job_its_owner(
     ol: Outlast, database: Database
 ) -> None:

@@ -73,6 +73,12 @@ def work_through_an_outage(ctx: ScenarioContext) -> Iterator[None]:
     for job in ctx.ol.enqueue(*(task.job() for _ in range(3))):
         ctx.record_promise(job.id)
     yield
+
+    def is_open() -> bool:
+        return any(one.queue == ctx.queue for one in ctx.run(breakers))
+
     asyncio.run(work_until(ctx, lambda counts: counts["succeeded"] >= 3))
-    if any(one.queue == ctx.queue for one in ctx.run(breakers)):
+    if is_open():  # the worker stopped before it could close the breaker: the next one does
+        asyncio.run(work_until(ctx, lambda counts: not is_open()))
+    if is_open():
         ctx.report("I2", "unstarted", "a breaker stays open although all of its jobs succeeded")
