@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from outlast import InvalidOption, Outlast
+from outlast.client.bulk import PurgeRequest
 from outlast.model.bulk import BulkCount, explain_difference, pack_reasons, unpack_reasons
 from outlast.model.flow import chain
 from outlast.ops.bulk import purge_some, redrive_some
@@ -45,13 +46,13 @@ def test_what_changed_between_count_and_action_is_left_alone_and_named(
 ) -> None:
     """R231: one runs by now, one has succeeded, one was removed; neither is touched."""
     ids = dead(app.store.run, 5)
-    pages = list(app._pages(DEAD))
+    pages = app._find_pages(DEAD)
     assert pages == [ids]
     go_on(app, *ids[:3])
     done = (
         app._retry_pages(pages, "dead")
         if act == "retry"
-        else app._purge_pages(pages, (DEAD, {}, 0.0))
+        else app._purge_pages(pages, PurgeRequest(DEAD, {}, 0.0))
     )
     assert done == 2 and done.left == {"running": 1, "succeeded": 1, "removed": 1}
     told = explain_difference(5, done)

@@ -173,6 +173,23 @@ def results() -> None:
     assert_type(ol.result(awaited.enqueue(7)), set[str])
 
 
+def verbs(job: Job) -> None:
+    assert_type(ol.job(job.id), Job)
+    assert_type(ol.jobs(state="dead", limit=5), list[Job])
+    assert_type(ol.counts(), dict[str, int])
+    assert_type(ol.cancel(job.id, reason="late"), Job)
+    assert_type(ol.retry_all(queue="slow").more, int)
+    assert_type(ol.flow_jobs(id=job.id, after=None), list[Job])
+    ol.pause("slow")
+
+
+async def verbs_async(job: Job) -> None:
+    assert_type(await ol.ajob(job.id), Job)
+    assert_type(await ol.ajobs(state="dead", limit=5), list[Job])
+    assert_type(await ol.acancel(job.id, reason="late"), Job)
+    assert_type(await ol.aretry_flow(job.id), int)
+
+
 def annotated(tasks: list[Reports], any_task: Task, any_job: Job) -> None:
     """`Task` and `Job` need no parameters, or only those that matter to a caller."""
     tasks.append(plain)

@@ -99,6 +99,15 @@ def wrong_calls() -> None:
     ol.enqueue(plain)  # error: call-overload | reportArgumentType reportCallIssue
 
 
+async def wrong_verbs() -> None:
+    ol.cancel(7)  # error: arg-type | reportArgumentType
+    ol.jobs(stat="dead")  # error: call-arg | reportCallIssue
+    ol.pause()  # error: call-arg | reportCallIssue
+    ol.jobs("dead")  # error: call-arg | reportCallIssue
+    await ol.acancel(7)  # error: arg-type | reportArgumentType
+    print((await ol.ajob("7")).state.pages)  # error: attr-defined | reportAttributeAccessIssue
+
+
 def wrong_results(some: Task[..., Report], job: Job[Report]) -> None:
     number: int = ol.result(plain.enqueue(7))  # error: assignment | reportAssignmentType
     print(ol.result(awaited.enqueue(7)).pages)  # error: attr-defined | reportAttributeAccessIssue

@@ -39,7 +39,7 @@ async def test_a_job_that_is_announced_and_polled_for_runs_once(
                 with database.connect() as connection:
                     ids += [job.id for job in ol.enqueue(note.job(n), conn=connection)]
             for _ in range(3):
-                await ol._anotify(["default"])
+                await ol._async.notify(["default"])
             n += 1
         await aeventually(lambda: sum(runs.values()) >= n, 30.0)
     assert runs == Counter(dict.fromkeys(ids, 1))

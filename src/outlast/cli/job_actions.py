@@ -150,9 +150,9 @@ def _refuse_filters(chosen: dict[str, Any]) -> None:
 
 
 def _retry_all(ol: Outlast, chosen: dict[str, Any], yes: bool, as_json: bool) -> None:
-    from ..client.jobs import job_filter as checked
+    from ..client.base import job_filter
 
-    pages = list(ol._pages(checked(**chosen)))
+    pages = ol._find_pages(job_filter(**chosen))
     found = sum(map(len, pages))
     confirm(f"{pluralize(found, chosen['state'] + ' job')} will be retried.", found, yes)
     print_count("Retried", found, ol._retry_pages(pages, chosen["state"]), as_json)

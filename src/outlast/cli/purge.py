@@ -62,10 +62,10 @@ def purge(ol: Outlast, older: float, yes: bool, as_json: bool, **chosen: Any) ->
 
     Dead jobs are removed in no other way. Jobs that a flow still needs stay.
     """
-    from ..client.workers import purge_request
+    from ..client.bulk import purge_request
 
     selection = purge_request(**chosen, older=older)
-    pages = list(ol._pages(selection[0]))
+    pages = ol._find_pages(selection.which)
     found = sum(map(len, pages))
     old = f", of which those that ended {in_words(older)} ago" if older else ""
     confirm(f"{pluralize(found, chosen['state'] + ' job')}{old} will be removed.", found, yes)

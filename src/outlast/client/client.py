@@ -1,6 +1,7 @@
 """Outlast: define tasks, enqueue jobs, wait for them, work. Every sync verb has an a-twin.
 
-The other verbs have files of their own: seeing, steering, flows, operators.
+The verbs have files of their own, by what they are about. To add one, write it there as a
+coroutine over a `Face`, and give its two methods their names here (see `faces`).
 """
 
 from __future__ import annotations
@@ -8,30 +9,27 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 from ..model.errors import InvalidOption
 from ..model.flow import Enqueueable
 from ..model.flow_builder import build_jobs
-from ..model.job import Job, NewJob
-from ..model.lifecycle import State
+from ..model.job import Job
 from ..model.options import check_name
 from ..model.settings import RetentionSettings, StoreSettings, WorkerOptions, WorkerSettings
 from ..model.task import Call, Registry
-from ..ops.enqueue import enqueue, notify_queues
-from ..ops.operation import Op
-from ..store import open_store
-from ..store.blobs.store import BlobStore
-from ..store.caller.connection import arun_on, run_on
-from ..store.notify_limiter import NotifyLimiter
+from ..store import Store
+from ..store.blobs.store import Blobs, BlobStore
 from ..task_decorator import task
-from ..tracing import enqueuing, traced, tracer
-from .flows import Flows
-from .jobs import Jobs
-from .queues import Queues
-from .result_waiter import ResultPoller
-from .results import Results
-from .workers import Workers
+from . import bulk as bulk_verbs
+from . import enqueue as enqueue_verbs
+from . import flows as flow_verbs
+from . import jobs as job_verbs
+from . import queues as queue_verbs
+from . import results as result_verbs
+from . import workers as worker_verbs
+from .faces import AsyncFace, BlockingFace, finish, twins
+from .parts import ClientParts
 
 if TYPE_CHECKING:
     from ..task_decorator import TaskDecorator
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Outlast(Jobs, Queues, Flows, Workers, Results):
+class Outlast:
     """A job system in a database.
 
     `url` is `sqlite:///file.db` or `postgresql://…`; without one, `$OUTLAST_URL`, else
@@ -62,14 +60,28 @@ class Outlast(Jobs, Queues, Flows, Workers, Results):
         retention: RetentionSettings | None = None,
         blobs: str | BlobStore | None = None,
     ) -> None:
-        self.store = open_store(url, schema, settings)
-        self._use_blobs(blobs or os.environ.get("OUTLAST_BLOBS") or None)
+        location = blobs or os.environ.get("OUTLAST_BLOBS") or None
+        self._parts = parts = ClientParts(url, schema, settings, location)
+        self._blocking, self._async = BlockingFace(parts), AsyncFace(parts)
         self.retention = retention or RetentionSettings.of()
-        self.registry = Registry()
         self.webhooks: dict[str, Webhook] = {}
-        self._notify_limiter = NotifyLimiter()
-        self._tx_notify = NotifyLimiter()  # apart: theirs are heard when they commit, if they do
-        self._result_poller = ResultPoller(self.store)
+
+    @property
+    def store(self) -> Store:
+        return self._parts.store
+
+    @property
+    def blobs(self) -> Blobs | None:
+        return self._parts.blobs
+
+    @property
+    def registry(self) -> Registry:
+        return self._parts.registry
+
+    @property
+    def max_args_bytes(self) -> int:
+        """The limit for one job's arguments."""
+        return self._parts.max_args_bytes
 
     # Define
 
@@ -107,22 +119,7 @@ class Outlast(Jobs, Queues, Flows, Workers, Results):
 
     def enqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
         """Enqueue calls, chains, groups and flows, all or none; one job for each call, in order."""
-        jobs = build_jobs(calls, limit=self._max_args_bytes)
-        if (recorder := tracer()) is None:
-            return self._enqueue_rows(traced(jobs), conn)
-        with enqueuing(recorder, jobs) as sent:
-            return self._enqueue_rows(sent, conn)
-
-    def _enqueue_rows(self, jobs: list[NewJob], conn: Any) -> list[Job]:
-        if conn is not None:
-            self.store.ready_beside_caller()
-        if self.blobs is not None:
-            jobs = self.blobs.put_arguments(jobs)
-        if conn is not None:
-            return run_on(conn, self.store, self._enqueue_and_notify(jobs))
-        made = self.store.run(enqueue, jobs)
-        self._notify(self._queues_to_notify(made, self._notify_limiter))
-        return made
+        return self._enqueue_jobs(build_jobs(calls, limit=self.max_args_bytes), conn)
 
     @overload
     async def aenqueue(self, *calls: Call[T], conn: object = None) -> list[Job[T]]: ...
@@ -130,37 +127,117 @@ class Outlast(Jobs, Queues, Flows, Workers, Results):
     async def aenqueue(self, *calls: Enqueueable, conn: object = None) -> list[Job]: ...
 
     async def aenqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
-        return await self._aenqueue_traced(build_jobs(calls, limit=self._max_args_bytes), conn)
+        return await self._aenqueue_jobs(build_jobs(calls, limit=self.max_args_bytes), conn)
 
-    async def _aenqueue_traced(self, jobs: list[NewJob], conn: Any = None) -> list[Job]:
-        if (recorder := tracer()) is None:
-            return await self._aenqueue_rows(traced(jobs), conn)
-        with enqueuing(recorder, jobs) as sent:
-            return await self._aenqueue_rows(sent, conn)
+    _enqueue_jobs, _aenqueue_jobs = twins(enqueue_verbs.enqueue_jobs)
 
-    async def _aenqueue_rows(self, jobs: list[NewJob], conn: Any = None) -> list[Job]:
-        if conn is not None:
-            await self.store.aready_beside_caller()
-        if self.blobs is not None and self.blobs.any_large(jobs):
-            jobs = await asyncio.to_thread(self.blobs.put_arguments, jobs)
-        if conn is not None:
-            return await arun_on(conn, self.store, self._enqueue_and_notify(jobs))
-        made = await self.store.arun(enqueue, jobs)
-        await self._anotify(self._queues_to_notify(made, self._notify_limiter))
-        return made
+    # Results
 
-    def _enqueue_and_notify(self, jobs: list[NewJob]) -> Op[list[Job]]:
-        made = yield from enqueue(jobs, ours=False)
-        if queues := self._queues_to_notify(made, self._tx_notify):
-            yield from notify_queues(self.store.channel, queues)
-        return made
+    @overload
+    def result(
+        self,
+        id: Job[T],
+        timeout: float | None = None,
+        *,
+        erase: bool = False,
+        raw: Literal[False] = False,
+    ) -> T: ...
+    @overload
+    def result(
+        self, id: str, timeout: float | None = None, *, erase: bool = False, raw: bool = False
+    ) -> Any: ...
+    @overload
+    def result(
+        self, id: Job, timeout: float | None = None, *, erase: bool = False, raw: bool
+    ) -> Any: ...
 
-    def _queues_to_notify(self, jobs: list[Job], limiter: NotifyLimiter) -> list[str]:
-        if not self.store.can_notify:
-            return []
-        return limiter.due({job.queue for job in jobs if job.state is State.READY})
+    def result(
+        self,
+        id: str | Job,
+        timeout: float | None = None,
+        *,
+        erase: bool = False,
+        raw: bool = False,
+    ) -> Any:
+        """Wait for a job and return its result. Raises JobDead, JobCancelled or ResultTimeout; and
+        Erased, if it was forgotten. With `erase` it is forgotten as it is read: whoever asks first
+        gets it, and nobody after.
 
-    # Work
+        Of a job whose task is registered here, the result is of the type that the task is annotated
+        to return; ResultMismatch, if it cannot be. With `raw`, or for an id, it is the JSON value.
+        """
+        return finish(result_verbs.result(self._blocking, id, timeout, erase=erase, raw=raw))
+
+    @overload
+    async def aresult(
+        self,
+        id: Job[T],
+        timeout: float | None = None,
+        *,
+        erase: bool = False,
+        raw: Literal[False] = False,
+    ) -> T: ...
+    @overload
+    async def aresult(
+        self, id: str, timeout: float | None = None, *, erase: bool = False, raw: bool = False
+    ) -> Any: ...
+    @overload
+    async def aresult(
+        self, id: Job, timeout: float | None = None, *, erase: bool = False, raw: bool
+    ) -> Any: ...
+
+    async def aresult(
+        self,
+        id: str | Job,
+        timeout: float | None = None,
+        *,
+        erase: bool = False,
+        raw: bool = False,
+    ) -> Any:
+        return await result_verbs.result(self._async, id, timeout, erase=erase, raw=raw)
+
+    _outcome, _aoutcome = twins(result_verbs.outcome)
+
+    # Jobs
+
+    job, ajob = twins(job_verbs.job)
+    jobs, ajobs = twins(job_verbs.jobs)
+    counts, acounts = twins(job_verbs.counts)
+    history, ahistory = twins(job_verbs.history)
+    explain, aexplain = twins(job_verbs.explain)
+    cancel, acancel = twins(job_verbs.cancel)
+    retry, aretry = twins(job_verbs.retry)
+    reclaim, areclaim = twins(job_verbs.reclaim)
+    forget, aforget = twins(job_verbs.forget)
+    retry_all, aretry_all = twins(bulk_verbs.retry_all)
+    purge, apurge = twins(bulk_verbs.purge)
+
+    _find_pages, _afind_pages = twins(bulk_verbs.find_pages)  # for commands that ask first
+    _retry_pages, _aretry_pages = twins(bulk_verbs.retry_pages)
+    _purge_pages, _apurge_pages = twins(bulk_verbs.purge_pages)
+
+    # Flows
+
+    flow, aflow = twins(flow_verbs.flow)
+    flows, aflows = twins(flow_verbs.flows)
+    flow_jobs, aflow_jobs = twins(flow_verbs.flow_jobs)
+    cancel_flow, acancel_flow = twins(flow_verbs.cancel_flow)
+    retry_flow, aretry_flow = twins(flow_verbs.retry_flow)
+
+    # Queues
+
+    queues, aqueues = twins(queue_verbs.queues)
+    pause, apause = twins(queue_verbs.pause)
+    resume, aresume = twins(queue_verbs.resume)
+    keep, akeep = twins(queue_verbs.keep)
+    breakers, abreakers = twins(queue_verbs.breakers)
+    close_breaker, aclose_breaker = twins(queue_verbs.close_breaker)
+
+    # Workers
+
+    workers, aworkers = twins(worker_verbs.workers)
+    duties, aduties = twins(worker_verbs.duties)
+    drain, adrain = twins(worker_verbs.drain)
 
     def worker(
         self,
@@ -182,10 +259,7 @@ class Outlast(Jobs, Queues, Flows, Workers, Results):
 
     def migrate(self) -> list[int]:
         """Bring the tables up to this release; returns the versions that were applied."""
-        applied = self.store.migrate()
-        if self.blobs is not None:
-            _ = self.blobs.namespace  # which could not be made inside a caller's transaction
-        return applied
+        return self._parts.migrate()
 
     async def amigrate(self) -> list[int]:
         return await asyncio.to_thread(self.migrate)
@@ -194,19 +268,13 @@ class Outlast(Jobs, Queues, Flows, Workers, Results):
         self, url: str | None = None, schema: str | None = None, blobs: str | None = None
     ) -> None:
         """Keep jobs elsewhere than the code says, as a command line or a test may ask."""
-        here, kept_in = self.store.address, self.blobs.location if self.blobs else None
-        self.close()
-        self.store = open_store(url or here.url, schema or here.schema, self.store.settings)
-        self._use_blobs(blobs or kept_in)
-        self._result_poller = ResultPoller(self.store)
+        self._parts.move(url, schema, blobs)
 
     def close(self) -> None:
-        self._result_poller.close()
-        self.store.close()
+        self._parts.close()
 
     async def aclose(self) -> None:
-        self._result_poller.close()
-        await self.store.aclose()
+        await self._parts.aclose()
 
     def __enter__(self) -> Self:
         return self

@@ -1,111 +1,76 @@
-"""The verbs for flows: see them, cancel one as a whole, give one a new life."""
+"""Verbs for flows: show them, cancel or redrive one as a whole."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from uuid import UUID
 
 from ..model.errors import FlowNotFound, InvalidOption, JobNotFound, StoreBusy
 from ..model.job import Job
-from ..ops import cancel_flow, flow_report, retry_flow
+from ..ops import cancel_flow as cancelling
+from ..ops import flow_report
+from ..ops import retry_flow as retrying
 from ..ops.audit import LOWEST_ID
 from ..ops.flow_report import FLOW_STATES, FlowState
-from .base import ClientBase, actor
-from .jobs import check_limit
+from .base import actor, check_limit
+from .faces import Face
 
-RETRY_PAUSE_S = 0.02  # seconds before jobs that somebody else has in hand are tried again
+RETRY_PAUSE_S = 0.02  # seconds until jobs that another transaction has locked are tried again
 
 
-class Flows(ClientBase):
-    """What `Outlast` can do with flows."""
+async def flow(on: Face, id: str) -> FlowState:
+    """A flow's current state, and its jobs counted by state."""
+    return await on.run(flow_report.flow, flow_id(id))
 
-    def flow(self, id: str) -> FlowState:
-        """A flow as it stands now: its state, and its jobs counted by theirs."""
-        return self.store.run(flow_report.flow, flow_id(id))
 
-    async def aflow(self, id: str) -> FlowState:
-        return await self.store.arun(flow_report.flow, flow_id(id))
+async def flows(
+    on: Face, *, state: str | None = None, before: str | None = None, limit: int = 100
+) -> list[FlowState]:
+    """Flows, newest first: all, or those in one state (see `FlowState.state`). For the next page,
+    pass the last one's id as `before`."""
+    cursor = before and flow_id(before)
+    return await on.run(flow_report.flows, _state(state), cursor, check_limit(limit))
 
-    def flows(
-        self, *, state: str | None = None, before: str | None = None, limit: int = 100
-    ) -> list[FlowState]:
-        """Flows, newest first: all, or those in one state (see `FlowState.state`). For the next
-        page, give the last one's id as `before`."""
-        asked = _state(state), before and flow_id(before), check_limit(limit)
-        return self.store.run(flow_report.flows, *asked)
 
-    async def aflows(
-        self, *, state: str | None = None, before: str | None = None, limit: int = 100
-    ) -> list[FlowState]:
-        asked = _state(state), before and flow_id(before), check_limit(limit)
-        return await self.store.arun(flow_report.flows, *asked)
+async def flow_jobs(on: Face, id: str, *, after: str | None = None, limit: int = 1000) -> list[Job]:
+    """The jobs of a flow, in the order they were enqueued. For the next page, pass the last one's
+    id as `after`."""
+    return await on.run(flow_report.jobs_of, flow_id(id), _cursor(after), check_limit(limit))
 
-    def flow_jobs(self, id: str, *, after: str | None = None, limit: int = 1000) -> list[Job]:
-        """The jobs of a flow, in the order they were enqueued. For the next page, give the last
-        one's id as `after`."""
-        asked = flow_id(id), _cursor(after), check_limit(limit)
-        return self.store.run(flow_report.jobs_of, *asked)
 
-    async def aflow_jobs(
-        self, id: str, *, after: str | None = None, limit: int = 1000
-    ) -> list[Job]:
-        asked = flow_id(id), _cursor(after), check_limit(limit)
-        return await self.store.arun(flow_report.jobs_of, *asked)
+async def cancel_flow(on: Face, id: str, reason: str = "") -> FlowState:
+    """Cancel a whole flow: when this returns, jobs that have not started never will, and running
+    ones are asked to stop. Cancelling twice is one cancel."""
+    id = flow_id(id)
+    why = await on.run(cancelling.mark_cancelled, id, actor(), reason)
+    deadline = _CancelDeadline(on.store.settings.deadline)
+    while (done := await on.run(cancelling.cancel_page, id, why)).left:
+        await on.sleep(deadline.pause(done))
+    await on.notify_owners()
+    return await flow(on, id)
 
-    def cancel_flow(self, id: str, reason: str = "") -> FlowState:
-        """Cancel all of a flow: when this returns, whatever has not begun never will, and what runs
-        was asked to stop. Cancelling twice is one cancel."""
-        flow = flow_id(id)
-        why = self.store.run(cancel_flow.mark_cancelled, flow, actor(), reason)
-        deadline = _CancelDeadline(self.store.settings.deadline)
-        while (done := self.store.run(cancel_flow.cancel_page, flow, why)).left:
-            time.sleep(deadline.pause(done))
-        self._notify_owners()
-        return self.flow(flow)
 
-    async def acancel_flow(self, id: str, reason: str = "") -> FlowState:
-        flow = flow_id(id)
-        why = await self.store.arun(cancel_flow.mark_cancelled, flow, actor(), reason)
-        deadline = _CancelDeadline(self.store.settings.deadline)
-        while (done := await self.store.arun(cancel_flow.cancel_page, flow, why)).left:  # noqa: ASYNC110
-            await asyncio.sleep(deadline.pause(done))
-        await self._anotify_owners()
-        return await self.aflow(flow)
-
-    def retry_flow(self, id: str) -> int:
-        """Give all that is dead or cancelled in a flow a new life, and the flow with it; returns
-        how many jobs. What has succeeded is not run again. In small transactions: run again, it
-        just goes on."""
-        flow, done, cursor = flow_id(id), 0, None
-        self.store.run(retry_flow.reopen, flow, actor())
-        while True:
-            cursor, revived = self.store.run(retry_flow.redrive_page, flow, cursor, actor())
-            done += revived
-            if cursor is None:
-                self._notify_owners()
-                return done
-
-    async def aretry_flow(self, id: str) -> int:
-        flow, done, cursor = flow_id(id), 0, None
-        await self.store.arun(retry_flow.reopen, flow, actor())
-        while True:
-            asked = flow, cursor, actor()
-            cursor, revived = await self.store.arun(retry_flow.redrive_page, *asked)
-            done += revived
-            if cursor is None:
-                await self._anotify_owners()
-                return done
+async def retry_flow(on: Face, id: str) -> int:
+    """Redrive all dead and cancelled jobs of a flow, and reopen the flow; returns how many jobs.
+    Succeeded jobs do not run again. In small transactions: if interrupted, run it again."""
+    id, done, cursor = flow_id(id), 0, None
+    await on.run(retrying.reopen, id, actor())
+    while True:
+        cursor, revived = await on.run(retrying.redrive_page, id, cursor, actor())
+        done += revived
+        if cursor is None:
+            await on.notify_owners()
+            return done
 
 
 class _CancelDeadline:
-    """How long to wait for jobs of a flow that somebody else's open transaction holds."""
+    """How long to wait for jobs of a flow that another open transaction has locked."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._until = time.monotonic() + seconds
 
-    def pause(self, done: cancel_flow.CancelProgress) -> float:
+    def pause(self, done: cancelling.CancelProgress) -> float:
         if done.ended or done.stopping:
             self._until = time.monotonic() + self._seconds
             return 0.0

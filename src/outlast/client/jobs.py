@@ -1,138 +1,97 @@
-"""The verbs that only look: jobs, queues, workers, duties, and why something is not running."""
+"""Verbs for single jobs and lists of jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 
-from ..model.errors import InvalidOption
-from ..model.job import Job
+from ..model.blob import Blob
+from ..model.errors import BlobError
+from ..model.job import Job, lenient_json, read_args
 from ..model.lifecycle import State
-from ..ops import report
-from ..ops.breaker_report import BreakerState, breakers
-from ..ops.explain import explain
-from ..ops.report import Attempt, Duty, Event, Filter, Queue, Worker
-from ..ops.search import all_queues
-from .base import ClientBase, job_id
-
-MAX_ROWS = 1_000_000_000  # of one list
-
-
-class Jobs(ClientBase):
-    """Part of `Outlast`."""
-
-    def job(self, id: str) -> Job:
-        """A job as it stands now, whole. (Lists show a `Blob` for what is kept by reference, and so
-        does this, if that cannot be had.)"""
-        return self._load_blobs(self.store.run(report.job, job_id(id)))
-
-    async def ajob(self, id: str) -> Job:
-        return await self._aload_blobs(await self.store.arun(report.job, job_id(id)))
-
-    def jobs(
-        self,
-        *,
-        state: str | None = None,
-        queue: str | None = None,
-        task: str | None = None,
-        tenant: str | None = None,
-        before: str | None = None,
-        limit: int = 1000,
-    ) -> list[Job]:
-        """Jobs, newest first. For the next page, give the last one's id as `before`."""
-        return self.store.run(
-            report.jobs,
-            job_filter(state, queue, task, tenant),
-            before and job_id(before),
-            check_limit(limit),
-        )
-
-    async def ajobs(
-        self,
-        *,
-        state: str | None = None,
-        queue: str | None = None,
-        task: str | None = None,
-        tenant: str | None = None,
-        before: str | None = None,
-        limit: int = 1000,
-    ) -> list[Job]:
-        return await self.store.arun(
-            report.jobs,
-            job_filter(state, queue, task, tenant),
-            before and job_id(before),
-            check_limit(limit),
-        )
-
-    def counts(self) -> dict[str, int]:
-        """How many jobs there are in each state."""
-        return self.store.run(report.counts)
-
-    async def acounts(self) -> dict[str, int]:
-        return await self.store.arun(report.counts)
-
-    def history(self, id: str) -> tuple[list[Attempt], list[Event]]:
-        """How a job's attempts ended (those that did not succeed at once), and its events."""
-        return self.store.run(report.history, job_id(id))
-
-    async def ahistory(self, id: str) -> tuple[list[Attempt], list[Event]]:
-        return await self.store.arun(report.history, job_id(id))
-
-    def explain(self, id: str) -> str:
-        """In words: what a job is waiting for, or how it ended."""
-        return self.store.run(explain, job_id(id), self.store.confirm_dead)
-
-    async def aexplain(self, id: str) -> str:
-        return await self.store.arun(explain, job_id(id), self.store.confirm_dead)
-
-    def queues(self) -> list[Queue]:
-        """Every queue that holds a job or has a setting, with its jobs counted by state. It reads
-        all jobs: ask seldom."""
-        return self.store.run(all_queues)
-
-    async def aqueues(self) -> list[Queue]:
-        return await self.store.arun(all_queues)
-
-    def breakers(self) -> list[BreakerState]:
-        """Circuit breakers that are open: tasks whose calls have stopped, and why."""
-        return self.store.run(breakers)
-
-    async def abreakers(self) -> list[BreakerState]:
-        return await self.store.arun(breakers)
-
-    def workers(self) -> list[Worker]:
-        return self.store.run(report.workers)
-
-    async def aworkers(self) -> list[Worker]:
-        return await self.store.arun(report.workers)
-
-    def duties(self) -> list[Duty]:
-        return self.store.run(report.duties)
-
-    async def aduties(self) -> list[Duty]:
-        return await self.store.arun(report.duties)
+from ..ops import erase, job_actions, report
+from ..ops import explain as explaining
+from ..ops.enqueue import CANCEL_SIGNAL
+from ..ops.force_release import force_release
+from ..ops.report import Attempt, Event
+from ..store.blobs.store import Blobs
+from .base import actor, check_limit, job_filter, job_id
+from .faces import Face
 
 
-def job_filter(
-    state: str | None,
-    queue: str | None,
-    task: str | None,
-    tenant: str | None,
-    states: Sequence[State] | None = None,
-) -> Filter:
-    """A filter of jobs; `states`: those that the verb is for, if it is not for all."""
-    if (state is not None or states is not None) and state not in (states or tuple(State)):
-        listed = ", ".join(states or State)
-        raise InvalidOption(option="state", reason=f"must be one of {listed}, not {state!r:.80}")
-    for name, value in (("queue", queue), ("task", task), ("tenant", tenant)):
-        if value is not None and (not isinstance(value, str) or "\0" in value):
-            raise InvalidOption(option=name, reason=f"must be text, not {value!r:.80}")
-    return Filter(state and str(state), queue, task, tenant)
+async def job(on: Face, id: str) -> Job:
+    """A job's current state, complete. (Lists show a `Blob` for a payload that is stored by
+    reference, and so does this verb if the payload cannot be loaded.)"""
+    found = await on.run(report.job, job_id(id))
+    blobs = on.parts.blobs
+    if blobs is None or not (isinstance(found.args, Blob) or isinstance(found.result, Blob)):
+        return found
+    return await on.in_thread(lambda: _with_payloads(found, blobs))
 
 
-def check_limit(limit: int) -> int:
-    """The number of rows that a list may have."""
-    whole = isinstance(limit, int) and not isinstance(limit, bool)
-    if not whole or not 0 <= limit <= MAX_ROWS:
-        reason = f"must be a whole number from 0 to {MAX_ROWS}, not {limit!r:.80}"
-        raise InvalidOption(option="limit", reason=reason)
-    return limit
+def _with_payloads(job: Job, blobs: Blobs) -> Job:
+    with suppress(BlobError):  # showing a job must not fail
+        if isinstance(job.args, Blob):
+            job = replace(job, args=read_args(blobs.text(job.id, job.args)))
+        if isinstance(job.result, Blob):
+            job = replace(job, result=lenient_json(blobs.text(job.id, job.result)))
+    return job
+
+
+async def jobs(  # noqa: PLR0913 - a filter and a page
+    on: Face,
+    *,
+    state: str | None = None,
+    queue: str | None = None,
+    task: str | None = None,
+    tenant: str | None = None,
+    before: str | None = None,
+    limit: int = 1000,
+) -> list[Job]:
+    """Jobs, newest first. For the next page, pass the last one's id as `before`."""
+    which = job_filter(state, queue, task, tenant)
+    return await on.run(report.jobs, which, before and job_id(before), check_limit(limit))
+
+
+async def counts(on: Face) -> dict[str, int]:
+    """The number of jobs in each state."""
+    return await on.run(report.counts)
+
+
+async def history(on: Face, id: str) -> tuple[list[Attempt], list[Event]]:
+    """A job's attempts (empty if the first one succeeded), and its events."""
+    return await on.run(report.history, job_id(id))
+
+
+async def explain(on: Face, id: str) -> str:
+    """An explanation as text: what the job waits for, or how it ended."""
+    return await on.run(explaining.explain, job_id(id), on.store.confirm_dead)
+
+
+async def cancel(on: Face, id: str, reason: str = "") -> Job:
+    """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel."""
+    job = await on.run(job_actions.cancel, job_id(id), actor(), reason)
+    await on.notify([CANCEL_SIGNAL] if job.state is State.RUNNING else [])
+    return job
+
+
+async def retry(on: Face, id: str) -> Job:
+    """Redrive a dead or cancelled job: it runs again with all budgets full."""
+    job = await on.run(job_actions.redrive_one, job_id(id), actor())
+    await on.notify([job.queue])
+    return job
+
+
+async def reclaim(on: Face, id: str) -> Job:
+    """Release a running job from its worker, whichever that is; the attempt is not counted. The
+    worker is notified, and its outcome for the job is refused."""
+    job = await on.run(force_release, job_id(id), actor())
+    await on.notify([CANCEL_SIGNAL, job.queue])
+    return job
+
+
+async def forget(on: Face, id: str) -> Job:
+    """Erase an ended job's arguments, result and messages; how it ended stays."""
+    job, blobs = await on.run(erase.erase, job_id(id), actor())
+    await on.delete_blobs(blobs)
+    return job

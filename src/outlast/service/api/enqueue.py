@@ -76,7 +76,7 @@ async def _enqueue(
     await call.service.queue_names.admit(jobs)
     continue_trace(call.request.headers.get("traceparent"))  # each request has its own context
     try:
-        return await call.ol._aenqueue_traced(jobs)
+        return await call.ol._aenqueue_jobs(jobs)
     except KeyConflict as conflict:
         await _hide_inaccessible_flow(call, conflict)
         raise
@@ -112,7 +112,7 @@ class _CallBuilder:
 
     def all_of(self, plan: Sequence[Enqueueable]) -> list[NewJob]:
         bounded(self.count, self._call.service.settings.max_jobs, "jobs")
-        return build_jobs(plan, limit=self._call.ol._max_args_bytes)
+        return build_jobs(plan, limit=self._call.ol.max_args_bytes)
 
     def job(self, body: NewJobBody) -> TaskCall:
         definition = self._call.ol.registry.get(body.task)

@@ -12,9 +12,9 @@ ONE_BY_ONE = Edit(
     '        inserted += yield Statement("insert_jobs", rows=[job.row()])\n',
 )
 OWN_CONNECTION = Edit(
-    "client/client.py",
-    "            return run_on(conn, self.store, self._enqueue_and_notify(jobs))\n",
-    "            return self.store.run(self._enqueue_and_notify, jobs)\n",
+    "client/enqueue.py",
+    "        return await on.run_on(conn, _insert_and_notify(on, jobs))\n",
+    "        return await on.run(_insert_and_notify, on, jobs)\n",
 )
 TRANSACTIONS = ("rollback", "transaction")
 
@@ -69,13 +69,13 @@ MUTANTS = [
         "an enqueue whose answer got lost is sent again as another job",
         [
             Edit(
-                "client/client.py",
-                "        made = self.store.run(enqueue, jobs)\n",
-                "        from dataclasses import replace\n"
-                "        from .model.ids import new_job_id\n"
-                "        made = self.store.run(\n"
-                "            lambda: enqueue([replace(job, id=new_job_id()) for job in jobs])\n"
-                "        )\n",
+                "client/enqueue.py",
+                "    made = await on.run(enqueue, jobs)\n",
+                "    from dataclasses import replace\n"
+                "    from ..model.ids import new_job_id\n"
+                "    made = await on.run(\n"
+                "        lambda: enqueue([replace(job, id=new_job_id()) for job in jobs])\n"
+                "    )\n",
             )
         ],
         paths=("enqueue-unheard",),

@@ -1,0 +1,48 @@
+"""Enqueue: jobs into our own transaction or the caller's, and a notification for workers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..model.job import Job, NewJob
+from ..model.lifecycle import State
+from ..ops.enqueue import enqueue, notify_queues
+from ..ops.operation import Op
+from ..store import Store
+from ..store.notify_limiter import NotifyLimiter
+from ..tracing import enqueuing, traced, tracer
+from .faces import Face
+
+
+async def enqueue_jobs(on: Face, jobs: list[NewJob], conn: object = None) -> list[Job]:
+    """Enqueue jobs as part of the current trace, if there is one."""
+    if (recorder := tracer()) is None:
+        return await _insert(on, traced(jobs), conn)
+    with enqueuing(recorder, jobs) as sent:
+        return await _insert(on, sent, conn)
+
+
+async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
+    parts = on.parts
+    if conn is not None:
+        await on.ready_beside_caller()
+    if parts.blobs is not None and parts.blobs.any_large(jobs):
+        jobs = await on.in_thread(partial(parts.blobs.put_arguments, jobs))
+    if conn is not None:
+        return await on.run_on(conn, _insert_and_notify(on, jobs))
+    made = await on.run(enqueue, jobs)
+    await on.notify(_queues_to_notify(parts.store, made, parts.notify_limiter))
+    return made
+
+
+def _insert_and_notify(on: Face, jobs: list[NewJob]) -> Op[list[Job]]:
+    made = yield from enqueue(jobs, ours=False)
+    if queues := _queues_to_notify(on.store, made, on.parts.tx_notify_limiter):
+        yield from notify_queues(on.store.channel, queues)
+    return made
+
+
+def _queues_to_notify(store: Store, jobs: list[Job], limiter: NotifyLimiter) -> list[str]:
+    if not store.can_notify:
+        return []
+    return limiter.due({job.queue for job in jobs if job.state is State.READY})

@@ -1,0 +1,61 @@
+"""The parts of a client that its verbs work with: store, blobs, registry, poller of results."""
+
+from __future__ import annotations
+
+from ..model.arguments import MAX_PAYLOAD
+from ..model.settings import StoreSettings
+from ..model.task import Registry
+from ..store import Store, open_store
+from ..store.blobs.store import Blobs, BlobStore, open_blobs
+from ..store.notify_limiter import NotifyLimiter
+from .result_waiter import ResultPoller
+
+
+class ClientParts:
+    """Where jobs are stored, and what else verbs need. `move` exchanges the stores in place."""
+
+    store: Store
+    blobs: Blobs | None  # stores payloads that are too large for a row
+    max_args_bytes: int  # of one job's arguments
+    result_poller: ResultPoller
+
+    def __init__(
+        self,
+        url: str | None,
+        schema: str | None,
+        settings: StoreSettings | None,
+        blobs: str | BlobStore | None,
+    ) -> None:
+        self.registry = Registry()
+        self.notify_limiter = NotifyLimiter()
+        # Separate: a notification in a caller's transaction is sent when that commits, if it does.
+        self.tx_notify_limiter = NotifyLimiter()
+        self._open(open_store(url, schema, settings), blobs)
+
+    def _open(self, store: Store, blobs: str | BlobStore | None) -> None:
+        self.store = store
+        self.blobs = None if blobs is None else Blobs(store, open_blobs(blobs))
+        self.max_args_bytes = MAX_PAYLOAD if self.blobs is None else self.blobs.limit
+        self.result_poller = ResultPoller(store)
+
+    def move(self, url: str | None, schema: str | None, blobs: str | None) -> None:
+        """Close the stores and open others; an address that is not given stays."""
+        here, location = self.store.address, self.blobs.location if self.blobs else None
+        self.close()
+        store = open_store(url or here.url, schema or here.schema, self.store.settings)
+        self._open(store, blobs or location)
+
+    def migrate(self) -> list[int]:
+        """Bring the tables up to this release; the versions that were applied."""
+        applied = self.store.migrate()
+        if self.blobs is not None:
+            _ = self.blobs.namespace  # which could not be made inside a caller's transaction
+        return applied
+
+    def close(self) -> None:
+        self.result_poller.close()
+        self.store.close()
+
+    async def aclose(self) -> None:
+        self.result_poller.close()
+        await self.store.aclose()
