@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from outlast import InvalidOption
+from outlast.protocol import MAX_CALL_BYTES, MAX_REPORTS, split_calls
 from outlast.remote import spool as module
-from outlast.remote.encoding import MAX_CALL_BYTES, MAX_REPORTS, split_calls
 from outlast.remote.spool import RECORD_HEAD, Spool, folder_of, orphaned_spools
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from outlast.ops.events import JobStatus, StoredEvent
+from outlast.protocol import NDJSON, SSE
 from outlast.service.events import frames
 from outlast.service.events.filter import EventFilter
-from outlast.service.events.frames import NDJSON, SSE, EventFrame
+from outlast.service.events.frames import EventFrame
 from outlast.service.events.subscriber import Subscriber
 
 JOB = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"

@@ -5,14 +5,13 @@
 
 In reading order:
 
+    (protocol      the wire format, which the server shares)
     http_client    the connection to the server: one stream down, reports up
-    stream_reader  the frames of the stream
     worker         the worker, put together from these parts
     session        what the parts share: the connection, tokens, the spool
     source         offers down the stream; accepts and starts jobs
     capacity       how many jobs it can take
     reporter       outcomes, acceptances and events on their way to the server
-    encoding       reports as JSON text
     spool          events on disk until the server has them
     leases         renewals, in the heartbeat thread
     steps_client   operations that handlers ask for: steps, results

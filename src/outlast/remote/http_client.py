@@ -16,6 +16,7 @@ from ..model.errors import (
     ServerUnavailable,
     Unsupported,
 )
+from ..protocol import NDJSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0  # seconds
 CALL_TIMEOUT_S = 20.0  # seconds that one call may take
-STREAM_MEDIA = "application/x-ndjson"
 
 
 class PayloadRejected(OutlastError):
@@ -43,7 +43,7 @@ class ServerClient:
         self._client: httpx.AsyncClient | None = None
 
     def __repr__(self) -> str:
-        return f"<Line {self.server}>"  # and no token
+        return f"<ServerClient {self.server}>"  # and no token
 
     def twin(self) -> ServerClient:
         return ServerClient(self.server, self._token)
@@ -69,7 +69,7 @@ class ServerClient:
         import httpx
 
         timeout = httpx.Timeout(CALL_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, read=max_silence)
-        options: dict[str, Any] = {"headers": {"accept": STREAM_MEDIA}, "timeout": timeout}
+        options: dict[str, Any] = {"headers": {"accept": NDJSON}, "timeout": timeout}
         with _translate_errors():
             async with self.client.stream("GET", path, params=dict(params), **options) as answer:
                 if answer.status_code != 200:

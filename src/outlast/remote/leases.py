@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ..model.errors import ServerUnavailable
 from ..model.outcome import Transition
 from ..ops.renew import Renewed
+from ..protocol import REPORTS_PATH, AnswerFields, encode_call, encode_renewal, split_calls
 from ..worker.in_flight import LEASE_SAFETY
 from ..worker.leases import LockedOut, max_renewal_s
 from ..worker.loop import Loop
 from ..worker.runner import JobRunner
 from ..worker.shared import WorkerShared
-from .encoding import REPORTS_PATH, encode_call, encode_renewal, split_calls
 from .reporter import Reporter
 from .session import RemoteSession
 
@@ -92,9 +92,9 @@ class RemoteLeases:
             self._wakeup.call_soon(self._reported.on_answer)
         return settings.renew_every / (4 if renewed.busy else 1)
 
-    async def _renew(self, tokens: list[str]) -> list[dict[str, object]]:
+    async def _renew(self, tokens: list[str]) -> list[AnswerFields]:
         """In time to try once more on another connection."""
-        answers: list[dict[str, object]] = []
+        answers: list[AnswerFields] = []
         items = [encode_renewal(token) for token in tokens]
         limit = max_renewal_s(self._state.settings.lease)
         try:

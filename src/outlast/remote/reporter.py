@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..model.errors import InvalidOption, ServerUnavailable
 from ..model.job import Claim, ClaimKey
@@ -23,28 +23,28 @@ from ..model.outcome import AttemptEnd, Transition, release
 from ..model.safe_text import error_record
 from ..model.task import Registry
 from ..ops.finish import Finished
+from ..protocol import (
+    MAX_CALL_BYTES,
+    MAX_EVENT_LENGTH,
+    MAX_REPORTS,
+    REPORTS_PATH,
+    AnswerFields,
+    encode_call,
+    encode_event,
+    encode_outcome,
+    encode_renewal,
+    split_calls,
+)
 from ..worker.finished_jobs import FinishedJobs
 from ..worker.finisher import SHORT_HANDLER_S, Events
 from ..worker.in_flight import InFlight, log_fields
 from ..worker.loop import Backoff
 from ..worker.outcome_policy import OutcomePolicy
 from ..worker.shared import WorkerShared
-from .encoding import (
-    MAX_CALL_BYTES,
-    MAX_REPORTS,
-    REPORTS_PATH,
-    encode_call,
-    encode_json,
-    encode_outcome,
-    encode_renewal,
-    split_calls,
-)
 from .http_client import PayloadRejected
 from .session import RemoteSession
 
 log = logging.getLogger("outlast.worker")
-
-MAX_EVENT_LENGTH = 200_000  # characters of what is said at once
 
 
 class QueuedEvent(NamedTuple):
@@ -160,14 +160,7 @@ class Reporter:
             if n is None:
                 n = self._event_number.get(claim.claim_key, 0)
             self._event_number[claim.claim_key] = n + 1
-            event = {
-                "do": "event",
-                "token": self._session.token(claim),
-                "n": n,
-                "kind": kind,
-                "data": data,
-            }
-            text = encode_json(event)
+            text = encode_event(self._session.token(claim), n, kind, data)
             end = self._session.spool.append(text.encode())
             if end is None:
                 self._counts["events_dropped"] += 1
@@ -246,7 +239,7 @@ class Reporter:
                 self._queued_events.popleft()
             self._session.spool.acknowledge(batch[-1].end)
 
-    def _event_answered(self, answer: dict[str, Any]) -> None:
+    def _event_answered(self, answer: AnswerFields) -> None:
         """What became of an event. What will never be kept is not said again."""
         if answer["status"] == "ok":
             return
@@ -257,22 +250,22 @@ class Reporter:
         else:
             log.warning("an event cannot be stored: %s", answer["reason"])
 
-    async def send(self, items: Sequence[str], ahead: int = 0) -> list[dict[str, Any]]:
-        answers: list[dict[str, Any]] = []
+    async def send(self, items: Sequence[str], ahead: int = 0) -> list[AnswerFields]:
+        answers: list[AnswerFields] = []
         for part in split_calls(items):
             answers += await self._send_part(part, ahead)
         return answers
 
-    async def _send_part(self, part: Sequence[str], ahead: int) -> list[dict[str, Any]]:
+    async def _send_part(self, part: Sequence[str], ahead: int) -> list[AnswerFields]:
         try:
             answer = await self._session.client.post(REPORTS_PATH, encode_call(part, ahead))
         except PayloadRejected as error:
             if len(part) == 1:
-                return [{"status": "refused", "reason": str(error)}]
+                return [{"status": "refused", "cancel": False, "reason": str(error)}]
             half = len(part) // 2
             first = await self._send_part(part[:half], ahead)
             return first + await self._send_part(part[half:], ahead)
-        given: list[dict[str, Any]] = answer["reports"]
+        given: list[AnswerFields] = answer["reports"]
         if len(given) != len(part):
             raise ServerUnavailable(reason="it answered fewer reports than it was sent")
         return given
@@ -289,7 +282,7 @@ class Reporter:
 
     # What comes back
 
-    def _apply_answers(self, ended: Sequence[InFlight], answers: Sequence[dict[str, Any]]) -> None:
+    def _apply_answers(self, ended: Sequence[InFlight], answers: Sequence[AnswerFields]) -> None:
         finished = Finished()
         for job, answer in zip(ended, answers, strict=True):
             assert job.transition is not None
@@ -316,7 +309,7 @@ class Reporter:
         self._ended.append(job)
 
     def _start_accepted(
-        self, offers: Sequence[ReceivedOffer], answers: Sequence[dict[str, Any]], asked_at: float
+        self, offers: Sequence[ReceivedOffer], answers: Sequence[AnswerFields], asked_at: float
     ) -> None:
         starting = []
         for offer, answer in zip(offers, answers, strict=True):

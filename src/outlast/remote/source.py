@@ -20,22 +20,20 @@ from typing import Any
 
 from ..model.errors import InvalidSetting, OutlastError, ServerRefused, ServerUnavailable
 from ..model.job import Claim
+from ..protocol import STREAM_PATH, FrameFields, offered_claim, read_frames
 from ..worker.in_flight import LEASE_SAFETY
 from ..worker.job_source import PREFETCH_FOR_S
 from ..worker.loop import Backoff
 from ..worker.protocols import LeaseHolder
 from ..worker.runner import JobRunner
 from ..worker.shared import WorkerShared
-from . import stream_reader
 from .capacity import RemoteCapacity
-from .encoding import late_batches
 from .reporter import Reporter
 from .session import RemoteSession
-from .spool import Spool, orphaned_spools
+from .spool import Spool, late_batches, orphaned_spools
 
 log = logging.getLogger("outlast.worker")
 
-STREAM_PATH = "/api/v1/dequeue"
 FIRST_FRAME_TIMEOUT_S = 30.0  # seconds to wait for the first word on a stream
 MAX_MISSED_SIGNS = 3  # signs of life that may be missing before a stream is given up
 
@@ -120,19 +118,19 @@ class StreamSource:
         client = self._session.client
         async with client.stream(STREAM_PATH, self._stream_params(), self._max_silence) as pieces:
             try:
-                async for frame in stream_reader.read_frames(pieces):
+                async for frame in read_frames(pieces):
                     backoff.succeeded()
                     self.take_frame(frame)
             finally:
                 self._session.connected = False
 
-    def take_frame(self, frame: dict[str, Any]) -> None:
+    def take_frame(self, frame: FrameFields) -> None:
         try:
             self._take_frame(frame)
         except (KeyError, TypeError, ValueError) as error:
             raise ServerUnavailable(reason=f"it sends a strange {frame['type']!r:.40}") from error
 
-    def _take_frame(self, frame: dict[str, Any]) -> None:
+    def _take_frame(self, frame: FrameFields) -> None:
         match frame["type"]:
             case "offers":
                 self._on_offers(frame["jobs"])
@@ -143,7 +141,7 @@ class StreamSource:
             case "bye":
                 log.debug("the stream ends: %s", frame.get("reason"))
 
-    def _on_hello(self, frame: dict[str, Any]) -> None:
+    def _on_hello(self, frame: FrameFields) -> None:
         """The server's terms."""
         state = self._state
         state.id = frame["worker"]
@@ -158,7 +156,7 @@ class StreamSource:
     def _on_offers(self, jobs: Sequence[dict[str, Any]]) -> None:
         claims = []
         for job in jobs:
-            claim = stream_reader.claim_of(job, self._state.id)
+            claim = offered_claim(job, self._state.id)
             self._session.tokens[claim.claim_key] = job["token"]
             claims.append(claim)
         self._reporter.offer(claims)

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from ..model.errors import InvalidOption
+from ..protocol import MAX_CALL_BYTES, MAX_REPORTS, encode_json
 
 RECORD_HEAD = struct.Struct(">II")
 MARK_FORMAT = struct.Struct(">QI")
@@ -166,3 +168,17 @@ def orphaned_spools(folder: Path) -> Iterator[Spool]:
     for file in sorted(folder.glob("*.events")):
         with suppress(OSError):  # somebody has it, or it has just gone
             yield Spool(file, new=False)
+
+
+def late_batches(records: Iterable[SpoolRecord]) -> Iterator[tuple[list[str], int]]:
+    """Events of dead workers in batches, never all in memory; and where in the file each ends."""
+    items: list[str] = []
+    size = end = 0
+    for record in records:
+        if items and (len(items) == MAX_REPORTS or size + len(record.data) > MAX_CALL_BYTES):
+            yield items, end
+            items, size = [], 0
+        items.append(encode_json({**json.loads(record.data), "late": True}))
+        size, end = size + len(record.data), record.end
+    if items:
+        yield items, end

@@ -13,6 +13,7 @@ from ..model.job import TIMESTAMPS, Job, read_result
 from ..model.unreadable import read_state
 from ..ops.flow_report import prerequisites
 from ..ops.steps import keep, look_up
+from ..protocol import PREREQUISITES_PATH, STEPS_PATH
 from ..worker.wakeup import Wakeup
 from .session import RemoteSession
 
@@ -45,16 +46,13 @@ class RemoteStepsClient:
 
     async def _step(self, token: str, name: str, result: str | None) -> str | None:
         body = {"token": token, "name": name, "result": result}
-        stored: str | None = (await self._post("steps", body))["result"]
+        stored: str | None = (await self._session.client.post(STEPS_PATH, body))["result"]
         return stored
 
     async def _prerequisites(self, token: str, after: int, limit: int) -> list[tuple[int, Job]]:
         body = {"token": token, "after": after, "limit": limit}
-        page = await self._post("prerequisites", body)
+        page = await self._session.client.post(PREREQUISITES_PATH, body)
         return [(position, _job(job_json)) for position, job_json in page["jobs"]]
-
-    async def _post(self, path: str, body: dict[str, Any]) -> Any:
-        return await self._session.client.post(f"/api/v1/tasks/{path}", body)
 
     def _token_of(self, job: str) -> str:
         """To read, whichever claim of ours on it will do."""

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .connections import MAX_STALL_S, Connections, connection_limit
-from .hanging_up import HANG_UP
+from .streaming import HANG_UP
 
 if TYPE_CHECKING:
     from ..model.settings import ServiceSettings

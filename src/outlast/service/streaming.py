@@ -1,32 +1,165 @@
-"""Answers that last: sent a part at a time until somebody ends them, whoever and however.
+"""Streaming responses: server-sent events or JSON lines, until client, job or server ends them.
 
-What is sent last may find a client that takes nothing any more: then the line is cut, because one
-that is only closed is kept until all that was written has been taken.
+The last frame may meet a client that no longer reads: then the connection is cut, because one that
+is only closed is kept until everything written has been read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Coroutine, Mapping
+from contextlib import ExitStack
 from typing import Any
 
+from pydantic_core import to_json
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from .hanging_up import HANG_UP
+from ..protocol import NDJSON, SSE, FrameFields
+from . import problems
+from .problems import RequestRefused
+from .request import RequestContext
+
+# An ASGI extension of our own server: cuts the connection, called without arguments. Other servers
+# keep the connection of a client that does not read until they find it dead.
+HANG_UP = "outlast.hang_up"
 
 STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
-FINAL_SEND_TIMEOUT_S = 1.0  # seconds that the last word may take
+FINAL_SEND_TIMEOUT_S = 1.0  # that the last frame may take
+GONE = "gone"  # the client has disconnected
 
 
 class ClientStalled(Exception):
-    """The client takes nothing any more."""
+    """The client reads no more."""
+
+
+# Formats
+
+
+class StreamFormat(ABC):
+    """`write` encodes a frame, which has a `type`; `keep_alive` is sent on a silent stream."""
+
+    media: str
+    keep_alive: bytes
+
+    @abstractmethod
+    def write(self, frame: FrameFields) -> bytes: ...
+
+
+class ServerSentEvents(StreamFormat):
+    media = SSE
+    keep_alive = b": still here\n\n"
+
+    def write(self, frame: FrameFields) -> bytes:
+        return b"event: %s\ndata: %s\n\n" % (frame["type"].encode(), _line(frame))
+
+
+class JsonLines(StreamFormat):
+    media = NDJSON
+    keep_alive = b"\n"
+
+    def write(self, frame: FrameFields) -> bytes:
+        return _line(frame) + b"\n"
+
+
+def format_for(accept: str) -> StreamFormat:
+    """By the Accept header; JSON lines by default."""
+    return ServerSentEvents() if SSE in accept.lower() else JsonLines()
+
+
+def _line(frame: FrameFields) -> bytes:
+    try:
+        return to_json(frame)
+    except ValueError:  # a row may hold text that is no UTF-8
+        return json.dumps(frame, separators=(",", ":")).encode()
+
+
+def sse_event(text: str, event: str | None = None, id: str | None = None) -> bytes:
+    """A server-sent event. The prefix on each line keeps content from ending it."""
+    fields = [("id", id)] * (id is not None) + [("event", event)] * (event is not None)
+    lines = [*fields, *(("data", line) for line in text.splitlines())]
+    return "".join([*(f"{name}: {value}\n" for name, value in lines), "\n"]).encode()
+
+
+def sse_retry(seconds: float) -> bytes:
+    """How long a client should wait before it reconnects."""
+    return f"retry: {round(seconds * 1000)}\n\n".encode()
+
+
+# Responses
+
+
+class StreamResponse(Response, ABC):
+    """A response that is sent until it ends by itself, or one of these ends it: the client, a
+    revoked token, the server's shutdown, its maximum lifetime. Its resources are released however
+    it ends."""
+
+    def __init__(self, call: RequestContext, media: str, lifetime_s: float) -> None:
+        super().__init__(headers={**STREAM_HEADERS, "content-type": media})
+        del self.headers["content-length"]
+        self._call = call
+        self._lifetime_s = lifetime_s
+
+    @abstractmethod
+    def acquire(self, held: ExitStack) -> None:
+        """Take what the stream needs, or refuse the request."""
+
+    @abstractmethod
+    async def send_chunks(self, send: Send) -> None: ...
+
+    @abstractmethod
+    def end_reason(self, error: BaseException | None) -> str:
+        """Why `send_chunks` ended; raises an error that nobody expects."""
+
+    @abstractmethod
+    def last_frame(self, reason: str) -> bytes: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            await super().__call__(scope, receive, send)
+            return
+        with ExitStack() as held:
+            try:
+                self.acquire(held)
+            except RequestRefused as full:
+                await problems.problem_response(full)(scope, receive, send)
+                return
+            async with self._call.while_allowed() as revoked:
+                reason = await self._run_until_end(revoked, receive, send)
+        if reason != GONE:
+            await send_final(self.last_frame(reason), scope, receive, send)
+
+    async def _run_until_end(self, revoked: asyncio.Event, receive: Receive, send: Send) -> str:
+        reason, error = await race(
+            self._start(send),
+            {
+                GONE: disconnected(receive),
+                "token": revoked.wait(),
+                "closing": self._call.service.broadcaster.closing.wait(),
+                "life": asyncio.sleep(self._lifetime_s),
+            },
+        )
+        return reason or self.end_reason(error)
+
+    async def _start(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await self._send_in_time(send(start))
+        await self.send_chunks(send)
+
+    async def send_chunk(self, send: Send, chunk: bytes) -> None:
+        await self._send_in_time(send(body_message(chunk, more=True)))
+
+    async def _send_in_time(self, sending: Awaitable[None]) -> None:
+        await send_with_timeout(self._call.service.settings.events_stall, sending)
 
 
 async def race(
     sending: Coroutine[Any, Any, None], others: Mapping[str, Coroutine[Any, Any, Any]]
 ) -> tuple[str, BaseException | None]:
-    """The name of whoever ends first, and all of them have ended; none, if that is who sends, and
-    what it failed with."""
+    """The name of the coroutine that ends first; "" for the sender, with its error. All of them
+    have ended then."""
     sender = asyncio.create_task(sending)
     enders = {sender: ""} | {asyncio.create_task(other): name for name, other in others.items()}
     try:
@@ -48,19 +181,19 @@ async def send_with_timeout(seconds: float, sending: Awaitable[None]) -> None:
 
 
 async def send_final(content: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-    """The last word, if it can be said; else the line is cut."""
+    """Send the last frame; if the client does not read it, cut the connection."""
     try:
         await send_with_timeout(FINAL_SEND_TIMEOUT_S, send(body_message(content, more=False)))
     except ClientStalled:
         if hang_up := scope.get("extensions", {}).get(HANG_UP):
             hang_up()
-            await disconnected(receive)  # the server has learned of it
+            await disconnected(receive)  # the server has noticed
     except OSError:
-        pass  # it has gone
+        pass  # the client has gone
 
 
-def body_message(part: bytes, *, more: bool) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": part, "more_body": more}
+def body_message(chunk: bytes, *, more: bool) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": chunk, "more_body": more}
 
 
 async def disconnected(receive: Receive) -> None:

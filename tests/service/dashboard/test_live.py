@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,8 +29,8 @@ from outlast.service.auth.principals import LOCAL_CALLER
 from outlast.service.dashboard import ROUTES, live_view
 from outlast.service.dashboard.live_parts import Parts, PartStream
 from outlast.service.dashboard.ranges import RANGES
-from outlast.service.hanging_up import HANG_UP
 from outlast.service.request import RequestContext
+from outlast.service.streaming import HANG_UP
 from outlast.store.sqlite.store import SqliteStore
 from tests.service.serving import Served, bearer
 from tests.store.jobs import put
@@ -214,7 +214,7 @@ async def parts_to(ol: Outlast, parts: Parts, takes: int) -> bool:
 async def test_who_takes_nothing_any_more_is_hung_up_on(ol: Outlast, takes: int) -> None:
     """R133, R134: from the first frame on. A line that is only closed would stay for ever."""
 
-    async def parts() -> AsyncIterator[str]:
+    async def parts() -> AsyncGenerator[str, None]:
         while True:
             yield "part"
 
@@ -222,7 +222,7 @@ async def test_who_takes_nothing_any_more_is_hung_up_on(ol: Outlast, takes: int)
 
 
 async def test_what_nobody_foresaw_is_not_swallowed(ol: Outlast) -> None:
-    async def parts() -> AsyncIterator[str]:
+    async def parts() -> AsyncGenerator[str, None]:
         yield "part"
         raise ZeroDivisionError
 
@@ -231,7 +231,7 @@ async def test_what_nobody_foresaw_is_not_swallowed(ol: Outlast) -> None:
 
 
 async def test_a_database_that_is_away_ends_a_stream_in_good_order(ol: Outlast) -> None:
-    async def parts() -> AsyncIterator[str]:
+    async def parts() -> AsyncGenerator[str, None]:
         yield "part"
         raise StoreUnavailable(reason="it is away")
 
@@ -239,9 +239,9 @@ async def test_a_database_that_is_away_ends_a_stream_in_good_order(ol: Outlast) 
 
 
 def test_no_line_of_a_part_can_end_the_event() -> None:
-    from outlast.service.dashboard.live_parts import sse_frame
+    from outlast.service.streaming import sse_event
 
-    sent = sse_frame("a\r\ndata: b\n\nevent: over\x0bc\rd").decode()
+    sent = sse_event("a\r\ndata: b\n\nevent: over\x0bc\rd", event="part").decode()
     assert sent.count("event: part") == 1 and sent.endswith("\n\n")
     assert all(line.startswith("data: ") for line in sent.split("\n")[1:-2])
 

@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from ...model.api_token import Scope
@@ -24,6 +23,7 @@ from ..json_response import JsonResponse
 from ..problems import Conflict, Unauthorised
 from ..request import RequestContext
 from ..route import Route
+from ..streaming import disconnected
 from . import PREFIX
 from .params import job_id_of
 from .request_models import ResultQuery
@@ -79,7 +79,7 @@ async def _wait(call: RequestContext, id: str, seconds: float) -> None:
     with call.service.waiters.slot(call.who):
         async with call.while_allowed() as revoked:
             ended = await _finishes_first(
-                _ended(call, id, seconds), revoked.wait(), _disconnected(call.request)
+                _ended(call, id, seconds), revoked.wait(), disconnected(call.request.receive)
             )
             if revoked.is_set() and not ended:
                 raise Unauthorised("this token is no longer valid")
@@ -88,11 +88,6 @@ async def _wait(call: RequestContext, id: str, seconds: float) -> None:
 async def _ended(call: RequestContext, id: str, seconds: float) -> None:
     with suppress(ResultTimeout, JobFailed):
         await call.ol._aoutcome(id, seconds)
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _finishes_first(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,10 +14,11 @@ from ...model.histogram import merge_histograms
 from ...ops.access import Access
 from ...ops.doctor.findings import Finding
 from ...ops.live_stats import DutyStatus, LiveStats, stuck_findings
+from ...protocol import SSE
 from ..api.request_models import RequestModel
 from ..request import RequestContext
 from ..route import Route
-from .live_parts import SSE, PartStream
+from .live_parts import PartStream
 from .live_view import LiveSnapshot
 from .pages import page_route, render_page, render_part
 from .ranges import RANGES, Range, Steps, latest_steps
@@ -55,7 +56,7 @@ async def overview_page(call: RequestContext) -> Response:
 async def live_overview(call: RequestContext) -> Response:
     """The overview as a stream, sent again for every new snapshot."""
 
-    async def parts() -> AsyncIterator[str]:
+    async def parts() -> AsyncGenerator[str, None]:
         async for snapshot in call.service.live_view.snapshots():
             yield await _render(call, snapshot)
 

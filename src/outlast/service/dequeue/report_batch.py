@@ -25,6 +25,7 @@ from ...ops import offer as ops
 from ...ops.access import Access
 from ...ops.claim import ClaimRequest
 from ...ops.finish import Finished
+from ...protocol import AnswerFields, Status
 from ...tracing import valid_traceparent
 from ...worker.finished_jobs import FinishedJobs
 from ...worker.finisher import Finisher
@@ -32,10 +33,8 @@ from ...worker.in_flight import InFlight, InFlightJobs
 from ..queue_names import QueueNames, TooManyQueues
 from .dispatcher import Dispatcher
 from .report_models import (
-    AnswerFields,
     BreakerTerms,
     Policy,
-    Status,
     TaskReport,
     attempt_end_of,
     check_json,
@@ -248,7 +247,7 @@ class ReportBatch:
 
 
 def _answer(status: Status, cancel: bool = False, reason: str | None = None) -> AnswerFields:
-    """As `Answered` has it: there are many, and these are cheaper."""
+    """As `ReportAnswer` has it: there are many, and these are cheaper."""
     return {"status": status, "cancel": cancel, "reason": reason}
 
 

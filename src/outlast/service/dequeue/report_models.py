@@ -17,25 +17,11 @@ from ...model.outcome import AttemptEnd
 from ...model.retry import MAX_DELAY_S
 from ...model.safe_text import MESSAGE_LIMIT, TRACEBACK_LIMIT, storable_text
 from ...ops.access import Access
+from ...protocol import MAX_CREDIT, MAX_EVENT_LENGTH, MAX_REPORTS, OUTCOME_OF_WORD, Status
 from . import followups, task_tokens
 
-MAX_REPORTS = 1000
-MAX_EVENT_LENGTH = 200_000  # characters of one event's data
-
-OUTCOME_WORDS = {
-    "failed": Outcome.FAILED,
-    "timed-out": Outcome.TIMED_OUT,
-    "permanent": Outcome.PERMANENT,
-    "undecodable": Outcome.UNDECODABLE,
-    "later": Outcome.POSTPONED,
-    "cancelled": Outcome.CANCELLED,
-}
 Token = Annotated[str, Field(max_length=task_tokens.MAX_TOKEN_LENGTH)]
 Seconds = Annotated[float, Field(ge=0, le=MAX_DELAY_S)]
-
-
-AnswerFields = dict[str, Any]
-Status = Literal["ok", "duplicate", "lost", "busy", "refused"]
 
 
 class ClosedModel(BaseModel):
@@ -84,7 +70,7 @@ class TaskReport(ClosedModel):
         None, max_length=1000, description="complete: follow-up jobs"
     )
     error: Failure | None = Field(None, description="fail, release: what went wrong")
-    how: Literal[*OUTCOME_WORDS] = Field("failed", description="fail: in which way")  # type: ignore[valid-type]
+    how: Literal[*OUTCOME_OF_WORD] = Field("failed", description="fail: in which way")  # type: ignore[valid-type]
     delay: Seconds | None = Field(
         None, description="release, fail later: seconds until it is due; failed: at least so many"
     )
@@ -104,7 +90,9 @@ class TaskReport(ClosedModel):
 
 class TaskReports(ClosedModel):
     reports: list[TaskReport] = Field(max_length=MAX_REPORTS)
-    ahead: int = Field(0, ge=0, le=10_000, description="how many more than `credit` to offer now")
+    ahead: int = Field(
+        0, ge=0, le=MAX_CREDIT, description="how many more than `credit` to offer now"
+    )
 
 
 class ReportAnswer(BaseModel):
@@ -138,7 +126,7 @@ def attempt_end_of(report: TaskReport, claim: Claim, reach: Access) -> AttemptEn
             return AttemptEnd(Outcome.RELEASED, delay=report.delay, error=why)
         case _:
             error = (report.error or Failure()).stored()
-            how = OUTCOME_WORDS[report.how]
+            how = OUTCOME_OF_WORD[report.how]
             return AttemptEnd(how, error=error, delay=report.delay, outage=report.outage)
 
 

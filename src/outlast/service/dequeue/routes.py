@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -17,11 +17,21 @@ from ...model.errors import OutlastError
 from ...model.options import MAX_NAME_CHARS
 from ...model.worker_names import remote_id
 from ...ops.workers import deregister as leave_op
+from ...protocol import (
+    MAX_CREDIT,
+    NDJSON,
+    PREREQUISITES_PATH,
+    REPORTS_PATH,
+    SSE,
+    STEPS_PATH,
+    STREAM_PATH,
+)
 from .. import problems
 from ..problems import Forbidden, RequestRefused, Unavailable, UnprocessableBody
 from ..request import RequestContext
 from ..route import Route
-from . import frames, step_routes, task_tokens
+from ..streaming import body_message, disconnected, format_for, send_final
+from . import step_routes, task_tokens
 from .dispatcher import Dispatcher
 from .report_batch import ReportBatch
 from .report_models import ClosedModel, ReportAnswers, TaskReports
@@ -43,7 +53,7 @@ class DequeueQuery(ClosedModel):
     worker: Name = Field(description="what it calls itself, anew at every start")
     tasks: Names = Field(min_length=1, description="names of tasks it knows, separated by commas")
     queues: Names | None = Field(None, description="only these; else all that the token reaches")
-    credit: int = Field(1, ge=1, le=10_000, description="how many jobs it can hold at once")
+    credit: int = Field(1, ge=1, le=MAX_CREDIT, description="how many jobs it can hold at once")
     host: str = Field("", max_length=200, description="where it runs, for people to see")
     pid: int = Field(0, ge=0, le=2**31 - 1)
 
@@ -58,7 +68,7 @@ class LeaveResult(BaseModel):
 
 async def dequeue(call: RequestContext) -> Response:
     dispatcher = await _dispatcher_of(call)
-    format = frames.format_for(call.request.headers.get("accept", ""))
+    format = format_for(call.request.headers.get("accept", ""))
     key = await call.service.key(task_tokens.PURPOSE)
     stream = WorkerStream(dispatcher, _worker_info(call), format, key)
     return DequeueResponse(call, stream, format.media)
@@ -104,17 +114,15 @@ class DequeueResponse(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if scope["method"] != "HEAD":
                 await self._run_stream(receive, send)
-        with suppress(TimeoutError):  # of one who reads nothing
-            async with asyncio.timeout(END_TIMEOUT_S):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send_final(b"", scope, receive, send)
 
     async def _run_stream(self, receive: Receive, send: Send) -> None:
         async def say(data: bytes) -> None:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+            await send(body_message(data, more=True))
 
         async with self._call.while_allowed() as over:
             running = asyncio.create_task(self._stream.run(say))
-            gone = asyncio.create_task(_disconnected(receive))
+            gone = asyncio.create_task(disconnected(receive))
             shown_out = asyncio.create_task(over.wait())
             every = {running, gone, shown_out}
             try:
@@ -137,11 +145,6 @@ def _log_failure(worker: str, error: BaseException | None) -> None:
         log.warning("the stream of %s is closed: it takes nothing in", worker)
     elif error is not None:
         log.error("the stream of %s failed: %s", worker, error, exc_info=error)
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
@@ -195,16 +198,16 @@ def _token_owner(call: RequestContext) -> str:
 ROUTES = (
     Route(
         "GET",
-        "/api/v1/dequeue",
+        STREAM_PATH,
         May.WORK,
         dequeue,
         "A stream of jobs for a remote worker",
         query=DequeueQuery,
-        media=(frames.NDJSON, frames.SSE),
+        media=(NDJSON, SSE),
     ),
     Route(
         "DELETE",
-        "/api/v1/dequeue",
+        STREAM_PATH,
         May.WORK,
         leave_dequeue,
         "A remote worker says goodbye",
@@ -213,7 +216,7 @@ ROUTES = (
     ),
     Route(
         "POST",
-        "/api/v1/tasks/reports",
+        REPORTS_PATH,
         May.WORK,
         report_tasks,
         "What became of offered jobs",
@@ -222,7 +225,7 @@ ROUTES = (
     ),
     Route(
         "POST",
-        "/api/v1/tasks/steps",
+        STEPS_PATH,
         May.WORK,
         step_routes.keep_step,
         "Look up or keep a step",
@@ -232,7 +235,7 @@ ROUTES = (
     ),
     Route(
         "POST",
-        "/api/v1/tasks/prerequisites",
+        PREREQUISITES_PATH,
         May.WORK,
         step_routes.read_prerequisites,
         "The jobs that a job comes after",

@@ -19,12 +19,13 @@ from ...model.job import Claim, ClaimKey
 from ...ops import duties
 from ...ops import offer as ops
 from ...ops.claim import PendingQueues
+from ...protocol import FrameFields, offer_frames
 from ...store import Store
 from ...worker.breaker import HeldTasks
 from ...worker.loop import Backoff
 from ...worker.poller import Poller
+from ..streaming import StreamFormat
 from .credit import Credit
-from .frames import FrameFields, StreamFormat, offer_frames
 from .offer_book import Offer
 from .worker_info import RemoteWorkerInfo
 

@@ -1,4 +1,4 @@
-"""How events are spelled: as server-sent events, or as lines of JSON. The objects are the same."""
+"""Frames of event streams, as server-sent events or as JSON lines. The objects are the same."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 from ...model.job import lenient_json
 from ...model.timestamps import to_datetime
 from ...ops.events import JobStatus, StoredEvent
+from ...protocol import NDJSON, SSE
+from ..streaming import sse_event, sse_retry
 
-SSE, NDJSON = "text/event-stream", "application/x-ndjson"
-
+_RESERVED_NAMES = {"error", "open", "message"}
 _EVENT_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
@@ -36,15 +37,8 @@ class EventFrame:
     @cached_property
     def sse(self) -> bytes:
         # The names that EventSource itself uses, and what is no word, arrive as plain messages.
-        event_name = _EVENT_NAME.fullmatch(self.kind) and self.kind not in {
-            "error",
-            "open",
-            "message",
-        }
-        lines = [f"id: {self.id}"] * (self.id is not None) + [f"event: {self.kind}"] * bool(
-            event_name
-        )
-        return "\n".join([*lines, f"data: {self.text}", "", ""]).encode()
+        named = _EVENT_NAME.fullmatch(self.kind) and self.kind not in _RESERVED_NAMES
+        return sse_event(self.text, event=self.kind if named else None, id=self.id)
 
     @cached_property
     def ndjson(self) -> bytes:
@@ -92,7 +86,7 @@ def reset_frame(requested: int, position: int) -> EventFrame:
 
 def retry_bytes(retry: float, media: str) -> bytes:
     """The first that is sent: how long to wait before a reconnect."""
-    return f"retry: {round(retry * 1000)}\n\n".encode() if media == SSE else b""
+    return sse_retry(retry) if media == SSE else b""
 
 
 def keep_alive_bytes(position: int | None, media: str) -> bytes:

@@ -10,12 +10,12 @@ from starlette.responses import Response
 from ...client.base import job_id
 from ...model.api_token import Scope
 from ...model.errors import JobNotFound
+from ...protocol import NDJSON, SSE
 from ..api import PREFIX
 from ..problems import UnprocessableBody
 from ..request import RequestContext
 from ..route import Route
 from .filter import EventFilter
-from .frames import NDJSON, SSE
 from .stream import EventStream, admit
 
 POSITION_PATTERN = r"^[0-9]{1,18}(-end)?$"
@@ -56,12 +56,13 @@ async def job_events(call: RequestContext) -> Response | None:
     event_filter = EventFilter(
         job=job, kinds=_names(call.query.kind), tenant=call.who.tenant, queues=call.who.queues
     )
-    return EventStream(call, broadcaster, event_filter, _media(call), after, standing)
+    return EventStream(call, event_filter, _media(call), after, standing)
 
 
 async def all_events(call: RequestContext) -> Response:
     """From now on, or from where the caller was."""
-    broadcaster, params = admit(call), call.query
+    admit(call)
+    params = call.query
     event_filter = EventFilter(
         kinds=_names(params.kind),
         in_queues=_names(params.queue),
@@ -70,7 +71,7 @@ async def all_events(call: RequestContext) -> Response:
         tenant=call.who.tenant,
         queues=call.who.queues,
     )
-    return EventStream(call, broadcaster, event_filter, _media(call), _position(call, None)[0])
+    return EventStream(call, event_filter, _media(call), _position(call, None)[0])
 
 
 def _position(call: RequestContext, default: str | None) -> tuple[int | None, bool]:
