@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from outlast.service.single_flight import SingleFlight
+from outlast.single_flight import SingleFlight
 
 
 async def test_many_get_the_answer_to_one_question() -> None:

@@ -1,82 +1,85 @@
-"""What is measured in the tables: asked for when somebody wants to know, at most every few seconds,
-and kept.
+"""Metrics of the tables, cached: read on demand, at most every few seconds.
 
-    asked ──┬── fresh ──────────────────────────── the one that is kept
-            └── old ── measuring, for a moment ─┬─ the new one
-                                                └─ the old one: the age says how old
-
-Who asks never waits for long, however slow the database is; and the slower it is, the less often
-it is asked. A new snapshot takes the old one's place as a whole.
+A scrape never waits long, however slow the database is; and the slower it is, the less often it is
+read. The age of the snapshot is a metric of its own.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 
+from ..cached import Cached, Snapshot
 from ..model.errors import OutlastError
 from ..ops.table_metrics import TableMetrics, read_table_metrics
 from ..store import Store
 
 log = logging.getLogger("outlast.metrics")
 
-FRESH_FOR_S = 2.0  # seconds for which a snapshot is as good as a new one
-COST_FACTOR = 20  # measuring takes at most one part in so many of a connection's time
-REFRESH_WAIT_S = 0.5  # seconds that one who asks waits for a new one
+FRESH_FOR_S = 2.0
+COST_FACTOR = 20  # reading takes at most one part in so many of a connection's time
+REFRESH_WAIT_S = 0.5  # that a scrape waits for a new snapshot
+
+
+@dataclass(slots=True)
+class MeasuredTables(Snapshot):
+    metrics: TableMetrics
 
 
 class TableSnapshot:
-    """For one event loop: all that use it ask there."""
+    """For one event loop."""
 
     def __init__(self, store: Store, fresh: float = FRESH_FOR_S) -> None:
         self._store = store
         self._fresh_for = fresh
-        self._taken_at = time.monotonic()  # if never, its age is that of this process
-        self._next_refresh_at = 0.0
-        self._refreshing: asyncio.Task[None] | None = None
-        self.measured: TableMetrics | None = None
-        self.cost = 0.0  # seconds that the last one took
+        self._cached = Cached(self._read, fresh, COST_FACTOR)
+        self._created_at = time.monotonic()
+        self._retry_at = 0.0
+        self.cost = 0.0  # seconds that the last read took
         self.failures = 0
-        self.failing = False  # the last try failed
+        self.failing = False  # the last read failed
+
+    @property
+    def measured(self) -> TableMetrics | None:
+        return None if self._cached.last is None else self._cached.last.metrics
 
     @property
     def age(self) -> float:
-        return time.monotonic() - self._taken_at
+        """Before the first read, the age of this process."""
+        last = self._cached.last
+        return time.monotonic() - self._created_at if last is None else last.age
 
     async def latest(self, wait: float = REFRESH_WAIT_S) -> TableMetrics | None:
-        """The one that is kept, made anew if it is old and that does not take long."""
-        if self._refreshing is None and time.monotonic() >= self._next_refresh_at:
-            self._refreshing = asyncio.create_task(self._refresh())
-            self._refreshing.add_done_callback(self._done)
-        if self._refreshing is not None:
-            await asyncio.wait({self._refreshing}, timeout=wait)
+        """The metrics, read anew if they are old and that does not take long."""
+        if time.monotonic() >= self._retry_at:
+            with suppress(Exception):  # logged and counted
+                await self._cached.latest_within(wait)
         return self.measured
 
     async def aclose(self) -> None:
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.wait({self._refreshing})
+        await self._cached.aclose()
 
-    def _done(self, measuring: asyncio.Task[None]) -> None:
-        self._refreshing = None
-        if not measuring.cancelled() and (error := measuring.exception()):
-            log.error("the tables cannot be measured: %s", error, exc_info=error)
-
-    async def _refresh(self) -> None:
+    async def _read(self) -> MeasuredTables:
         began = time.monotonic()
         try:
-            measured = await self._store.arun(read_table_metrics)
-        except OutlastError as error:
+            measured = MeasuredTables(await self._store.arun(read_table_metrics))
+            self.failing = False
+            return measured
+        except Exception as error:
             self._failed(error)
-        else:
-            self.measured, self._taken_at, self.failing = measured, time.monotonic(), False
+            raise
         finally:
             self.cost = time.monotonic() - began
-            self._next_refresh_at = time.monotonic() + max(self._fresh_for, self.cost * COST_FACTOR)
+            if self.failing:
+                pause = max(self._fresh_for, self.cost * COST_FACTOR)
+                self._retry_at = time.monotonic() + pause
 
-    def _failed(self, error: OutlastError) -> None:
+    def _failed(self, error: Exception) -> None:
         self.failures += 1
-        if not self.failing:  # once; the age tells the rest
+        if not isinstance(error, OutlastError):
+            log.error("the tables cannot be measured: %s", error, exc_info=error)
+        elif not self.failing:  # once; the age tells the rest
             log.warning("the tables cannot be measured: %s", error)
         self.failing = True

@@ -1,50 +1,35 @@
-"""How many jobs there are, counted now and then for whoever asks.
+"""Job counts, cached for all callers.
 
 Counting reads every row, so it is done at most once in `snapshot_every` seconds, and never for more
-than a tenth of the time: a count that took two seconds is good for twenty. Who asks meanwhile gets
-the last one, with its age; who asks after a pause gets the next one if it is there in a moment, and
-who asks when there is none waits for it. It has a connection of its own, so nothing else waits.
+than a tenth of the time: a count that took two seconds is fresh for twenty. It has a connection of
+its own, so nothing else waits for it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..cached import Cached, Snapshot
 from ..model.errors import StoreError
 from ..model.lifecycle import State
 from ..model.unreadable import UNREADABLE
 from ..ops.access import Access
 from ..ops.search import ALL, JobQuery, KindCount, count_by_kind
 from .problems import Unavailable
-from .single_flight import SingleFlight, result_within
 
 if TYPE_CHECKING:
     from .components import Service
 
-COST_FACTOR = 10  # times as long as a count took is it good
-RETRY_AFTER_S = 10.0  # seconds until it is tried again
-STALE_LIVES = 3  # times its life: whoever asks then waits a moment for the next
-REFRESH_WAIT_S = 0.3  # seconds
+RETRY_AFTER_S = 10.0  # after a count that failed
+READY_WAIT_S = 0.3  # for the first count, of callers that cannot wait long
 
 
-@dataclass(frozen=True, slots=True)
-class JobCountsSnapshot:
+@dataclass(slots=True)
+class JobCountsSnapshot(Snapshot):
     kinds: list[KindCount]
-    taken_at: float  # monotonic
-    fresh_for: float
-
-    @property
-    def age(self) -> float:
-        return time.monotonic() - self.taken_at
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether nobody asked for a while."""
-        return self.age > STALE_LIVES * self.fresh_for
 
     def of(self, reach: Access, job_filter: JobQuery = ALL) -> Iterable[KindCount]:
         """Those kinds that a caller may see and asks for."""
@@ -63,42 +48,31 @@ class JobCountsSnapshot:
 class JobCounts:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._last: JobCountsSnapshot | None = None
         self._retry_at = 0.0
-        self._single_flight: SingleFlight[JobCountsSnapshot] = SingleFlight()
+        self.cached = Cached(self._count, service.settings.snapshot_every)
 
     @property
     def last(self) -> JobCountsSnapshot | None:
         """The last count, however old; nothing is counted for it."""
-        return self._last
+        return self.cached.last
 
     async def snapshot(self) -> JobCountsSnapshot:
-        last = self._last
-        if last is not None and last.age < last.fresh_for:
-            return last
-        refresh = self._single_flight.start("census", self._count)
-        if last is None:
-            return await asyncio.shield(refresh)
-        return last if not last.is_stale else await result_within(refresh, REFRESH_WAIT_S) or last
+        return await self.cached.latest()
 
     async def snapshot_if_ready(self) -> JobCountsSnapshot | None:
-        """The same for those who cannot wait long; None: it is not there yet."""
-        if self._last is not None:
+        """The same for callers that cannot wait long; None: there is no count yet."""
+        if self.last is not None:
             return await self.snapshot()
-        return await result_within(self._single_flight.start("census", self._count), REFRESH_WAIT_S)
+        return await self.cached.latest_within(READY_WAIT_S)
 
     async def _count(self) -> JobCountsSnapshot:
-        began = time.monotonic()
-        if began < self._retry_at:
-            raise Unavailable("the jobs could not be counted", self._retry_at - began)
+        if (now := time.monotonic()) < self._retry_at:
+            raise Unavailable("the jobs could not be counted", self._retry_at - now)
         try:
-            kinds = await self._service.slow_store.arun(count_by_kind)
+            return JobCountsSnapshot(await self._service.slow_store.arun(count_by_kind))
         except StoreError:
             self._retry_at = time.monotonic() + RETRY_AFTER_S
             raise
-        life = max(self._service.settings.snapshot_every, COST_FACTOR * (time.monotonic() - began))
-        self._last = JobCountsSnapshot(kinds, began, life)
-        return self._last
 
 
 def by_state(kinds: Iterable[KindCount]) -> dict[str, int]:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import cycle
 
 import httpx
@@ -17,14 +16,14 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message, Scope
 
-from outlast import Outlast
+from outlast import Outlast, cached
 from outlast.model.errors import StoreUnavailable
 from outlast.model.settings import ServiceSettings
 from outlast.ops import tokens
 from outlast.ops.duties import DutyTally, report_duty
 from outlast.ops.operation import Op, Statement
 from outlast.ops.report import duties
-from outlast.service import job_counts, service
+from outlast.service import service
 from outlast.service.auth.principals import LOCAL_CALLER
 from outlast.service.dashboard import ROUTES, live_view
 from outlast.service.dashboard.live_parts import Parts, PartStream
@@ -130,12 +129,10 @@ def test_who_comes_first_after_a_pause_is_shown_what_is_known_and_how_old_it_is(
     parts = served.app.service
     assert "As of" not in served.get("/").text
     served.get("/jobs")
-    monkeypatch.setattr(live_view, "REFRESH_WAIT_S", 0.0)  # as if it took long
-    monkeypatch.setattr(job_counts, "REFRESH_WAIT_S", 0.0)
-    last, counted = parts.live_view._last, parts.job_counts._last
-    assert last is not None and counted is not None
-    last.taken_at -= 3600
-    parts.job_counts._last = replace(counted, taken_at=counted.taken_at - 3600)
+    monkeypatch.setattr(cached, "STALE_WAIT_S", 0.0)  # as if it took long
+    for last in (parts.live_view.cached.last, parts.job_counts.last):
+        assert last is not None
+        last.taken_at -= 3600
     put(served.ol.store.run, 4)
     text = served.get("/").text
     assert "As of 1 h ago" in text and ">3</a>" in text
@@ -153,7 +150,7 @@ def test_who_comes_after_a_pause_sees_what_is_new_if_that_is_there_in_a_moment(
     """R166"""
     put(served.ol.store.run, 3)
     served.get("/")
-    last = served.app.service.live_view._last
+    last = served.app.service.live_view.cached.last
     assert last is not None
     last.taken_at -= 3600
     put(served.ol.store.run, 4)
@@ -247,4 +244,4 @@ def test_no_line_of_a_part_can_end_the_event() -> None:
 
 
 def test_a_picture_is_good_for_as_long_as_it_took_ten_times() -> None:
-    assert live_view.REFRESH_INTERVAL_S >= 1.0 and live_view.COST_FACTOR >= 10
+    assert live_view.REFRESH_INTERVAL_S >= 1.0 and cached.COST_FACTOR >= 10

@@ -48,7 +48,7 @@ def test_while_a_picture_is_made_anew_the_last_one_is_shown(crowded: Served) -> 
     assert crowded.get("/", token).status_code == 200
     times = []
     for _ in range(20):
-        picture = live._last
+        picture = live.cached.last
         assert picture is not None
         picture.taken_at = time.monotonic() - 1.5 * picture.fresh_for  # as if time had passed
         began = time.perf_counter()

@@ -67,7 +67,7 @@ def test_what_is_paused_is_named_where_one_looks_first(served: Served, browser: 
     assert "1 problem found" not in page.text, "it is meant to wait"
     for queue in served.ol.queues():
         served.ol.resume(queue.name)
-    served.app.service.live_view._last = None
+    served.app.service.live_view.cached.last = None
     assert "paused" not in browser.go("/").text
 
 
@@ -96,7 +96,7 @@ def test_a_server_is_no_worker(served: Served, browser: Browser) -> None:
     (held,) = take(run, 1, queue="mail", worker=desk.id)
     assert "1 job on the way to remote workers" in browser.go("/workers").text
     end(run, held, "released")
-    served.app.service.live_view._last = None
+    served.app.service.live_view.cached.last = None
     said = browser.go("/").text
     assert "1 problem found" in said and "has 1 ready job and no live worker" in said
     assert "No live worker serves the queue" in run(explain, job.id, list)

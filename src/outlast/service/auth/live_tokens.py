@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...ops import tokens
-from ..single_flight import SingleFlight
+from ...single_flight import SingleFlight
 
 if TYPE_CHECKING:
     from ..components import Service

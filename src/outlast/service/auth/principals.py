@@ -22,10 +22,10 @@ from ...ops import sessions, tokens
 from ...ops.access import Access
 from ...ops.operation import Op
 from ...ops.report import clock
+from ...single_flight import SingleFlight, result_within
 from ..problems import Throttled, Unauthorised
 from ..route import ANY_TOKEN, PUBLIC, AnyToken
 from ..security import is_local
-from ..single_flight import SingleFlight, result_within
 from .live_tokens import LiveTokens
 from .throttle import Throttle
 

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...ops import statistics
-from ..single_flight import SingleFlight
+from ...single_flight import SingleFlight
 from .ranges import HOUR, Range, Steps, group_lines, merge_steps, steps_since
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from ...cached import Cached, Snapshot
 from ...model.errors import OutlastError
 from ...ops.live_stats import LiveStats, live_stats
-from ..single_flight import SingleFlight, result_within
 from .histories import Histories
 from .ranges import HOUR, Steps
 
@@ -30,38 +29,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.service")
 
 REFRESH_INTERVAL_S = 4.0  # seconds
-COST_FACTOR = 10  # a snapshot is fresh this many times as long as its read took
-REFRESH_WAIT_S = 0.3  # wait for a new snapshot if there is an old one
 
 
 @dataclass(slots=True)
-class LiveSnapshot:
+class LiveSnapshot(Snapshot):
     """The state of all tenants at one time."""
 
     board: LiveStats = field(default_factory=LiveStats)
     hour: Steps = field(default_factory=dict)
-    taken_at: float = 0.0  # monotonic
-    fresh_for: float = REFRESH_INTERVAL_S
     number: int = 0
-    parts: dict[object, Markup] = field(
-        default_factory=dict
-    )  # rendered from it, and cached as long as it
-
-    @property
-    def age(self) -> float:
-        return time.monotonic() - self.taken_at
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether it is older than any snapshot refreshed for viewers."""
-        return self.age > 3 * self.fresh_for
+    parts: dict[object, Markup] = field(default_factory=dict)  # rendered from it
 
 
 class LiveView:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._last: LiveSnapshot | None = None
-        self._single_flight: SingleFlight[LiveSnapshot] = SingleFlight()
+        self.cached = Cached(self._take_snapshot, REFRESH_INTERVAL_S, on_refresh=self._wake_viewers)
+        self._number = 0  # of the last snapshot
         self.histories = Histories(service)
         self._has_viewers, self._refreshed = asyncio.Event(), asyncio.Event()
         self.viewers = 0
@@ -81,13 +65,7 @@ class LiveView:
     async def latest(self) -> LiveSnapshot:
         """The last snapshot, refreshed in the background when stale. Without one, all callers wait
         for the same read."""
-        last = self._last
-        if last is not None and last.age < last.fresh_for:
-            return last
-        refresh = self._single_flight.start("picture", self._take_snapshot)
-        if last is None:
-            return await asyncio.shield(refresh)
-        return last if not last.is_stale else await result_within(refresh, REFRESH_WAIT_S) or last
+        return await self.cached.latest()
 
     async def snapshots(self) -> AsyncIterator[LiveSnapshot]:
         """The latest snapshot, then each new one; a slow viewer skips some."""
@@ -110,12 +88,11 @@ class LiveView:
                 await asyncio.sleep(REFRESH_INTERVAL_S)
 
     async def _take_snapshot(self) -> LiveSnapshot:
-        began, last = time.monotonic(), self._last
         stats = await self._service.slow_store.arun(live_stats)
         hour = await self.histories.steps_until(HOUR, stats.at)
-        life = max(REFRESH_INTERVAL_S, COST_FACTOR * (time.monotonic() - began))
-        number = 1 if last is None else last.number + 1
-        self._last = LiveSnapshot(stats, hour, began, life, number)
-        new, self._refreshed = self._refreshed, asyncio.Event()
-        new.set()
-        return self._last
+        self._number += 1
+        return LiveSnapshot(stats, hour, self._number)
+
+    def _wake_viewers(self) -> None:
+        refreshed, self._refreshed = self._refreshed, asyncio.Event()
+        refreshed.set()
