@@ -24,7 +24,7 @@ from outlast.ops.report import history, job
 from outlast.ops.report import workers as all_workers
 from outlast.store import Store
 from outlast.store.sqlite import liveness
-from outlast.worker.maintenance import CONFIRM_DEATH_S
+from outlast.worker.death_detector import CONFIRM_DEATH_S
 from tests.store.crowd import all_at_once
 from tests.store.jobs import Run, column, end, put, set_all, spoil, states, table, take
 from tests.store.test_audit import some_checks
@@ -115,11 +115,11 @@ def test_without_a_proof_of_life_nobody_is_suspected(app: Outlast, run: Run) -> 
 def test_who_is_dead_must_be_seen_dead_twice(app: Outlast, store: Store) -> None:
     """R169: a lock may be free while its connection is being made again."""
     healer = healer_of(app, store)
-    assert healer._confirmed_dead(["w1", healer._state.id]) == []
-    assert healer._confirmed_dead([]) == [], "it was back"
-    assert healer._confirmed_dead(["w1"]) == []
-    healer._suspected["w1"] -= CONFIRM_DEATH_S
-    assert healer._confirmed_dead(["w1", "w2"]) == ["w1"]
+    assert healer.detector.confirmed_dead(["w1", healer._state.id]) == []
+    assert healer.detector.confirmed_dead([]) == [], "it was back"
+    assert healer.detector.confirmed_dead(["w1"]) == []
+    healer.detector._suspected["w1"] -= CONFIRM_DEATH_S
+    assert healer.detector.confirmed_dead(["w1", "w2"]) == ["w1"]
 
 
 @pytest.mark.kinds("postgres")
@@ -168,12 +168,12 @@ async def test_a_free_lock_says_nothing_right_after_an_outage(
     put(store.run)
     take(store.run)
     healer = healer_of(app, store)
-    healer.distrust_locks()
+    healer.detector.distrust_locks()
     for _ in range(2):
         await healer.reclaim()
         await asyncio.sleep(CONFIRM_DEATH_S)
     assert states(database) == ["running"]
-    healer._locks_trusted_at = 0.0
+    healer.detector._locks_trusted_at = 0.0
     for _ in range(2):
         await healer.reclaim()
         await asyncio.sleep(CONFIRM_DEATH_S)
@@ -279,11 +279,11 @@ class TestAfterAnOutage:
         set_all(database, f"started_at = {past}")
         healer = healer_of(app, store)
         loops = {loop.name: loop for loop in healer.loops()}
-        healer.trust.doubt()
+        healer.detector.trust.doubt()
         for away in (True, False):
             if not away:
                 await healer.reclaim()  # the first that gets through
-            assert healer.outage_grace
+            assert healer.detector.outage_grace
             for name in ("deadline", "audit"):
                 await loops[name].step()
             assert states(database) == ["running"]
@@ -302,7 +302,7 @@ class TestAfterAnOutage:
         healer = healer_of(app, store)
         await healer.reclaim()
         let_time_pass(healer)
-        healer.trust.doubt()
+        healer.detector.trust.doubt()
         await healer.reclaim()
         assert states(database) == ["running"]
         let_time_pass(healer)

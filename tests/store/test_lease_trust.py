@@ -219,7 +219,7 @@ async def test_the_audit_believes_no_lease_and_no_deadline_after_a_step(
     ago = in_future(database, "lease_until", -3600), in_future(database, "started_at", -3600)
     set_all(database, ", ".join(ago))
     healer = healer_of(app, store)
-    await healer._read_signs()
+    await healer.detector.read_signs()
     assert (await healer.auditor.audit()).found == 0
     assert states(database) == ["running"] * 2 and "audit:" not in caplog.text
     assert (await seasoned(healer).auditor.audit()).healed == 2

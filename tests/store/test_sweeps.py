@@ -250,7 +250,7 @@ async def test_whoever_prunes_prunes_incidents(store: Store, database: Database)
     app = Outlast(database.url, schema=database.schema, retention=kept)
     store.run(record_refusals, [Refusal("job", n, "w1", "succeeded") for n in range(5)])
     eventually(lambda: store.run(duties.prune_incidents, 0.0, 1) == 1)
-    await healer_of(app, store).prune()
+    await healer_of(app, store).pruner.prune()
     assert store.run(losses, "write-refused") == []
     await store.aclose()
     await app.aclose()

@@ -7,7 +7,7 @@ import pytest
 from outlast import InvalidOption, Outlast, Permanent, chain
 from outlast.client.base import actor
 from outlast.ops.retention import VISIBILITY_LAG_S, prune_queue
-from outlast.worker.pruner import Pruner
+from outlast.worker.pruner import QueuePruner
 from tests.support import Database, aeventually
 
 from .test_operators import recorded
@@ -77,13 +77,13 @@ async def test_pruning_a_queue_goes_on_where_it_stopped(ol: Outlast, database: D
         if not more:
             break
     assert removed == 7 and not more
-    pruner = Pruner(ol.store)
+    pruner = QueuePruner(ol.store)
     ol.cancel(first.id)
     assert await pruner.once(2) == 0, "a dead job may be given a new life, with what came before it"
     ol.purge()
     late = since + 2 * VISIBILITY_LAG_S  # as if that had ended long before the last look
     assert (await ol.store.arun(prune_queue, "short", 0.0, late, 2))[:2] == (0, late)
-    assert await Pruner(ol.store).once(2) == 1, "now and then a look begins anew"
+    assert await QueuePruner(ol.store).once(2) == 1, "now and then a look begins anew"
     (left,) = ol.jobs()
     assert left.args == {"n": 9} and last.flow is not None and ol.flows() == []
     told = sql(database, "SELECT DISTINCT CAST(job AS text) FROM {event} WHERE job IS NOT NULL")

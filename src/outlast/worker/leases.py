@@ -140,7 +140,7 @@ class DatabaseLeases:
                 raise
         except OutlastError as error:
             if not isinstance(error, StoreBusy):
-                self.maintenance.distrust_locks()  # others may have lost theirs with ours
+                self.maintenance.detector.distrust_locks()  # others may have lost theirs with ours
             raise
         finally:
             self._listening.cancel()

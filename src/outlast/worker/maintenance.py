@@ -1,20 +1,17 @@
-"""What every worker does for all of them: take back what the dead held, and keep house."""
+"""Maintenance that every worker does for the fleet: reclaim lost jobs, expire, prune, audit."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 
 from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy, StoreUnavailable
-from ..model.lease_trust import LeaseTrust
 from ..model.settings import RetentionSettings
-from ..ops import duties, events
+from ..ops import duties
 from ..ops.duties import DutyTally
 from ..ops.enqueue import notify_queues
 from ..ops.operation import Op
@@ -28,13 +25,13 @@ from ..ops.reclaim import (
     reclaim_overdue,
     reclaim_some,
     record_refusals,
-    signs_of_loss,
 )
 from ..ops.statistics import SPAN_S
 from ..store import Store
-from ..store.blobs.store import Blobs, adelete_blobs
+from ..store.blobs.store import Blobs
 from .audit import Auditor
 from .blob_sweeper import BlobSweeper
+from .death_detector import CONFIRM_DEATH_S, DeathDetector
 from .flow_maintenance import FlowMaintenance
 from .loop import Loop
 from .pruner import Pruner
@@ -45,18 +42,10 @@ from .sweeper import BATCH_SIZE, RETRY_AFTER_S, Sweeper
 
 log = logging.getLogger("outlast.worker")
 
-MAX_POLLING_WORKERS = 4  # workers; a larger fleet does not look more often than so many
-CONFIRM_DEATH_S = 0.15  # seconds between the two looks that make sure of a death
-EXPIRING_SHARE = 0.6  # of a lease: what is left of one that its owner should have renewed
-ENDLESS_LEASE_S = 60.0  # seconds beyond two leases: as in the audit's `endless`
-OUTAGE_GRACE_S = 3.0  # seconds at least after an outage in which a free lock says nothing
-OVERDUE_SLACK_S = (
-    5.0  # seconds beyond timeout and grace after which others end a job that still runs
-)
-OVERDUE_INTERVAL_S = 10.0  # seconds between looks for such jobs
-RECORD_INTERVAL_S = (
-    15.0  # seconds between notes that the reclaim is done, while there is nothing to do
-)
+MAX_POLLING_WORKERS = 4  # a larger fleet does not look more often than so many workers
+OVERDUE_SLACK_S = 5.0  # beyond timeout and grace: then others end a job that still runs
+OVERDUE_INTERVAL_S = 10.0  # between looks for such jobs
+RECORD_INTERVAL_S = 15.0  # between records of a reclaim that found nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +84,9 @@ class Maintenance:
         self._signals = signals
         self._retention = retention
         self._blobs = blobs
-        self._suspected: dict[str, float] = {}  # workers without a lock, and since when
-        self.trust = LeaseTrust(state.settings.lease, state.settings.renew_every)
-        self._was_away = False  # the database, when last asked
-        self._locks_trusted_at = 0.0
+        self.detector = DeathDetector(store, state)
         self._record_at = 0.0
         self._recorded_trouble: str | None = None  # of outcomes that cannot be handed in
-        self._fleet = 1
         self._expire_at = 0.0  # not before this, whatever the sign says
         self._suspicion = RowSuspicion()
         self.sweeper = Sweeper(store)
@@ -110,9 +95,11 @@ class Maintenance:
             "flows", self.flow_maintenance.run_once, 60.0
         )  # and whenever there is a sign
         self._expiry = Loop("expire", self.expire, RECORD_INTERVAL_S)  # likewise
-        self.auditor = Auditor(store, state, self.trust, retention, outcomes.decide, metrics.counts)
+        self.auditor = Auditor(
+            store, state, self.detector.trust, retention, outcomes.decide, metrics.counts
+        )
         self.stats_collector = StatsCollector(store)
-        self._pruner = Pruner(store, blobs)
+        self.pruner = Pruner(store, state, retention, blobs)
 
     def loops(self) -> list[Loop]:
         prune_every = self._retention.prune_every
@@ -128,7 +115,7 @@ class Maintenance:
             self._expiry,
             Loop(
                 "prune",
-                self.skip_after_outage(self.duty("prune", self.prune, prune_every)),
+                self.skip_after_outage(self.duty("prune", self.pruner.prune, prune_every)),
                 prune_every,
             ),
             Loop(
@@ -153,18 +140,17 @@ class Maintenance:
         been away or locked, nobody could renew: then leases say nothing until the living had their
         turn. Nor do deadlines: an outcome may have waited for the database as long as we have."""
         try:
-            signs = await self._read_signs()
+            signs = await self.detector.read_signs()
             result = await self._reclaim(signs)
             await self._report(result)
             await self._record(result)
             await self._record_refused()
             await self._record_trouble()
         except OutlastError:
-            self._was_away = True
-            self.trust.doubt()
-            self.distrust_locks()
+            self.detector.database_away()
+            self.detector.distrust_locks()
             raise
-        return CONFIRM_DEATH_S if self._suspected else self._poll_interval(signs)
+        return CONFIRM_DEATH_S if self.detector.suspects else self._poll_interval(signs)
 
     def _poll_interval(self, signs: LossSigns) -> float:
         """A large fleet looks no more often than a small one. But a lease that ends is looked at
@@ -178,30 +164,11 @@ class Maintenance:
     @property
     def _fleet_share(self) -> float:
         """A large fleet looks no more often than a small one."""
-        return max(1.0, self._fleet / MAX_POLLING_WORKERS)
-
-    async def _read_signs(self) -> LossSigns:
-        """What speaks for a loss, and what time it is. A living owner renews before a third of its
-        lease is over: where less than SOON is left, what happens from now on matters. So it does
-        where a lease is ENDLESS_LEASE_S, since the audit is to judge it."""
-        sent, lease = time.monotonic(), self._state.settings.lease
-        signs = await self.store.arun(
-            signs_of_loss, lease * EXPIRING_SHARE, 2 * lease + ENDLESS_LEASE_S
-        )
-        if self.trust.observe_clock(signs.clock, sent, time.monotonic()):
-            log.warning("the database's clock has stepped: leases are judged after one renewal")
-        if self._was_away:  # from now on, however long it was until we asked again
-            self._was_away = False
-            self.distrust_locks()
-        self._fleet = signs.fleet
-        return signs
+        return max(1.0, self.detector.fleet / MAX_POLLING_WORKERS)
 
     async def _reclaim(self, signs: LossSigns) -> ReclaimResult:
-        dead = []
-        if time.monotonic() >= self._locks_trusted_at:
-            dead = self._confirmed_dead(self.store.confirm_dead(signs.workers))
         result = ReclaimResult()
-        if dead:
+        if dead := self.detector.dead_workers(signs):
             result.add(await self.reclaim_from(dead))
             self.store.forget_workers(dead)
             self._metrics.add_reclaimed("lock", result)
@@ -209,7 +176,7 @@ class Maintenance:
             result.add(await self._reclaim_expired())
         if signs.flows or signs.unlinked:
             self._flows.trigger()
-        if signs.expired and time.monotonic() >= self._expire_at and not self.outage_grace:
+        if signs.expired and time.monotonic() >= self._expire_at and not self.detector.outage_grace:
             self._expiry.trigger()
         return result
 
@@ -217,35 +184,24 @@ class Maintenance:
         """Take back claims whose lease ran out, as far as that is to be believed. That this went
         through shows that owners can renew; a lock in the way shows that they cannot."""
 
+        trust = self.detector.trust
+
         def believed(limit: int, skip: int) -> Op[ReclaimResult]:
             sent = time.monotonic()  # on a connection: it is not what was waited for
 
             def probed() -> None:
-                self.trust.probed(sent, time.monotonic())
+                trust.probed(sent, time.monotonic())
 
-            belief, locked = self.trust.belief(sent), self.store.confirm_locked
+            belief, locked = trust.belief(sent), self.store.confirm_locked
             return (yield from reclaim(limit, skip, belief, locked, probed))
 
         try:
             lost = await self.sweeper.sweep_lost(sweep_page=believed)
         except StoreBusy:
-            self.trust.doubt()
+            trust.doubt()
             return ReclaimResult()
         self._metrics.add_reclaimed("lease", lost)
         return lost
-
-    @property
-    def outage_grace(self) -> bool:
-        """The database is away, or has been just now, or its clock has stepped: the living have not
-        all had their turn."""
-        return self.trust.unsettled(time.monotonic())
-
-    def distrust_locks(self) -> None:
-        """A broken connection of our own: others may be making theirs anew as well."""
-        self._locks_trusted_at = time.monotonic() + max(
-            OUTAGE_GRACE_S, self._state.settings.renew_every
-        )
-        self._suspected = {}
 
     async def reclaim_from(self, dead: list[str]) -> ReclaimResult:
         """All at once; with a job among theirs that cannot be taken back, one by one, and that one
@@ -260,15 +216,6 @@ class Maintenance:
         )
         result.add(await self.store.arun(reclaim_from_workers, dead, "lock", "", 0))
         return result
-
-    def _confirmed_dead(self, silent: Sequence[str]) -> list[str]:
-        """A lock is free for a moment when its connection breaks and is made again: dead is who is
-        seen without one twice."""
-        now = time.monotonic()
-        first_seen = {id: self._suspected.get(id, now) for id in silent if id != self._state.id}
-        dead = [id for id, since in first_seen.items() if now - since >= CONFIRM_DEATH_S * 0.9]
-        self._suspected = {id: since for id, since in first_seen.items() if id not in dead}
-        return dead
 
     async def _report(self, result: ReclaimResult) -> None:
         if result.found:
@@ -340,12 +287,11 @@ class Maintenance:
 
         async def run() -> None:
             try:
-                await self._read_signs()  # the clock may have stepped just now
-                if not self.outage_grace:
+                await self.detector.read_signs()  # the clock may have stepped just now
+                if not self.detector.outage_grace:
                     await duty()
             except (StoreUnavailable, DeadlineExceeded):
-                self._was_away = True
-                self.trust.doubt()
+                self.detector.database_away()
                 raise
 
         return run
@@ -356,7 +302,7 @@ class Maintenance:
         decided = self._outcomes.decide
 
         def believed(limit: int, skip: int) -> Op[ReclaimResult]:
-            belief = self.trust.belief(time.monotonic())
+            belief = self.detector.trust.belief(time.monotonic())
             return reclaim_overdue(slack, decided, limit, skip, belief)
 
         result = await self.sweeper.sweep(believed)
@@ -366,7 +312,7 @@ class Maintenance:
 
     async def expire(self) -> float:
         """End what nobody started in time; and from time to time say that there was nothing."""
-        if self.outage_grace:  # a clock that is set right again within seconds ends nothing
+        if self.detector.outage_grace:  # a clock that is soon set right ends nothing
             return 1.0
         self._expire_at = time.monotonic() + 1.0
         result = await self.sweeper.sweep(_expire)
@@ -374,33 +320,6 @@ class Maintenance:
             self._expire_at += RETRY_AFTER_S
         await self._record_duty("expire", result)
         return RECORD_INTERVAL_S * self._fleet_share * random.uniform(0.8, 1.0)
-
-    async def prune(self) -> DutyTally:
-        """Remove what ended long ago, in small transactions with room between them."""
-        keep, removed = self._retention, 0
-        for once in (
-            partial(duties.prune, "succeeded", keep.keep_succeeded),
-            partial(duties.prune, "cancelled", keep.keep_cancelled),
-            partial(duties.prune_incidents, keep.keep_incidents),
-        ):
-            while batch := await self.store.arun(once, keep.prune_batch):
-                await adelete_blobs(self._blobs, batch.blobs)
-                removed += batch
-                if batch < keep.prune_batch or self._state.stopping:
-                    break
-                await asyncio.sleep(0.01)
-        removed += await self._pruner.once(keep.prune_batch)
-        await self.store.arun(duties.prune_workers, keep.keep_workers)
-        await self.sequence_events()
-        return DutyTally(found=removed, healed=removed)
-
-    async def sequence_events(self) -> None:
-        """Whoever follows events gives them their places. Where nobody does, somebody has to now
-        and then, or the first who comes would wait until it is done for all of them."""
-        while (await self.store.arun(events.assign_positions))[0] == events.MAX_POSITIONS_PER_BATCH:
-            if self._state.stopping:
-                break
-            await asyncio.sleep(0.01)
 
 
 def _expire(limit: int, skip: int) -> Op[ReclaimResult]:

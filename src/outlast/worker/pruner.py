@@ -1,23 +1,73 @@
-"""Queues that keep what has ended for a shorter time than others are pruned by themselves.
-
-What has ended is found by when it ended, whichever queue it was in. So each look goes on where the
-last one stopped, and now and then one begins anew, for what a flow still needed then.
-"""
+"""Pruning: remove jobs that ended long ago, in small transactions."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
+from ..model.settings import RetentionSettings
+from ..ops import duties, events
+from ..ops.duties import DutyTally
 from ..ops.retention import prune_queue, queue_retentions
 from ..store import Store
 from ..store.blobs.store import Blobs, adelete_blobs
+from .state import WorkerState
 
 MAX_BATCHES = 20  # for one queue in one pass
-FULL_SCAN_INTERVAL_S = 600.0  # seconds
+FULL_SCAN_INTERVAL_S = 600.0
+PAUSE_S = 0.01  # between transactions
 
 
 class Pruner:
+    """Removes jobs, incidents and workers whose retention is over."""
+
+    def __init__(
+        self, store: Store, state: WorkerState, keep: RetentionSettings, blobs: Blobs | None
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._keep = keep
+        self._blobs = blobs
+        self._queues = QueuePruner(store, blobs)
+
+    async def prune(self) -> DutyTally:
+        """Remove everything that is due, with room for others between the transactions."""
+        keep, removed = self._keep, 0
+        for once in (
+            partial(duties.prune, "succeeded", keep.keep_succeeded),
+            partial(duties.prune, "cancelled", keep.keep_cancelled),
+            partial(duties.prune_incidents, keep.keep_incidents),
+        ):
+            while batch := await self._store.arun(once, keep.prune_batch):
+                await adelete_blobs(self._blobs, batch.blobs)
+                removed += batch
+                if batch < keep.prune_batch or self._state.stopping:
+                    break
+                await asyncio.sleep(PAUSE_S)
+        removed += await self._queues.once(keep.prune_batch)
+        await self._store.arun(duties.prune_workers, keep.keep_workers)
+        await self._sequence_events()
+        return DutyTally(found=removed, healed=removed)
+
+    async def _sequence_events(self) -> None:
+        """Followers of events assign their positions. Without any, it is done here now and then:
+        the first follower would otherwise wait until all of them have one."""
+        full = events.MAX_POSITIONS_PER_BATCH
+        while (await self._store.arun(events.assign_positions))[0] == full:
+            if self._state.stopping:
+                break
+            await asyncio.sleep(PAUSE_S)
+
+
+class QueuePruner:
+    """Prunes queues with a shorter retention of their own.
+
+    Ended jobs are found by the time of their end, whichever queue they were in. So each pass
+    continues where the last one stopped, and now and then one starts over, for jobs that a flow
+    still needed then.
+    """
+
     def __init__(self, store: Store, blobs: Blobs | None = None) -> None:
         self._store = store
         self._blobs = blobs
@@ -25,7 +75,7 @@ class Pruner:
         self._full_scan_at = 0.0
 
     async def once(self, batch: int) -> int:
-        """One pass over all of them; how many jobs were removed."""
+        """One pass over all of these queues; how many jobs were removed."""
         if time.monotonic() >= self._full_scan_at:
             self._since.clear()
             self._full_scan_at = time.monotonic() + FULL_SCAN_INTERVAL_S
@@ -45,5 +95,5 @@ class Pruner:
             removed += gone
             if not more:
                 break
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(PAUSE_S)
         return removed

@@ -1,0 +1,86 @@
+"""Death detection: which workers are dead, and how far a lease that ran out can be believed.
+
+A lock is free for a moment when its connection breaks and is made again, so a worker is dead once
+it is seen without its lock twice. After an outage neither free locks nor expired leases say
+anything until living workers had time to reconnect and renew.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from ..model.lease_trust import LeaseTrust
+from ..ops.reclaim import LossSigns, signs_of_loss
+from ..store import Store
+from .state import WorkerState
+
+log = logging.getLogger("outlast.worker")
+
+CONFIRM_DEATH_S = 0.15  # between the two looks that confirm a death
+EXPIRING_SHARE = 0.6  # of a lease: what is left of one that its owner should have renewed
+ENDLESS_LEASE_S = 60.0  # beyond two leases: as in the audit's `endless`
+OUTAGE_GRACE_S = 3.0  # at least, after an outage, in which a free lock says nothing
+
+
+class DeathDetector:
+    def __init__(self, store: Store, state: WorkerState) -> None:
+        self._store = store
+        self._state = state
+        self._suspected: dict[str, float] = {}  # workers without a lock, and since when
+        self._was_away = False  # the database, when last asked
+        self._locks_trusted_at = 0.0
+        self.trust = LeaseTrust(state.settings.lease, state.settings.renew_every)
+        self.fleet = 1  # workers, when last asked
+
+    @property
+    def suspects(self) -> bool:
+        """Whether to look again soon."""
+        return bool(self._suspected)
+
+    @property
+    def outage_grace(self) -> bool:
+        """The database is away, or was until just now, or its clock has stepped: living workers
+        have not all had the time to renew."""
+        return self.trust.unsettled(time.monotonic())
+
+    async def read_signs(self) -> LossSigns:
+        """The signs of a loss, and the database's time. A living owner renews before a third of its
+        lease is over: if less than EXPIRING_SHARE is left, or the lease is endless (which the audit
+        judges), what happens from now on matters."""
+        sent, lease = time.monotonic(), self._state.settings.lease
+        signs = await self._store.arun(
+            signs_of_loss, lease * EXPIRING_SHARE, 2 * lease + ENDLESS_LEASE_S
+        )
+        if self.trust.observe_clock(signs.clock, sent, time.monotonic()):
+            log.warning("the database's clock has stepped: leases are judged after one renewal")
+        if self._was_away:  # from now on, however long it was until we asked again
+            self._was_away = False
+            self.distrust_locks()
+        self.fleet = signs.fleet
+        return signs
+
+    def dead_workers(self, signs: LossSigns) -> list[str]:
+        if time.monotonic() < self._locks_trusted_at:
+            return []
+        return self.confirmed_dead(self._store.confirm_dead(signs.workers))
+
+    def confirmed_dead(self, silent: Sequence[str]) -> list[str]:
+        """Those that are seen without a lock for the second time."""
+        now = time.monotonic()
+        first_seen = {id: self._suspected.get(id, now) for id in silent if id != self._state.id}
+        dead = [id for id, since in first_seen.items() if now - since >= CONFIRM_DEATH_S * 0.9]
+        self._suspected = {id: since for id, since in first_seen.items() if id not in dead}
+        return dead
+
+    def distrust_locks(self) -> None:
+        """A connection of our own broke: others may be reconnecting as well."""
+        grace = max(OUTAGE_GRACE_S, self._state.settings.renew_every)
+        self._locks_trusted_at = time.monotonic() + grace
+        self._suspected = {}
+
+    def database_away(self) -> None:
+        """Nobody can renew while it is: leases say nothing until workers had their turn."""
+        self._was_away = True
+        self.trust.doubt()
