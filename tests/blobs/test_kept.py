@@ -24,7 +24,7 @@ from outlast import (
     StoreSettings,
     chain,
 )
-from outlast.ops import duties
+from outlast.ops import retention
 from tests.support import Database
 from tests.worker.working import ended, sql, work
 
@@ -316,7 +316,7 @@ async def test_what_is_pruned_or_forgotten_takes_its_blobs_along(
     assert len(files(folder)) == 4
     assert ol.forget(one.id).args is None
     assert {name.partition(".")[0] for name in files(folder)} == {two.id}
-    removed = ol.store.run(duties.prune, "succeeded", -1.0, 10)
+    removed = ol.store.run(retention.prune, "succeeded", -1.0, 10)
     assert removed == 2 and len(removed.blobs) == 2
 
     @shelved.task(name="shelved")

@@ -17,7 +17,7 @@ from outlast import Job, Outlast, State
 from outlast.demo.check import DemoVerdict, judge
 from outlast.demo.ledger import DONE, FAILED, STARTED, HandlerEntry
 from outlast.demo.run import busy_pids
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.claim import ClaimRequest, claim
 from tests.support import Postgres, Process, Processes, eventually
 from tests.support.processes import alive
@@ -43,7 +43,7 @@ def test_who_is_busy_is_known_at_once(tmp_path: Path) -> None:
         work = ol.task(name="work")(lambda: None)
         for pid in (1, 2):
             card = ol.worker().registration_row() | {"id": f"w{pid}", "pid": pid}
-            ol.store.run(duties.register, card)
+            ol.store.run(worker_ops.register, card)
         work.enqueue()
         ol.store.run(claim, ClaimRequest("w1", "default", 1, 60.0))
         assert busy_pids(ol) == {1}

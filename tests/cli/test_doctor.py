@@ -10,6 +10,7 @@ import pytest
 
 from outlast import Outlast, Permanent
 from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.doctor.checks import CHECKS
 from outlast.ops.duties import DutyTally
 from outlast.store.schema import latest
@@ -125,7 +126,7 @@ def test_late_timers_are_found(run: Commands, database: Database) -> None:
 def test_late_and_failing_nets_are_found(run: Commands, ol: Outlast, database: Database) -> None:
     """R199, `stalled-net`: a worker is alive, and yet nobody does these duties."""
     prefix, then = "outlast_" if database.is_sqlite else "", an_hour_ago(database)
-    ol.store.run(duties.register, ol.worker().registration_row())
+    ol.store.run(worker_ops.register, ol.worker().registration_row())
     for name in ("late", "failing", "fine"):
         ol.store.run(duties.take_duty, name, 60.0, "w")
         ol.store.run(duties.report_duty, name, DutyTally())

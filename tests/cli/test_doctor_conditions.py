@@ -14,7 +14,7 @@ import pytest
 
 from outlast import Outlast
 from outlast.cli import doctor
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.doctor import database as conditions
 from outlast.ops.doctor.database import DatabaseFacts, HostFacts, database_findings
 from outlast.ops.doctor.findings import Finding
@@ -118,13 +118,13 @@ def test_a_live_worker_without_its_lock_is_found(
 ) -> None:
     """R027: one that never had it (behind a pooler), and one that lost it."""
     cards = f"UPDATE {table(database, 'worker')} SET started_at = {moment(database, -60)}"
-    ol.store.run(duties.register, CARD | {"lease": 9999.0})
+    ol.store.run(worker_ops.register, CARD | {"lease": 9999.0})
     assert examined(run) == (0, {}), "it has just started"
     database.rows(cards)
     code, found = examined(run)
     assert (code, found["no-liveness-lock"]["problem"]) == (0, False)
     assert "has never had its liveness lock" in found["no-liveness-lock"]["sentence"]
-    assert ol.store.run(duties.prove_liveness, "w1")
+    assert ol.store.run(worker_ops.prove_liveness, "w1")
     if database.is_sqlite:
         liveness.folder(database.path).mkdir()  # as it had it when it proved its life
     code, found = examined(run)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from outlast import Outlast
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.store import Store
 from outlast.worker import maintenance
 from tests.cli.conftest import Commands, patiently
@@ -69,7 +69,7 @@ def test_a_net_that_has_not_succeeded_for_three_periods_is_late(
     run: Commands, ol: Outlast, database: Database
 ) -> None:
     """R089, `stalled-net`: each of them, and not before."""
-    ol.store.run(duties.register, CARD | {"lease": 9999.0})
+    ol.store.run(worker_ops.register, CARD | {"lease": 9999.0})
 
     async def all_once() -> None:
         for loop in seasoned(healer_of(ol, ol.store)).loops():

@@ -10,7 +10,7 @@ import pytest
 
 from outlast import Context, Flow, FlowClosed, Outlast, Permanent, chain, group
 from outlast.client.base import actor
-from outlast.ops import cancel_flow, duties
+from outlast.ops import cancel_flow, retention
 from tests.cli.conftest import Commands, Program, patiently, work_off
 
 UNKNOWN = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"
@@ -361,15 +361,15 @@ def test_a_flow_that_is_retried_late_still_finds_its_results(ol: Outlast, tasks:
     flow = Flow()
     flow.add(tasks.total.job(), after=[done, late])
     (total,) = ol.enqueue(flow)
-    assert ol.store.run(duties.prune, "succeeded", 0.0, 100) == 0
+    assert ol.store.run(retention.prune, "succeeded", 0.0, 100) == 0
     ol.cancel_flow(flow_of([total]))
-    assert ol.store.run(duties.prune, "succeeded", 0.0, 100) == 0
+    assert ol.store.run(retention.prune, "succeeded", 0.0, 100) == 0
     ol.cancel(late.id)
     ol.retry(late.id)  # which makes it due now
     ol.retry_flow(flow_of([total]))
     asyncio.run(work_off(ol))
     assert ol.job(total.id).result == 3
-    assert sum(ol.store.run(duties.prune, "succeeded", 0.0, 100) for _ in range(3)) == 3
+    assert sum(ol.store.run(retention.prune, "succeeded", 0.0, 100) for _ in range(3)) == 3
 
 
 def test_a_group_that_failed_fast_may_fail_anew(run: Commands, ol: Outlast, tasks: Tasks) -> None:

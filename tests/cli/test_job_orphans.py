@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from outlast import Outlast
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.store import Store
 from tests.cli.conftest import Commands, Program, patiently
 from tests.store.jobs import end, put, put_and_take, set_all, table
@@ -37,7 +37,7 @@ def poisonous(store: Store, database: Database) -> None:
 
 
 def last_life(store: Store, database: Database) -> None:
-    store.run(duties.register, CARD)
+    store.run(worker_ops.register, CARD)
     put(store.run)
     set_all(database, "crashes = 2")
 
@@ -48,7 +48,7 @@ def broken(store: Store, database: Database) -> None:
 
 
 def unknown_to_all(store: Store, database: Database) -> None:
-    store.run(duties.register, CARD)
+    store.run(worker_ops.register, CARD)
     put(store.run, task="tomorrow")
 
 

@@ -7,7 +7,7 @@ import re
 
 from outlast import Outlast
 from outlast.model.breaker import Circuit, OpenBreaker
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.breakers import open_breaker
 from outlast.ops.claim import ClaimRequest, claim
 from tests.cli.conftest import Commands
@@ -65,7 +65,7 @@ def test_an_open_breaker_is_shown_and_closed(run: Commands, ol: Outlast) -> None
 
 def test_a_worker_is_drained_and_shown_so(run: Commands, ol: Outlast) -> None:
     """R200"""
-    ol.store.run(duties.register, ol.worker().registration_row() | {"id": "w1"})
+    ol.store.run(worker_ops.register, ol.worker().registration_row() | {"id": "w1"})
     assert run("drain", "w1").out == "w1 is draining.\n"
     assert [one["state"] for one in run("workers", "--json").json] == ["draining"]
     assert run("drain", "w1", "--undo", "--json").json == {"worker": "w1", "draining": False}

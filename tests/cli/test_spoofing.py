@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from outlast import Outlast
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from tests.cli.conftest import Commands, work_off
 from tests.support import Database
 
@@ -43,7 +43,7 @@ def test_no_text_in_a_row_passes_for_a_line_of_any_command(
     greet = ol.task(name="greet")(lambda: None)
     job = greet.enqueue()
     card = ol.worker().registration_row() | {"id": "w1"}
-    ol.store.run(duties.register, card)
+    ol.store.run(worker_ops.register, card)
     table = "outlast_" if database.is_sqlite else ""
     mark = "?" if database.is_sqlite else "%s"
     with database.connect() as connection:

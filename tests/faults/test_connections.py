@@ -21,7 +21,7 @@ from outlast import (
     StoreUnavailable,
 )
 from outlast.model.ids import new_job_id
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.reclaim import reclaim, reclaim_from_workers, signs_of_loss
 from outlast.ops.renew import renew
@@ -253,18 +253,18 @@ def test_when_the_server_lost_its_memory_a_newcomer_buries_nobody(own_postgres: 
     with Outlast(own_postgres.url(), schema="memory") as ol:
         add = ol.task(name="add")(_add)
         add.enqueue(n=1)
-        ol.store.run(duties.register, ol.worker().registration_row() | {"id": "living"})
+        ol.store.run(worker_ops.register, ol.worker().registration_row() | {"id": "living"})
         with psycopg.connect(own_postgres.url(), autocommit=True) as session:
             session.execute("SELECT pg_advisory_lock(hashtextextended('living', 0))")
-            ol.store.run(duties.prove_liveness, "living")
-            assert ol.store.run(duties.heartbeat, "living", 0, "working") == (True, True)
+            ol.store.run(worker_ops.prove_liveness, "living")
+            assert ol.store.run(worker_ops.heartbeat, "living", 0, "working") == (True, True)
             ol.store.run(claim, ClaimRequest("living", "default", 1, 60.0))
             os.kill(session.info.backend_pid, signal.SIGKILL)
         eventually(lambda: _answers(own_postgres))
         assert ol.store.run(signs_of_loss).workers == ()
         assert ol.store.run(reclaim_from_workers, ["living"], "lock").found == 0
-        assert ol.store.run(duties.heartbeat, "living", 0, "working") == (True, False)
-        ol.store.run(duties.prove_liveness, "living")
+        assert ol.store.run(worker_ops.heartbeat, "living", 0, "working") == (True, False)
+        ol.store.run(worker_ops.prove_liveness, "living")
         assert ol.store.run(signs_of_loss).workers == ("living",), "now its absence says something"
 
 

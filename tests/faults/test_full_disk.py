@@ -52,7 +52,7 @@ def test_a_full_disk_refuses_and_loses_nothing(
 
 SMALL = """
 import resource
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from tests.support.app import from_environment
 
 app = from_environment()
@@ -61,7 +61,7 @@ card = app.ol.worker().registration_row()
 log = app.ol.store.path.with_name(app.ol.store.path.name + "-wal").stat().st_size
 resource.setrlimit(resource.RLIMIT_FSIZE, (log + 200_000, resource.RLIM_INFINITY))
 for _ in range(400):
-    app.ol.store.run(duties.register, card)
+    app.ol.store.run(worker_ops.register, card)
 print("all was written", flush=True)
 """
 

@@ -11,7 +11,7 @@ import pytest
 from outlast import Outlast
 from outlast.model.api_token import Scope
 from outlast.model.settings import ServiceSettings
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.service.route import ANY_TOKEN
 from outlast.service.route_table import PUBLIC, ROUTES, Route
 from tests.service.dashboard import samples as pages
@@ -98,7 +98,7 @@ def everyone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served,
     url = f"sqlite:///{tmp_path_factory.mktemp('matrix')}/outlast.db"
     patient = ServiceSettings(guesses=2 * len(GUARDED))  # each route is called with a wrong token
     with Outlast(url) as ol, serving(ol, patient) as served:
-        ol.store.run(duties.register, ol.worker().registration_row() | {"id": "somebody"})
+        ol.store.run(worker_ops.register, ol.worker().registration_row() | {"id": "somebody"})
         limits = product(Scope, (None, "acme", "other"), (None, ["mail"], ["else"]))
         yield (
             served,

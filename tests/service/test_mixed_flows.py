@@ -9,7 +9,7 @@ import pytest
 
 from outlast import Outlast, chain, group
 from outlast.model.ids import new_job_id
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from tests.service.serving import Served
 from tests.support import eventually
 
@@ -164,7 +164,7 @@ def test_how_many_wait_before_a_job_counts_one_s_own(served: Served, tasks: Any)
     mine.enqueue()
     job = mine.enqueue()
     served.ol.store.run(
-        duties.register,
+        worker_ops.register,
         {**served.ol.worker().registration_row(), "tasks": '["of_mine"]', "id": "somebody"},
     )
     path = f"/api/v1/jobs/{job.id}/explain"

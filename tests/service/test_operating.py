@@ -8,11 +8,11 @@ import pytest
 
 from outlast import Outlast
 from outlast.model.breaker import Circuit, OpenBreaker
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.access import Access
 from outlast.ops.breakers import open_breaker
 from outlast.ops.claim import ClaimRequest, claim
-from outlast.ops.purge import purge as purge_op
+from outlast.ops.retention import purge as purge_op
 from tests.service.serving import Served
 from tests.support import Database
 
@@ -94,7 +94,7 @@ def test_a_tenant_removes_its_own_jobs_alone(served: Served, database: Database)
 
 def test_a_worker_is_drained_by_who_may_see_all_queues(served: Served) -> None:
     """R200"""
-    served.ol.store.run(duties.register, served.ol.worker().registration_row() | {"id": "w1"})
+    served.ol.store.run(worker_ops.register, served.ol.worker().registration_row() | {"id": "w1"})
     token = served.token("admin")
 
     def state() -> str:

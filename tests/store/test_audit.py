@@ -14,6 +14,7 @@ import pytest
 from outlast import Outlast
 from outlast.model.orphans import DANGLING, ORPHANS, Fate
 from outlast.ops import audit, duties, job_actions
+from outlast.ops import workers as worker_ops
 from outlast.ops.audit import Check, find
 from outlast.ops.finish import finish
 from outlast.ops.reclaim import decide_by_row
@@ -94,7 +95,7 @@ def test_a_healthy_database_gives_the_audit_nothing_to_do(
     app: Outlast, store: Store, database: Database
 ) -> None:
     """R086, R089: it leaves every row alone, and says that it was here."""
-    store.run(duties.register, CARD)
+    store.run(worker_ops.register, CARD)
     put(store.run, 5)
     put(store.run, 2, delay=60.0, expires_in=90.0)
     take(store.run, 2)
@@ -139,7 +140,7 @@ def owner_gone(store: Store, database: Database) -> None:
 
 
 def owner_alive_and_unaware(store: Store, database: Database) -> None:
-    store.run(duties.register, CARD)
+    store.run(worker_ops.register, CARD)
     owner_gone(store, database)
 
 
@@ -214,8 +215,8 @@ def test_what_the_dead_left_lying_is_cleared_away(
     for held in (gone, stays):
         store.run(job_actions.record_action, "seen", [held.id], {})
         end(store.run, held, "failed")
-    store.run(duties.register, CARD)
-    store.run(duties.register, CARD | {"id": "w2"})
+    store.run(worker_ops.register, CARD)
+    store.run(worker_ops.register, CARD | {"id": "w2"})
     with database.connect() as connection:
         connection.execute(f"DELETE FROM {table(database, 'job')} WHERE id = '{gone.id}'")
         connection.execute(

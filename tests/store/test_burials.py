@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from outlast import Outlast, Retry
-from outlast.ops import duties
+from outlast.ops import retention
+from outlast.ops import workers as worker_ops
 from outlast.ops.job_actions import cancel
 from outlast.ops.operation import Op
 from outlast.ops.reclaim import (
@@ -36,14 +37,14 @@ from tests.support.maintenance import healer_of
 def arrived(app: Outlast, run: Run, *ids: str) -> None:
     """Workers with a card, and nothing more."""
     for id in ids:
-        run(duties.register, app.worker().registration_row() | {"id": id})
+        run(worker_ops.register, app.worker().registration_row() | {"id": id})
 
 
 def proven(app: Outlast, run: Run, *ids: str) -> None:
     """The same, and once they held their locks."""
     arrived(app, run, *ids)
     for id in ids:
-        assert run(duties.prove_liveness, id)
+        assert run(worker_ops.prove_liveness, id)
 
 
 def test_only_the_dead_workers_jobs_are_taken_back(app: Outlast, run: Run) -> None:
@@ -162,7 +163,7 @@ async def test_a_free_lock_says_nothing_right_after_an_outage(
 ) -> None:
     """R033: others may be making their connections anew, as we had to."""
     arrived(app, store.run, "w1")
-    store.run(duties.prove_liveness, "w1")
+    store.run(worker_ops.prove_liveness, "w1")
     if database.is_sqlite:
         liveness.folder(database.path).mkdir()
     put(store.run)
@@ -258,12 +259,12 @@ def test_a_card_is_kept_for_as_long_as_its_own_lease_and_then_some(
 ) -> None:
     """R080: a worker with a long lease may well be silent for longer than others are listed."""
     arrived(app, run, "short")
-    run(duties.register, app.worker(lease=7200).registration_row() | {"id": "long"})
+    run(worker_ops.register, app.worker(lease=7200).registration_row() | {"id": "long"})
     ago = "seen_at - 5000" if database.is_sqlite else "seen_at - interval '5000 seconds'"
     database.rows(f"UPDATE {table(database, 'worker')} SET seen_at = {ago}")
     (silent,) = [check for check in some_checks() if check.name == "silent-worker"]
     assert [stray.id for stray in run(silent.find)] == ["short"]
-    assert run(duties.prune_workers, 3600.0) == 1
+    assert run(retention.prune_workers, 3600.0) == 1
     assert [worker.id for worker in run(all_workers)] == ["long"]
 
 

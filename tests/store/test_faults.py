@@ -13,7 +13,8 @@ import pytest
 
 from outlast import StoreBusy, StoreError, TooLate
 from outlast.model.settings import StoreSettings
-from outlast.ops import duties, job_actions, report
+from outlast.ops import duties, job_actions, report, retention
+from outlast.ops import workers as worker_ops
 from outlast.ops.claim import ClaimRequest, claim, poll, promote
 from outlast.ops.enqueue import enqueue, notify_queues
 from outlast.ops.explain import explain
@@ -67,10 +68,10 @@ def every_operation(run: Run, database: Database) -> dict[str, tuple[Callable[..
         (duties.report_duty, ("a duty", duties.DutyTally())),
         (duties.record_duties, ({"a net": duties.DutyTally()}, 60.0, "w1")),
         (duties.expire, ()),
-        (duties.prune, ("succeeded", 0.0, 10)),
-        (duties.prune_workers, (0.0,)),
-        (duties.prune_incidents, (0.0, 10)),
-        (duties.heartbeat, ("w1", 0, "working")),
+        (retention.prune, ("succeeded", 0.0, 10)),
+        (retention.prune_workers, (0.0,)),
+        (retention.prune_incidents, (0.0, 10)),
+        (worker_ops.heartbeat, ("w1", 0, "working")),
         (explain, (dead.id, list)),
         (report.history, (dead.id,)),
         (report.unhandled, ()),
@@ -215,7 +216,7 @@ def test_a_mixed_crowd_never_sees_a_deadlock(
         while time.monotonic() < until:
             store.run(reclaim, 50)
             store.run(duties.expire)
-            store.run(duties.prune, "succeeded", 1.0, 20)
+            store.run(retention.prune, "succeeded", 1.0, 20)
             done["swept"] += 1
 
     roles = [work, work, work, bulk, bulk, steer, steer, sweep]

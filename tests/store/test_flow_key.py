@@ -16,7 +16,7 @@ from outlast import FlowClosed, InvalidFlow, InvalidOption, KeyConflict, Outlast
 from outlast.model.flow import Flow, chain, group
 from outlast.model.flow_builder import build_jobs
 from outlast.model.outcome import Transition
-from outlast.ops import duties, report
+from outlast.ops import report, retention
 from outlast.ops.enqueue import enqueue
 from outlast.ops.erase import erase
 from outlast.ops.finish import finish, finish_with_keys
@@ -187,7 +187,7 @@ def test_the_key_is_kept_as_long_as_the_flow(run: Run, database: Database) -> No
     end_all(run)
     database.rows(f"DELETE FROM {table(database, 'job')} WHERE id = '{first[0].id}'")
     assert [job.id for job in lay(run, chain(call(1), call(2)).using(key="k"))] == [first[1].id]
-    run(duties.prune, "succeeded", 0.0, 10)
+    run(retention.prune, "succeeded", 0.0, 10)
     assert left(database) == {"job": 0, "edge": 0, "flow": 0}
     again = lay(run, chain(call(1), call(2)).using(key="k"))
     assert len(again) == 2 and again[0].id != first[0].id

@@ -14,7 +14,7 @@ from outlast.ops import flow_repair
 from outlast.ops.audit import LOWEST_ID
 from outlast.ops.cancel_flow import mark_cancelled
 from outlast.ops.doctor.orphans import find_orphans
-from outlast.ops.latecomers import link_deferred
+from outlast.ops.flow_repair import link_deferred
 from outlast.store import Store
 from tests.store.flowing import call, calls, end_all, end_one, lay, left, state
 from tests.store.jobs import end, set_all, table, take

@@ -14,7 +14,7 @@ from outlast.model.flow import Flow, chain, group
 from outlast.model.flow_builder import build_jobs
 from outlast.model.ids import new_job_id
 from outlast.model.settings import StoreSettings
-from outlast.ops import duties
+from outlast.ops import retention
 from outlast.ops.cancel_flow import cancel_page, mark_cancelled, unfinished_cancels
 from outlast.ops.complete import complete
 from outlast.ops.enqueue import enqueue
@@ -238,8 +238,8 @@ def test_a_flow_is_cancelled_while_eight_work_on_it(
     assert sum(all_at_once(9, act)) == 0, "started after it returned"
     assert set(states(database)) <= {"succeeded", "dead", "cancelled"}
     assert store.run(flow, job.flow).final
-    while store.run(duties.prune, "succeeded", -1.0, 500) + store.run(
-        duties.prune, "cancelled", -1.0, 500
+    while store.run(retention.prune, "succeeded", -1.0, 500) + store.run(
+        retention.prune, "cancelled", -1.0, 500
     ):
         pass
     assert left(database) == {"job": 0, "edge": 0, "flow": 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outlast.model.flow import chain, group
-from outlast.ops import duties, job_actions
+from outlast.ops import job_actions, retention
 from tests.store.conftest import Run
 from tests.store.flowing import call, calls, end_all, end_one, lay, left, results, state
 from tests.store.jobs import end, take
@@ -13,7 +13,7 @@ from tests.support import Database
 
 
 def prune(run: Run) -> int:
-    return sum(run(duties.prune, state, -1.0, 1000) for state in ("succeeded", "cancelled"))
+    return sum(run(retention.prune, state, -1.0, 1000) for state in ("succeeded", "cancelled"))
 
 
 def test_results_are_kept_until_they_were_read(run: Run, database: Database) -> None:

@@ -13,6 +13,7 @@ from outlast import Outlast
 from outlast.model.lease_trust import BELIEVE, Belief
 from outlast.model.worker_names import new_server_id, remote_id
 from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.doctor.orphans import find_orphans
 from outlast.ops.finish import finish
 from outlast.ops.job_actions import redrive
@@ -32,8 +33,8 @@ CALM = Belief(calm=0.5 * LEASE)
 
 def arrived(app: Outlast, run: Run, *ids: str) -> None:
     for id in ids:
-        run(duties.register, app.worker(lease=LEASE).registration_row() | {"id": id})
-        assert run(duties.prove_liveness, id)
+        run(worker_ops.register, app.worker(lease=LEASE).registration_row() | {"id": id})
+        assert run(worker_ops.prove_liveness, id)
 
 
 def in_future(database: Database, column: str, seconds: float) -> str:
@@ -171,7 +172,7 @@ async def test_offers_that_lapse_all_the_time_keep_no_other_lease_from_being_jud
 ) -> None:
     """R018, R214: a sweep that took something back shows, too, that owners can renew."""
     short = 1.2
-    store.run(duties.register, app.worker(lease=short).registration_row() | {"id": "dead"})
+    store.run(worker_ops.register, app.worker(lease=short).registration_row() | {"id": "dead"})
     (lost,) = put(store.run)
     take(store.run, worker="dead", lease=0.001)
     healer = healer_of(app, store, lease=short)
@@ -191,7 +192,7 @@ async def test_a_lease_from_before_a_step_back_is_judged_while_no_other_lease_en
 ) -> None:
     """R213: the audit can only end it if the period of calm goes on all the time."""
     short = 1.2
-    store.run(duties.register, app.worker(lease=short).registration_row() | {"id": "dead"})
+    store.run(worker_ops.register, app.worker(lease=short).registration_row() | {"id": "dead"})
     put(store.run)
     take(store.run, worker="dead")
     set_all(database, in_future(database, "lease_until", 3600))
@@ -258,7 +259,10 @@ def test_remote_workers_do_not_share_the_looking(app: Outlast, run: Run) -> None
     """R222: they never look, so they must not make others look less often."""
     arrived(app, run, "w1", "w2")
     for n in range(100):
-        run(duties.register, app.worker().registration_row() | {"id": remote_id("token", f"r{n}")})
+        run(
+            worker_ops.register,
+            app.worker().registration_row() | {"id": remote_id("token", f"r{n}")},
+        )
     assert run(signs_of_loss).fleet == 2
 
 
@@ -268,7 +272,8 @@ async def test_a_hundred_remote_workers_do_not_delay_the_next_look(
     """R222: as often as alone."""
     for n in range(100):
         store.run(
-            duties.register, app.worker().registration_row() | {"id": remote_id("token", f"r{n}")}
+            worker_ops.register,
+            app.worker().registration_row() | {"id": remote_id("token", f"r{n}")},
         )
     healer = healer_of(app, store)
     assert await healer.reclaim() <= 1.1 * healer._state.settings.reclaim_every

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from outlast.ops import duties, job_actions
+from outlast.ops import duties, job_actions, retention
 from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish, finish_and_claim
@@ -218,9 +218,9 @@ def test_pause_expire_and_prune_can_be_asked_again(
     trap.wait()
     eventually(lambda: distant(duties.expire) or distant(job, made.id).state == "cancelled")
     trap = cut(at_commit)
-    distant(duties.prune, "cancelled", 0.0, 10)
+    distant(retention.prune, "cancelled", 0.0, 10)
     trap.wait()
-    eventually(lambda: distant(duties.prune, "cancelled", 0.0, 10) or states(database) == [])
+    eventually(lambda: distant(retention.prune, "cancelled", 0.0, 10) or states(database) == [])
     trap = cut(at_commit)
     distant(job_actions.set_paused, "default", True, "ann")
     trap.wait()

@@ -23,7 +23,7 @@ from outlast.model.lifecycle import Outcome
 from outlast.model.options import WHEN
 from outlast.model.outcome import AttemptEnd, Transition, decide
 from outlast.model.retry import Retry
-from outlast.ops import duties, job_actions
+from outlast.ops import duties, job_actions, retention
 from outlast.ops.cancel_flow import cancel_page, mark_cancelled
 from outlast.ops.claim import ClaimRequest, claim, promote
 from outlast.ops.enqueue import enqueue
@@ -241,7 +241,7 @@ class Lives(RuleBasedStateMachine):
     @rule(state=st.sampled_from(["succeeded", "cancelled", "dead"]))
     def prune(self, state: str) -> None:
         gone = self.model.prune(state) if state != "dead" else 0
-        assert self.store.run(duties.prune, state, -1.0, 1000) == gone
+        assert self.store.run(retention.prune, state, -1.0, 1000) == gone
 
     @invariant()
     def the_rows_are_as_the_model_says(self) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from outlast import Outlast, StoreError
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.duties import DutyTally
 from outlast.ops.enqueue import enqueue
 from outlast.ops.reclaim import ReclaimResult, reclaim_from_workers
@@ -200,8 +200,8 @@ async def test_a_dead_workers_bad_row_keeps_its_others_from_nothing(
     """R079, R082: a burial that fails leaves the card up; then all that can be taken back is, and
     the bad one is left to its lease."""
     caplog.set_level(logging.CRITICAL)
-    store.run(duties.register, CARD)
-    store.run(duties.prove_liveness, CARD["id"])
+    store.run(worker_ops.register, CARD)
+    store.run(worker_ops.prove_liveness, CARD["id"])
     put(store.run, 20)
     held = take(store.run, 20)
     spoil(database, f"id = '{held[7].id}'", "running")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.ops import audit, duties, job_actions
+from outlast.ops import audit, duties, job_actions, retention
 from outlast.ops.duties import DutyTally
 from outlast.ops.operation import Op, Rows, Statement
 from outlast.ops.reclaim import decide_by_row, reclaim, release_lost, release_overdue
@@ -108,7 +108,7 @@ def test_a_prune_that_stood_still_leaves_what_got_a_new_life(
     held = put_and_take(run)
     end(run, held, "permanent")
     assert run(job_actions.redrive, [held.id], "me")
-    assert run(duties.prune, "dead", -1.0, 10) == 0
+    assert run(retention.prune, "dead", -1.0, 10) == 0
     assert states(database) == ["ready"]
 
 

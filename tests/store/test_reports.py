@@ -10,7 +10,8 @@ import pytest
 
 from outlast import InvalidOption, JobNotFound, Outlast
 from outlast.model.lifecycle import State
-from outlast.ops import duties, job_actions, report
+from outlast.ops import job_actions, report
+from outlast.ops import workers as worker_ops
 from outlast.ops.enqueue import enqueue
 from outlast.ops.explain import explain
 from outlast.ops.finish import finish
@@ -177,7 +178,7 @@ def test_a_job_explains_itself(run: Run, store: Store, database: Database) -> No
         "id": "w1", "host": "h", "pid": 7, "queues": '["other"]', "tasks": "[]",
         "concurrency": 3, "version": "1", "lease": 15.0,
     }  # fmt: skip
-    run(duties.register, card)
+    run(worker_ops.register, card)
     assert "serves the queue 'default'" in why(ready.id)
     assert run(report.unhandled) == [("default", "work", 1)]
     run(job_actions.set_paused, "default", True, "ann")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outlast import ClaimLost
-from outlast.ops import audit, duties, job_actions
+from outlast.ops import audit, job_actions, retention
 from outlast.ops.complete import complete, completed
 from outlast.ops.report import steps
 from outlast.ops.steps import keep, look_up
@@ -73,7 +73,7 @@ def test_steps_are_pruned_with_their_job(run: Run, database: Database) -> None:
     for claim in (gone, repaired, stays):
         run(keep, claim, "a", "1")
     end(run, gone, "cancelled")
-    assert run(duties.prune, "cancelled", -1.0, 10) == 1
+    assert run(retention.prune, "cancelled", -1.0, 10) == 1
     end(run, repaired, "cancelled")
     [leaked] = [
         check for check in audit.checks({"cancelled": -1.0}, 1e9, 60.0, 0.5)

@@ -8,7 +8,8 @@ import pytest
 
 from outlast import Outlast
 from outlast.model.settings import RetentionSettings
-from outlast.ops import duties, events, job_actions
+from outlast.ops import duties, events, job_actions, retention
+from outlast.ops import workers as worker_ops
 from outlast.ops.claim import promote
 from outlast.ops.duties import DutyTally
 from outlast.ops.enqueue import enqueue
@@ -150,7 +151,7 @@ def test_a_backlog_is_no_reason_to_do_anything(run: Run, database: Database) -> 
     for _ in range(10):
         assert run(reclaim).found == 0
         assert run(duties.expire) == []
-        assert run(duties.prune, "succeeded", 0.0, 1000) == 0
+        assert run(retention.prune, "succeeded", 0.0, 1000) == 0
     assert database.rows(everything) == before
 
 
@@ -181,9 +182,9 @@ def test_pruning_removes_what_ended_long_ago_and_nothing_else(run: Run, database
     set_all(database, f"created_at = {long_ago}, run_at = {long_ago}")
     before = Counter(states(database))
     assert (before["succeeded"], before["cancelled"], before["dead"]) == (8, 7, 7)
-    assert [run(duties.prune, "succeeded", 3600.0, 3) for _ in range(4)] == [3, 3, 1, 0]
-    assert [run(duties.prune, "cancelled", 3600.0, 5) for _ in range(3)] == [5, 2, 0]
-    assert run(duties.prune, "dead", 0.0, 100) == 0, "dead ones never, without being asked"
+    assert [run(retention.prune, "succeeded", 3600.0, 3) for _ in range(4)] == [3, 3, 1, 0]
+    assert [run(retention.prune, "cancelled", 3600.0, 5) for _ in range(3)] == [5, 2, 0]
+    assert run(retention.prune, "dead", 0.0, 100) == 0, "dead ones never, without being asked"
     after = Counter(states(database))
     assert after == before - Counter(succeeded=7, cancelled=7)
     for side in ("attempt", "event"):
@@ -203,7 +204,7 @@ def test_no_plan_widens_a_limit(database: Database, planner: str) -> None:
     store = open_store(database.url + planner, database.schema)
     put(store.run, 9, queue="late", expires_in=0.000001)
     assert len(store.run(duties.expire, 4)) == 4
-    assert store.run(duties.prune, "cancelled", 0.0, 3) == 3
+    assert store.run(retention.prune, "cancelled", 0.0, 3) == 3
     put(store.run, 9, queue="due", delay=60.0)
     make_due(database)
     store.run(promote, 4)
@@ -218,7 +219,9 @@ def test_a_key_is_free_again_when_its_job_is_pruned(run: Run) -> None:
     """R088, R003"""
     held = put_and_take(run, key="k")
     end(run, held)
-    eventually(lambda: run(duties.prune, "succeeded", 0.0, 10) == 1)  # not in the same millisecond
+    eventually(
+        lambda: run(retention.prune, "succeeded", 0.0, 10) == 1
+    )  # not in the same millisecond
     (again,) = put(run, key="k", args="[2]")
     assert again.id != held.id
 
@@ -233,13 +236,13 @@ def test_incidents_are_kept_for_a_while_and_what_people_did_for_ever(
         run(record_action, kind, [None], {})
     run(job_actions.cancel, held.id, "ann", "")
     run(events.assign_positions)
-    assert run(duties.prune_incidents, 3600.0, 10) == 0, "they are young"
-    eventually(lambda: run(duties.prune_incidents, 0.0, 4) == 4)
+    assert run(retention.prune_incidents, 3600.0, 10) == 0, "they are young"
+    eventually(lambda: run(retention.prune_incidents, 0.0, 4) == 4)
     assert [told.kind for told in run(events.page, 0, None, 9).events] == [
         "wrong-tokens", "pause", "token-revoked", "cancel"
     ]  # fmt: skip
-    assert run(duties.prune_incidents, 0.0, 4) == 1
-    assert run(duties.prune_incidents, 0.0, 4) == 0
+    assert run(retention.prune_incidents, 0.0, 4) == 1
+    assert run(retention.prune_incidents, 0.0, 4) == 0
     assert len(run(events.page, 0, None, 9).events) == 3
 
 
@@ -249,7 +252,7 @@ async def test_whoever_prunes_prunes_incidents(store: Store, database: Database)
     kept = RetentionSettings(keep_incidents=0.0, prune_batch=2)
     app = Outlast(database.url, schema=database.schema, retention=kept)
     store.run(record_refusals, [Refusal("job", n, "w1", "succeeded") for n in range(5)])
-    eventually(lambda: store.run(duties.prune_incidents, 0.0, 1) == 1)
+    eventually(lambda: store.run(retention.prune_incidents, 0.0, 1) == 1)
     await healer_of(app, store).pruner.prune()
     assert store.run(losses, "write-refused") == []
     await store.aclose()
@@ -275,18 +278,18 @@ def test_workers_come_live_and_go(run: Run) -> None:
         "id": "w1", "host": "h", "pid": 7, "queues": '["a"]', "tasks": '["t"]', "concurrency": 3,
         "version": "1", "lease": 0.2,
     }  # fmt: skip
-    run(duties.register, card)
-    run(duties.register, card | {"id": "w2", "queues": None})
-    assert run(duties.heartbeat, "w1", 2, "draining") == (True, False)
-    assert run(duties.heartbeat, "gone", 0, "working") == (False, False)
-    assert run(duties.prove_liveness, "w1")
-    assert run(duties.heartbeat, "w1", 2, "draining") == (True, True)
+    run(worker_ops.register, card)
+    run(worker_ops.register, card | {"id": "w2", "queues": None})
+    assert run(worker_ops.heartbeat, "w1", 2, "draining") == (True, False)
+    assert run(worker_ops.heartbeat, "gone", 0, "working") == (False, False)
+    assert run(worker_ops.prove_liveness, "w1")
+    assert run(worker_ops.heartbeat, "w1", 2, "draining") == (True, True)
     first, second = run(all_workers)
     assert (first.id, first.running, first.state, first.alive) == ("w1", 2, "draining", True)
     assert first.serves("a") and not first.serves("b") and second.serves("b")
-    assert run(duties.prune_workers, 3600.0) == 0
+    assert run(retention.prune_workers, 3600.0) == 0
     held = put_and_take(run)
     assert run(deregister, "w1") == 1, "what it still owned is put back"
     assert (run(job, held.id).state, run(job, held.id).attempt) == ("ready", 0)
-    eventually(lambda: run(duties.prune_workers, 0.0) == 1)
+    eventually(lambda: run(retention.prune_workers, 0.0) == 1)
     assert run(all_workers) == []

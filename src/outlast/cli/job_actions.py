@@ -135,7 +135,7 @@ def reclaim(ol: Outlast, ids: Sequence[str], worker: str | None, as_json: bool) 
     old owner is notified, and its later writes to the job are rejected. Drain it first so that
     another worker gets the job. Queued jobs stay as they are.
     """
-    from ..ops.force_release import held_by
+    from ..ops.workers import held_by
 
     if bool(worker) == bool(ids):
         raise click.UsageError("Pass either job ids or --worker.")

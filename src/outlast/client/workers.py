@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..ops import report
 from ..ops.enqueue import CANCEL_SIGNAL
-from ..ops.force_release import set_draining
 from ..ops.report import Duty, Worker
+from ..ops.workers import set_draining
 from .base import actor
 from .faces import Face
 

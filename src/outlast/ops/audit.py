@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from ..model.lease_trust import BELIEVE, Belief
 from ..model.lifecycle import State
 from .dependents import notify_dependents
-from .duties import delete_dependents_rows
 from .operation import BEGIN, Op, Rows, Statement
 from .reclaim import DecideFn, LockedFn, none_locked, release_expired, release_overdue
+from .retention import delete_dependents_rows
 
 PAGE = 500
 OVERDUE_AFTER_S = 60.0  # seconds after which a net that works would have healed it

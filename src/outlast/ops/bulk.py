@@ -19,8 +19,8 @@ from .blobs import Removed
 from .flow_links import FAILED_STATES
 from .job_actions import redrive
 from .operation import BEGIN, Op, Rows, Statement
-from .purge import purge
 from .report import HIGHEST_ID, Filter
+from .retention import purge
 
 
 def matching(which: Filter, before: str | None, limit: int) -> Op[list[str]]:

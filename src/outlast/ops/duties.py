@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from ..model.lifecycle import State
-from .blobs import Removed
 from .dependents import notify_dependents
-from .operation import BEGIN, Op, Pipeline, Rows, Statement, creates_database
+from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
 
 @dataclass(slots=True)
@@ -68,61 +65,3 @@ def expire(limit: int = 500, skip: int = 0) -> Op[list[str]]:
     rows: Rows = yield Statement("expire", {"limit": limit, "skip": skip})
     yield from notify_dependents([(id, State.CANCELLED) for id, tied in rows if tied])
     return [id for id, _ in rows]
-
-
-def prune(state: str, keep: float, limit: int) -> Op[Removed]:
-    """Remove one small batch of jobs that ended long ago, with all that belongs to them."""
-    yield BEGIN
-    rows: Rows = yield Statement("prune_jobs", {"state": state, "keep": keep, "limit": limit})
-    return (yield from delete_dependents_rows(rows))
-
-
-def delete_dependents_rows(rows: Rows) -> Op[Removed]:
-    """Remove what belonged to jobs that were removed, by their ids and flows. What they referred to
-    outside of the database is whoever's who asked for it: it goes when this has committed."""
-    removed = Removed.of(rows)
-    if not rows:
-        return removed
-    ids = json.dumps([id for id, *_ in rows])
-    yield Statement("prune_attempts", {"ids": ids})
-    yield Statement("prune_events", {"ids": ids})
-    yield Statement("prune_steps", {"ids": ids})
-    yield Statement("prune_edges", {"ids": ids})
-    yield Statement("prune_ties", {"ids": ids})
-    if flows := {flow for _, flow, *_ in rows if flow}:
-        yield Statement("prune_parts", {"ids": json.dumps(sorted(flows))})
-        yield Statement("prune_flows", {"ids": json.dumps(sorted(flows))})
-    return removed
-
-
-def prune_workers(keep: float) -> Op[int]:
-    rows: Rows = yield Statement("prune_workers", {"keep": keep})
-    return len(rows)
-
-
-def prune_incidents(keep: float, limit: int) -> Op[Removed]:
-    """Remove a small batch of what nobody did and that is no job's; what people did stays."""
-    rows: Rows = yield Statement("prune_incidents", {"keep": keep, "limit": limit})
-    return Removed(len(rows))
-
-
-@creates_database
-def register(worker: dict[str, Any]) -> Op[None]:
-    yield Statement("register_worker", worker)
-
-
-def report_trouble(worker: str, trouble: str | None) -> Op[None]:
-    """A worker cannot hand in outcomes, for this reason; or it can again."""
-    yield Statement("report_trouble", {"worker": worker, "trouble": trouble})
-
-
-def heartbeat(id: str, running: int, state: str) -> Op[tuple[bool, bool]]:
-    """Say that a worker is alive: whether it is still known, and its proof of life stands."""
-    rows: Rows = yield Statement("worker_heartbeat", {"id": id, "running": running, "state": state})
-    return bool(rows), any(proven for (proven,) in rows)
-
-
-def prove_liveness(id: str) -> Op[bool]:
-    """A worker holds its liveness lock; False if nobody knows it."""
-    rows: Rows = yield Statement("prove_liveness", {"id": id})
-    return bool(rows)

@@ -1,5 +1,11 @@
-"""Waiting jobs, counted anew from truth: what no operation of ours can leave behind, but a hand in
-the tables can."""
+"""Repair of waiting jobs: link those that a caller's transaction only marked, recount wrong ones.
+
+A job that is enqueued after existing ones in a caller's own transaction is only marked: that
+transaction may stay open for long, and cannot lock the rows of jobs that run meanwhile. Once it has
+committed, any worker links the job to its prerequisites and counts which of them have ended.
+
+Wrong counters come from changes by hand: no operation of ours leaves them behind.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +14,10 @@ from collections.abc import Sequence
 
 from ..model.wait_check import WaitCheck
 from .audit import LOWEST_ID, PAGE
-from .dependents import notify_dependents
+from .dependents import apply_counted, notify_dependents
 from .flow_links import FAILED_STATES, recount
 from .operation import BEGIN, Op, Rows, Statement
+from .reclaim import ReclaimResult
 
 
 def inconsistent_waits(after: str, limit: int = PAGE) -> Op[tuple[dict[str, list[str]], str]]:
@@ -34,3 +41,24 @@ def repair_waits(ids: Sequence[str]) -> Op[int]:
         [(id, state) for id, state, _, tied in rows if tied and state in FAILED_STATES]
     )
     return len(rows)
+
+
+def link_deferred(limit: int = 100, skip: int = 0) -> Op[ReclaimResult]:
+    """Count a few of them, beyond those that were found to be in the way; also says in which queues
+    something became ready. Those they come after are held first, and then they, as by whoever ends
+    a job."""
+    yield BEGIN
+    found: Rows = yield Statement("find_unlinked", {"limit": limit, "skip": skip})
+    if not found:
+        return ReclaimResult()
+    before = {"ids": json.dumps(sorted({job for _, job in found if job}))}
+    yield Statement("hold_prerequisites", before)
+    yield Statement("mark_has_dependents", before)
+    ids = sorted({id for id, _ in found})
+    held: Rows = yield Statement("hold_unlinked", {"ids": json.dumps(ids)})
+    unlinked = [id for (id,) in held]
+    yield Statement("mark_linked", {"ids": json.dumps(unlinked)})
+    queues = yield from apply_counted([], (yield from recount(unlinked)))
+    return ReclaimResult(
+        found=len(ids), healed=len(unlinked), skipped=len(ids) - len(unlinked), queues=queues
+    )

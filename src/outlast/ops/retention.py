@@ -1,17 +1,25 @@
-"""A queue whose ended jobs are kept for a shorter time than others are."""
+"""Retention: remove jobs whose time is over, or because an operator says so, and all their rows."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
-from .access import ALL_JOBS
+from .access import ALL_JOBS, Access
 from .blobs import Removed
-from .duties import delete_dependents_rows
 from .job_actions import record_action
 from .operation import BEGIN, Op, Rows, Statement
 from .report import clock
 
 VISIBILITY_LAG_S = 60.0  # seconds after its end within which a job's row is surely there to be seen
+
+
+def prune(state: str, keep: float, limit: int) -> Op[Removed]:
+    """Remove one small batch of jobs that ended long ago, with all that belongs to them."""
+    yield BEGIN
+    rows: Rows = yield Statement("prune_jobs", {"state": state, "keep": keep, "limit": limit})
+    return (yield from delete_dependents_rows(rows))
 
 
 def set_retention(queue: str, keep: float | None, by: str) -> Op[None]:
@@ -44,3 +52,53 @@ def prune_queue(
     if len(found) < limit:
         return gone, max(since, until - VISIBILITY_LAG_S), False
     return gone, max(float(found[-1][1]), since + 1e-6), True
+
+
+def purge(
+    ids: Sequence[str],
+    older: float,
+    by: str,
+    selection: dict[str, Any],
+    reach: Access = ALL_JOBS,
+    state: str | None = None,
+) -> Op[Removed]:
+    """Remove those of the jobs that ended so many seconds ago (in one state, if given), with all
+    that belongs to them; how many they were is on record, with what was `told` about the wish. What
+    a flow still needs stays: what comes before jobs that are to end, or before dead ones that are
+    not removed with it."""
+    yield BEGIN
+    given = {"ids": json.dumps(sorted(ids)), "older": older, "state": state, **reach.params}
+    rows: Rows = yield Statement("purge_jobs", given)
+    removed = yield from delete_dependents_rows(rows)
+    if rows:
+        yield from record_action("purge", [None], {"by": by, "number": len(rows), **selection})
+    return removed
+
+
+def delete_dependents_rows(rows: Rows) -> Op[Removed]:
+    """Remove what belonged to jobs that were removed, by their ids and flows. What they referred to
+    outside of the database is whoever's who asked for it: it goes when this has committed."""
+    removed = Removed.of(rows)
+    if not rows:
+        return removed
+    ids = json.dumps([id for id, *_ in rows])
+    yield Statement("prune_attempts", {"ids": ids})
+    yield Statement("prune_events", {"ids": ids})
+    yield Statement("prune_steps", {"ids": ids})
+    yield Statement("prune_edges", {"ids": ids})
+    yield Statement("prune_ties", {"ids": ids})
+    if flows := {flow for _, flow, *_ in rows if flow}:
+        yield Statement("prune_parts", {"ids": json.dumps(sorted(flows))})
+        yield Statement("prune_flows", {"ids": json.dumps(sorted(flows))})
+    return removed
+
+
+def prune_workers(keep: float) -> Op[int]:
+    rows: Rows = yield Statement("prune_workers", {"keep": keep})
+    return len(rows)
+
+
+def prune_incidents(keep: float, limit: int) -> Op[Removed]:
+    """Remove a small batch of what nobody did and that is no job's; what people did stays."""
+    rows: Rows = yield Statement("prune_incidents", {"keep": keep, "limit": limit})
+    return Removed(len(rows))

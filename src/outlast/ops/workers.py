@@ -1,11 +1,62 @@
-"""A worker goes: whatever the database still says it owns is put back, and its card taken down."""
+"""Workers: register, send heartbeats, prove liveness, drain, deregister."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from ..model.errors import InvalidOption, WorkerNotFound
 from ..model.job import Claim
 from ..model.outcome import release
+from ..model.worker_names import is_remote
 from .finish import finish
-from .operation import BEGIN, Op, Rows, Statement
+from .job_actions import record_action
+from .operation import BEGIN, Op, Rows, Statement, creates_database
+
+
+@creates_database
+def register(worker: dict[str, Any]) -> Op[None]:
+    yield Statement("register_worker", worker)
+
+
+def heartbeat(id: str, running: int, state: str) -> Op[tuple[bool, bool]]:
+    """Say that a worker is alive: whether it is still known, and its proof of life stands."""
+    rows: Rows = yield Statement("worker_heartbeat", {"id": id, "running": running, "state": state})
+    return bool(rows), any(proven for (proven,) in rows)
+
+
+def prove_liveness(id: str) -> Op[bool]:
+    """A worker holds its liveness lock; False if nobody knows it."""
+    rows: Rows = yield Statement("prove_liveness", {"id": id})
+    return bool(rows)
+
+
+def report_trouble(worker: str, trouble: str | None) -> Op[None]:
+    """A worker cannot hand in outcomes, for this reason; or it can again."""
+    yield Statement("report_trouble", {"worker": worker, "trouble": trouble})
+
+
+def held_by(worker: str) -> Op[list[str]]:
+    """The jobs that a worker runs."""
+    rows: Rows = yield Statement("owned", {"worker": worker})
+    return [row[0] for row in rows]
+
+
+def set_draining(worker: str, draining: bool, by: str) -> Op[None]:
+    """A worker claims no more, or does so again; what it runs goes on. Told twice is told once."""
+    if is_remote(worker):
+        raise InvalidOption(
+            option="worker", reason="is a remote one: stop it where it runs, and it drains"
+        )
+    yield BEGIN
+    changed: Rows = yield Statement("set_draining", {"worker": worker, "draining": draining})
+    if changed:
+        yield from record_action(
+            "drain" if draining else "undrain", [None], {"by": by, "worker": worker}
+        )
+        return
+    known: Rows = yield Statement("draining", {"worker": worker})
+    if not known:
+        raise WorkerNotFound(worker=worker)
 
 
 def deregister(worker: str) -> Op[int]:

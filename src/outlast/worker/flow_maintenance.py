@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..ops import cancel_flow
 from ..ops.enqueue import CANCEL_SIGNAL
-from ..ops.latecomers import link_deferred
+from ..ops.flow_repair import link_deferred
 from ..store import Store
 from .row_errors import is_row_error, is_unexpected
 from .state import WorkerState

@@ -13,7 +13,7 @@ from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy
 from ..model.job import Claim
 from ..model.lease_trust import RENEWAL_SHARE
 from ..model.outcome import Transition, release
-from ..ops import duties
+from ..ops import workers as worker_ops
 from ..ops.enqueue import notify_queues
 from ..ops.finish import finish
 from ..ops.operation import Op
@@ -192,16 +192,16 @@ class DatabaseLeases:
             self._watch.trigger()  # the database is there: so is what we watch
         await self._release_unknown(renewed.unknown_claims)
         known, proven = await self._with_deadline(
-            duties.heartbeat, id, len(fences), self._state.label
+            worker_ops.heartbeat, id, len(fences), self._state.label
         )
         if not known:
             try:
-                await self._with_deadline(duties.register, self._registration.row())
+                await self._with_deadline(worker_ops.register, self._registration.row())
             finally:  # also if the answer was lost
                 self.stop_listening()  # taken for dead: the next watch proves our life anew
         elif not proven and self.store.holds_liveness_lock:
             await self._with_deadline(
-                duties.prove_liveness, id
+                worker_ops.prove_liveness, id
             )  # we hold the lock, and it says nothing
         return settings.renew_every / 4 if renewed.busy else None
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy, StoreUnavailable
 from ..model.settings import RetentionSettings
 from ..ops import duties
+from ..ops import workers as worker_ops
 from ..ops.duties import DutyTally
 from ..ops.enqueue import notify_queues
 from ..ops.operation import Op
@@ -253,7 +254,7 @@ class Maintenance:
         """For the doctor: why outcomes of ours cannot be stored, while the database is there."""
         trouble = self._outcomes.trouble()
         if trouble != self._recorded_trouble:
-            await self.store.arun(duties.report_trouble, self._state.id, trouble)
+            await self.store.arun(worker_ops.report_trouble, self._state.id, trouble)
             self._recorded_trouble = trouble
 
     def duty(

@@ -7,7 +7,7 @@ import time
 from functools import partial
 
 from ..model.settings import RetentionSettings
-from ..ops import duties, events
+from ..ops import events, retention
 from ..ops.duties import DutyTally
 from ..ops.retention import prune_queue, queue_retentions
 from ..store import Store
@@ -35,9 +35,9 @@ class Pruner:
         """Remove everything that is due, with room for others between the transactions."""
         keep, removed = self._keep, 0
         for once in (
-            partial(duties.prune, "succeeded", keep.keep_succeeded),
-            partial(duties.prune, "cancelled", keep.keep_cancelled),
-            partial(duties.prune_incidents, keep.keep_incidents),
+            partial(retention.prune, "succeeded", keep.keep_succeeded),
+            partial(retention.prune, "cancelled", keep.keep_cancelled),
+            partial(retention.prune_incidents, keep.keep_incidents),
         ):
             while batch := await self._store.arun(once, keep.prune_batch):
                 await adelete_blobs(self._blobs, batch.blobs)
@@ -46,7 +46,7 @@ class Pruner:
                     break
                 await asyncio.sleep(PAUSE_S)
         removed += await self._queues.once(keep.prune_batch)
-        await self._store.arun(duties.prune_workers, keep.keep_workers)
+        await self._store.arun(retention.prune_workers, keep.keep_workers)
         await self._sequence_events()
         return DutyTally(found=removed, healed=removed)
 

@@ -12,7 +12,7 @@ from json import dumps
 from typing import Any
 
 from ..model.errors import StoreError
-from ..ops import duties
+from ..ops import workers as worker_ops
 from ..ops.workers import deregister
 from ..store import Store
 from ..version import VERSION
@@ -68,7 +68,7 @@ class Registration:
         backoff = Backoff()
         while not self._state.stopping:
             try:
-                await self.store.arun(duties.register, self.row())
+                await self.store.arun(worker_ops.register, self.row())
                 self._outage.answered()
                 return
             except PERMANENT_ERRORS:

@@ -7,7 +7,7 @@ import pytest
 from outlast import chain
 from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.humanize import compact_duration, duration_seconds
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.breaker_report import breakers
 from outlast.ops.breakers import open_breaker
 from outlast.ops.report import paused, queue_settings
@@ -56,7 +56,7 @@ def test_an_open_breaker_is_shown_and_closed_by_people(
     down = OpenBreaker(Circuit("mail", "work"), "first", "ConnectionError")
     run(open_breaker, down, "refused <b>", "w1", 60.0)
     arrived = served.ol.worker().registration_row() | {"id": "somebody"}
-    run(duties.register, arrived)  # else the queue is stuck for another reason
+    run(worker_ops.register, arrived)  # else the queue is stuck for another reason
     browser.log_in(served.token("admin", name="ada"))
     overview = browser.go("/").text
     assert "breaker open mail : work (ConnectionError" in overview
@@ -120,7 +120,7 @@ def test_a_worker_is_drained_and_undrained_by_people(
     """R200: one that is remote is stopped where it runs, and one that is gone is told of."""
     run = served.ol.store.run
     for id in ("w1", "remote-a-b"):
-        run(duties.register, served.ol.worker().registration_row() | {"id": id})
+        run(worker_ops.register, served.ol.worker().registration_row() | {"id": id})
     browser.log_in(served.token("admin", name="ada"))
     page = browser.go("/workers")
     assert "stop it on its host" in page.text and page.text.count("Drain…") == 1
@@ -242,7 +242,7 @@ def test_of_many_queues_some_are_shown(served: Served, browser: Browser) -> None
 def test_who_may_look_is_shown_no_action(served: Served, browser: Browser) -> None:
     """R145: nor is one who is kept to some queues shown those that concern all of them."""
     run = served.ol.store.run
-    run(duties.register, served.ol.worker().registration_row() | {"id": "w1"})
+    run(worker_ops.register, served.ol.worker().registration_row() | {"id": "w1"})
     running, ended = put_and_take(run), put_and_take(run)
     end(run, ended, "permanent")
     paths = ("/jobs?state=dead", "/dead", "/queues", "/workers", f"/jobs/{running.id}",

@@ -11,7 +11,7 @@ from starlette.routing import Mount
 
 from outlast import Outlast
 from outlast.model.worker_names import is_offer
-from outlast.ops import duties
+from outlast.ops import workers as worker_ops
 from outlast.ops.doctor.checks import examine
 from outlast.ops.doctor.database import HostFacts
 from outlast.ops.explain import explain
@@ -34,7 +34,7 @@ def busy(ol: Outlast, name: str = "default") -> None:
     """Jobs in several states, a worker at work, one that died, and a zombie."""
     run = ol.store.run
     for id in (f"w1 {name}"[:60], "w2"):
-        run(duties.register, ol.worker().registration_row() | {"id": id, "host": name})
+        run(worker_ops.register, ol.worker().registration_row() | {"id": id, "host": name})
     put(run, 6, queue=name, task=name, tenant=name)
     first, _second, *_ = take(run, 3, queue=name, worker="w2")
     take(run, 2, queue=name, worker=f"w1 {name}"[:60])

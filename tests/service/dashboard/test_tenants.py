@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from outlast.ops import duties, statistics
+from outlast.ops import statistics
+from outlast.ops import workers as worker_ops
 from tests.service.dashboard.looking import looking
 from tests.service.serving import Served
 from tests.store.jobs import end, put, take
@@ -16,7 +17,7 @@ from tests.store.jobs import end, put, take
 def test_a_tenant_sees_its_own_jobs_queues_and_figures(served: Served) -> None:
     run = served.ol.store.run
     run(
-        duties.register,
+        worker_ops.register,
         served.ol.worker().registration_row() | {"id": "a-worker", "host": "secret-host"},
     )
     for tenant, number in (("acme", 2), ("other", 5)):

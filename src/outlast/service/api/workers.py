@@ -8,7 +8,7 @@ from typing import Any
 from ...model.api_token import Scope
 from ...ops import report
 from ...ops.enqueue import CANCEL_SIGNAL
-from ...ops.force_release import set_draining
+from ...ops.workers import set_draining
 from ..problems import Forbidden
 from ..request import RequestContext
 from ..route import Route

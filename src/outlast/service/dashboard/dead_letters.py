@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from ...ops import report
-from ...ops.browse import DeadGroup, dead_by_error
+from ...ops.search import DeadGroup, dead_by_error
 from ..job_counts import by_state
 from ..request import RequestContext
 from .pages import page_route, render_page

@@ -9,8 +9,7 @@ from uuid import UUID
 
 from ...model.lifecycle import State
 from ...ops.access import Access
-from ...ops.browse import count_window
-from ...ops.search import JobQuery
+from ...ops.search import JobQuery, count_window
 from ..api.request_models import Reason, RequestModel
 from ..job_counts import by_state
 from ..request import RequestContext

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from ...model.api_token import Scope
 from ...model.errors import FlowClosed, TooEarly
 from ...model.lifecycle import State
-from ...ops import browse, flow_report
+from ...ops import flow_report, search
 from ...ops.access import Access
 from ...ops.flow_report import FlowState, JobOutline
 from ...ops.operation import Op
@@ -48,7 +48,7 @@ class FlowPicture:
 async def flows_page(call: RequestContext) -> Response:
     cursor = call.query.cursor
     found, further = await call.ol.store.arun(
-        browse.flows, call.reach, cursor and str(cursor), PAGE_SIZE
+        search.search_flows, call.reach, cursor and str(cursor), PAGE_SIZE
     )
     return await render_page(
         call, "flows.html", flows=found, next=further, later=cursor is not None

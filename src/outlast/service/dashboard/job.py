@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from ...model.job import Job
 from ...ops import events, report
-from ...ops.browse import neighbours_in_access
 from ...ops.explain import explain
 from ...ops.operation import Op
+from ...ops.search import neighbours_in_access
 from ..api import PREFIX
 from ..api.params import job_id_of
 from ..api.request_models import RequestModel

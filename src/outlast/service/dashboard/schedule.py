@@ -9,7 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ...model.job import Job
-from ...ops.browse import DueCursor, due
+from ...ops.search import DueCursor, due
 from ..api.request_models import RequestModel
 from ..request import RequestContext
 from .filters import FilterText, known_names

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from ...model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
 from ...model.job import Claim, ClaimKey
-from ...ops import duties
 from ...ops import offer as ops
+from ...ops import workers as worker_ops
 from ...ops.claim import PendingQueues
 from ...protocol import FrameFields, offer_frames
 from ...store import Store
@@ -95,7 +95,7 @@ class WorkerStream:
     async def _register(self) -> None:
         self.dispatcher.streams.add(self)
         store = self.dispatcher.store
-        await store.arun(duties.register, self._registration)
+        await store.arun(worker_ops.register, self._registration)
         before = await store.arun(ops.owned, self.worker)
         self.dispatcher.book.add(self, before, expires_at=None)
 
@@ -282,9 +282,11 @@ class WorkerStream:
             return
         self._heartbeat_at = time.monotonic() + self.dispatcher.settings.renew_every
         store = self.dispatcher.store
-        known, _ = await store.arun(duties.heartbeat, self.worker, len(self.credit.held), "working")
+        known, _ = await store.arun(
+            worker_ops.heartbeat, self.worker, len(self.credit.held), "working"
+        )
         if not known:
-            await store.arun(duties.register, self._registration)
+            await store.arun(worker_ops.register, self._registration)
 
     # News
 

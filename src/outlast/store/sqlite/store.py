@@ -24,8 +24,8 @@ from typing import TypeVar
 
 from ...model.errors import NoDatabase, SchemaMismatch, StoreError, StoreUnavailable
 from ...model.settings import StoreSettings
-from ...ops.duties import prove_liveness
 from ...ops.operation import Op
+from ...ops.workers import prove_liveness
 from .. import forks, schema
 from ..address import Address
 from ..base import Store

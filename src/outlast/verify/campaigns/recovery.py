@@ -17,7 +17,7 @@ from functools import partial
 
 from ...model.settings import WorkerSettings
 from ...model.worker_names import remote_id
-from ...ops import duties
+from ...ops import workers as worker_ops
 from ..checks.judge import STALL_LIMIT_S
 from ..ledger import LedgerEntry
 from ..results import CampaignResults
@@ -187,7 +187,7 @@ def register(work: Workload, number: int) -> None:
     """In a child: the cards of remote workers."""
     registration = work.ol.worker().registration_row()
     for n in range(number):
-        work.ol.store.run(duties.register, registration | {"id": remote_id("verify", str(n))})
+        work.ol.store.run(worker_ops.register, registration | {"id": remote_id("verify", str(n))})
     work.ol.close()
 
 

@@ -17,7 +17,7 @@ MUTANTS = [
     Mutant(
         "prune-leaves-attempts",
         "pruned jobs leave their attempts behind",
-        [Edit("ops/duties.py", '    yield Statement("prune_attempts", {"ids": ids})\n', "")],
+        [Edit("ops/retention.py", '    yield Statement("prune_attempts", {"ids": ids})\n', "")],
         paths=("prune",),
         points=8,
     ),
@@ -26,7 +26,7 @@ MUTANTS = [
         "a job and what belongs to it are pruned in transactions of their own",
         [
             Edit(
-                "ops/duties.py",
+                "ops/retention.py",
                 '    yield BEGIN\n    rows: Rows = yield Statement("prune_jobs"',
                 '    rows: Rows = yield Statement("prune_jobs"',
             )

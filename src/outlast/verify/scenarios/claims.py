@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from ...model.job import Claim
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
-from ...ops import duties, events
+from ...ops import events
+from ...ops import workers as worker_ops
 from ...ops.claim import ClaimCursor, ClaimRequest, poll
 from ...ops.finish import finish_and_claim
 from ...ops.renew import renew
@@ -88,16 +89,16 @@ def _finish_and_claim(
 def arrive(ctx: ScenarioContext) -> Iterator[None]:
     card = ctx.ol.worker(ctx.queue).registration_row()
     yield
-    ctx.run(duties.register, card)
-    ctx.run(duties.heartbeat, card["id"], 0, "working")
-    ctx.run(duties.report_trouble, card["id"], "cannot hand in outcomes")
+    ctx.run(worker_ops.register, card)
+    ctx.run(worker_ops.heartbeat, card["id"], 0, "working")
+    ctx.run(worker_ops.report_trouble, card["id"], "cannot hand in outcomes")
     ctx.run(deregister, card["id"])
 
 
 @scenario("leave", owner=True)
 def go(ctx: ScenarioContext) -> Iterator[None]:
     """Whoever goes puts back what it holds."""
-    ctx.run(duties.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
+    ctx.run(worker_ops.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
     ctx.enqueue_and_claim(2)
     yield
     ctx.run(deregister, ctx.owner)

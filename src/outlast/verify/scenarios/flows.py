@@ -11,10 +11,10 @@ from ...model.flow import Flow, chain, group
 from ...model.job import Job
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
-from ...ops import cancel_flow, duties
+from ...ops import cancel_flow, duties, retention
 from ...ops.claim import ClaimRequest
 from ...ops.finish import Finished, finish_and_claim, finish_with_keys
-from ...ops.latecomers import link_deferred
+from ...ops.flow_repair import link_deferred
 from ..scenario_context import ScenarioContext
 from ..workload import FAST_RETRY
 from .maintenance import EXPIRED_AFTER_S
@@ -306,7 +306,7 @@ def prune(ctx: ScenarioContext) -> Iterator[None]:
     time.sleep(EXPIRED_AFTER_S)
     yield
     for _ in range(3):
-        ctx.run(duties.prune, "cancelled", 0.0, 2)
+        ctx.run(retention.prune, "cancelled", 0.0, 2)
     remaining = {job.id for job in ctx.ol.jobs(queue=ctx.queue)}
     if needed.id not in remaining and not ctx.ol.job(follower.id).final:
         ctx.report("I5", "left-behind", "what a flow needs that goes on was pruned")

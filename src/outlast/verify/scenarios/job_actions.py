@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...model.lifecycle import Outcome
-from ...ops import duties
+from ...ops import workers as worker_ops
 from ...ops.bulk import purge_some
 from ...ops.workers import deregister
 from ..scenario_context import ANY_FINAL_STATE, ScenarioContext
@@ -104,7 +104,7 @@ def purge_changed(ctx: ScenarioContext) -> Iterator[None]:
 @scenario("drain")
 def drain(ctx: ScenarioContext) -> Iterator[None]:
     """A worker is told to claim no more, and that it may."""
-    ctx.run(duties.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
+    ctx.run(worker_ops.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
     yield
     ctx.ol.drain(ctx.owner)
     ctx.ol.drain(ctx.owner, undo=True)

@@ -13,6 +13,7 @@ from ...model.lease_trust import ALWAYS, BELIEVE, LeaseTrust
 from ...model.lifecycle import Outcome
 from ...model.worker_names import remote_id
 from ...ops import duties
+from ...ops import workers as worker_ops
 from ...ops.operation import BEGIN, Op, Statement
 from ...ops.reclaim import decide_by_row, reclaim, reclaim_overdue, signs_of_loss
 from ...store.sqlite import liveness
@@ -37,7 +38,8 @@ SHORT_TRUST = BELIEVE._replace(calm=LONG_LEASE_S / 4, unknown=ALWAYS)
 def late_sweep(ctx: ScenarioContext) -> Iterator[None]:
     """A sweep that comes later than it expected, or too soon after a doubt, takes nothing."""
     ctx.run(
-        duties.register, ctx.ol.worker(lease=LONG_LEASE_S).registration_row() | {"id": ctx.owner}
+        worker_ops.register,
+        ctx.ol.worker(lease=LONG_LEASE_S).registration_row() | {"id": ctx.owner},
     )
     _see_unproven_calm(ctx)
     ctx.enqueue(2)
@@ -105,7 +107,8 @@ def early_deadline(ctx: ScenarioContext) -> Iterator[None]:
 def stalled(ctx: ScenarioContext) -> Iterator[None]:
     """A process that exists stops renewing: no crash is charged, and there is an end to it."""
     ctx.run(
-        duties.register, ctx.ol.worker(lease=SHORT_LEASE_S).registration_row() | {"id": ctx.owner}
+        worker_ops.register,
+        ctx.ol.worker(lease=SHORT_LEASE_S).registration_row() | {"id": ctx.owner},
     )
     (job,) = ctx.enqueue(1, "succeeded", "dead", max_crashes=MAX_CRASHES)
     with _lock_of(ctx):
@@ -132,7 +135,7 @@ def _lock_of(ctx: ScenarioContext) -> Iterator[None]:
     if ctx.workspace.is_sqlite:
         proof = liveness.LivenessFile(ctx.ol.store.path, ctx.owner)  # type: ignore[attr-defined]
         proof.acquire()
-        ctx.run(duties.prove_liveness, ctx.owner)
+        ctx.run(worker_ops.prove_liveness, ctx.owner)
         try:
             yield
         finally:
@@ -141,7 +144,7 @@ def _lock_of(ctx: ScenarioContext) -> Iterator[None]:
     with ctx.workspace.connect_past_proxy() as connection:
         connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (ctx.owner,))
         connection.commit()
-        ctx.run(duties.prove_liveness, ctx.owner)
+        ctx.run(worker_ops.prove_liveness, ctx.owner)
         yield
 
 
@@ -257,7 +260,7 @@ def _counts_remote(ctx: ScenarioContext, number: int) -> Op[bool]:
     card = ctx.ol.worker().registration_row() | {"id": remote_id(ctx.queue, str(number))}
     yield BEGIN
     before = yield from signs_of_loss()
-    yield from duties.register(card)
+    yield from worker_ops.register(card)
     after = yield from signs_of_loss()
     return after.fleet > before.fleet
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 
 from ...model.lifecycle import Outcome
-from ...ops import duties, statistics
+from ...ops import duties, retention, statistics
+from ...ops import workers as worker_ops
 from ...ops.claim import promote
 from ...ops.duties import DutyTally
 from ...ops.reclaim import Refusal, reclaim, record_refusals, signs_of_loss
@@ -61,16 +62,16 @@ def prune(ctx: ScenarioContext) -> Iterator[None]:
     claims = ctx.record_begun(ctx.claim())
     events = [make_event(claim, n) for n, claim in enumerate(claims)]
     ctx.finish([(claim, ctx.attempt_end(Outcome.CANCELLED, claim)) for claim in claims], events)
-    ctx.run(duties.register, ctx.ol.worker().registration_row() | {"lease": 0.001})
+    ctx.run(worker_ops.register, ctx.ol.worker().registration_row() | {"lease": 0.001})
     _not_to_be_pruned(ctx)
     ctx.run(record_refusals, [Refusal(*claims[0].claim_key, "succeeded")])
     time.sleep(EXPIRED_AFTER_S)
     yield
-    ctx.run(duties.prune, "cancelled", 0.0, 2)
-    ctx.run(duties.prune, "cancelled", 0.0, 2)
-    ctx.run(duties.prune, "succeeded", HOUR_S, 100)
-    ctx.run(duties.prune_workers, 0.0)
-    ctx.run(duties.prune_incidents, 0.0, 100)
+    ctx.run(retention.prune, "cancelled", 0.0, 2)
+    ctx.run(retention.prune, "cancelled", 0.0, 2)
+    ctx.run(retention.prune, "succeeded", HOUR_S, 100)
+    ctx.run(retention.prune_workers, 0.0)
+    ctx.run(retention.prune_incidents, 0.0, 100)
 
 
 @scenario("prune-queue", removes_jobs=True, max_points=8)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from ...model.errors import TooLate
 from ...model.lifecycle import Outcome
 from ...ops import duties
+from ...ops import workers as worker_ops
 from ...ops.operation import Op, Rows, Statement
 from ...ops.reclaim import decide_by_row, reclaim, reclaim_from_workers, reclaim_overdue
 from ...ops.renew import renew
@@ -100,7 +101,7 @@ def redrive_running(ctx: ScenarioContext) -> Iterator[None]:
 @scenario("bury")
 def bury_owner(ctx: ScenarioContext) -> Iterator[None]:
     """A worker is known to be gone: what it ran is taken back, with its card, and nobody else's."""
-    ctx.run(duties.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
+    ctx.run(worker_ops.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
     ctx.enqueue_and_claim(2)
     ctx.owner, gone = f"{ctx.owner}-beside", ctx.owner
     since = time.monotonic()

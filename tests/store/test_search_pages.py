@@ -9,8 +9,15 @@ import pytest
 
 from outlast import chain
 from outlast.ops.access import ALL_JOBS, Access
-from outlast.ops.browse import DueCursor, count_window, dead_by_error, due, flows
-from outlast.ops.search import JobQuery, search
+from outlast.ops.search import (
+    DueCursor,
+    JobQuery,
+    count_window,
+    dead_by_error,
+    due,
+    search,
+    search_flows,
+)
 from tests.store.conftest import Run
 from tests.store.flowing import call, lay
 from tests.store.jobs import end, put, put_and_take, take
@@ -131,6 +138,6 @@ def test_flows_are_listed_to_those_who_may_see_all_of_them(run: Run) -> None:
 def all_flows(run: Run, reach: Access, window: int) -> list[Any]:
     pages, cursor = [], None
     while cursor is not None or not pages:
-        page, cursor = run(flows, reach, cursor, 2, window)
+        page, cursor = run(search_flows, reach, cursor, 2, window)
         pages.append(page)
     return pages
