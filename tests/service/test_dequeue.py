@@ -15,10 +15,11 @@ import pytest
 
 from outlast import Job, Outlast, State
 from outlast.model.worker_names import is_offer
-from outlast.service.dequeue import credit, frames
+from outlast.service.dequeue import credit
 from outlast.service.dequeue import dispatcher as desks
 from outlast.service.dequeue import stream as streams
 from outlast.service.dequeue.dispatcher import Dispatcher
+from outlast.service.streaming import JsonLines
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
 from tests.support import eventually, rounds
@@ -144,7 +145,7 @@ def test_what_is_asked_for_at_once_is_no_more_than_the_worker_can_hold(ol: Outla
     """R142: by its stream and by reports of its, from several queues."""
     desk = Dispatcher(ol, QUICK, ol.store)
     asker = streams.RemoteWorkerInfo("remote-w", "host", 1, None, ("work",), None, credit=4)
-    stream = streams.WorkerStream(desk, asker, frames.JsonLines(), b"key")
+    stream = streams.WorkerStream(desk, asker, JsonLines(), b"key")
     for queue in "abc":
         stream.notify(queue)
     asked = [stream.piggyback_request(0) for _ in range(3)]
@@ -238,7 +239,7 @@ def test_a_stream_that_never_began_is_kept_by_nobody(ol: Outlast) -> None:
     """R142: one for which there is no slot is made for each request, and not run."""
     desk = Dispatcher(ol, QUICK, ol.store)
     asker = streams.RemoteWorkerInfo("remote-w", "host", 1, None, ("work",), None, credit=4)
-    stream = weakref.ref(streams.WorkerStream(desk, asker, frames.JsonLines(), b"key"))
+    stream = weakref.ref(streams.WorkerStream(desk, asker, JsonLines(), b"key"))
     gc.collect()
     assert stream() is None
 
