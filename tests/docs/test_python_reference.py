@@ -75,7 +75,9 @@ def test_every_field_of_what_is_read_is_documented(kind: type) -> None:
 
 
 def test_a_listed_worker_is_documented() -> None:
-    assert [field.name for field in fields(report.Worker)] == spans(about(report.Worker))[1:]
+    assert [field.name for field in fields(report.WorkerInfo)] == spans(about(report.WorkerInfo))[
+        1:
+    ]
 
 
 def test_states_and_outcomes_are_documented() -> None:

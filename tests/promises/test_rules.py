@@ -43,8 +43,8 @@ IDENTIFIERS = {
     ("store/postgres/store.py", "drop"): "the schema",
     ("store/postgres/store.py", "listen_for_jobs"): "LISTEN takes no parameter: the schema",
     ("store/postgres/store.py", "listen_for_events"): "LISTEN takes no parameter: the schema",
-    ("store/sqlite/store.py", "_version"): "the schema",
-    ("store/sqlite/store.py", "_apply"): "the schema",
+    ("store/sqlite/migration.py", "read_version"): "the schema",
+    ("store/sqlite/migration.py", "apply_migration"): "the schema",
     (
         "verify/faults/standby.py",
         "wait_caught_up",

@@ -17,7 +17,7 @@ from ..ops import report
 from ..ops.explain import explain
 from ..ops.flow_report import Neighbour, neighbours
 from ..ops.operation import Op
-from ..ops.report import Attempt, Event, Step, Worker
+from ..ops.report import Attempt, Event, Step, WorkerInfo
 from .database_options import json_option, with_client
 from .errors import one_line, quoted_block
 from .output import ago, console, local_time, print_json, shorten, table, to_json
@@ -36,7 +36,7 @@ class JobDetails:
     job: Job
     why: str
     now: float
-    owner: Worker | None
+    owner: WorkerInfo | None
     attempts: list[Attempt]
     events: list[Event]
     steps: list[Step]

@@ -19,7 +19,7 @@ from ..model.lifecycle import State
 from ..model.outcome import reason
 from ..ops import report
 from ..ops.operation import Op
-from ..ops.report import Filter, Queue, Worker
+from ..ops.report import Filter, Queue, WorkerInfo
 from .database_options import json_option, with_client
 from .errors import error_message
 from .output import console, print_json, shorten, table
@@ -42,7 +42,7 @@ class TopSnapshot:
     counts: dict[str, int]
     ended: dict[str, Any]  # in the last minute
     queues: list[Queue]
-    workers: list[Worker]
+    workers: list[WorkerInfo]
     running: list[Job]
     dead: list[Job]
 

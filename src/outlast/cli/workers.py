@@ -11,7 +11,7 @@ from .output import ago, print_json, print_table, to_json
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
-    from ..ops.report import Worker
+    from ..ops.report import WorkerInfo
 
 
 @click.command(epilog="Example: outlast workers")
@@ -55,7 +55,7 @@ WORKER_COLUMNS = [
 ]  # fmt: skip
 
 
-def worker_row(worker: Worker) -> list[object]:
+def worker_row(worker: WorkerInfo) -> list[object]:
     return [
         worker.id,
         worker.host,

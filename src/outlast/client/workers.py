@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ..ops import report
 from ..ops.enqueue import CANCEL_SIGNAL
-from ..ops.report import Duty, Worker
+from ..ops.report import Duty, WorkerInfo
 from ..ops.workers import set_draining
 from .base import actor
 from .faces import Face
 
 
-async def workers(on: Face) -> list[Worker]:
+async def workers(on: Face) -> list[WorkerInfo]:
     """The worker processes, with their last heartbeat."""
     return await on.run(report.workers)
 

@@ -18,7 +18,7 @@ from .flow_links import FAILED_STATES
 from .flow_report import prerequisites_in, root_cause
 from .operation import Op
 from .reclaim import signs_of_loss
-from .report import Worker
+from .report import WorkerInfo
 
 LIVE = {*QUEUED, State.RUNNING}
 MAX_NAMED_JOBS = 3  # jobs that are named of those that one waits for
@@ -32,7 +32,7 @@ class JobFacts:
     job: Job
     now: float
     paused: bool  # its queue
-    workers: list[Worker]
+    workers: list[WorkerInfo]
     ahead: int
     lock_free: bool = False  # nobody holds the liveness lock of its worker
     prerequisites: int = 0  # jobs that it comes after
@@ -42,11 +42,11 @@ class JobFacts:
     breaker: BreakerState | None = None  # of its task in its queue, if it is open
 
     @property
-    def owner(self) -> Worker | None:
+    def owner(self) -> WorkerInfo | None:
         return next((worker for worker in self.workers if worker.id == self.job.worker), None)
 
     @property
-    def alive(self) -> list[Worker]:
+    def alive(self) -> list[WorkerInfo]:
         """Those that live, as far as this job's own worker is not known to be dead."""
         gone = self.job.worker if self.lock_free else None
         return [worker for worker in self.workers if worker.alive and worker.id != gone]

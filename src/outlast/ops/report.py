@@ -68,7 +68,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerInfo:
     """A process that works."""
 
     id: str
@@ -208,12 +208,12 @@ def paused() -> Op[dict[str, bool]]:
     return {name: queue.paused for name, queue in settings.items()}
 
 
-def workers() -> Op[list[Worker]]:
+def workers() -> Op[list[WorkerInfo]]:
     """Those who carry out jobs."""
     return [card for card in (yield from worker_rows()) if not is_offer(card.id)]
 
 
-def worker_rows() -> Op[list[Worker]]:
+def worker_rows() -> Op[list[WorkerInfo]]:
     """Every process that can own a job: a server that merely offers some to remote workers too."""
     rows: Rows = yield Statement("workers")
     return [_worker(row) for row in rows]
@@ -256,7 +256,7 @@ def throughput() -> Op[dict[str, tuple[int, float, float]]]:
     return {state: (int(n), age(wait or 0), age(run or 0)) for state, n, wait, run in rows}
 
 
-def _worker(row: tuple[Any, ...]) -> Worker:
+def _worker(row: tuple[Any, ...]) -> WorkerInfo:
     facts = dict(zip(_WORKER_COLUMNS, row, strict=True))
     facts["queues"], facts["tasks"] = names_in(facts["queues"]), names_in(facts["tasks"]) or []
     for name in ("started_at", "seen_at"):
@@ -265,7 +265,7 @@ def _worker(row: tuple[Any, ...]) -> Worker:
         facts[name] = read_whole(facts[name])
     for name in ("silent_for", "lease"):
         facts[name] = age(facts[name])
-    return Worker(**facts)
+    return WorkerInfo(**facts)
 
 
 def names_in(text: str | None) -> list[str] | None:
@@ -276,7 +276,7 @@ def names_in(text: str | None) -> list[str] | None:
     return [str(name) for name in read] if isinstance(read, list) else []
 
 
-_WORKER_COLUMNS = tuple(field.name for field in fields(Worker))
+_WORKER_COLUMNS = tuple(field.name for field in fields(WorkerInfo))
 
 
 def _duty(row: tuple[Any, ...]) -> Duty:

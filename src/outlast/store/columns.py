@@ -6,7 +6,7 @@ the fastest, and nobody has to keep two lists the same.
 
     ol.job_columns      a `Job`, of the table `j`
     ol.claim_columns    a `Claim`, of the table that is updated or read
-    ol.worker_columns   a `Worker`
+    ol.worker_columns   a `WorkerInfo`
     ol.token_columns    a `Token`, of the table `k`
     ol.new_job_row      the columns of a `NewJob` with their types, for ol.rows
 """
@@ -18,7 +18,7 @@ from dataclasses import fields
 
 from ..model.api_token import Token
 from ..model.job import CLAIM_COLUMNS, JOB_COLUMNS, NEW_JOB_COLUMNS, NewJob
-from ..ops.report import Worker
+from ..ops.report import WorkerInfo
 from .macros import Source
 
 # What is no text, number or boolean on PostgreSQL is read as a text, and a moment as seconds.
@@ -41,7 +41,7 @@ _TYPES = {"str": "text", "int": "integer", "float": "double precision", "bool": 
 
 def fragments() -> dict[str, Source]:
     """The lists, by name."""
-    workers = [field.name for field in fields(Worker)]
+    workers = [field.name for field in fields(WorkerInfo)]
     tokens = [field.name for field in fields(Token)]
     lists = {
         "job_columns": _columns(JOB_COLUMNS, "j."),

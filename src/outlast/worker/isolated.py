@@ -212,7 +212,7 @@ class ChildContext(Context):
     ) -> None:
         self._send = send
         self._sent: list[dict[str, Any]] = []
-        operations = NoDatabase() if store is None else store
+        operations = NoOperations() if store is None else store
         super().__init__(
             claim, self._send_event, operations, lambda _: list(self._sent), blobs, store=store
         )
@@ -228,8 +228,8 @@ class ChildContext(Context):
         self._send({"completed": result})
 
 
-class NoDatabase:
-    """Instead of a database, in the child of a remote worker."""
+class NoOperations:
+    """In the place of a store, in the child of a remote worker: refuses every operation."""
 
     def run(self, *_: Any, **__: Any) -> NoReturn:
         reason = "a task that is isolated can ask for nothing on a remote worker"

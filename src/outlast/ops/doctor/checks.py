@@ -14,7 +14,7 @@ from ...model.lifecycle import State
 from ...model.orphans import DANGLING, ORPHANS
 from .. import report
 from ..operation import Op, Row, Statement
-from ..report import Duty, Queue, Worker
+from ..report import Duty, Queue, WorkerInfo
 from . import database, orphans
 from .database import DatabaseFacts, HostFacts
 from .findings import Finding
@@ -32,7 +32,7 @@ class SystemFacts:
     now: float
     version: int
     queues: list[Queue]
-    workers: list[Worker]
+    workers: list[WorkerInfo]
     owners: dict[str, int]
     duties: list[Duty]
     unhandled: list[tuple[str, str, int]]
@@ -41,7 +41,7 @@ class SystemFacts:
     troubled: list[Row] = field(default_factory=list)  # workers, by id, pid, host and why
 
     @property
-    def alive(self) -> list[Worker]:
+    def alive(self) -> list[WorkerInfo]:
         return [worker for worker in self.workers if worker.alive]
 
 

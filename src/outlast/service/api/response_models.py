@@ -216,7 +216,7 @@ class Workers(BaseModel):
     workers: list[WorkerView]
 
 
-class WorkerState(BaseModel):
+class DrainState(BaseModel):
     worker: str
     draining: bool
 

@@ -16,7 +16,7 @@ from . import PREFIX
 from .job_actions import notify_workers
 from .jobs import jsonable
 from .request_models import WorkerBody
-from .response_models import Duties, Workers, WorkerState
+from .response_models import DrainState, Duties, Workers
 
 
 async def list_workers(call: RequestContext) -> dict[str, Any]:
@@ -68,11 +68,11 @@ ROUTES = (
     Route(
         "POST", f"{PREFIX}/workers/drain", Scope.ADMIN, drain_worker,
         "Stop a worker from claiming jobs; its running jobs continue",
-        request=WorkerBody, response=WorkerState, everyone=True, statuses=(404,),
+        request=WorkerBody, response=DrainState, everyone=True, statuses=(404,),
     ),
     Route(
         "POST", f"{PREFIX}/workers/undrain", Scope.ADMIN, undrain_worker,
         "Let a worker claim again",
-        request=WorkerBody, response=WorkerState, everyone=True, statuses=(404,),
+        request=WorkerBody, response=DrainState, everyone=True, statuses=(404,),
     ),
 )  # fmt: skip

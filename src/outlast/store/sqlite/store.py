@@ -43,6 +43,7 @@ from .connection import (
 from .file_identity import FileConnection, file_gone_error, file_lost_error, identity_of
 from .filesystem import free_bytes, refuse_network_file_system
 from .guarded_connection import GuardedConnection
+from .migration import apply_migration, read_version
 from .session import SqliteSession
 from .watch import CommitWatcher
 
@@ -246,31 +247,13 @@ class SqliteStore(Store):
                 with transaction(self.writer):
                     step = schema.next_step(known, self._version())
                     for migration in step:
-                        self._apply(migration)
+                        apply_migration(self.writer, self.address.schema, migration)
                 if not step:
                     return done
                 done += [migration.version for migration in step]
 
-    def _apply(self, migration: schema.Migration) -> None:
-        name = f"{self.address.schema}_migration"
-        self.writer.execute(
-            f"CREATE TABLE IF NOT EXISTS {name} (version INTEGER NOT NULL PRIMARY KEY,"
-            " compatible_from INTEGER NOT NULL, applied_at TEXT NOT NULL)"
-        )
-        for statement in migration.statements:
-            self.writer.execute(statement)
-        self.writer.execute(
-            f"INSERT INTO {name} VALUES (?, ?, datetime('now'))",  # noqa: S608 - checked name
-            (migration.version, migration.compatible_from),
-        )
-
     def _version(self) -> schema.SchemaVersion:
-        name = f"{self.address.schema}_migration"
-        exists = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-        if not self.writer.execute(exists, (name,)).fetchall():
-            return schema.SchemaVersion()
-        query = f"SELECT version, compatible_from FROM {name}"  # noqa: S608 - checked name
-        return schema.SchemaVersion.of(self.writer.execute(query).fetchall())
+        return read_version(self.writer, self.address.schema)
 
     async def listen_for_jobs(
         self, worker: str, notify: Callable[[str], None], every: float
