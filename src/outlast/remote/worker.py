@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 from ..model.ids import new_instance_id
 from ..model.job import Claim
 from ..model.settings import WorkerSettings
-from ..worker.breaker import ReportedOutages
 from ..worker.context import Context
 from ..worker.heartbeat import HeartbeatThread
 from ..worker.in_flight import InFlight
+from ..worker.outage_judge import ReportedOutages
 from ..worker.runner import JobRunner
 from ..worker.shared import WorkerShared
 from ..worker.state import WorkerState

@@ -41,10 +41,10 @@ from ..model.task import TaskDefinition
 from ..tracing import running, trace_of, tracer
 from .batch_context import BatchContext
 from .blob_io import store_retry_delay
-from .breaker import OutageJudge
 from .context import Context
 from .executor import Execution, undecodable_end
 from .in_flight import InFlight
+from .outage_judge import OutageJudge
 from .threads import in_thread
 
 

@@ -24,9 +24,9 @@ from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd
 from ..model.task import TaskDefinition
 from .batch import BatchAttempt, BatchItem
-from .breaker import OutageJudge
 from .context import Context
 from .in_flight import InFlight, InFlightJobs
+from .outage_judge import OutageJudge
 from .threads import Threads
 
 TIMER_SLACK_S = 1.0  # seconds after which a timer that should have gone off is not waited for

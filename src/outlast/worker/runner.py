@@ -25,11 +25,11 @@ from ..model.safe_text import error_record
 from ..model.task import Registry, TaskDefinition
 from ..ops.renew import Renewed
 from .batches import Batches
-from .breaker import OutageJudge
 from .context import Context
 from .coroutine_runner import CoroutineRunner
 from .executor import Execution, new_execution, stopped_end
 from .in_flight import InFlight, log_fields
+from .outage_judge import OutageJudge
 from .outcome_policy import OutcomePolicy
 from .shared import WorkerShared
 

@@ -25,7 +25,11 @@ MUTANTS = [
     Mutant(
         "breaker-never-closes",
         "a probe that succeeds closes nothing",
-        [Edit(WORKER, "            self._closing[circuit] = opened\n", "            pass\n")],
+        [
+            Edit(
+                WORKER, "            self._writes.closing[circuit] = opened\n", "            pass\n"
+            )
+        ],
         paths=("worker-outage",),
         points=4,
     ),

@@ -228,7 +228,7 @@ MUTANTS = [
         "who waits for a job that expires does not hear of it",
         [
             Edit(
-                "ops/retention.py",
+                "ops/duties.py",
                 "notify_dependents([(id, State.CANCELLED) for id, tied in rows if tied])\n",
                 "notify_dependents([])\n",
             )
