@@ -8,7 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..model.errors import InvalidOption
 
@@ -58,7 +58,7 @@ def _import(name: str, module_name: str) -> ModuleType:
 
 
 def _attribute(name: str, module: ModuleType, path: str) -> Outlast:
-    value: Any = module
+    value: object = module
     for part in path.split("."):
         try:
             value = getattr(value, part)

@@ -74,7 +74,7 @@ def with_database_options(
     """Pass `url` and `schema` to a command: the user's values, or None."""
 
     @wraps(command)
-    def with_database(*args: Any, **kwargs: Any) -> Any:
+    def with_database(*args: object, **kwargs: object) -> Any:
         kwargs["url"], kwargs["schema"] = given_database(click.get_current_context())
         return command(*args, **kwargs)
 
@@ -85,7 +85,7 @@ def with_client(command: F) -> F:
     """Pass an open `Outlast` to a command as its first argument."""
 
     @wraps(command)
-    def with_outlast(*args: Any, url: object, schema: object, **kwargs: Any) -> Any:
+    def with_outlast(*args: object, url: object, schema: object, **kwargs: object) -> Any:
         with open_client(*given_database(click.get_current_context())) as ol:
             return command(ol, *args, **kwargs)
 

@@ -71,7 +71,7 @@ def job(ol: Outlast, id: str, as_json: bool) -> None:
         print_details(details)
 
 
-def details_json(details: JobDetails) -> dict[str, Any]:
+def details_json(details: JobDetails) -> dict[str, object]:
     """The job's usual JSON, and the facts that only this command collects."""
     return {
         **details.job.as_json(),
@@ -85,7 +85,7 @@ def details_json(details: JobDetails) -> dict[str, Any]:
     }
 
 
-def _owner_json(details: JobDetails) -> dict[str, Any] | None:
+def _owner_json(details: JobDetails) -> dict[str, object] | None:
     """The owner of a running job, and its lease."""
     job, worker = details.job, details.owner
     if job.state is not State.RUNNING:
@@ -197,7 +197,7 @@ def _owner_lines(details: JobDetails) -> list[tuple[str, Any]]:
     ]
 
 
-def _event_data_text(data: Any) -> str:
+def _event_data_text(data: object) -> str:
     """An event's data as `name=value` pairs, or as JSON if it is not an object."""
     if not isinstance(data, dict):
         return shorten(_json_text(data))
@@ -207,13 +207,13 @@ def _event_data_text(data: Any) -> str:
     )
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, Blob):
         return f"{value.size:,} bytes, stored by reference (SHA-256 {value.sha256})"
     return shorten(_json_text(value), 2000)
 
 
-def _json_text(value: Any) -> str:
+def _json_text(value: object) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False)

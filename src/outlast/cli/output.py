@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 DEFAULT_WIDTH = 400  # columns, when standard output is not a terminal
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print ASCII-only JSON: every terminal can show it, and none interprets it."""
     click.echo(json.dumps(to_json(value), indent=2))
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """Convert a value to JSON types; jobs look the same as in every other interface."""
     from ..model.job import Job
 
@@ -50,7 +50,7 @@ def console() -> Console:
     return Console(width=wide, highlight=False, emoji=False, markup=False)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], none: str) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], none: str) -> None:
     """Print a table, or the sentence `none` if there are no rows."""
     listed = list(rows)
     if listed:
@@ -59,7 +59,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], none: str
         click.echo(none)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """A table; a column whose name ends in # is right-aligned, and ids are never cut."""
     from rich.table import Table
 
@@ -78,7 +78,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     return grid
 
 
-def format_cell(value: Any) -> Any:
+def format_cell(value: object) -> Any:
     from rich.text import Text
 
     if value is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from datetime import datetime
-from typing import Any
 
 import click
 
@@ -49,7 +48,7 @@ def parse_duration_or_time(
     return parse_duration(ctx, param, text)
 
 
-def parse_json_object(ctx: click.Context, param: click.Parameter, text: str) -> dict[str, Any]:
+def parse_json_object(ctx: click.Context, param: click.Parameter, text: str) -> dict[str, object]:
     """A JSON object; `-` reads it from standard input."""
     if text == "-":
         text = sys.stdin.read()

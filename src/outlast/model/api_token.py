@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from .errors import InvalidOption
 from .ids import entropy, new_job_id
@@ -70,7 +69,7 @@ class Token:
             return "expired"
         return "good"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         moments = {
             name: value and value.isoformat()
             for name in ("created_at", "expires_at", "used_at", "revoked_at")

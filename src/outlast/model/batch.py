@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from .errors import BatchFailed, InvalidOption
 from .job import Claim
@@ -117,7 +117,7 @@ class Bisection(Generic[T]):
         return [item for item in items if not last_try(item)]
 
 
-def results_of(returned: Any, number: int) -> list[Any] | None:
+def results_of(returned: object, number: int) -> list[object] | None:
     """A result for each item, or None: what was returned does not fit them."""
     if returned is None:
         return [None] * number

@@ -17,7 +17,6 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 from .ids import entropy
 
@@ -53,7 +52,7 @@ class Blob:
         reference = [REFERENCE_TAG, self.namespace, self.part, self.size, self.sha256]
         return json.dumps(reference, separators=(",", ":"))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """What is shown of it."""
         return {REFERENCE_TAG: {"bytes": self.size, "sha256": self.sha256}}
 
@@ -76,7 +75,7 @@ def _new(namespace: str, what: str, data: bytes) -> Blob:
     return Blob(len(data), digest, namespace, f"{what}-{entropy(4).hex()}")
 
 
-def blob_of_value(value: Any) -> Blob | None:
+def blob_of_value(value: object) -> Blob | None:
     """The blob that a row's value refers to, if it does."""
     match value:
         case [str(word), str(namespace), str(part), int(size), str(digest)] if (

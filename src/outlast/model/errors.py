@@ -63,7 +63,7 @@ class OutlastError(Exception):
     template: ClassVar[str] = "Something went wrong in Outlast."
     facts: dict[str, Any]
 
-    def __init__(self, message: str | None = None, **facts: Any) -> None:
+    def __init__(self, message: str | None = None, **facts: object) -> None:
         self.facts = facts
         for name, value in facts.items():
             setattr(self, name, value)
@@ -470,7 +470,7 @@ class BatchFailed(Exception):
     """
 
     def __init__(
-        self, errors: Mapping[int, BaseException | str], results: Sequence[Any] | None = None
+        self, errors: Mapping[int, BaseException | str], results: Sequence[object] | None = None
     ) -> None:
         for index, error in errors.items():
             if not isinstance(index, int) or not isinstance(error, BaseException | str):

@@ -6,7 +6,7 @@ and `ops.finish` applies it if, and only if, the claim still holds.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .breaker import Outage
 from .job import Claim, NewJob
@@ -140,7 +140,7 @@ def stalled(claim: Claim, before: int, *, cancelling: bool, error: Error) -> Tra
     return Transition(claim, Outcome.STALLED, State.READY, error=error, crashes=charge)
 
 
-def reason(error: Any) -> str:
+def reason(error: object) -> str:
     """An error in one line, for people."""
     if not isinstance(error, dict):
         return "no reason was recorded"

@@ -24,7 +24,7 @@ class Secret:
     """Marks a parameter of a task: `def charge(user: int, card: Annotated[str, Secret])`."""
 
 
-def is_secret(hint: Any) -> bool:
+def is_secret(hint: object) -> bool:
     """Whether a type is marked, or has a part that is: `Annotated[str, Secret] | None`."""
     inner = typing.get_args(hint)
     if typing.get_origin(hint) is Annotated and any(map(_is_mark, inner[1:])):
@@ -32,11 +32,11 @@ def is_secret(hint: Any) -> bool:
     return any(map(is_secret, inner))
 
 
-def _is_mark(mark: Any) -> bool:
+def _is_mark(mark: object) -> bool:
     return mark is Secret or isinstance(mark, Secret)
 
 
-def masked_args(args: Any) -> Any:
+def masked_args(args: object) -> Any:
     """A job's arguments as anybody may see them."""
     if not isinstance(args, dict):
         return args
@@ -60,7 +60,7 @@ def unmark_secrets(text: str, secrets: Collection[str]) -> str:
     return _renamed(text, lambda name: marks.get(name, name))
 
 
-def secret_values(calls: Iterable[Mapping[str, Any]], secrets: Iterable[str]) -> tuple[str, ...]:
+def secret_values(calls: Iterable[Mapping[str, object]], secrets: Iterable[str]) -> tuple[str, ...]:
     """The words by which the values of these arguments could be told, the longest first."""
     named = [call[name] for call in calls for name in secrets if name in call]
     words = {word for value in named for word in _words(value)}
@@ -76,7 +76,7 @@ def mask(error: dict[str, str], values: Iterable[str]) -> dict[str, str]:
     return error
 
 
-def json_object_or_empty(text: str) -> dict[str, Any]:
+def json_object_or_empty(text: str) -> dict[str, object]:
     """A JSON object; whatever else it is, an empty one."""
     try:
         stored = json.loads(text)
@@ -92,7 +92,7 @@ def _renamed(text: str, new_name: Callable[[str], str]) -> str:
     return json.dumps(renamed, ensure_ascii=False, separators=(",", ":"))
 
 
-def _words(value: Any) -> Iterator[str]:
+def _words(value: object) -> Iterator[str]:
     match value:
         case None | bool():
             return
@@ -106,7 +106,7 @@ def _words(value: Any) -> Iterator[str]:
             yield from _spellings(value)
 
 
-def _spellings(value: Any) -> Iterator[str]:
+def _spellings(value: object) -> Iterator[str]:
     """As it is, and as a traceback or a message would show it."""
     for spelling in (str, repr):
         try:

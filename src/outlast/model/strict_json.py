@@ -16,7 +16,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     """An object whose names are all different: of two values, nobody could say which is meant."""
     found = dict(pairs)
     if len(found) < len(pairs):

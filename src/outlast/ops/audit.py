@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..model.lease_trust import BELIEVE, Belief
 from ..model.lifecycle import State
@@ -48,7 +48,7 @@ class Check:
     name: str
     finder: str
     repair: Repair
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     loud: bool = True
     trusted: LeaseEvidence | None = None  # of what is found by leases: right after a step, nothing
 
@@ -57,7 +57,7 @@ class Check:
         return find(self.finder, limit, skip, **self.params, **leases)
 
 
-def find(finder: str, limit: int = PAGE, skip: int = 0, **params: Any) -> Op[list[OrphanRow]]:
+def find(finder: str, limit: int = PAGE, skip: int = 0, **params: object) -> Op[list[OrphanRow]]:
     """A page of what a finder finds."""
     rows: Rows = yield Statement(finder, {"limit": limit, "skip": skip, **params})
     return [OrphanRow(id, float(seconds or 0.0)) for id, seconds in rows]
@@ -98,7 +98,11 @@ def checks(
 
 
 def _by_lease(
-    name: str, finder: str, how: str, trusted: LeaseEvidence, given: Mapping[str, Any] | None = None
+    name: str,
+    finder: str,
+    how: str,
+    trusted: LeaseEvidence,
+    given: Mapping[str, object] | None = None,
 ) -> Check:
     return Check(name, finder, _release_expired(how, trusted), given or {}, trusted=trusted)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from ..model.breaker import RELAPSE_S, Circuit, CloseReason, OpenBreaker
 from ..model.job import Claim, ClaimKey
@@ -64,7 +63,7 @@ def _closed(rows: Rows, queue: str, by: str, reason: CloseReason) -> Op[list[tup
     now: Rows = yield Statement("clock")
     closed = [(closed, float(now[0][0]) - float(opened_at)) for _, closed, _, opened_at in rows]
     for task, seconds in closed:
-        data: dict[str, Any] = {"by": by, "reason": str(reason), "queue": queue, "task": task}
+        data: dict[str, object] = {"by": by, "reason": str(reason), "queue": queue, "task": task}
         yield from record_action("breaker-closed", [None], {**data, "open_for": round(seconds, 3)})
     return closed
 
@@ -90,7 +89,7 @@ def take_probe(
     or there is nothing to probe with."""
     yield BEGIN
     queue, task = opened.circuit
-    params: dict[str, Any] = {"queue": queue, "task": task, "last_life": allow_one_crash_left}
+    params: dict[str, object] = {"queue": queue, "task": task, "last_life": allow_one_crash_left}
     params |= {"tasks": json.dumps([task]), "known": True}
     guard = {"opening": opened.opening, "probes": opened.probes, "wait": wait}
     taken: Rows = yield Statement("take_probe", {**params, **guard})

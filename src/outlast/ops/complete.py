@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..model.errors import ClaimLost
 from ..model.outcome import Transition
@@ -11,7 +10,7 @@ from .finish import enqueue_followups, finish, lookup_finished
 from .operation import BEGIN, Op, Statement
 
 
-def complete(transition: Transition, events: Sequence[dict[str, Any]] = ()) -> Op[None]:
+def complete(transition: Transition, events: Sequence[dict[str, object]] = ()) -> Op[None]:
     """Finish, or raise and thereby take back what was written beside it. What the handler enqueued
     goes first: a key may have to wait for others, and until then no row of ours is locked."""
     yield from enqueue_followups(transition.jobs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from ..model.errors import Erased, TooEarly
 from ..model.job import Job, lenient_json
@@ -60,7 +59,7 @@ def erased_error(id: str) -> Op[Erased]:
     return Erased(job=id, by=by, at=at and at.isoformat(), action=data.get("action"))
 
 
-def _erase_job(id: str, data: dict[str, Any], reach: Access) -> Op[BlobNames | None]:
+def _erase_job(id: str, data: dict[str, object], reach: Access) -> Op[BlobNames | None]:
     """All of it, on record; None if it has not ended."""
     ids = json.dumps([id])
     yield Statement("hold_prerequisites", {"ids": ids})  # held: what it refers to stays the same

@@ -98,7 +98,7 @@ class JobOutline:
     attempt: int = 0
     waits_for: int = 0
     cancelling: bool = False
-    error: Any = None
+    error: object = None
     run_at: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
@@ -153,7 +153,7 @@ def _counts(ids: Sequence[str]) -> Op[dict[str, dict[str, int]]]:
     return counts
 
 
-def _state(row: Sequence[Any], counted: Mapping[str, int]) -> FlowState:
+def _state(row: Sequence[object], counted: Mapping[str, int]) -> FlowState:
     id, name, reason, created_at, cancelled_at, key = row
     counts = {str(state): int(counted.get(state, 0)) for state in State}
     if unknown := sum(number for state, number in counted.items() if state not in counts):

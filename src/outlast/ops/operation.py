@@ -29,11 +29,11 @@ class Statement(NamedTuple):
     """
 
     name: str
-    params: Mapping[str, Any] = {}
-    rows: Sequence[Mapping[str, Any]] | None = None
+    params: Mapping[str, object] = {}
+    rows: Sequence[Mapping[str, object]] | None = None
 
     @property
-    def bind(self) -> Mapping[str, Any]:
+    def bind(self) -> Mapping[str, object]:
         """What the driver is given."""
         if self.rows is None:
             return self.params

@@ -20,7 +20,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..model.job import Claim
 from ..model.lease_trust import ALWAYS, BELIEVE, Belief
@@ -296,7 +296,9 @@ def _stall_evidence(claim: Claim, how: str, before: int) -> dict[str, str]:
     }
 
 
-def _worker_lost_event(removed: Rows, rows: Sequence[Row], how: str, detail: str) -> dict[str, Any]:
+def _worker_lost_event(
+    removed: Rows, rows: Sequence[Row], how: str, detail: str
+) -> dict[str, object]:
     return {
         "workers": [{"id": id, "host": host, "pid": pid} for id, host, pid in removed],
         "how": how,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from .access import ALL_JOBS, Access
 from .blobs import Removed
@@ -58,7 +57,7 @@ def purge(
     ids: Sequence[str],
     older: float,
     by: str,
-    selection: dict[str, Any],
+    selection: dict[str, object],
     reach: Access = ALL_JOBS,
     state: str | None = None,
 ) -> Op[Removed]:

@@ -13,7 +13,6 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from ..model.errors import FlowNotFound, JobNotFound
@@ -49,7 +48,7 @@ class JobQuery:
     error: str | None = None  # the type of its last error
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, object]:
         """For the fragment `job_fits`."""
         return {
             "queue": self.queue,

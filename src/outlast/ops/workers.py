@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..model.errors import InvalidOption, WorkerNotFound
 from ..model.job import Claim
 from ..model.outcome import release
@@ -14,7 +12,7 @@ from .operation import BEGIN, Op, Rows, Statement, creates_database
 
 
 @creates_database
-def register(worker: dict[str, Any]) -> Op[None]:
+def register(worker: dict[str, object]) -> Op[None]:
     yield Statement("register_worker", worker)
 
 

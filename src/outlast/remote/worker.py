@@ -6,11 +6,11 @@ import socket
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from ..model.ids import new_instance_id
 from ..model.job import Claim
-from ..model.settings import WorkerSettings
+from ..model.settings import WorkerOptions, WorkerSettings
 from ..worker.context import Context
 from ..worker.heartbeat import HeartbeatThread
 from ..worker.in_flight import InFlight
@@ -48,7 +48,7 @@ class RemoteWorker:
         queues: str | Sequence[str] | None = None,
         *,
         spool: str | Path | None = None,
-        **settings: Any,
+        **settings: Unpack[WorkerOptions],
     ) -> None:
         queue_names = [queues] if isinstance(queues, str) else queues
         chosen = WorkerSettings.of(**settings)

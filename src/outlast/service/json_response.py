@@ -12,7 +12,7 @@ from starlette.responses import Response
 class JsonResponse(Response):
     media_type = "application/json"
 
-    def render(self, content: Any) -> bytes:
+    def render(self, content: object) -> bytes:
         try:
             text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
             return text.encode()
@@ -20,7 +20,7 @@ class JsonResponse(Response):
             return json.dumps(_encodable(content)).encode()
 
 
-def _encodable(value: Any) -> Any:
+def _encodable(value: object) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):

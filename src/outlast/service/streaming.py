@@ -192,7 +192,7 @@ async def send_final(content: bytes, scope: Scope, receive: Receive, send: Send)
         pass  # the client has gone
 
 
-def body_message(chunk: bytes, *, more: bool) -> dict[str, Any]:
+def body_message(chunk: bytes, *, more: bool) -> dict[str, object]:
     return {"type": "http.response.body", "body": chunk, "more_body": more}
 
 

@@ -161,7 +161,7 @@ class BatchAttempt:
             self.end_item(item, item.unreadable(error))
             item.is_over = True
 
-    def _decoded(self, item: BatchItem) -> list[Any]:
+    def _decoded(self, item: BatchItem) -> list[object]:
         """What it brings to the call, anew for each one; nothing if it has no part in it."""
         if item.is_over:
             return []
@@ -176,7 +176,7 @@ class BatchAttempt:
         item.context.jobs.clear()  # what it enqueued in a call that failed
         return [value]
 
-    async def _returned(self, items: list[BatchItem], result: Any) -> None:
+    async def _returned(self, items: list[BatchItem], result: object) -> None:
         results = results_of(result, len(items))
         if results is None:
             # The work is done, but nobody can tell which result is whose: as with one that cannot
@@ -263,7 +263,9 @@ class BatchAttempt:
         return described
 
 
-def _end_of_item(item: BatchItem, failure: BaseException | str | None, result: Any) -> AttemptEnd:
+def _end_of_item(
+    item: BatchItem, failure: BaseException | str | None, result: object
+) -> AttemptEnd:
     if failure is None:
         return item.returned(result)
     if isinstance(failure, BaseException):
@@ -273,6 +275,6 @@ def _end_of_item(item: BatchItem, failure: BaseException | str | None, result: A
     return item.failed(item.masked(error))
 
 
-def _mismatch_message(task: str, result: Any, number: int) -> str:
+def _mismatch_message(task: str, result: object, number: int) -> str:
     what = f"a list of {len(result)}" if isinstance(result, list) else type_name(result)
     return f"{task} returned {what}: a batch of {number} returns None or a list of {number} results"

@@ -76,7 +76,7 @@ class CoroutineRunner:
             return execution.interrupted()  # told to stop before it began
         body = execution.run(self._threads)
         step: Callable[..., Any] = body.send
-        given: Any = None
+        given: object = None
         while True:
             try:
                 waited_for = step(given)

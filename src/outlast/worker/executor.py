@@ -51,7 +51,7 @@ def new_execution(definition: TaskDefinition, claim: Claim, context: Context) ->
 class Execution(BlobBacked):
     """One attempt in progress."""
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         arguments = self.definition.arguments.decode(self.claim.args)
         if name := self.definition.arguments.context_parameter:
             arguments[name] = self.context
@@ -61,7 +61,7 @@ class Execution(BlobBacked):
         """Ask the handler to stop."""
         self.context.cancelled.set()
 
-    def returned(self, result: Any) -> AttemptEnd:
+    def returned(self, result: object) -> AttemptEnd:
         if self.context.completed:
             return self.completed()
         try:
@@ -159,7 +159,7 @@ class InProcessExecution(SingleExecution):
         return ended if self.context.blob_slots is None else await self.astore_large(ended, threads)
 
     async def _traced(
-        self, recorder: Any, arguments: dict[str, Any], threads: Executor
+        self, recorder: object, arguments: dict[str, object], threads: Executor
     ) -> AttemptEnd:
         """The same, in a span."""
         try:
@@ -172,12 +172,12 @@ class InProcessExecution(SingleExecution):
         return ended if self.context.blob_slots is None else await self.astore_large(ended, threads)
 
     @abstractmethod
-    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
+    def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
         """What it takes to get the handler's answer."""
 
 
 class AsyncExecution(InProcessExecution):
-    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
+    def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
         handler: Awaitable[Any] = self.definition.function(**arguments)
         return handler
 
@@ -190,7 +190,7 @@ class AsyncExecution(InProcessExecution):
 class ThreadExecution(InProcessExecution):
     """A sync handler. A thread cannot be stopped: the handler has to look at `ctx.cancelled`."""
 
-    def call(self, arguments: dict[str, Any], threads: Executor) -> Awaitable[Any]:
+    def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
         return in_thread(threads, partial(self.definition.function, **arguments))
 
 

@@ -17,7 +17,6 @@ import time
 from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
 
 from ..model.safe_text import storable_text
 from ..model.settings import (
@@ -197,7 +196,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
+        line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,

@@ -8,7 +8,7 @@ LeaseHolder  how claims are kept          renewals from a thread of its own
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ..model.errors import OutlastError
@@ -67,7 +67,7 @@ class OutcomeSink(Protocol):
     def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
         """From any thread: an event of a running job."""
 
-    def pending_events(self, claim: Claim) -> list[dict[str, Any]]:
+    def pending_events(self, claim: Claim) -> list[dict[str, object]]:
         """From any thread: its events that may not be stored yet."""
 
     async def flush(self) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import parent_pipe
 
@@ -44,7 +44,7 @@ def _signals(worker: Worker, supervised: bool) -> Iterator[None]:
     """Handled by the interpreter, not by the loop: a handler may be blocking that."""
     signalled_at: float | None = None
 
-    def stop(*_: Any) -> None:
+    def stop(*_: object) -> None:
         nonlocal signalled_at
         now = time.monotonic()
         if signalled_at is not None:

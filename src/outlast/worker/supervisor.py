@@ -20,7 +20,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from ..model.ids import INSTANCE_VARIABLE, new_instance_id
 from .loop import Backoff
@@ -192,7 +191,7 @@ class Supervisor:
         soonest = min(moments)
         return min(BEAT_INTERVAL_S, max(0.0, soonest - time.monotonic()))
 
-    def _on_signal(self, *_: Any) -> None:
+    def _on_signal(self, *_: object) -> None:
         self._signals_received += 1
 
     @contextmanager

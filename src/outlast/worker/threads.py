@@ -26,7 +26,7 @@ class Threads(Executor):
         self._lock = threading.Lock()
         self._work: SimpleQueue[WorkItem | None] = SimpleQueue()
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn: Callable[..., Any], /, *args: object, **kwargs: object) -> Future[Any]:
         future: Future[Any] = Future()
         self._work.put((future, lambda: fn(*args, **kwargs)))
         with self._lock:

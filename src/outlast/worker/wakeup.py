@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 
 class Wakeup:
@@ -18,7 +17,7 @@ class Wakeup:
         """From now on, in the loop that runs."""
         self.loop = asyncio.get_running_loop()
 
-    def call_soon(self, action: Callable[..., object], *args: Any) -> None:
+    def call_soon(self, action: Callable[..., object], *args: object) -> None:
         """From any thread: do something in the worker's loop."""
         if self.loop is not None:
             with suppress(RuntimeError):  # the loop is gone: so is what this was about

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ...model.humanize import format_duration, pluralize
 from ...model.lease_trust import BELIEVE
@@ -36,7 +35,7 @@ class OrphanCheck:
     late: float | None = None
     problem: bool = True
 
-    def params(self) -> Mapping[str, Any]:
+    def params(self) -> Mapping[str, object]:
         given = {} if self.late is None else {"late": self.late}
         if self.finder in BELIEVING:
             given |= BELIEVE.leases

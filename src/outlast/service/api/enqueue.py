@@ -36,12 +36,12 @@ MAX_KEY_LENGTH = 150
 MAX_FLOW_DEPTH = 20  # nested chains and groups
 
 
-async def enqueue_job(call: RequestContext) -> dict[str, Any]:
+async def enqueue_job(call: RequestContext) -> dict[str, object]:
     (job,) = await _enqueue(call, lambda made: [made.job(call.body)])
     return _enqueued_job(call, job)
 
 
-async def enqueue_jobs(call: RequestContext) -> dict[str, Any]:
+async def enqueue_jobs(call: RequestContext) -> dict[str, object]:
     body: JobsBody = call.body
     if IDEMPOTENCY_HEADER in call.request.headers and all(job.key is not None for job in body.jobs):
         raise UnprocessableBody(
@@ -52,7 +52,7 @@ async def enqueue_jobs(call: RequestContext) -> dict[str, Any]:
     return {"jobs": [_enqueued_job(call, job) for job in jobs]}
 
 
-async def enqueue_flow(call: RequestContext) -> dict[str, Any]:
+async def enqueue_flow(call: RequestContext) -> dict[str, object]:
     body: FlowBody = call.body
     if (body.jobs is None) == (body.flow is None):
         raise UnprocessableBody("send either `jobs`, or a `flow` of chains and groups")
@@ -60,7 +60,7 @@ async def enqueue_flow(call: RequestContext) -> dict[str, Any]:
     return {"flow": jobs[0].flow, "jobs": [_enqueued_job(call, job) for job in jobs]}
 
 
-def _enqueued_job(call: RequestContext, job: Job) -> dict[str, Any]:
+def _enqueued_job(call: RequestContext, job: Job) -> dict[str, object]:
     """A job of the same key may have existed before, with a result, an error and a worker: these
     need the scope `read`."""
     return job.as_json() if call.who.has_scope(Scope.READ) else {"id": job.id, "state": job.state}
@@ -210,7 +210,7 @@ def _untyped_definition(task: str) -> TaskDefinition:
     """A task that is defined elsewhere; it accepts any arguments that can be stored. Cached, since
     inspecting a function takes much longer than checking arguments."""
 
-    def handler(**arguments: Any) -> None: ...
+    def handler(**arguments: object) -> None: ...
 
     return TaskDefinition(name=task, function=handler)
 

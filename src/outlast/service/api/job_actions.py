@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from typing import Any
 
 from ...client.base import ANY_QUEUE
 from ...model.api_token import Scope
@@ -30,7 +29,7 @@ from .response_models import BulkDone, JobView
 TRANSACTION_SIZE = 200  # jobs per transaction
 
 
-async def cancel_job(call: RequestContext) -> dict[str, Any]:
+async def cancel_job(call: RequestContext) -> dict[str, object]:
     body: ReasonBody = call.body
     job = await _cancel(call, job_id_of(call), body.reason)
     if job.state is State.RUNNING:
@@ -38,25 +37,25 @@ async def cancel_job(call: RequestContext) -> dict[str, Any]:
     return job.as_json()
 
 
-async def redrive_job(call: RequestContext) -> dict[str, Any]:
+async def redrive_job(call: RequestContext) -> dict[str, object]:
     job = await call.ol.store.arun(job_actions.redrive_one, job_id_of(call), call.by, call.reach)
     await notify_workers(call, job.queue)
     return job.as_json()
 
 
-async def forget_job(call: RequestContext) -> dict[str, Any]:
+async def forget_job(call: RequestContext) -> dict[str, object]:
     job, blobs = await call.ol.store.arun(erase, job_id_of(call), call.by, call.reach)
     await adelete_blobs(call.ol.blobs, blobs)
     return job.as_json()
 
 
-async def reclaim_job(call: RequestContext) -> dict[str, Any]:
+async def reclaim_job(call: RequestContext) -> dict[str, object]:
     job = await call.ol.store.arun(force_release, job_id_of(call), call.by, call.reach)
     await notify_workers(call, CANCEL_SIGNAL, job.queue)  # the old owner, and the next one
     return job.as_json()
 
 
-async def cancel_jobs(call: RequestContext) -> dict[str, Any]:
+async def cancel_jobs(call: RequestContext) -> dict[str, object]:
     body: CancelBody = call.body
     done, asked_to_stop, left = 0, False, Counter[str]()
     page, cursor = await _page(call, filter_of(body))
@@ -74,7 +73,7 @@ async def cancel_jobs(call: RequestContext) -> dict[str, Any]:
     return _bulk_response(len(live), BulkCount.of(done, left), cursor)
 
 
-async def redrive_jobs(call: RequestContext) -> dict[str, Any]:
+async def redrive_jobs(call: RequestContext) -> dict[str, object]:
     body: RedriveBody = call.body
     page, cursor = await _page(call, filter_of(body))
     done, action, left = set[str](), new_job_id(), Counter[str]()
@@ -91,7 +90,7 @@ async def redrive_jobs(call: RequestContext) -> dict[str, Any]:
     )
 
 
-async def purge_jobs(call: RequestContext) -> dict[str, Any]:
+async def purge_jobs(call: RequestContext) -> dict[str, object]:
     body: PurgeBody = call.body
     page, cursor = await _page(call, filter_of(body))
     criteria = {"state": body.state, "queue": body.queue, "task": body.task}
@@ -105,7 +104,7 @@ async def purge_jobs(call: RequestContext) -> dict[str, Any]:
     return _bulk_response(len(page), BulkCount.sum(counted), cursor)
 
 
-def _bulk_response(matched: int, done: BulkCount, cursor: str | None) -> dict[str, Any]:
+def _bulk_response(matched: int, done: BulkCount, cursor: str | None) -> dict[str, object]:
     details = {"left": dict(done.left), "more": done.more}
     return {"done": int(done), "matched": matched, **details, "next": cursor}
 

@@ -73,11 +73,11 @@ async def pause_queue(call: RequestContext) -> dict[str, Any]:
     return await _set_paused(call, True)
 
 
-async def resume_queue(call: RequestContext) -> dict[str, Any]:
+async def resume_queue(call: RequestContext) -> dict[str, object]:
     return await _set_paused(call, False)
 
 
-async def _set_paused(call: RequestContext, paused: bool) -> dict[str, Any]:
+async def _set_paused(call: RequestContext, paused: bool) -> dict[str, object]:
     body: QueueBody = call.body
     require_queue(call, body.queue)
     await call.ol.store.arun(job_actions.set_paused, body.queue, paused, call.by)
@@ -86,7 +86,7 @@ async def _set_paused(call: RequestContext, paused: bool) -> dict[str, Any]:
     return {"queue": body.queue, "paused": paused}
 
 
-async def keep_queue(call: RequestContext) -> dict[str, Any]:
+async def keep_queue(call: RequestContext) -> dict[str, object]:
     body: KeepBody = call.body
     require_queue(call, body.queue)
     await call.ol.store.arun(set_retention, body.queue, body.keep, call.by)

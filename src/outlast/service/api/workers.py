@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from ...model.api_token import Scope
 from ...ops import report
@@ -19,7 +18,7 @@ from .request_models import WorkerBody
 from .response_models import DrainState, Duties, Workers
 
 
-async def list_workers(call: RequestContext) -> dict[str, Any]:
+async def list_workers(call: RequestContext) -> dict[str, object]:
     found = await call.ol.store.arun(report.workers)
     seen = [
         one
@@ -29,20 +28,20 @@ async def list_workers(call: RequestContext) -> dict[str, Any]:
     return {"workers": [{**jsonable(asdict(one)), "alive": one.alive} for one in seen]}
 
 
-async def list_duties(call: RequestContext) -> dict[str, Any]:
+async def list_duties(call: RequestContext) -> dict[str, object]:
     found = await call.ol.store.arun(report.duties)
     return {"duties": [jsonable(asdict(one)) for one in found]}
 
 
-async def drain_worker(call: RequestContext) -> dict[str, Any]:
+async def drain_worker(call: RequestContext) -> dict[str, object]:
     return await _set_draining(call, True)
 
 
-async def undrain_worker(call: RequestContext) -> dict[str, Any]:
+async def undrain_worker(call: RequestContext) -> dict[str, object]:
     return await _set_draining(call, False)
 
 
-async def _set_draining(call: RequestContext, draining: bool) -> dict[str, Any]:
+async def _set_draining(call: RequestContext, draining: bool) -> dict[str, object]:
     require_all_queues(call)
     body: WorkerBody = call.body
     await call.ol.store.arun(set_draining, body.worker, draining, call.by)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from starlette.responses import Response
 
@@ -45,7 +44,7 @@ async def _groups(call: RequestContext) -> tuple[list[DeadGroup], bool]:
     return sorted(groups.values(), key=lambda one: (-one.number, one.task)), cursor is None
 
 
-def _message(error: Any) -> str:
+def _message(error: object) -> str:
     return (
         str(error.get("message", ""))[:300] if isinstance(error, dict) else str(error or "")[:300]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -45,7 +45,7 @@ def wants_page(request: Request, route: Route | None = None) -> bool:
 
 async def error_page(service: Service, request: Request, problem: Response) -> Response:
     """A problem as a page, with the same status and headers."""
-    details: dict[str, Any] = {"problems": None, "incident": None}
+    details: dict[str, object] = {"problems": None, "incident": None}
     details |= json.loads(bytes(problem.body))
     who = await _known(service, request) if problem.status_code in STATUSES_WITH_MENU else None
     context = await layout_context(service, request, who)

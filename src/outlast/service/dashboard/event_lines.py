@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -39,7 +38,7 @@ class EventLine:
     text: str
 
 
-def value_text(value: Any, whole: bool = False) -> ValueText:
+def value_text(value: object, whole: bool = False) -> ValueText:
     if value is None or value == "":
         return ValueText(None)
     text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
@@ -61,7 +60,7 @@ def event_line(event: StoredEvent) -> EventLine:
     )
 
 
-def event_text(kind: str, data: Any) -> str:
+def event_text(kind: str, data: object) -> str:
     """An event's data in one line, worded as in `jobs.js`."""
     if not isinstance(data, dict):
         return "" if data is None else str(data)[:MAX_LINE_LENGTH]
@@ -69,13 +68,13 @@ def event_text(kind: str, data: Any) -> str:
     return words[:MAX_LINE_LENGTH]
 
 
-def _progress_text(data: dict[str, Any]) -> str:
+def _progress_text(data: dict[str, object]) -> str:
     of = "" if data.get("total") is None else f" of {data['total']}"
     note = f" – {data['note']}" if data.get("note") else ""
     return f"{data.get('done', 0)}{of}{note}"
 
 
-def _fields_text(data: dict[str, Any]) -> str:
+def _fields_text(data: dict[str, object]) -> str:
     """The message first, if there is one; then every field by its name."""
     first = [str(data["message"])] if data.get("message") else []
     rest = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from ...model.lifecycle import State
@@ -123,7 +123,7 @@ async def count_matching(
 async def known_names(call: RequestContext) -> dict[str, list[str]]:
     """Names of queues, tasks and tenants to suggest in the fields."""
     counted = await call.service.job_counts.snapshot()
-    kinds: list[Any] = list(counted.of(call.reach))
+    kinds: list[object] = list(counted.of(call.reach))
     return {
         name: sorted({getattr(kind, name) for kind in kinds})[:MAX_SUGGESTIONS]
         for name in ("queue", "task", "tenant")

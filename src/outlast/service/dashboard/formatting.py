@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
@@ -83,17 +82,17 @@ def relative(seconds: float) -> str:
     return f"in {span}" if seconds > 0 else f"{span} ago"
 
 
-def state(value: Any) -> Markup:
+def state(value: object) -> Markup:
     """A state's name in its colour; never the colour alone."""
     return Markup('<span class="state state-{0}">{0}</span>').format(str(value))
 
 
-def short(id: Any) -> str:
+def short(id: object) -> str:
     """The end of an id, in which ids differ."""
     return f"…{str(id)[-8:]}" if len(str(id)) > 12 else str(id)
 
 
-def pretty(value: Any) -> str:
+def pretty(value: object) -> str:
     """A value as indented JSON, cut to a maximum length."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return (
@@ -103,7 +102,7 @@ def pretty(value: Any) -> str:
     )
 
 
-def error_line(error: Any) -> str:
+def error_line(error: object) -> str:
     """An error in one line: its type and its message."""
     if isinstance(error, dict):
         text = ": ".join(str(error[name]) for name in ("type", "message") if error.get(name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
@@ -51,7 +51,7 @@ MENU = (
 
 async def layout_context(
     service: Service, request: Request, who: Principal | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Values for every template."""
     links = Links.of(request)
     return {

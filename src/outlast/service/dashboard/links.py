@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
@@ -19,7 +18,7 @@ class Links:
     def of(cls, request: Request) -> Links:
         return cls(quote(request.scope.get("root_path", ""), safe="/"))
 
-    def __call__(self, path: str, *parts: Any, **query: Any) -> str:
+    def __call__(self, path: str, *parts: object, **query: object) -> str:
         made = self.prefix + path
         for part in parts:
             made = f"{made.rstrip('/')}/{quote(str(part), safe='')}"

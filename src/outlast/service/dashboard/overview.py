@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from markupsafe import Markup
 from starlette.responses import Response
@@ -77,7 +77,7 @@ async def _render(call: RequestContext, snapshot: LiveSnapshot) -> Markup:
 
 def overview_facts(
     call: RequestContext, snapshot: LiveSnapshot, over: Range, steps: Steps
-) -> dict[str, Any]:
+) -> dict[str, object]:
     board = snapshot.board.of(call.reach)
     return {
         "board": board,
@@ -94,7 +94,7 @@ def overview_facts(
     }
 
 
-def current_rates(steps: Steps, reach: Access) -> dict[str, Any]:
+def current_rates(steps: Steps, reach: Access) -> dict[str, object]:
     """Current figures: jobs that end per second, and their wait and run times."""
     lines = [line for step in steps.values() for line in step.of(reach) or []]
     seconds = sum(step.seconds for step in steps.values())

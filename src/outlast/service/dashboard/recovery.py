@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.responses import Response
 
@@ -72,7 +71,7 @@ def summarise(
     )
 
 
-def death_facts(loss: LossEvent) -> dict[str, Any]:
+def death_facts(loss: LossEvent) -> dict[str, object]:
     """The record of a lost worker, parsed leniently: any version may have written it."""
     data = loss.data
     workers = [one for one in _list(data.get("workers")) if isinstance(one, dict)]
@@ -89,7 +88,7 @@ def death_facts(loss: LossEvent) -> dict[str, Any]:
     }
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 

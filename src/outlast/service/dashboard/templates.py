@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -24,5 +23,5 @@ def environment() -> Environment:
     return env
 
 
-def render(template: str, facts: dict[str, Any]) -> str:
+def render(template: str, facts: dict[str, object]) -> str:
     return environment().get_template(template).render(facts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from ...model.job import Job
 from ...model.lifecycle import State
@@ -23,7 +22,7 @@ class AttemptView:
     attempt: int
     outcome: str
     worker: str | None
-    error: Any
+    error: object
     started_at: datetime | None
     finished_at: datetime | None
     took: float | None

@@ -1,12 +1,16 @@
-"""Remote workers: jobs go out over a stream, and what became of them comes back in reports.
+"""Remote workers: jobs go out over a stream, and their outcomes come back in reports.
 
-tokens    what proves that a job was given to this worker: a claim, signed
-frames    how offers look on the line
-desk      the server as the owner of what it offers: claims, withdraws, heals
-credit    what one worker holds, and how much more it can
-stream    one worker's stream: offers as long as it can hold more
-routes    the endpoints;  asides  steps and results
-renewals  what workers hold on to, together
-said      what workers say of their jobs;  reports  how it is taken
-followups jobs that their handlers enqueued
+The wire format is in `outlast.protocol`. In reading order:
+
+    task_tokens    prove that a job was offered to this worker: a claim, signed
+    dispatcher     the server as the owner of its offers: claims, withdraws, reclaims
+    offer_book     all offers, by claim
+    credit         what one worker holds, and how many more jobs it can take
+    worker_info    a remote worker as it registers
+    stream         one worker's stream: offers as long as it can hold more
+    routes         the endpoints; step_routes: steps and prerequisites
+    renewals       renewals of many workers in one statement
+    report_models  reports and answers, validated
+    report_batch   how the reports of one call are applied
+    followups      jobs that handlers enqueued
 """

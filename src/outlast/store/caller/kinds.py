@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 _POOL = "a pool is no transaction: {how}"
 _INSTEAD = {
     ("asyncpg", "Pool"): _POOL.format(
@@ -33,7 +31,7 @@ _INSTEAD = {
 }
 
 
-def suggestion_for(thing: Any) -> str | None:
+def suggestion_for(thing: object) -> str | None:
     """What to give instead; None: it may be a connection."""
     for cls in type(thing).__mro__:
         family = cls.__module__.partition(".")[0]

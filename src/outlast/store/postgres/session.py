@@ -13,7 +13,7 @@ from .connection import AsyncDeadlineConnection, DeadlineConnection
 if TYPE_CHECKING:
     from .store import PostgresStore
 
-Sent = tuple[str, Mapping[str, Any], bool]  # the text, what it is given, whether to prepare it
+Sent = tuple[str, Mapping[str, object], bool]  # the text, what it is given, whether to prepare it
 COMMIT: Sent = ("COMMIT", {}, False)
 # What is said together, as one.
 FUSED: dict[tuple[str, ...], str] = {("succeed", "claim_on"): "succeed_and_claim_on"}
@@ -47,7 +47,7 @@ class PostgresSession:
     def __enter__(self) -> PostgresSession:
         return self
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if not self.began or self.opening or self.link.closed:
             return
         self.link.execute("COMMIT" if kind is None else "ROLLBACK")
@@ -72,7 +72,9 @@ class PostgresSession:
         self.began = self.began and not ends
         return answers if isinstance(step, Pipeline) else answers[0]
 
-    def _execute(self, text: str, given: Mapping[str, Any], prepare: bool) -> psycopg.Cursor[Any]:
+    def _execute(
+        self, text: str, given: Mapping[str, object], prepare: bool
+    ) -> psycopg.Cursor[Any]:
         return self.link.execute(text, given, prepare=prepare, binary=True)
 
 
@@ -88,7 +90,7 @@ class AsyncPostgresSession:
     async def __aenter__(self) -> AsyncPostgresSession:
         return self
 
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         if not self.began or self.opening or self.link.closed:
             return
         await self.link.execute("COMMIT" if kind is None else "ROLLBACK")
@@ -117,7 +119,7 @@ class AsyncPostgresSession:
         return answers if isinstance(step, Pipeline) else answers[0]
 
     async def _execute(
-        self, text: str, given: Mapping[str, Any], prepare: bool
+        self, text: str, given: Mapping[str, object], prepare: bool
     ) -> psycopg.AsyncCursor[Any]:
         return await self.link.execute(text, given, prepare=prepare, binary=True)
 
