@@ -85,8 +85,7 @@ if TYPE_CHECKING:
     from .ops.flow_report import FlowState
     from .store.blobs.store import BlobStore
     from .task import Task
-    from .worker.batch_context import BatchContext
-    from .worker.context import Context
+    from .worker.context import BatchContext, Context
     from .worker.worker import Worker
 
 _HOMES = {
@@ -111,7 +110,7 @@ _HOMES = {
     "FlowState": "ops.flow_report",
     "Call": "model.task",
     "Task": "task",
-    "BatchContext": "worker.batch_context",
+    "BatchContext": "worker.context",
     "Context": "worker.context",
     "Worker": "worker.worker",
 }  # everything else that is public is an error

@@ -34,8 +34,7 @@ from .task import Task
 
 if TYPE_CHECKING:
     from .client.client import Outlast
-    from .worker.batch_context import BatchContext
-    from .worker.context import Context
+    from .worker.context import BatchContext, Context
 
 DEFAULT_BREAKER = Breaker()
 TASK_OPTIONS = ("name", "isolated", "batch", "wait", "breaker")  # of a task, never of one job
@@ -86,8 +85,7 @@ def task(  # noqa: PLR0913 - as the contract has it
 
 
 def _context_type(batch: bool) -> type:
-    from .worker.batch_context import BatchContext
-    from .worker.context import Context
+    from .worker.context import BatchContext, Context
 
     return cast(type, BatchContext if batch else Context)
 

@@ -15,8 +15,7 @@ from ..model.breaker import Breaker
 from ..model.errors import BatchFailed, Permanent, RetryLater
 from ..model.retry import Retry
 from ..model.settings import StoreSettings
-from ..worker.batch_context import BatchContext
-from ..worker.context import Context
+from ..worker.context import BatchContext, Context
 from .flow_tasks import FlowTasks
 from .ledger import Ledger
 from .workspace import Workspace

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -199,6 +199,19 @@ class Context:
 
     def _complete(self, result: str | None) -> None:
         self.completed, self.result = True, result
+
+
+class BatchContext:
+    """Given to a batch handler that has a parameter annotated `BatchContext`.
+
+    `items` are the contexts of the jobs, in the order of the list: each knows its own job, says its
+    own progress and enqueues with its own success. `cancelled` is set when the call should stop,
+    because nobody waits for any of its items any more; one item's own says only that of the item.
+    """
+
+    def __init__(self, items: Sequence[Context], cancelled: threading.Event) -> None:
+        self.items = tuple(items)
+        self.cancelled = cancelled
 
 
 def _storable(value: Any) -> Any:
