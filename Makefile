@@ -18,7 +18,7 @@ SMOKE ?= tests/model tests/store/test_claim.py tests/worker/test_isolated.py \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test smoke check bench verify campaign docs screenshots format clean
+.PHONY: help demo test smoke check bench verify mutants campaign docs screenshots format clean
 
 help: ## show the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -44,6 +44,9 @@ bench: $(VENV)/.dev ## measure, side by side with others
 
 verify: $(VENV)/.dev ## show that the promise holds
 	@$(BIN)/outlast verify $(ARGS)
+
+mutants: $(VENV)/.dev ## show that the campaigns notice a broken protocol
+	@$(BIN)/python -m tools.mutants $(ARGS)
 
 campaign: $(VENV)/.dev ## run the long tests, and all of the store's through PgBouncer
 	@$(BIN)/python -m pytest -m campaign --timeout 3600 $(ARGS)

@@ -8,11 +8,11 @@ import pytest
 
 from outlast.verify.campaigns.ackloss import SWEEP_STATEMENTS
 from outlast.verify.faults.postgres_wire import ServerMessages
-from outlast.verify.mutation import POSTGRES, Edit, Mutant, Where, breed, walk
 from outlast.verify.scenarios import SCENARIOS
 from tests.support import Database, Processes
 from tests.verify.running import run, start
 from tests.verify.test_crash import left
+from tools.mutants.mutation import POSTGRES, Edit, Mutant, RunOptions, copy_package, run_campaign
 
 SILENT = {"start", "rollback", "not-yet", "purge-changed"}  # they commit nothing
 # Nor these, if somebody else's sweep came first: it takes back, prunes or ends what is theirs.
@@ -135,7 +135,8 @@ def test_a_copy_that_guesses_or_repeats_is_noticed(
     mutant: Mutant, database: Database, tmp_path: Path
 ) -> None:
     """R207"""
-    found = walk(breed(mutant, tmp_path), mutant.ground, Where(url=database.url), first=True)
+    copy, options = copy_package(mutant, tmp_path), RunOptions(url=database.url)
+    found = run_campaign(copy, mutant.campaign_run, options, first=True)
     assert found["violations"] > 0, found
 
 

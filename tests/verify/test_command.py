@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from outlast.verify.mutants import MUTANTS
-from outlast.verify.mutation import breed
 from tests.support import Database, Process, Processes, eventually
 from tests.verify.running import figures, start
 from tests.verify.test_crash import left
+from tools.mutants import MUTANTS
+from tools.mutants.mutation import copy_package
 
 
 def group(process: Process) -> list[str]:
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_told_with_the_command_that_shows_it_again(
 ) -> None:
     """R207: on a copy that finishes jobs before their handlers."""
     (mutant,) = [mutant for mutant in MUTANTS if mutant.name == "finish-before-handler"]
-    copy = breed(mutant, tmp_path / "copy")
+    copy = copy_package(mutant, tmp_path / "copy")
     words = ["--url", database.url, "--seed", 3, "--points", 4, "--path", "enqueue"]
     broken = processes.python(
         "outlast", "verify", "crash", *words, env={"PYTHONPATH": str(copy)}, cwd=tmp_path

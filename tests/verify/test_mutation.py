@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from outlast.verify.hunting import Hunts, grounds_of
-from outlast.verify.mutants import MUTANTS
-from outlast.verify.mutation import (
+from outlast.verify.scenarios import SCENARIOS
+from tests.support import Process, Processes, eventually
+from tests.support.processes import ROOT
+from tests.verify.running import figures
+from tools.mutants import MUTANTS
+from tools.mutants.mutation import (
     PACKAGE,
     POSTGRES,
     SQLITE,
     Edit,
     Mutant,
-    Unbreakable,
-    Where,
-    breed,
+    OutdatedMutant,
+    RunOptions,
     check,
+    copy_package,
 )
-from outlast.verify.scenarios import SCENARIOS
-from tests.support import Process, Processes, eventually
-from tests.verify.running import figures
+from tools.mutants.mutation_run import MutationResults, MutationRun, campaign_runs
 
 NAMED = {mutant.name: mutant for mutant in MUTANTS}
 # Kills and zombies, steps, callers and flows, on either database.
@@ -40,40 +41,38 @@ HARMLESS = Mutant(
     paths=("enqueue",),
     points=2,
 )
-PATIENCE = 280.0
+MUTATION_RUN_S = 280.0
 
 
 def mutants(processes: Processes, *words: object, **how: object) -> Process:
-    return processes.python("outlast", "verify", "mutants", *words, **how)
+    return processes.python("tools.mutants", *words, **how)
 
 
-def hunt(mutant: Mutant, request: pytest.FixtureRequest) -> Hunts:
+def run(mutant: Mutant, request: pytest.FixtureRequest) -> MutationResults:
     url = None
     if mutant.store == POSTGRES:
         url = request.getfixturevalue("postgres_url").url
-    hunts = Hunts([mutant], Where(url=url))
-    hunts.run()
-    return hunts
+    return MutationRun([mutant], RunOptions(url=url)).run()
 
 
-@pytest.mark.timeout(300)  # a walk and a hunt, each with a budget of a minute, and their starts
+@pytest.mark.timeout(300)  # baseline and mutant, each with a budget of a minute, and their starts
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_a_broken_protocol_is_noticed(name: str, request: pytest.FixtureRequest) -> None:
     """R207: with the net removed, the campaign is red; with it, the same points are green."""
-    report = hunt(NAMED[name], request).report
-    assert report.unsound == []
-    [catch] = report.catches
-    assert catch.caught, catch
-    assert catch.told.startswith("I"), catch
-    assert report.well
+    results = run(NAMED[name], request)
+    assert results.unsound == []
+    [result] = results.results
+    assert result.caught, result
+    assert result.told.startswith("I"), result
+    assert results.passed
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", [name for name in NAMED if name not in AT_ONCE])
 def test_every_other_one_too(name: str, request: pytest.FixtureRequest) -> None:
     """R207: a sample runs always, the others with the campaigns."""
-    report = hunt(NAMED[name], request).report
-    assert report.well, report
+    results = run(NAMED[name], request)
+    assert results.passed, results
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -92,21 +91,21 @@ def test_there_are_enough_of_them() -> None:
     assert {mutant.campaign for mutant in MUTANTS} == {"crash", "zombie", "flows"}
 
 
-def test_a_ground_is_walked_once_with_the_most_points() -> None:
+def test_the_baseline_runs_a_campaign_once_with_the_most_points() -> None:
     first, second = NAMED["reclaim-resets-attempts"], NAMED["crashes-uncounted"]
-    [ground] = grounds_of([first, second])
-    assert ground.points == max(first.points, second.points)
+    [baseline] = campaign_runs([first, second])
+    assert baseline.points == max(first.points, second.points)
 
 
 def test_a_mutant_that_changes_nothing_is_refused(tmp_path: Path) -> None:
     gone = Mutant("none", "", [Edit("ops/finish.py", "words that are not there", "")])
-    with pytest.raises(Unbreakable, match=r"out of date: .* these words stand 0"):
-        breed(gone, tmp_path)
+    with pytest.raises(OutdatedMutant, match=r"out of date: .* has this text 0 times"):
+        copy_package(gone, tmp_path)
 
 
-def test_what_is_bred_is_broken_and_the_source_is_not(tmp_path: Path) -> None:
+def test_a_copy_is_mutated_and_the_source_is_not(tmp_path: Path) -> None:
     mutant = NAMED["lease-by-workers-clock"]
-    copy = breed(mutant, tmp_path) / "outlast"
+    copy = copy_package(mutant, tmp_path) / "outlast"
     for edit in mutant.edits:
         assert edit.new in (copy / edit.file).read_text()
         assert edit.old in (PACKAGE / edit.file).read_text()
@@ -119,7 +118,7 @@ def test_each_hunt_is_told_and_put_on_record(processes: Processes, tmp_path: Pat
     ledger = tmp_path / "ledger.jsonl"
     only = ["--only", "key-ignored", "--only", "key-ignored", "--only", "own-connection"]
     said = mutants(processes, *only, "--json", "--ledger", ledger, env={"OUTLAST_URL": ""})
-    found = figures(said.succeed(PATIENCE))
+    found = figures(said.succeed(MUTATION_RUN_S))
     assert (found["mutants"], found["caught"], found["left_out"]) == (1, 1, 1)
     [hunted] = found["hunts"]
     assert hunted["mutant"] == "key-ignored"
@@ -131,33 +130,31 @@ def test_each_hunt_is_told_and_put_on_record(processes: Processes, tmp_path: Pat
 def test_a_survivor_is_told_and_the_exit_code_says_so(processes: Processes) -> None:
     """Whoever catches everything has caught nothing."""
     said = processes.python("""
-        import sys
-        from outlast.cli import main
-        from outlast.verify.mutants import MUTANTS
         from tests.verify.test_mutation import HARMLESS
+        from tools.mutants import MUTANTS
+        from tools.mutants.__main__ import main
         MUTANTS.append(HARMLESS)
-        sys.argv = ["outlast", "verify", "mutants", "--only", "harmless"]
-        main()
+        main(["--only", "harmless"])
     """)
-    assert said.wait(PATIENCE) == 1
+    assert said.wait(MUTATION_RUN_S) == 1
     assert "0 of 1 mutant caught" in said.output()
     assert "harmless survived: a comment is another one." in said.output()
 
 
 def test_what_fails_without_a_mutant_catches_none(processes: Processes, tmp_path: Path) -> None:
     """Run from a copy that is broken itself: that its mutants are noticed shows nothing."""
-    copy = breed(NAMED["finish-before-handler"], tmp_path / "copy")
+    copy = copy_package(NAMED["finish-before-handler"], tmp_path / "copy")
     only = ["--only", "key-ignored"]
-    said = mutants(processes, *only, env={"PYTHONPATH": str(copy)}, cwd=tmp_path)
-    assert said.wait(PATIENCE) == 1
+    said = mutants(processes, *only, env={"PYTHONPATH": f"{copy}:{ROOT}"}, cwd=tmp_path)
+    assert said.wait(MUTATION_RUN_S) == 1
     assert "Violation without a mutant: crash on sqlite: enqueue-key: I3" in said.output()
     assert "0 of 1 mutant caught" in said.output()
 
 
 def test_words_that_are_gone_are_told_at_once(processes: Processes, tmp_path: Path) -> None:
-    copy = breed(NAMED["key-ignored"], tmp_path / "copy")
+    copy = copy_package(NAMED["key-ignored"], tmp_path / "copy")
     only = ["--only", "key-ignored"]
-    said = mutants(processes, *only, env={"PYTHONPATH": str(copy)}, cwd=tmp_path)
+    said = mutants(processes, *only, env={"PYTHONPATH": f"{copy}:{ROOT}"}, cwd=tmp_path)
     assert said.wait(30.0) == 1
     assert "outlast: the mutant key-ignored is out of date: in model/task.py" in said.output()
 

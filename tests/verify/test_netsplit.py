@@ -9,11 +9,11 @@ import pytest
 from outlast.verify.call_timer import overdue_calls, timed_calls
 from outlast.verify.campaigns.netsplit import FAULT_KINDS
 from outlast.verify.ledger import LedgerEntry
-from outlast.verify.mutation import POSTGRES, Edit, Mutant, Where, breed, walk
 from outlast.verify.scenarios import SCENARIOS
 from tests.support import Database, Processes
 from tests.verify.running import run
 from tests.verify.test_crash import left
+from tools.mutants.mutation import POSTGRES, Edit, Mutant, RunOptions, copy_package, run_campaign
 
 
 @pytest.mark.quiet
@@ -53,7 +53,8 @@ DEADLINE = Mutant(
 @pytest.mark.kinds("postgres")
 def test_a_copy_without_a_deadline_is_noticed(database: Database, tmp_path: Path) -> None:
     """R207"""
-    found = walk(breed(DEADLINE, tmp_path), DEADLINE.ground, Where(url=database.url), first=True)
+    copy, options = copy_package(DEADLINE, tmp_path), RunOptions(url=database.url)
+    found = run_campaign(copy, DEADLINE.campaign_run, options, first=True)
     assert found["violations"] > 0, found
 
 

@@ -12,7 +12,6 @@ from ..model.errors import InvalidOption
 from ..model.humanize import pluralize
 from .database_options import campaign_url_option, json_option, with_database_options
 from .errors import printable
-from .mutants import mutants
 from .output import console, print_json, table
 from .parsing import parse_duration
 from .verify_load import clock, dbcrash, failover, flows, recovery, soak
@@ -39,9 +38,6 @@ MAX_SHOWN_VIOLATIONS = 20  # violations printed in full
 )
 def verify() -> None:
     """Verify the guarantees: kill and freeze processes, then check the jobs."""
-
-
-verify.add_command(mutants)
 
 
 def campaign_options(command: F) -> F:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 RENEW, DUTIES, RECLAIM = "store/sql/renew.sql", "store/sql/duties.sql", "ops/reclaim.py"
 TRUST, LEASES = "model/lease_trust.py", "worker/leases.py"

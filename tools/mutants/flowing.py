@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 FINISH, FLOWS, TELLS = "ops/finish.py", "ops/flow_links.py", "ops/dependents.py"
 SQL, OPERATE = "store/sql/flows.sql", "ops/job_actions.py"

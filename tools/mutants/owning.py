@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 FINISH, RENEW, OPERATE = "store/sql/finish.sql", "store/sql/renew.sql", "store/sql/operate.sql"
 OFFERS = "store/sql/offers.sql"

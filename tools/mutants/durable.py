@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 SQL, STEPS, LENT = "store/sql/steps.sql", "worker/steps.py", "store/handler_connection.py"
 SQLITE_KEEP = "WHERE j.id = :job AND j.fence = :fence\n    AND j.worker IN (:worker, :offered_by)"

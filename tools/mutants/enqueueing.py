@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 ONE_BY_ONE = Edit(
     "ops/enqueue.py",

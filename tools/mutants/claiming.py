@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 PICKED = "    WHERE ol.claimable\n    ORDER BY priority DESC, run_at, id\n"
 CLAIM, FINISH = "store/sql/claim.sql", "store/sql/finish.sql"

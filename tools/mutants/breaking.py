@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import Edit, Mutant
+from .mutation import Edit, Mutant
 
 WORKER = "worker/breaker.py"
 SQL = "store/sql/breakers.sql"

@@ -3,7 +3,7 @@ rows that nobody can read."""
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 UNSEEN_AT_COMMIT = Edit(
     "store/sqlite/file_identity.py",

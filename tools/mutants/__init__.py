@@ -20,7 +20,6 @@ error, so each has to follow the source.
 
 from __future__ import annotations
 
-from ..mutation import Mutant
 from . import (
     batching,
     breaking,
@@ -36,6 +35,7 @@ from . import (
     owning,
     wedging,
 )
+from .mutation import Mutant
 
 MUTANTS: list[Mutant] = [
     *enqueueing.MUTANTS,

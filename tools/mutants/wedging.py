@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 MUTANTS = [
     Mutant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 from .owning import WITHOUT_STATE
 
 HEAL, RECLAIM, OUTCOME = "worker/maintenance.py", "ops/reclaim.py", "model/outcome.py"

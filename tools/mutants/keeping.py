@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import POSTGRES, SQLITE, Edit, Mutant
+from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 SQLITE_PRUNE = (
     "DELETE FROM ol.job WHERE id IN (\n    SELECT id FROM ol.job AS j\n    WHERE state IN"
