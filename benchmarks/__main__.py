@@ -13,12 +13,12 @@ from typing import Any
 import click
 
 from benchmarks import services
+from benchmarks.contender import OURS, PEER, Contender, chosen, found_in
 from benchmarks.environments import Missing, equipped
-from outlast.bench.contender import OURS, PEER, Contender, chosen, found_in
-from outlast.bench.ground import Ground
-from outlast.bench.rounds import Plan, measure
-from outlast.bench.show import line
-from outlast.cli.bench import plan_options, print_results
+from benchmarks.ground import Ground
+from benchmarks.options import plan_options, print_results
+from benchmarks.rounds import Plan, measure
+from benchmarks.show import line
 
 PEERS = Path(__file__).parent / "contenders"
 CACHE = Path(".bench")

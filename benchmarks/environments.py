@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from outlast.bench.contender import Contender
+from benchmarks.contender import Contender
 
 PIP = ["-m", "pip", "install", "-qq", "--disable-pip-version-check", "--root-user-action=ignore"]
 

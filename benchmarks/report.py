@@ -13,10 +13,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from benchmarks.contender import BARE, OUTLAST
+from benchmarks.figures import Row, rows
 from benchmarks.plot import Bar, bars
-from outlast.bench.contender import BARE, OUTLAST
-from outlast.bench.figures import Row, rows
-from outlast.bench.show import share, short
+from benchmarks.show import share, short
 
 HEAD = """\
 | | | median | spread | of bare | of the best as durable | of the best on its store |

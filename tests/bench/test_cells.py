@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
+from benchmarks.cells import CELLS, QUICK
+from benchmarks.contender import OURS, Contender, found_in
+from benchmarks.ground import Ground
+from benchmarks.rounds import Plan, measure
+from benchmarks.stage import finished, staged
+from benchmarks.table import Table
 from outlast import Outlast
-from outlast.bench.cells import CELLS, QUICK
-from outlast.bench.contender import OURS, Contender, found_in
-from outlast.bench.ground import Ground
-from outlast.bench.rounds import Plan, measure
-from outlast.bench.stage import finished, staged
-from outlast.bench.table import Table
 from outlast.model.ids import new_job_id
 from tests.support import Database, Postgres
 

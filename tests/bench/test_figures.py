@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from outlast.bench.cells.drain import all_at_work
-from outlast.bench.figures import Row, Spread, ratio, rows
+from benchmarks.cells.drain import all_at_work
+from benchmarks.figures import Row, Spread, ratio, rows
 
 
 def contender(kind: str, store: str, durable: bool = True) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import PEERS
+from benchmarks.contender import OURS, PEER, Contender, found_in
 from benchmarks.environments import Missing, equipped
-from outlast.bench.contender import OURS, PEER, Contender, found_in
 
 EVERYBODY = [*found_in(OURS), *found_in(PEERS)]
 METHODS = {

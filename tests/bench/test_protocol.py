@@ -10,11 +10,11 @@ from textwrap import dedent
 
 import pytest
 
-from outlast.bench.contender import Contender, chosen, found_in
-from outlast.bench.ground import Ground
-from outlast.bench.process import Failed, Process
-from outlast.bench.serve import MARK, Place, Seen, stamped
-from outlast.bench.stage import staged
+from benchmarks.contender import Contender, chosen, found_in
+from benchmarks.ground import Ground
+from benchmarks.process import Failed, Process
+from benchmarks.serve import MARK, Place, Seen, stamped
+from benchmarks.stage import staged
 from tests.support import eventually
 from tests.support.processes import alive
 

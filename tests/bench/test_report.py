@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.cells import CELLS
 from benchmarks.plot import Bar, bars
 from benchmarks.report import BEGIN, END, merged, write
-from outlast.bench.cells import CELLS
 from tests.support.processes import ROOT
 
 PAGE = ROOT / "docs" / "explanation" / "benchmarks.md"

@@ -77,7 +77,7 @@ def test_the_workers_of_a_campaign_are_not_given_the_url_as_an_argument(
 @pytest.mark.parametrize(
     "command",
     [
-        ["bench", "--cell", "start", "--rounds", "1"],
+        ["bench", "--cell", "drain", "--rounds", "1"],
         ["demo", "--jobs", "500"],
         ["verify", "recovery", "--times", "2"],
         ["verify", "crash", "--points", "20"],

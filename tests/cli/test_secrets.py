@@ -19,7 +19,7 @@ SECRET = "hunter2"
 ID = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"
 ARGUMENTS = {
     "worker": ["no_such_app"],
-    "bench": ["--cell", "start", "--rounds", "1"],
+    "bench": ["--cell", "enqueue", "--jobs", "100", "--rounds", "1"],
     "enqueue": ["some_task"],
     "job": [ID],
     "flow": [ID],

@@ -1,4 +1,4 @@
-"""Where a campaign takes place: schemas or files of its own, which are gone when it is over.
+"""Temporary schemas or files of a campaign, benchmark or demo, removed when it ends.
 
 Each batch gets a fresh one, so that batches do not meet and tables stay small.
 """
@@ -9,8 +9,8 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -117,18 +117,18 @@ class Workspace:
 
 
 class WorkspaceFactory:
-    """All places of one run: `outlast_verify_1f3a_1`, …_2, or files in a folder of their own."""
+    """All workspaces of a run: `outlast_verify_1f3a_1`, …_2, or files in a folder of their own."""
 
-    def __init__(self, url: str | None, schema: str | None = None) -> None:
+    def __init__(self, url: str | None, schema: str | None = None, command: str = "verify") -> None:
         self.temporary = url is None and not os.environ.get("OUTLAST_URL")
         if self.temporary:
-            url = f"sqlite:///{tempfile.gettempdir()}/outlast.db"
+            url = temporary_url()
         self.address = parse(url, schema)
         token = os.urandom(3).hex()
-        self.prefix = f"{self.address.schema[:24]}_verify_{token}"
+        self.prefix = f"{self.address.schema[:24]}_{command}_{token}"
         self._made = 0
         near = self.address.path.parent if self.address.path else Path(tempfile.gettempdir())
-        self.folder = near / f"outlast-verify-{os.urandom(8).hex()}"  # made with the first place
+        self.folder = near / f"outlast-{command}-{os.urandom(8).hex()}"  # made with the first
 
     @property
     def is_sqlite(self) -> bool:
@@ -157,6 +157,22 @@ class WorkspaceFactory:
 
     def remove_folder(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
+    """Clean up however the block ends; its own error tells more than one of the cleaning."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            clean_up()
+        raise
+    clean_up()
+
+
+def temporary_url() -> str:
+    return f"sqlite:///{tempfile.gettempdir()}/outlast.db"
 
 
 def remove_schemas(url: str, prefix: str) -> None:

@@ -8,7 +8,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from ..faults.points import FaultPoint
 from ..results import CampaignResults
 from ..scenarios import SCENARIOS, Scenario
 from ..workload import Workload
-from ..workspace import Workspace, WorkspaceFactory
+from ..workspace import Workspace, WorkspaceFactory, cleaned_up
 
 DEFAULT_BUDGET_S = 60.0  # seconds, if nobody says otherwise
 
@@ -73,16 +73,12 @@ class Campaign(ABC):
 
     def run(self) -> CampaignResults:
         """Do it, and leave nothing behind, however it ends."""
-        try:
-            with stop_signals() as self._stops:
-                self._run()
-        except KeyboardInterrupt:
-            self.results.interrupted = True
-        except BaseException:
-            with suppress(Exception):  # the first error tells more
-                self.clean_up()
-            raise
-        self.clean_up()
+        with cleaned_up(self.clean_up):
+            try:
+                with stop_signals() as self._stops:
+                    self._run()
+            except KeyboardInterrupt:
+                self.results.interrupted = True
         return self.results
 
     def _run(self) -> None:

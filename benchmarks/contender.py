@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 OUTLAST, BARE, PEER = "outlast", "bare", "peer"
-OURS = Path(__file__).parent / "contenders"
+OURS = Path(__file__).parent / "ours"
 
 
 @dataclass(frozen=True)

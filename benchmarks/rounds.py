@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..model.errors import StoreError
-from . import conditions
-from .cells import CELLS, Cell
-from .contender import Contender
-from .ground import Ground
-from .process import Failed
-from .stage import staged
+from benchmarks import conditions
+from benchmarks.cells import CELLS, Cell
+from benchmarks.contender import Contender
+from benchmarks.ground import Ground
+from benchmarks.process import Failed
+from benchmarks.stage import staged
+from outlast.model.errors import StoreError
 
 Watch = Callable[[str, int, Contender, "dict[str, float] | str"], None]
 

@@ -7,11 +7,11 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.table import Table
 from outlast import Outlast, group
-from outlast.bench.table import Table
 
 if TYPE_CHECKING:
-    from outlast.bench.serve import Place, Seen
+    from benchmarks.serve import Place, Seen
 
 NAME = "outlast"
 KIND = "outlast"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .ground import POSTGRES, execute
-from .serve import Place
+from benchmarks.ground import POSTGRES, execute
+from benchmarks.serve import Place
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -17,11 +17,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .contender import PEER, Contender
-from .serve import PLACE, Place
+import benchmarks
+import outlast
+from benchmarks.contender import PEER, Contender
+from benchmarks.serve import PLACE, Place
 
 INSIDE = Path(__file__).with_name("serve.py")
-PATIENCE = 600.0  # seconds that any answer may take
+IMPORTABLE = [str(Path(package.__file__ or "").parents[1]) for package in (outlast, benchmarks)]
+MAX_ANSWER_S = 600.0
 
 
 class Failed(Exception):
@@ -58,7 +61,7 @@ class Process:
             self._popen.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
             self._popen.stdin.flush()
 
-    def answer(self, patience: float = PATIENCE) -> Any:
+    def answer(self, patience: float = MAX_ANSWER_S) -> Any:
         assert self._popen.stdout is not None
         if not select.select([self._popen.stdout], [], [], patience)[0]:
             raise Failed(f"no answer within {patience:g} s: {self.said()}")
@@ -92,5 +95,5 @@ class Process:
 
 def _environment(contender: Contender) -> dict[str, str]:
     """Ours import this very package; the others must not see anything but their own."""
-    ours = {"PYTHONPATH": str(Path(__file__).parents[2])} if contender.kind != PEER else {}
+    ours = {"PYTHONPATH": os.pathsep.join(IMPORTABLE)} if contender.kind != PEER else {}
     return {name: v for name, v in os.environ.items() if name != "PYTHONPATH"} | ours

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..stage import Stage
+from benchmarks.stage import Stage
 
 Measured = dict[str, float]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from ..model.errors import StoreError
-from .serve import Place
+from benchmarks.serve import Place
+from outlast.model.errors import StoreError
 
 DROP_DATABASE = "DROP DATABASE IF EXISTS {} WITH (FORCE)"
 DROP_SCHEMA = "DROP SCHEMA IF EXISTS {} CASCADE"
@@ -103,7 +103,7 @@ def execute(url: str, statement: str, *name: str) -> list[Any]:
     import psycopg
     from psycopg import sql
 
-    from ..store.postgres.errors import translate_errors
+    from outlast.store.postgres.errors import translate_errors
 
     named: Any = sql.SQL(statement).format(sql.Identifier(*name)) if name else statement
     with translate_errors(), closing(psycopg.connect(url, autocommit=True)) as connection:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..ground import held_snapshot
-from ..process import Process
-from ..serve import MARK
-from ..stage import Stage, finished, ran
-from .cell import RATE, SLOWDOWN, Cell, Measured
+from benchmarks.cells.cell import RATE, SLOWDOWN, Cell, Measured
+from benchmarks.ground import held_snapshot
+from benchmarks.process import Process
+from benchmarks.serve import MARK
+from benchmarks.stage import Stage, finished, ran
 
 Crowd = Callable[[Process, int], None]
 

@@ -10,9 +10,9 @@ from bisect import bisect_left
 from functools import partial
 from typing import Any
 
-from ..serve import MARK
-from ..stage import Stage, finished, first, ran
-from .cell import RATE, Cell, Measured
+from benchmarks.cells.cell import RATE, Cell, Measured
+from benchmarks.serve import MARK
+from benchmarks.stage import Stage, finished, first, ran
 
 
 def drain(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from ..stage import Stage
-from .cell import RATE, Cell, Measured
+from benchmarks.cells.cell import RATE, Cell, Measured
+from benchmarks.stage import Stage
 
 TOGETHER = 0.3  # seconds in which all enqueuers have heard when to begin
 

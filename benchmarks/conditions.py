@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..version import VERSION
-from .ground import Ground, execute, say
+from benchmarks.ground import Ground, execute, say
+from outlast.version import VERSION
 
 if TYPE_CHECKING:
-    from .rounds import Plan
+    from benchmarks.rounds import Plan
 
 SETTINGS = (
     "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('server_version', 'fsync',"

@@ -10,12 +10,12 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
+from benchmarks.table import Table, written
 from outlast import Outlast
-from outlast.bench.table import Table, written
 from outlast.model.ids import new_job_id
 
 if TYPE_CHECKING:
-    from outlast.bench.serve import Place, Seen
+    from benchmarks.serve import Place, Seen
 
 NAME = "bare"
 KIND = "bare"

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .contender import Contender
-from .ground import Ground
-from .process import Failed, Process
-from .serve import Place
+from benchmarks.contender import Contender
+from benchmarks.ground import Ground
+from benchmarks.process import Failed, Process
+from benchmarks.serve import Place
 
 LOOK = 0.01  # seconds between looks at how far the workers are
-LONGEST = 900.0  # seconds that anything measured may take
+MAX_MEASUREMENT_S = 900.0
 
 
 @dataclass
@@ -82,20 +82,20 @@ def staged(contender: Contender, ground: Ground, jobs: int, concurrency: int) ->
 
 def ran(workers: list[Process], n: int) -> list[dict[str, Any]]:
     """Wait until so many handlers have run; what each worker has seen."""
-    until = time.monotonic() + LONGEST
+    until = time.monotonic() + MAX_MEASUREMENT_S
     while (count := sum(worker.ask("count") for worker in workers)) < n:
         if time.monotonic() > until:
-            raise Failed(f"{count} of {n} ran within {LONGEST:g} s: {workers[0].said()}")
+            raise Failed(f"{count} of {n} ran within {MAX_MEASUREMENT_S:g} s: {workers[0].said()}")
         time.sleep(LOOK)
     return [worker.ask("seen") for worker in workers]
 
 
 def finished(client: Process) -> float:
     """Wait until nothing is left, as the store says: since when, at the latest."""
-    until = time.monotonic() + LONGEST
+    until = time.monotonic() + MAX_MEASUREMENT_S
     while (told := client.ask("left"))["left"]:
         if time.monotonic() > until:
-            raise Failed(f"{told['left']} are not finished after {LONGEST:g} s")
+            raise Failed(f"{told['left']} are not finished after {MAX_MEASUREMENT_S:g} s")
         time.sleep(LOOK / 2)
     return float(told["at"])
 

@@ -1,7 +1,7 @@
 """What is measured, by name, in the order in which it is told."""
 
-from . import cost, crowded, drain, enqueue, flows, latency, recovery
-from .cell import Cell, Figure
+from benchmarks.cells import cost, crowded, drain, enqueue, flows, latency, recovery
+from benchmarks.cells.cell import Cell, Figure
 
 CELLS: dict[str, Cell] = {
     cell.name: cell

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..process import Process
-from ..stage import Stage, finished, first, ran
-from .cell import RATE, SLOWDOWN, Cell, Measured
+from benchmarks.cells.cell import RATE, SLOWDOWN, Cell, Measured
+from benchmarks.process import Process
+from benchmarks.stage import Stage, finished, first, ran
 
 
 def fan_in(stage: Stage) -> Measured:

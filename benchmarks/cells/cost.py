@@ -6,9 +6,9 @@ import subprocess
 import time
 from functools import partial
 
-from ..meters import Meter, connections, cpu_seconds, resident, wal_bytes
-from ..stage import Stage, finished, first, ran
-from .cell import Cell, Figure, Measured, percentile
+from benchmarks.cells.cell import Cell, Figure, Measured, percentile
+from benchmarks.meters import Meter, connections, cpu_seconds, resident, wal_bytes
+from benchmarks.stage import Stage, finished, first, ran
 
 CALM = 4.0  # seconds after which a started worker is idle
 WATCHED = 15.0  # seconds

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..stage import Stage, finished, first, ran
-from .cell import Cell, Figure, Measured, percentile
+from benchmarks.cells.cell import Cell, Figure, Measured, percentile
+from benchmarks.stage import Stage, finished, first, ran
 
 P50, P99 = Figure("p50", "ms"), Figure("p99", "ms")
 EVERY = 0.02  # seconds between two jobs of an idle worker

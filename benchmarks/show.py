@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .contender import Contender
-from .figures import Spread, rows
+from benchmarks.contender import Contender
+from benchmarks.figures import Spread, rows
 
 COLUMNS = [
     "cell", "figure", "contender", "median#", "least#", "most#", "of bare#",

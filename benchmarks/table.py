@@ -11,9 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..model.ids import new_job_id
-from ..store.address import parse
-from ..store.dialects import SQLITE, table, translate
+from outlast.model.ids import new_job_id
+from outlast.store.address import parse
+from outlast.store.dialects import SQLITE, table, translate
 
 LATELY = 43_200.0  # seconds within which kept jobs have ended
 

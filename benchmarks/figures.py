@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .contender import BARE, OUTLAST, PEER
+from benchmarks.contender import BARE, OUTLAST, PEER
 
 
 @dataclass(frozen=True)

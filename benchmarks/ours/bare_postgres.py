@@ -17,12 +17,12 @@ from uuid import UUID
 
 import psycopg
 
+from benchmarks.table import Table
 from outlast import Outlast
-from outlast.bench.table import Table
 from outlast.model.ids import new_job_id
 
 if TYPE_CHECKING:
-    from outlast.bench.serve import Place, Seen
+    from benchmarks.serve import Place, Seen
 
 NAME = "bare"
 KIND = "bare"
