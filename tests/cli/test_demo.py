@@ -15,10 +15,11 @@ import pytest
 
 from outlast import Job, Outlast, State
 from outlast.demo.check import DemoVerdict, judge
-from outlast.demo.ledger import DONE, FAILED, STARTED, HandlerEntry
 from outlast.demo.run import busy_pids
+from outlast.demo.tasks import DONE, FAILED, STARTED
 from outlast.ops import workers as worker_ops
 from outlast.ops.claim import ClaimRequest, claim
+from outlast.verify.ledger import LedgerEntry
 from tests.support import Postgres, Process, Processes, eventually
 from tests.support.processes import alive
 
@@ -175,7 +176,7 @@ class TestCheck:
             ("stuck", lambda jobs, seen: end(jobs, "a", State.SCHEDULED)),
             ("accepted_twice", lambda jobs, seen: jobs.update(r2=job("r2", "receipt", 3, 1))),
             ("unproven", lambda jobs, seen: jobs.pop("r")),
-            ("unproven", lambda jobs, seen: seen.remove(HandlerEntry(DONE, "a", 2, 12, 5.5))),
+            ("unproven", lambda jobs, seen: seen.remove(LedgerEntry(DONE, "a", 2, None, 12, 5.5))),
             ("unproven", lambda jobs, seen: end(jobs, "a", State.SUCCEEDED, result=1)),
         ],
     )
@@ -192,12 +193,12 @@ class TestCheck:
             "r": job("r", "receipt", 3, 1),
         }
         seen = [
-            HandlerEntry(STARTED, "a", 1, 11, 1.0),  # killed at 3.0
-            HandlerEntry(STARTED, "b", 1, 12, 1.0), HandlerEntry(FAILED, "b", 1, 12, 1.1),
-            HandlerEntry(STARTED, "b", 2, 12, 1.3), HandlerEntry(DONE, "b", 2, 12, 1.4),
-            HandlerEntry(STARTED, "c", 1, 12, 2.0), HandlerEntry(DONE, "c", 1, 12, 2.1),
-            HandlerEntry(STARTED, "r", 1, 12, 2.2), HandlerEntry(DONE, "r", 1, 12, 2.3),
-            HandlerEntry(STARTED, "a", 2, 12, 5.0), HandlerEntry(DONE, "a", 2, 12, 5.5),
+            LedgerEntry(STARTED, "a", 1, None, 11, 1.0),  # killed at 3.0
+            LedgerEntry(STARTED, "b", 1, None, 12, 1.0), LedgerEntry(FAILED, "b", 1, None, 12, 1.1),
+            LedgerEntry(STARTED, "b", 2, None, 12, 1.3), LedgerEntry(DONE, "b", 2, None, 12, 1.4),
+            LedgerEntry(STARTED, "c", 1, None, 12, 2.0), LedgerEntry(DONE, "c", 1, None, 12, 2.1),
+            LedgerEntry(STARTED, "r", 1, None, 12, 2.2), LedgerEntry(DONE, "r", 1, None, 12, 2.3),
+            LedgerEntry(STARTED, "a", 2, None, 12, 5.0), LedgerEntry(DONE, "a", 2, None, 12, 5.5),
         ]  # fmt: skip
         change(jobs, seen)
         return judge(["a", "b", "c"], jobs.values(), seen, {11: 3.0}, 6.0)

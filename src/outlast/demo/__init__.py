@@ -1,5 +1,5 @@
 """`outlast demo`: a few thousand jobs, worker processes that are killed, and the count at the end.
 
-tasks (what is done) → fleet (who does it, and dies) → ledger (what was seen) → check (what it
-proves) → show (what you see).
+tasks (the handlers, which write a ledger) → fleet (worker processes, killed and replaced) → check
+(ledger against database) → output. Ledger and workspace are those of `outlast.verify`.
 """

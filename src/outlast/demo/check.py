@@ -9,7 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from ..model.job import Job
-from .ledger import DONE, FAILED, STARTED, HandlerEntry
+from ..verify.distribution import Distribution
+from ..verify.ledger import LedgerEntry
+from .tasks import DONE, FAILED, STARTED
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,7 @@ class DemoVerdict:
 
     def recovered_within(self, share: float) -> float | None:
         """Seconds within which so many of the jobs were taken over."""
-        if not self.recovery:
-            return None
-        return self.recovery[min(len(self.recovery) - 1, int(share * len(self.recovery)))]
+        return Distribution(self.recovery).percentile(share) if self.recovery else None
 
     def as_json(self) -> dict[str, Any]:
         facts = asdict(self)
@@ -57,14 +57,14 @@ class DemoVerdict:
 def judge(
     enqueued: Sequence[str],
     jobs: Iterable[Job],
-    entries: Iterable[HandlerEntry],
+    entries: Iterable[LedgerEntry],
     kills: Mapping[int, float],
     seconds: float,
 ) -> DemoVerdict:
     """From what was asked for, what the database holds, and what was seen."""
     rows = {job.id: job for job in jobs}
     seen = list(entries)
-    started = [entry.job for entry in seen if entry.event == STARTED]
+    started = [entry.subject for entry in seen if entry.kind == STARTED]
     states = Counter(str(job.state) for job in rows.values())
     receipts = Counter(job.args["n"] for job in rows.values() if job.task == "receipt")
     recovery = sorted(_recoveries(seen, kills))
@@ -79,7 +79,7 @@ def judge(
         unproven=_unproven(rows.values(), seen, receipts),
         attempts=len(started),
         repeated=len(started) - len(set(started)),
-        failed=sum(entry.event == FAILED for entry in seen),
+        failed=sum(entry.kind == FAILED for entry in seen),
         kills=len(kills),
         taken_over=len(recovery),
         recovery=recovery,
@@ -87,22 +87,22 @@ def judge(
     )
 
 
-def _unproven(jobs: Iterable[Job], seen: list[HandlerEntry], receipts: Counter[int]) -> int:
+def _unproven(jobs: Iterable[Job], seen: list[LedgerEntry], receipts: Counter[int]) -> int:
     """A result says which attempt it came from: the ledger must have seen that attempt's end."""
-    done = {(entry.job, entry.attempt) for entry in seen if entry.event == DONE}
+    done = {(entry.subject, entry.fence) for entry in seen if entry.kind == DONE}
     succeeded = [job for job in jobs if job.state == "succeeded"]
     unseen = sum((job.id, job.result) not in done for job in succeeded)
     return unseen + sum(receipts[job.args["n"]] == 0 for job in succeeded if job.task == "order")
 
 
-def _recoveries(seen: list[HandlerEntry], kills: Mapping[int, float]) -> Iterable[float]:
+def _recoveries(seen: list[LedgerEntry], kills: Mapping[int, float]) -> Iterable[float]:
     """For each attempt in a killed worker's hands, how long until its job ran elsewhere."""
-    starts: dict[str, list[HandlerEntry]] = defaultdict(list)
-    failed = {(entry.job, entry.attempt) for entry in seen if entry.event == FAILED}
+    starts: dict[str, list[LedgerEntry]] = defaultdict(list)
+    failed = {(entry.subject, entry.fence) for entry in seen if entry.kind == FAILED}
     for entry in seen:
-        if entry.event == STARTED:
-            starts[entry.job].append(entry)
+        if entry.kind == STARTED:
+            starts[entry.subject].append(entry)
     for attempts in starts.values():
         for one, following in pairwise(attempts):
-            if one.pid in kills and (one.job, one.attempt) not in failed:
+            if one.pid in kills and (one.subject, one.fence) not in failed:
                 yield following.at - kills[one.pid]

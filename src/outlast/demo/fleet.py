@@ -10,16 +10,18 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from ..verify.workspace import Workspace
 from ..worker.parent_pipe import ParentPipe
 
 
 class Fleet:
-    """Real processes. They end with this one, however it ends."""
+    """Fresh interpreters, not forks as in campaigns: some systems cannot fork a process that shows
+    a live picture and has connections. They end with this one, however it ends."""
 
-    def __init__(self, url: str, schema: str, folder: Path) -> None:
-        self._database = {"OUTLAST_URL": url, "OUTLAST_SCHEMA": schema}
-        self._ledger = folder / "ledger"
-        self._log = folder / "workers.log"
+    def __init__(self, workspace: Workspace) -> None:
+        self._database = {"OUTLAST_URL": workspace.url, "OUTLAST_SCHEMA": workspace.schema}
+        self._ledger = workspace.ledger_file
+        self._log = workspace.folder / "workers.log"
         self._lifeline = ParentPipe()
         self._workers: list[subprocess.Popen[bytes]] = []
         self.kills: dict[int, float] = {}  # process id → when

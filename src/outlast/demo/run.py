@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..client.client import Outlast
 from ..model.job import Job
+from ..verify.ledger import Ledger
+from ..verify.workspace import WorkspaceFactory, cleaned_up, temporary_url
 from .check import DemoVerdict, judge
 from .fleet import Fleet
-from .ledger import HandlerLog
 from .tasks import DemoTasks
 
 KILL_INTERVAL_S = 1.0  # seconds
@@ -48,43 +45,27 @@ class DemoPlan:
 
 def run_demo(plan: DemoPlan, url: str | None, watch: Watch) -> tuple[DemoVerdict, str]:
     """Run the demo; the verdict, and the end of the workers' log."""
-    with (
-        tempfile.TemporaryDirectory(prefix="outlast-demo-") as name,
-        temporary_database(url, Path(name)) as ol,
-    ):
-        ledger = HandlerLog(Path(name) / "ledger")
-        fleet = Fleet(ol.store.address.url, ol.store.address.schema, Path(name))
-        began_at = time.monotonic()
-        try:
-            ids = _enqueue(ol, DemoTasks(ol, ledger), plan.jobs)
-            for _ in range(plan.workers):
-                fleet.start()
-            _wait(ol, fleet, plan, watch, began_at)
-            seconds = time.monotonic() - began_at
-        finally:
-            fleet.stop()
-            ledger.close()
-        return judge(ids, _all_jobs(ol), ledger.read(), fleet.kills, seconds), fleet.log_tail()
+    workspaces = WorkspaceFactory(url or temporary_url(), "outlast", "demo")
+    with cleaned_up(workspaces.remove):
+        workspace = workspaces.next()
+        with Outlast(workspace.url, schema=workspace.schema) as ol:
+            ol.migrate()
+            return _run(plan, ol, Fleet(workspace), Ledger(workspace.ledger_file), watch)
 
 
-@contextmanager
-def temporary_database(url: str | None, folder: Path) -> Iterator[Outlast]:
-    """A file of its own; or, in somebody's PostgreSQL, a schema of its own. Gone afterwards."""
-    schema = f"outlast_demo_{secrets.token_hex(4)}" if url else "outlast"
-    with Outlast(url or f"sqlite:///{folder / 'demo.db'}", schema=schema) as ol:
-        ol.migrate()
-        try:
-            yield ol
-        finally:
-            if url:
-                _drop(ol)
-
-
-def _drop(ol: Outlast) -> None:
-    from ..store.postgres.store import PostgresStore
-
-    assert isinstance(ol.store, PostgresStore)
-    ol.store.drop()
+def _run(
+    plan: DemoPlan, ol: Outlast, fleet: Fleet, ledger: Ledger, watch: Watch
+) -> tuple[DemoVerdict, str]:
+    began_at = time.monotonic()
+    try:
+        ids = _enqueue(ol, DemoTasks(ol, ledger), plan.jobs)
+        for _ in range(plan.workers):
+            fleet.start()
+        _wait(ol, fleet, plan, watch, began_at)
+        seconds = time.monotonic() - began_at
+    finally:
+        fleet.stop()
+    return judge(ids, _all_jobs(ol), ledger.read(), fleet.kills, seconds), fleet.log_tail()
 
 
 def _enqueue(ol: Outlast, tasks: DemoTasks, count: int) -> list[str]:

@@ -15,8 +15,10 @@ from typing import Any
 from ..client.client import Outlast
 from ..model.retry import Retry
 from ..model.task import Call
+from ..verify.ledger import Ledger
 from ..worker.context import Context
-from .ledger import DONE, FAILED, STARTED, HandlerLog
+
+STARTED, DONE, FAILED = "started", "done", "failed"  # kinds of entries: a job and its attempt
 
 # A worker dies every second here, so a job may lose several in a row through no fault of its own.
 # By default it would be dead after three, because a job that kills its workers must be stopped.
@@ -27,7 +29,7 @@ GRACE_S = 1.0  # seconds to drain at the end; leases, looks and locks are as by 
 
 
 class DemoTasks:
-    def __init__(self, ol: Outlast, ledger: HandlerLog) -> None:
+    def __init__(self, ol: Outlast, ledger: Ledger) -> None:
         @contextmanager
         def recorded(ctx: Context) -> Iterator[None]:
             job = ctx.job.id
@@ -85,7 +87,7 @@ class DemoTasks:
 def main() -> None:
     logging.basicConfig(level="WARNING", format="%(asctime)s %(process)d %(message)s")
     ol = Outlast(os.environ["OUTLAST_URL"], schema=os.environ["OUTLAST_SCHEMA"])
-    DemoTasks(ol, HandlerLog(Path(sys.argv[1])))
+    DemoTasks(ol, Ledger(Path(sys.argv[1])))
     ol.worker(concurrency=CONCURRENCY, grace=GRACE_S).run()
 
 
