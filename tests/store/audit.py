@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.model.lifecycle import State, is_legal
+from outlast.model.lifecycle import LEGAL, State
 from tests.store.jobs import table
 from tests.support import Database
 
@@ -54,7 +54,7 @@ def violations(database: Database) -> list[str]:
     last: dict[str, tuple[str, int]] = {}
     for job, before, after, fence, new_fence in rows:
         claimed = before == "ready" and after == "running"
-        if before != after and not is_legal(State(before), State(after)):
+        if before != after and State(after) not in LEGAL[State(before)]:
             found.append(f"{job}: {before} → {after}")
         if new_fence != fence + claimed:
             found.append(f"{job}: {before} → {after} moved the fence from {fence} to {new_fence}")

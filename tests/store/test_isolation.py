@@ -15,6 +15,7 @@ from outlast.ops.finish import finish
 from outlast.ops.operation import BEGIN, Op, Rows, Statement
 from outlast.store import Store, open_store
 from outlast.store.handler_connection import aopen_transaction, open_transaction
+from outlast.verify.workspace import remove_schemas
 from tests.store.crowd import race
 from tests.store.flowing import call, lay, stuck
 from tests.store.jobs import ending, put, states, take
@@ -105,7 +106,7 @@ def test_no_follower_is_missed_on_a_strict_server(strict: Store, database: Datab
 
 def test_whoever_migrates_second_sees_what_the_first_did(strict: Store, database: Database) -> None:
     """R176: it waited for the lock under which the tables were made."""
-    strict.drop()  # type: ignore[attr-defined]
+    remove_schemas(database.url, database.schema)
     stores = [open_store(database.url, database.schema) for _ in range(3)]
     done = race(1, *[lambda _, one=one: one.migrate() for one in stores])
     assert sorted(map(len, (answers[0] for answers in done)))[:2] == [0, 0]

@@ -21,6 +21,7 @@ from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
 from outlast.ops.report import history, job
 from outlast.store import Store, open_store, schema
+from outlast.verify.workspace import remove_schemas
 from tests.store.conftest import Run
 from tests.store.jobs import end, end_leases, ending, new, put, put_and_take, states, take
 from tests.support import Database, Proxy, eventually
@@ -254,7 +255,7 @@ def test_a_migration_is_made_once(proxy: Proxy, database: Database, cut: Cut, fa
         assert store.migrate() == list(range(1, schema.latest() + 1))
         trap.wait()
         assert store.migrate() == []
-        store.drop()  # type: ignore[attr-defined]
+    remove_schemas(database.url, "elsewhere")
 
 
 @lost

@@ -47,10 +47,6 @@ LEGAL: dict[State, frozenset[State]] = {
 }
 
 
-def is_legal(before: State, after: State) -> bool:
-    return after in LEGAL[before]
-
-
 class Outcome(StrEnum):
     """How one attempt ended."""
 

@@ -323,11 +323,6 @@ class PostgresStore(Store):
         twin._hot_path = True
         return twin
 
-    def drop(self) -> None:
-        """Remove the schema and all that is in it: for those who made one of their own."""
-        with translate_errors(), self._pool.acquire() as link:
-            link.execute(f'DROP SCHEMA IF EXISTS "{self.address.schema}" CASCADE')
-
     def close(self) -> None:
         for pools in (self._pools, self.handler_pool):
             pools.threads.clear()

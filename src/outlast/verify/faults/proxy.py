@@ -8,8 +8,6 @@ What each switch looks like from the client's side:
     refuse() / accept()     connection reset at once, for old and new ones, until accept()
     freeze() / thaw()       silence: nothing arrives in either direction, nobody is told
     delay(seconds)          a slow line: each direction takes that much longer
-    swallow_reply_after(p)  the server did what the client asked, but the answer is lost
-    drop_request_when(p)    the connection is lost before the request reaches the server
 
 and `inspect`, a function that sees every chunk and says how much of it goes on.
 """
@@ -22,10 +20,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from .proxied_connection import Predicate, ProxiedConnection, ProxyTrap, Upstream, dial, reset
+from .proxied_connection import ProxiedConnection, Upstream, dial, reset
 
 # Which connection, what was said, and whether by the server: as much of it as is to go on. If that
 # is less, the connection is reset after it.
@@ -36,6 +34,7 @@ class Proxy:
     """Listens on `host:port` while the `with` block runs; `url(u)` is `u` through the proxy."""
 
     host = "127.0.0.1"
+    connection_type: ClassVar[type[ProxiedConnection]] = ProxiedConnection
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
@@ -45,7 +44,6 @@ class Proxy:
         self._refusing = False
         self._closed = False
         self._delay = 0.0
-        self._trap: ProxyTrap | None = None
         self.inspect: Inspector = lambda line, data, answer: data
         self.accepted = 0  # connections that clients have opened, refused ones included
         self._connections: set[ProxiedConnection] = set()
@@ -123,32 +121,12 @@ class Proxy:
         """Hold every chunk back this long, in each direction: a round trip takes twice as long."""
         self._delay = seconds
 
-    def swallow_reply_after(self, predicate: Predicate) -> ProxyTrap:
-        """Let the server do what the client asks, then lose the answer and the connection.
-
-        The predicate sees what one client connection sent (or give the bytes to look for, such
-        as b"COMMIT"). It springs once, for one connection; the client is reset only after the
-        server has answered, so the effect is there when the client learns of the loss.
-        """
-        return self._set(ProxyTrap(predicate, keep_request=True))
-
-    def drop_request_when(self, predicate: Predicate) -> ProxyTrap:
-        """Lose the connection before the request that matches reaches the server. Once."""
-        return self._set(ProxyTrap(predicate, keep_request=False))
-
     @property
     def connections(self) -> int:
         """How many connections are open now."""
         return len(self._snapshot())
 
     # --- for the connections
-
-    def trap_for(self, sent: bytes) -> ProxyTrap | None:
-        trap = self._trap
-        if trap is not None and trap.claims(sent):
-            self._trap = None
-            return trap
-        return None
 
     def forward(self, target: socket.socket, data: bytes) -> None:
         """Send when the gate is open; no data means the end of this direction."""
@@ -181,10 +159,6 @@ class Proxy:
         if self._closed:
             raise ConnectionAbortedError  # and what was held back is never delivered
 
-    def _set(self, trap: ProxyTrap) -> ProxyTrap:
-        self._trap = trap
-        return trap
-
     def _snapshot(self) -> list[ProxiedConnection]:
         with self._gate:
             return list(self._connections)
@@ -204,7 +178,7 @@ class Proxy:
         except OSError:
             reset(client)
             return
-        connection = ProxiedConnection(self, client, server, self.accepted)
+        connection = self.connection_type(self, client, server, self.accepted)
         with self._gate:
             refused = self._refusing or self._closed
             if not refused:
