@@ -88,7 +88,7 @@ class SplitBrain(Failover):
     def attach_standby(self) -> None:
         """The standby comes after the primary, by itself."""
 
-    def fail_over(self) -> None:
+    def crash_and_resume(self) -> None:
         pair, old = self.pair, self.pair.primary
         self.keep_working(0.3, 1.0)
         self._run_at(old, prepare_contest)
