@@ -11,6 +11,7 @@ import click
 from outlast.cli.database_options import json_option, with_database_options
 from outlast.cli.errors import errors_as_messages, printable
 from outlast.cli.output import console, print_json, table
+from outlast.cli.verify_load import ledger_option
 from outlast.model.humanize import pluralize
 from outlast.store.address import parse
 from outlast.store.dialects import POSTGRES
@@ -45,12 +46,7 @@ MAX_VIOLATION_WIDTH = 90  # characters in the table
 @click.option(
     "--at-once", type=click.IntRange(1, 32), default=3, show_default=True, help="Concurrent runs."
 )
-@click.option(
-    "--ledger",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Append the figures of this run as one line of JSON.",
-)
+@ledger_option
 @json_option
 def main(only: tuple[str, ...], ledger: Path | None, as_json: bool, **given: Any) -> None:
     """Break the protocol in a copy, in every known way, and check that campaigns notice."""

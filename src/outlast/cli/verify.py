@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,7 +13,16 @@ from .database_options import campaign_url_option, json_option, with_database_op
 from .errors import printable
 from .output import console, print_json, table
 from .parsing import parse_duration
-from .verify_load import clock, dbcrash, failover, flows, recovery, soak
+from .verify_load import (
+    clock,
+    dbcrash,
+    failover,
+    flows,
+    keep_option,
+    ledger_option,
+    recovery,
+    soak,
+)
 
 if TYPE_CHECKING:
     from ..verify.campaigns.campaign import Campaign
@@ -61,14 +69,9 @@ def campaign_options(command: F) -> F:
             click.option(
                 "--at-once", type=click.IntRange(1, 100), help="Number of concurrent processes."
             ),
-            click.option(
-                "--ledger",
-                type=click.Path(dir_okay=False, path_type=Path),
-                metavar="FILE",
-                help="Append the figures of this run as one line of JSON.",
-            ),
+            ledger_option,
             click.option("--first", is_flag=True, help="Stop at the first violation."),
-            click.option("--keep", is_flag=True, help="Keep schemas and files for inspection."),
+            keep_option,
         )
     ):
         command = option(command)

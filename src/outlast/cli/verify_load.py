@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,9 +48,19 @@ def load_options(
     return json_option(with_database_options(command, url_option))
 
 
-def own_server_options(command: F) -> F:
-    """The same for campaigns that start their own database."""
-    return load_options(command, refused_url_option)
+def own_server_options(why: str) -> Callable[[F], F]:
+    """The same for campaigns that start their own database, and so reject --url."""
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def without_url(**options: Any) -> None:
+            if options["url"] is not None:
+                raise click.UsageError(f"--url is not allowed: {why}.")
+            command(**options)
+
+        return load_options(without_url, refused_url_option)  # type: ignore[return-value]
+
+    return decorate
 
 
 def workers_option(default: int) -> Callable[[F], F]:
@@ -137,7 +147,7 @@ def soak(**options: Any) -> None:
 )
 @workers_option(3)
 @budget_option
-@own_server_options
+@own_server_options("dbcrash stops the server that it uses, so it starts its own")
 def dbcrash(**options: Any) -> None:
     """Under load, stop a PostgreSQL server immediately, without a clean shutdown, and restart it.
 
@@ -146,10 +156,6 @@ def dbcrash(**options: Any) -> None:
     """
     from ..verify.campaigns.dbcrash import DatabaseCrash
 
-    if options["url"] is not None:
-        raise click.UsageError(
-            "--url is not allowed: dbcrash stops the server that it uses, so it starts its own."
-        )
     _run_campaign(DatabaseCrash, options, f" --cycles {options['cycles']}", points="cycles")
 
 
@@ -177,7 +183,7 @@ def dbcrash(**options: Any) -> None:
 )
 @workers_option(3)
 @budget_option
-@own_server_options
+@own_server_options("failover stops the servers that it uses, so it starts its own")
 def failover(**options: Any) -> None:
     """Under load, stop the primary of a pair of PostgreSQL servers and promote its standby.
 
@@ -185,10 +191,6 @@ def failover(**options: Any) -> None:
     counted; of two owners of a job under one fence, one is accepted, and every remaining job ends.
     Measures the time from the promotion until the first job starts.
     """
-    if options["url"] is not None:
-        raise click.UsageError(
-            "--url is not allowed: failover stops the servers that it uses, so it starts its own."
-        )
     asynchronous = options.pop("asynchronous")
     options["times"] = options["times"] or (10 if asynchronous else 20)
     rerun_options = f" --times {options['times']}"
@@ -237,7 +239,7 @@ def failover(**options: Any) -> None:
     help="Jobs that run during the campaign.",
 )
 @workers_option(4)
-@own_server_options
+@own_server_options("clock steps the database's clock, so it starts its own database (--store)")
 def clock(**options: Any) -> None:
     """Step the database's clock by an hour, and lock its tables, under running jobs.
 
@@ -245,11 +247,6 @@ def clock(**options: Any) -> None:
     """
     from ..verify.campaigns.clock import ClockStepsPostgres, ClockStepsSqlite
 
-    if options["url"] is not None:
-        raise click.UsageError(
-            "--url is not allowed: clock steps the database's clock, so it starts its own database"
-            " (--store)."
-        )
     store, locks, jobs = options.pop("store"), options.pop("locks"), options.pop("jobs")
     kind: Any = ClockStepsPostgres if store == "postgres" else ClockStepsSqlite
     rerun_options = f" --store {store} --steps {options['steps']} --locks {locks} --jobs {jobs}"

@@ -28,6 +28,8 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
+from ...model.errors import StoreBusy
+
 SERVE_EVERY_S = 0.25  # how often a waiter looks for places of event loops that ended
 HANDOVER_S = 0.1  # how long those who need no new connection may go first
 
@@ -85,6 +87,10 @@ class BudgetWaiter:
         self.grant: Grant | None = None
         self.since = time.monotonic()
 
+    def received(self) -> Grant:
+        assert self.grant is not None
+        return self.grant
+
 
 class ConnectionBudget:
     """Open connections of one process: at most `size`."""
@@ -134,12 +140,24 @@ class ConnectionBudget:
             self._queue.append(waiter)
             self._serve()
 
+    @contextmanager
+    def queued(self, waiter: BudgetWaiter) -> Iterator[None]:
+        """Keep the waiter in line while the block waits for its grant."""
+        self.enqueue(waiter)
+        try:
+            yield
+            if waiter.grant is None:
+                raise StoreBusy(reason=f"all {self.size} connections of this process are in use")
+        except BaseException:
+            self._dequeue(waiter)
+            raise
+
     def serve(self) -> None:
         """Take back the places of event loops that ended, and hand out what is free."""
         with self._locked():
             self._serve()
 
-    def dequeue(self, waiter: BudgetWaiter) -> None:
+    def _dequeue(self, waiter: BudgetWaiter) -> None:
         """A waiter gave up: whatever it was granted goes to the next."""
         if self.inherited:
             _OF_THE_PARENT.append(waiter)

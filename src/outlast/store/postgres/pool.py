@@ -14,7 +14,6 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from ...model.errors import StoreBusy
 from .connection import AsyncDeadlineConnection, DeadlineConnection
 from .connection_budget import SERVE_EVERY_S, BudgetWaiter, ConnectionBudget, Grant, PoolMember
 
@@ -128,19 +127,12 @@ class Pool(PoolMember):
             return self._budget.extra_grant(self)
         woken = threading.Event()
         waiter = BudgetWaiter(self, woken.set)
-        self._budget.enqueue(waiter)
         until = time.monotonic() + self._acquire_timeout_s
-        try:
+        with self._budget.queued(waiter):
             while waiter.grant is None and (left := until - time.monotonic()) > 0:
                 if not woken.wait(min(left, SERVE_EVERY_S)):
                     self._budget.serve()
-        except BaseException:
-            self._budget.dequeue(waiter)
-            raise
-        if waiter.grant is None:
-            self._budget.dequeue(waiter)
-            raise _all_in_use(self._budget)
-        return waiter.grant
+        return waiter.received()
 
     def _would_deadlock(self) -> bool:
         """Whether to wait here would be to wait for ourselves: this thread runs an event loop, and
@@ -205,22 +197,15 @@ class AsyncPool(PoolMember):
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
         waiter = BudgetWaiter(self, lambda: loop.call_soon_threadsafe(woken.set))
-        self._budget.enqueue(waiter)
         until = loop.time() + self._acquire_timeout_s
-        try:
+        with self._budget.queued(waiter):
             while waiter.grant is None and (left := until - loop.time()) > 0:
                 try:
                     async with asyncio.timeout(min(left, SERVE_EVERY_S)):
                         await woken.wait()
                 except TimeoutError:
                     self._budget.serve()
-        except BaseException:
-            self._budget.dequeue(waiter)
-            raise
-        if waiter.grant is None:
-            self._budget.dequeue(waiter)
-            raise _all_in_use(self._budget)
-        return waiter.grant
+        return waiter.received()
 
     async def clear(self) -> None:
         for link in self._budget.empty(self):
@@ -233,7 +218,3 @@ class AsyncPool(PoolMember):
 
     def __del__(self) -> None:
         self._budget.collected(self)  # its loop is gone, and nobody closed us
-
-
-def _all_in_use(budget: ConnectionBudget) -> StoreBusy:
-    return StoreBusy(reason=f"all {budget.size} connections of this process are in use")
