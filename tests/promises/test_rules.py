@@ -40,7 +40,6 @@ IDENTIFIERS = {
     ("store/postgres/store.py", "transaction_settings"): "SET LOCAL of our own names and numbers",
     ("store/postgres/store.py", "_version"): "the schema",
     ("store/postgres/store.py", "_apply"): "the schema",
-    ("store/postgres/store.py", "drop"): "the schema",
     ("store/postgres/store.py", "listen_for_jobs"): "LISTEN takes no parameter: the schema",
     ("store/postgres/store.py", "listen_for_events"): "LISTEN takes no parameter: the schema",
     ("store/sqlite/migration.py", "read_version"): "the schema",
@@ -148,7 +147,7 @@ def test_no_file_tells_where_it_was_written() -> None:
 
 
 def files() -> Iterator[Path]:
-    for folder in ("src", "tests", "docs", "deploy", "examples", "benchmarks", ".ci"):
+    for folder in ("src", "tests", "docs", "deploy", "examples", "benchmarks", "tools", ".ci"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path

@@ -156,7 +156,7 @@ def test_words_that_are_gone_are_told_at_once(processes: Processes, tmp_path: Pa
     only = ["--only", "key-ignored"]
     said = mutants(processes, *only, env={"PYTHONPATH": f"{copy}:{ROOT}"}, cwd=tmp_path)
     assert said.wait(30.0) == 1
-    assert "outlast: the mutant key-ignored is out of date: in model/task.py" in said.output()
+    assert "outlast: the mutant key-ignored is out of date: model/task.py" in said.output()
 
 
 def test_a_name_that_no_mutant_has_is_refused(processes: Processes) -> None:

@@ -1,4 +1,4 @@
-"""How long every call takes, told to the ledger by those who make it."""
+"""Duration of every call to Outlast, recorded in the ledger by the caller's process."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Processes forked from this one, which has everything imported, one thread and no connection: so
-a child is ready in milliseconds, and starts with nothing that is not its own.
+"""Forked child processes. The parent has everything imported, one thread and no connection, so that
+a child is ready in milliseconds and shares nothing.
 """
 
 from __future__ import annotations

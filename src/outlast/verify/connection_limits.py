@@ -1,4 +1,4 @@
-"""How many connections a campaign may take: PostgreSQL's default allows 100, for everybody."""
+"""Connection limit of a campaign: PostgreSQL allows 100 in all by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long something took, many times over: its shares, and a picture for the terminal."""
+"""Distribution of measured times: percentiles, and a histogram for the terminal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The tasks of jobs that wait for each other. Each returns its job and the claim it ran under, so
-that whoever comes after it can tell the ledger exactly what it read.
+"""Tasks of flows. Each returns its job and the claim it ran under, so that its followers can record
+exactly which results they read.
 """
 
 from __future__ import annotations

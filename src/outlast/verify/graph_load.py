@@ -1,4 +1,4 @@
-"""Whoever asks for graphs of jobs while a campaign goes on, and changes their mind about some.
+"""Enqueuers of random graphs of jobs, which also cancel some of them.
 
 What stands is told to the ledger right after: every job of a graph, and whom it was asked to come
 after. When a cancel of a flow has returned, it is told which claims there had been until then.

@@ -1,4 +1,4 @@
-"""Random graphs of jobs, each with what was asked for written down beside it.
+"""Random graphs of jobs, each with a description of the edges that were requested.
 
     chain     one after the other              group    a fan-in of 0 to 1,000 children
     nested    groups of groups and chains      graph    any order without a cycle, with milestones

@@ -1,4 +1,4 @@
-"""What was really done and said, told by those who did it: a file that only grows.
+"""Ledger: an append-only file in which handlers and callers record what they did and were told.
 
 Each line is one write with O_APPEND, so that lines of many processes never mix and a process that
 is killed leaves a whole line or none. Nothing of Outlast is involved: it is the witness.

@@ -1,7 +1,7 @@
-"""Whoever enqueues while a campaign goes on: a little of everything, at a steady rate.
+"""Enqueuers: a mix of all kinds of jobs at a steady rate.
 
-What was acknowledged is promised in the ledger right after; somebody who dies in between has been
-promised nothing.
+An acknowledged job is recorded in the ledger right after; one whose enqueuer dies in between was
+not promised to anybody.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes of one kind that a campaign keeps at work, hurts, and replaces."""
+"""Process groups: processes of one kind that a campaign kills, freezes and replaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a campaign is: a live line on a terminal, else a line every few seconds. Always on
+"""Progress of a campaign: a live line on a terminal, else a line every few seconds. Always on
 standard error, so that standard output holds the result and nothing else.
 
 Nothing here may start a thread: the process that shows this is the one that forks.

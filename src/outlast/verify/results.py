@@ -1,4 +1,4 @@
-"""What a campaign has to show: figures by path, and everything that went wrong."""
+"""Results of a campaign: counts by scenario, and violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a path acts on: an application, a queue of its own, and words for the ledger."""
+"""Context of a scenario: an application, a queue of its own, and entries for the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever gets the jobs of an owner that froze: takes them back, claims them, finishes them."""
+"""Successor of a frozen owner: reclaims its jobs, claims them and finishes them."""
 
 from __future__ import annotations
 

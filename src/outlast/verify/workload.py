@@ -1,5 +1,5 @@
-"""The tasks that campaigns run: each handler tells the ledger what it does, and returns the fence
-of the claim it ran under, so that the judge can see whose result was accepted.
+"""Tasks of the campaigns. Each handler records what it does in the ledger and returns the fence of
+its claim, so that the checker sees whose result was accepted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every campaign has: a place of its own, children, figures, an end, and a clean exit."""
+"""Base of all campaigns: workspace, children, results, stop conditions and clean-up."""
 
 from __future__ import annotations
 

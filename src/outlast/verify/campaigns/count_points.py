@@ -1,4 +1,4 @@
-"""How many points a path has is found by walking it once, with a trap that only counts."""
+"""Count the fault points of a scenario: run it once with an interceptor that only counts."""
 
 from __future__ import annotations
 

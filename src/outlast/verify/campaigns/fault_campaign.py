@@ -1,10 +1,10 @@
-"""What campaigns share that strike in the middle of a path, and then see everything recover.
+"""Base of campaigns that inject a fault at one point of a scenario, then check the recovery.
 
-    trace     each path is walked once, and where it can be struck is counted
-    strike    one child per point: it prepares, acts, and is struck there
-    recover   after each batch: a worker works until all is settled, and the judge looks
+    trace     run each scenario once, and count its fault points
+    inject    one child per point: it prepares, acts, and meets the fault there
+    recover   after each batch: a worker runs until all is settled, then the checker decides
 
-A batch is recovered while the next one is being struck, in another place.
+A batch recovers while the next one runs in another workspace.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`outlast verify flows`: random graphs of jobs, while workers are killed and minds are changed.
+"""`outlast verify flows`: random graphs of jobs, while workers are killed and flows cancelled.
 
 ask       enqueuers ask for graphs of every shape, and cancel some of them, or jobs in them
 work      worker processes carry them out; one of them is killed every one to three seconds

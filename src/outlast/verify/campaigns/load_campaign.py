@@ -1,4 +1,4 @@
-"""Campaigns under load: enqueuers ask for short jobs all the time, workers carry them out."""
+"""Base of campaigns under load: enqueuers add short jobs at a steady rate, workers run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Campaigns in which everything goes on at once, in one place, until there is enough of it."""
+"""Base of campaigns with one workspace, in which load and faults run concurrently."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What campaigns that break the network share: a line to the server that runs through our hands.
+"""Base of campaigns that break the network: connections to the server run through a proxy.
 
-Each child has a proxy of its own, in its own process, so that only its own line breaks; whoever
-looks afterwards connects directly.
+Each child has its own proxy in its own process, so that only its own connections break. The checker
+connects directly.
 """
 
 from __future__ import annotations

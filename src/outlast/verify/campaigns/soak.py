@@ -1,4 +1,4 @@
-"""`outlast verify soak`: under load, something bad every one to three seconds.
+"""`outlast verify soak`: under load, a random fault every one to three seconds.
 
 feed      enqueuers ask for short jobs of all kinds, alone, in bulk, in transactions
 work      worker processes, some of them under a supervisor, carry them out

@@ -1,1 +1,1 @@
-"""Checks: the evidence a campaign leaves, and the invariants that the judge decides from it."""
+"""Checks: the evidence a campaign leaves, and the invariants that the checker decides from it."""

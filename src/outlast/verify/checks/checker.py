@@ -1,4 +1,4 @@
-"""The judge: five invariants, decided from evidence alone.
+"""The checker: five invariants, decided from evidence alone.
 
     I1  every promised job stands, and all have ended as promised; what belongs together is whole
     I2  every job that has not ended has an owner under a lease, or waits in a state that is looked

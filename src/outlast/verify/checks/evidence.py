@@ -1,4 +1,4 @@
-"""Everything that is known when a campaign is over, as values: what the checker decides from."""
+"""Evidence for the checker, as values: the ledger and a dump of the tables after a campaign."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that wait for each other, judged: what the tables and the ledger must agree on.
+"""Checks of flows: what the tables and the ledger must agree on.
 
     ran or not      a follower ran if, and only if, those before it ended as it needs; else it is
                     dead, and names one of them that did not succeed

@@ -1,5 +1,5 @@
-"""I4: a job's record, read as a history. Every claim ended once, each step was a legal one, and the
-row's counters are what the record adds up to.
+"""I4: a job's attempts and events as a history. Every claim ended once, each transition is legal,
+and the row's counters agree with the record.
 
     claim 1   crashed     ready       crashes 1
     claim 2   released    ready       the attempt was given back

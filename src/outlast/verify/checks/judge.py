@@ -1,5 +1,5 @@
-"""After the kills: whoever was killed tries again, a worker works until all is settled, and the
-judge looks at what is there."""
+"""After the faults: interrupted scenarios are retried, a worker runs until all jobs are settled,
+and the checker decides from the evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I3, of what handlers keep by themselves: steps, and writes that commit with a completion."""
+"""I3 for durable steps, and for handlers' own writes that commit with a completion."""
 
 from __future__ import annotations
 

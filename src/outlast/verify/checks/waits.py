@@ -1,5 +1,5 @@
-"""Jobs that wait for others, counted by the judge: not only in the end, when the audit has set
-right what it can, but as they stand when nobody has had the time to.
+"""Waiting jobs whose counter is wrong: checked right after the faults, before the audit has
+repaired anything, and again at the end.
 
 Whoever ends a job counts it off in the same transaction. So at no moment, wherever somebody dies,
 does a job wait for what has happened, or for another number than there is to wait for; and an audit

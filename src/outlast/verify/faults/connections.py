@@ -1,4 +1,4 @@
-"""Faults that need more than a signal to a child of ours."""
+"""Cut connections: the server terminates some of the campaign's own."""
 
 from __future__ import annotations
 

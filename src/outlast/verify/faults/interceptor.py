@@ -1,4 +1,4 @@
-"""A trap for processes: they stop before or after their n-th word with the database.
+"""Interceptor: a process stops before or after its n-th exchange with the database.
 
 No product code knows of it. In the process that is to die, the two drivers' ways of talking to the
 database are wrapped: each exchange is counted, and at the chosen one the process sends itself

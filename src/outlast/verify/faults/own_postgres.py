@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own, to be hurt: from a wheel, on a loopback port, as any user."""
+"""A PostgreSQL server of the campaign's own: from a wheel, on a loopback port, as any user."""
 
 from __future__ import annotations
 

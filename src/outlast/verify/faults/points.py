@@ -1,4 +1,4 @@
-"""Where to strike: every exchange of every path, before it and after it, in a shuffled order."""
+"""Fault points: before and after every exchange of every scenario, in shuffled order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's answers as they pass by: just enough of them to see that something was committed.
+"""Parser of PostgreSQL's wire protocol, just enough to see that a transaction was committed.
 
     T D D C(UPDATE 2) Z(in a transaction)     …     C(COMMIT) Z(idle): now it stands
     C(INSERT 0 1) Z(idle)                      a statement that commits by itself

@@ -1,4 +1,4 @@
-"""A primary and its standby, both of our own, which change places."""
+"""A primary and a standby server of the campaign's own, with promotion and rebuild."""
 
 from __future__ import annotations
 

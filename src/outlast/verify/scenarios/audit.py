@@ -1,4 +1,4 @@
-"""The net under the nets: what the audit writes, killed at every step."""
+"""Repairs by the audit, interrupted at every statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An outage of what a task depends on: its breaker opens, is probed and closes again."""
+"""Circuit breakers: an outage of a dependency opens one, a probe closes it again."""
 
 from __future__ import annotations
 

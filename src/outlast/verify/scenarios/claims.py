@@ -1,4 +1,4 @@
-"""A job in hand: claimed, held on to, reported on, put back."""
+"""Claims: claim, renew, report events, release."""
 
 from __future__ import annotations
 

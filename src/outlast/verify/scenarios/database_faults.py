@@ -1,5 +1,4 @@
-"""What others do to the database, and what they take for it: a file that is replaced, a row that is
-spoiled, another file, another encoding."""
+"""Database faults: a replaced file, a damaged row, a file that is no database, a wrong encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call becomes a row: alone, with a key, in bulk, in the caller's transaction."""
+"""Enqueueing: alone, with a key, in bulk, in the caller's transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way out of running, in all outcomes."""
+"""Finishing a job, in all outcomes."""
 
 from __future__ import annotations
 

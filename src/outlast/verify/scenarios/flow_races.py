@@ -1,4 +1,4 @@
-"""Two at once on jobs that wait for each other: nobody is counted twice, and nobody is missed."""
+"""Two processes at once on a flow: no prerequisite is counted twice or missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that wait for each other: every way in which the end of one concerns others."""
+"""Flows: every way in which the end of a job affects its followers."""
 
 from __future__ import annotations
 

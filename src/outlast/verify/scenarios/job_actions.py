@@ -1,4 +1,4 @@
-"""What people do: cancel, redrive, reclaim, purge, drain, pause and resume."""
+"""Actions of operators: cancel, redrive, reclaim, purge, drain, pause and resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases that prove nothing: stepped clocks, locks of somebody else, processes that exist."""
+"""Expired leases that prove no death: stepped clocks, foreign locks, owners that still exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody was told: a job without a wake-up, and a write whose answer got lost."""
+"""Lost messages: a job without a notification, and a write without a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every worker does for all: reclaim, expire, promote, prune, and take turns in doing so."""
+"""Maintenance duties: reclaim, expire, promote and prune, and whose turn it is."""
 
 from __future__ import annotations
 

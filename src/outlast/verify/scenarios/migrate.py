@@ -1,4 +1,4 @@
-"""The tables come to be, whole or not at all."""
+"""Migrations: all tables, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The living are left alone: each net, beside somebody whom it must not catch."""
+"""False positives: each safety net beside a living owner that it must not touch."""
 
 from __future__ import annotations
 

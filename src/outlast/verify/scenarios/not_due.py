@@ -1,4 +1,4 @@
-"""What is not due yet, or must not be claimed, is left where it is."""
+"""Jobs that are not due, or must not be claimed, stay where they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job on its way to a remote worker: offered, accepted, withdrawn; and what came too late."""
+"""Offers to remote workers: offered, accepted, withdrawn, and accepted too late."""
 
 from __future__ import annotations
 

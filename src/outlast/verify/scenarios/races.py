@@ -1,4 +1,4 @@
-"""Two at once on the same job: one of them has it, and both are told so."""
+"""Two processes at once on one job: one of them gets it, and both get the right answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a path is, and how it is walked."""
+"""A scenario, and how it is run."""
 
 from __future__ import annotations
 

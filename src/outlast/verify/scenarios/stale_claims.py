@@ -1,4 +1,4 @@
-"""Claims that no longer hold, told from the one that does by a single fact.
+"""Stale claims, which differ from the valid one in a single fact.
 
     claimed-again   one owner, two fences: it lost its job and claimed it again
     split-history   two owners, one fence: a failover lost the first claim, or a backup was restored

@@ -1,4 +1,4 @@
-"""What could stop a worker for good: very many queues, unstorable outcomes, counters at limits."""
+"""Conditions that could stop a worker for good: many queues, unstorable outcomes, full counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens and what signatures are made with; and what is to be forgotten of an ended job."""
+"""API tokens, signing secrets, and erasure of an ended job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole worker processes: all that a worker says to its database, from arrival to leave."""
+"""Whole worker processes, interrupted at every statement from registration to exit."""
 
 from __future__ import annotations
 
