@@ -45,6 +45,17 @@ if TYPE_CHECKING:
 @click.option("--tenant", metavar="NAME", help="Tenant of the job.")
 @click.option("--key", metavar="TEXT", help="Idempotency key: a repeat returns the same job.")
 @click.option(
+    "--unique",
+    metavar="MODE|SPAN",
+    help="One job per key while waiting, while active, or in a period: 10m.",
+)
+@click.option(
+    "--debounce", callback=parse_duration, metavar="SPAN", help="Start this long after the last call."
+)
+@click.option(
+    "--max-wait", callback=parse_duration, metavar="SPAN", help="Maximum delay by debounced calls."
+)
+@click.option(
     "--delay", callback=parse_duration, metavar="SPAN", help="Start after this: 30, 5m, 2h, 1d."
 )
 @click.option(

@@ -16,6 +16,7 @@ REMOVED = "removed"  # the job does not exist any more
 TOO_RECENT = "ended too recently"
 NEEDED = "needed by a flow"
 BLOCKED = "blocked by a dead prerequisite"
+KEY_TAKEN = "key held by another job"
 
 
 class BulkCount(int):

@@ -19,6 +19,7 @@ from .flow_key import with_identity
 from .ids import new_job_id
 from .job import Job, NewFlow, NewJob
 from .task import Call
+from .uniqueness import check_unique_job
 
 IN_A_CYCLE = "is part of a cycle, or comes after one"
 MAX_EDGES = 200_000  # of one call: a group of hundreds after a group of hundreds has too many
@@ -49,9 +50,17 @@ def build_jobs(
     if jobs and new_flows:
         jobs[0] = replace(jobs[0], new_flows=tuple(with_identity(flow, jobs) for flow in new_flows))
     if sibling_of is not None:
+        _refuse_unique(jobs, {job.id for job in jobs})
         followed = {id for ids in prerequisites for id in ids}
         jobs = [job if job.id in followed else replace(job, sibling_of=sibling_of) for job in jobs]
     return jobs
+
+
+def _refuse_unique(jobs: Sequence[NewJob], followed: Collection[str]) -> None:
+    """Unique jobs that are tied to others, by themselves or by whoever waits for them."""
+    for job in jobs:
+        if job.unique_mode is not None:
+            check_unique_job(replace(job, unit=job.id) if job.id in followed else job)
 
 
 def _is_independent(item: Any) -> bool:
@@ -285,7 +294,7 @@ def _rows(
         jobs.append(
             replace(
                 job,
-                flow=node.flow or into_flow,
+                flow=node.flow or (None if job.unique_mode else into_flow),
                 team=node.fail_group,
                 needs=node.when or "succeeded",
                 after=tuple(after),
@@ -296,6 +305,7 @@ def _rows(
             )
         )
     _refuse(refused, len(nodes))
+    _refuse_unique(jobs, followed)
     return jobs
 
 

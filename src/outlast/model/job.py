@@ -73,10 +73,13 @@ class NewJob:
     quorum: int | None = None  # how many of all, where not all are needed
     tied: bool = False  # its end concerns others: followers, hooks, a team
     hooks: str | None = None  # JSON text: the jobs to be made when it ends, by how it ends
+    unique_mode: str | None = None  # how its key is unique; None: as long as its row is kept
     after: tuple[str, ...] = ()  # those that it waits for, in the order given
     sibling_of: str | None = None  # whoever waits for that job waits for this one too
     new_flows: tuple[NewFlow, ...] = ()  # flows that come to be with it
     unit: str | None = None  # group, chain or flow of this call that it is a member of
+    unique_span: float | None = None  # seconds of the period, or of the debounce
+    max_wait: float | None = None  # seconds that calls of a debounced key may put it off
 
     def row(self) -> dict[str, Any]:
         """What is said of it; what is not is as ever."""
@@ -88,9 +91,8 @@ class NewJob:
             raise ValueError("a job has a delay or a moment, not both")
 
 
-_COLUMNS = [
-    spec for spec in fields(NewJob) if spec.name not in {"after", "sibling_of", "new_flows", "unit"}
-]
+_NO_COLUMNS = {"after", "sibling_of", "new_flows", "unit", "unique_span", "max_wait"}
+_COLUMNS = [spec for spec in fields(NewJob) if spec.name not in _NO_COLUMNS]
 NEW_JOB_COLUMNS = tuple(spec.name for spec in _COLUMNS)
 _DEFAULTS = [None if spec.default is MISSING else spec.default for spec in _COLUMNS]
 _values = attrgetter(*NEW_JOB_COLUMNS)

@@ -12,6 +12,7 @@ from uuid import UUID
 from .errors import InvalidOption
 from .retry import MAX_ATTEMPTS, MAX_DELAY_S, Retry
 from .timestamps import check_epoch, is_finite, to_epoch
+from .uniqueness import check_uniqueness
 
 if TYPE_CHECKING:
     from .flow import Node
@@ -34,6 +35,9 @@ class Options:
     priority: int | None = None
     tenant: str | None = None
     key: str | None = None  # one job per (tenant, queue, key) while its row is kept
+    unique: str | float | timedelta | None = None  # or: while "waiting", "active", or in a period
+    debounce: float | timedelta | str | None = None  # seconds after the last call of that key
+    max_wait: float | timedelta | str | None = None  # at the most, after the first of these calls
     delay: float | timedelta | None = None  # seconds from now, by the database's clock
     at: datetime | None = None  # or a moment
     expires: float | timedelta | datetime | None = None  # not started by then: cancelled
@@ -73,6 +77,7 @@ class Options:
                 option="when", reason=f"must be one of {', '.join(WHEN)}, not {self.when!r}"
             )
         _check_flow(self.flow)
+        check_uniqueness(self)
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | JobOptions, also: Sequence[str] = ()) -> Options:
@@ -117,6 +122,9 @@ class JobOptions(TaskOptions, total=False):
     """The options of `task.using(…)`: those of a task, and those that only one job can have."""
 
     key: str | None
+    unique: Literal["waiting", "active"] | str | float | timedelta | None  # noqa: PYI051
+    debounce: float | timedelta | str | None
+    max_wait: float | timedelta | str | None
     delay: float | timedelta | None
     at: datetime | None
     retry: Retry | None

@@ -18,10 +18,12 @@ from .options import Options, check_name, seconds
 from .retry import Retry
 from .task_function import check_function, is_async, is_importable, same_function
 from .timestamps import to_epoch
+from .uniqueness import unique_fields
 
 DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "default"
 DEFAULT_CRASHES = 3
+_OF_ONE_JOB = ("delay", "at", "key", "unique", "debounce", "max_wait", "after", "flow")
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,9 @@ class TaskDefinition:
             )
         options = self.options
         _check_hook_kinds(options)
-        if any((options.delay is not None, options.at, options.key, options.after, options.flow)):
+        if any(getattr(options, name) is not None for name in _OF_ONE_JOB):
             raise InvalidOption(
-                option="delay, at, key, after and flow",
+                option="delay, at, key, unique, debounce, max_wait, after and flow",
                 reason="belong to a job: say them with using(…)",
             )
         if self.isolated and self.is_async:
@@ -124,6 +126,7 @@ class TaskDefinition:
             "retry": options.retry.to_json() if options.retry else None,
             "hooks": hooks,
             "tied": hooks is not None,
+            **unique_fields(merged),
         }
         if hooks is None:  # what their calls are given may be changed by whoever gave it
             vars(self)["_cached_job_fields"] = (

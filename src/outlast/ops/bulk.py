@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..model.bulk import BLOCKED, NEEDED, REMOVED, TOO_RECENT, BulkCount
+from ..model.bulk import BLOCKED, KEY_TAKEN, NEEDED, REMOVED, TOO_RECENT, BulkCount
 from .access import ALL_JOBS, Access
 from .blobs import Removed
 from .flow_links import FAILED_STATES
@@ -21,6 +21,7 @@ from .job_actions import redrive
 from .operation import BEGIN, Op, Rows, Statement
 from .report import HIGHEST_ID, Filter
 from .retention import purge
+from .unique_keys import keys_to_revive
 
 
 def matching(which: Filter, before: str | None, limit: int) -> Op[list[str]]:
@@ -40,7 +41,10 @@ def redrive_some(
     others = {id for id, found in before if found in FAILED_STATES and found != state}
     wanted = [id for id in ids if id not in others]
     revived = set((yield from redrive(wanted, by, action, reach=reach)))
-    left = yield from _why_left(set(ids) - revived, state, 0.0, BLOCKED)
+    not_revived = set(ids) - revived
+    keyless = (yield from keys_to_revive(sorted(not_revived))) if not_revived else {}
+    left = yield from _why_left(not_revived.difference(keyless), state, 0.0, BLOCKED)
+    left += Counter({KEY_TAKEN: len(keyless)})
     more = len(revived.difference(ids))
     return revived, BulkCount.of(len(revived), left, more)
 

@@ -2,7 +2,7 @@
 
 A job whose key already stands is not inserted: the caller gets the job that stands. A job whose id
 already stands was sent before, and its answer got lost: the caller gets it too. Flows with keys are
-whole: see `flow_keys`.
+whole: see `flow_keys`. Keys that are unique for a time only: see `unique_keys`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..model.timestamps import to_datetime
 from .flow_keys import ExistingFlows, take_keys
 from .flow_links import delete_empty_flows, insert_flows, join_followers, link
 from .operation import BEGIN, Op, Row, Rows, Statement, creates_database
+from .unique_keys import take_unique
 
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
 
@@ -33,16 +34,34 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
     if not jobs:
         return []
     tied = any(job.after or job.flow or job.sibling_of for job in jobs)
-    if tied or any(job.key is not None for job in jobs):
+    keyed = any(job.key is not None for job in jobs)
+    if tied or keyed:
         yield BEGIN  # a conflict must undo what was inserted beside it
     flows = [flow for job in jobs for flow in job.new_flows] if tied else []
     known = yield from take_keys(jobs, flows)
+    unique = [job for job in jobs if job.unique_mode is not None] if keyed else []
+    found = (yield from take_unique(unique)) if unique else None
+    new = found.without(jobs) if found else jobs
+    answers = yield from _insert_all(new, flows, known, held, tied=tied, ours=ours)
+    if found is None:
+        return list(answers.values())
+    given = (found.answer(job.id, answers) for job in jobs)
+    return [job for job in given if job is not None]
+
+
+def _insert_all(
+    jobs: Sequence[NewJob], flows: Sequence[NewFlow], known: ExistingFlows, held: Collection[str],
+    *, tied: bool, ours: bool,
+) -> Op[dict[str, Job]]:  # fmt: skip
+    """Insert jobs, but for those of flows that exist; returns the job that stands for each."""
+    if not jobs:
+        return {}
     answers = yield from _insert(known.new_jobs(jobs), flows, known, held, tied=tied, ours=ours)
     if not known.replacements:
-        return list(answers.values())
+        return answers
     yield from _join_existing_flows(jobs, known, answers)
-    given = (known.answer(job.id, answers) for job in jobs)
-    return [job for job in given if job is not None]
+    given = ((job.id, known.answer(job.id, answers)) for job in jobs)
+    return {id: job for id, job in given if job is not None}
 
 
 def _insert(
@@ -91,17 +110,21 @@ def _deduplicated(jobs: Sequence[NewJob]) -> tuple[list[NewJob], dict[str, NewJo
     if all(job.key is None for job in jobs):
         return list(jobs), twins
     for job in jobs:
-        if job.key is not None:
+        if job.key is not None and job.unique_mode is None:
             twin = first.setdefault((job.tenant, job.queue, job.key), job)
             if twin is not job:
                 twins[job.id] = twin
     keyed = [job for _, job in sorted(first.items())]
-    return [job for job in jobs if job.key is None] + keyed, twins
+    free = [job for job in jobs if job.key is None or job.unique_mode is not None]
+    return free + keyed, twins
 
 
 def _existing_jobs(refused: list[NewJob]) -> Op[tuple[dict[str, Job], dict[str, str]]]:
     """The jobs that stand where these were refused, and the texts of their arguments."""
-    wanted = [{"id": j.id, "tenant": j.tenant, "queue": j.queue, "key": j.key} for j in refused]
+    wanted = [
+        {"id": j.id, "tenant": j.tenant, "queue": j.queue, "key": j.key if not j.unique_mode else None}
+        for j in refused
+    ]
     rows: Rows = yield Statement("existing_jobs", rows=wanted)
     texts = {row[0]: row[1 + JOB_COLUMNS.index("args")] for row in rows}
     return {row[0]: read_job(row[1:]) for row in rows}, texts
@@ -160,8 +183,11 @@ def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], existing: dict[st
 def _refuse_conflicts(
     jobs: Sequence[NewJob], answers: Sequence[Job], texts: Mapping[str, str]
 ) -> None:
-    """A key stands for one call: another one by the same key is a mistake."""
+    """A key stands for one call: another one by the same key is a mistake. (One that is unique for
+    a time was compared before, and sent again it may have other arguments by now.)"""
     for asked, job in zip(jobs, answers, strict=True):
+        if asked.unique_mode is not None:
+            continue
         if job.task != asked.task or not _same(job.args, asked.args, texts.get(asked.id)):
             raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
 

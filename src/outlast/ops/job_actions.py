@@ -14,6 +14,7 @@ from .access import ALL_JOBS, Access
 from .dependents import notify_dependents
 from .flow_links import FAILED_STATES, recount, recount_followers
 from .operation import BEGIN, Op, Rows, Statement
+from .unique_keys import keys_to_revive
 from .report import job as one_job
 
 
@@ -59,6 +60,8 @@ def redrive(
         open_ones: Rows = yield Statement("in_open_flows", {"ids": json.dumps(wanted)})
         wanted = sorted(id for (id,) in open_ones)
     yield Statement("hold_prerequisites_of", {"ids": json.dumps(wanted)})
+    keyless = yield from keys_to_revive(wanted)
+    wanted = [id for id in wanted if id not in keyless]
     rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted), **reach.params})
     failed_again = yield from _failed_again([id for id, state, _ in rows if state == State.WAITING])
     if tied := [id for id, _, tied in rows if tied]:
@@ -95,6 +98,13 @@ def redrive_one(id: str, by: str, reach: Access = ALL_JOBS) -> Op[Job]:
     job = yield from one_job(id, reach)
     if not revived and job.state is State.SUCCEEDED:
         raise TooLate(job=id, state=job.state)
+    if holder := (yield from keys_to_revive([id])).get(id):
+        raise TooLate(
+            f"job {id} cannot run: its key {job.key!r} is unique while active, and job {holder}"
+            " of that key has not ended",
+            job=id,
+            state=job.state,
+        )
     if job.state in FAILED_STATES:
         raise TooLate(
             f"job {id} cannot run: {reason(job.error)}; retry that one, and this one comes with it",

@@ -86,6 +86,8 @@ def delete_dependents_rows(rows: Rows) -> Op[Removed]:
     yield Statement("prune_steps", {"ids": ids})
     yield Statement("prune_edges", {"ids": ids})
     yield Statement("prune_ties", {"ids": ids})
+    if keyed := [id for id, _, unique_mode, *_ in rows if unique_mode is not None]:
+        yield Statement("release_unique_keys", {"ids": json.dumps(keyed)})
     if flows := {flow for _, flow, *_ in rows if flow}:
         yield Statement("prune_parts", {"ids": json.dumps(sorted(flows))})
         yield Statement("prune_flows", {"ids": json.dumps(sorted(flows))})

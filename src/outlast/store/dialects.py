@@ -32,7 +32,7 @@ from .macros import Macro, Source, expand
 POSTGRES, SQLITE = "postgres", "sqlite"
 TABLES = frozenset(
     "job attempt event step edge flow worker queue duty token session secret counter statistic"
-    " breaker migration".split()
+    " breaker unique_key migration".split()
 )
 
 _SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"

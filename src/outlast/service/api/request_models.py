@@ -71,6 +71,16 @@ class NewJobBody(RequestModel):
     queue: QueueName | None = None
     priority: int | None = Field(None, ge=MIN_PRIORITY, le=MAX_PRIORITY)
     key: Name | None = Field(None, description="idempotency key: a repeat returns the first job")
+    unique: Annotated[str, StringConstraints(max_length=40)] | Positive | None = Field(
+        None,
+        description="how the key is unique: `waiting`, `active`, or a period in seconds or as `10m`",
+    )
+    debounce: Positive | None = Field(
+        None, description="seconds after the last request of the key; replaces the waiting job's args"
+    )
+    max_wait: Positive | None = Field(
+        None, description="maximum seconds that requests of a debounced key put the job off"
+    )
     delay: Seconds | None = Field(None, description="seconds before the job may start")
     at: datetime | None = Field(None, description="start time, instead of a delay")
     expires: Positive | None = Field(

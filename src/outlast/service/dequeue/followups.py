@@ -21,6 +21,7 @@ from ...model.errors import InvalidOption
 from ...model.flow_key import with_identity
 from ...model.job import Claim, NewJob
 from ...model.options import check_name, check_times
+from ...model.uniqueness import check_unique_job
 from ...ops.access import Access
 
 _JOBS = TypeAdapter(tuple[NewJob, ...])
@@ -76,6 +77,7 @@ def _check(job: NewJob, claim: Claim, reach: Access) -> None:
     check_name("queue", job.queue)
     check_name("task", job.task)
     check_times(job)
+    check_unique_job(job)
     if job.tenant != claim.tenant:
         raise _invalid_jobs(f"its tenant must be {claim.tenant!r}, which is its maker's")
     if not reach.allows(job.tenant, job.queue):

@@ -24,6 +24,8 @@ CREATE TABLE ol.job (
     timeout double precision CHECK (timeout > 0),
     retry json,
     key text,
+    -- How its key is unique, and until when; none: as long as this row is kept.
+    unique_mode text CHECK (unique_mode IN ('waiting', 'active', 'period', 'debounce')),
     expires_at timestamptz,
     result json,
     error json,
@@ -78,13 +80,26 @@ CREATE INDEX job_dead ON ol.job (id) WHERE state = 'dead';
 CREATE INDEX job_dead_at ON ol.job (finished_at) WHERE state = 'dead';
 CREATE INDEX job_expiry ON ol.job (expires_at)
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready');
-CREATE UNIQUE INDEX job_key ON ol.job (tenant, queue, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX job_key ON ol.job (tenant, queue, key)
+    WHERE key IS NOT NULL AND unique_mode IS NULL;
 CREATE INDEX job_waiting ON ol.job (id) WHERE state = 'waiting';
 CREATE INDEX job_unlinked ON ol.job (id) WHERE state = 'waiting' AND unlinked;
 -- One index for all that is asked of a flow's jobs: each version of a row costs an entry in each.
 CREATE INDEX job_flow ON ol.job (flow, state, id) WHERE flow IS NOT NULL;
 CREATE INDEX job_team_live ON ol.job (team)
     WHERE team IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
+
+-- Unique keys: the job that was made last under each, and when calls of that key began to count. Whether
+-- that job still stands in the way of another is read from its own row.
+CREATE TABLE ol.unique_key (
+    tenant text NOT NULL,
+    queue text NOT NULL,
+    key text NOT NULL,
+    job uuid NOT NULL,
+    taken_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant, queue, key)
+) WITH (fillfactor = 70);
+CREATE INDEX ol.index(unique_key_job) ON ol.unique_key (job);
 
 -- `follower` comes after `job`; `place` is the position in its list of prerequisites.
 CREATE TABLE ol.edge (

@@ -24,6 +24,8 @@ CREATE TABLE ol.job (
     timeout REAL CHECK (timeout > 0),
     retry TEXT,
     key TEXT,
+    -- How its key is unique, and until when; none: as long as this row is kept.
+    unique_mode TEXT CHECK (unique_mode IN ('waiting', 'active', 'period', 'debounce')),
     expires_at REAL,
     result TEXT,
     error TEXT,
@@ -72,7 +74,8 @@ CREATE INDEX ol.index(job_dead) ON ol.job (id) WHERE state = 'dead';
 CREATE INDEX ol.index(job_dead_at) ON ol.job (finished_at) WHERE state = 'dead';
 CREATE INDEX ol.index(job_expiry) ON ol.job (expires_at)
     WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready');
-CREATE UNIQUE INDEX ol.index(job_key) ON ol.job (tenant, queue, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX ol.index(job_key) ON ol.job (tenant, queue, key)
+    WHERE key IS NOT NULL AND unique_mode IS NULL;
 CREATE INDEX ol.index(job_waiting) ON ol.job (id) WHERE state = 'waiting';
 CREATE INDEX ol.index(job_unlinked) ON ol.job (id) WHERE state = 'waiting' AND unlinked;
 CREATE INDEX ol.index(job_flow) ON ol.job (flow, id) WHERE flow IS NOT NULL;
@@ -80,6 +83,18 @@ CREATE INDEX ol.index(job_flow_live) ON ol.job (flow)
     WHERE flow IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
 CREATE INDEX ol.index(job_team_live) ON ol.job (team)
     WHERE team IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
+
+-- Unique keys: the job that was made last under each, and when calls of that key began to count. Whether
+-- that job still stands in the way of another is read from its own row.
+CREATE TABLE ol.unique_key (
+    tenant TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    key TEXT NOT NULL,
+    job TEXT NOT NULL,
+    taken_at REAL NOT NULL,
+    PRIMARY KEY (tenant, queue, key)
+) WITHOUT ROWID;
+CREATE INDEX ol.index(unique_key_job) ON ol.unique_key (job);
 
 -- `follower` comes after `job`; `place` is the position in its list of prerequisites.
 CREATE TABLE ol.edge (

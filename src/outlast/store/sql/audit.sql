@@ -235,7 +235,7 @@ RETURNING CAST(id AS text)
 DELETE FROM ol.job AS j
 WHERE ol.in_ids(id, :ids) AND state IN ('succeeded', 'cancelled')
     AND finished_at < ol.ago(:late) AND ol.not_needed
-RETURNING CAST(id AS text), CAST(flow AS text), ol.references
+RETURNING CAST(id AS text), CAST(flow AS text), unique_mode, ol.references
 
 -- name: remove_lost_attempts
 -- Remove attempts whose job is gone.

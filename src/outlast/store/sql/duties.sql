@@ -82,14 +82,14 @@ WITH ended AS MATERIALIZED (
         AND ol.not_needed
     ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED)
 DELETE FROM ol.job AS j USING ended WHERE j.id = ended.chosen
-RETURNING CAST(id AS text), CAST(flow AS text), ol.references
+RETURNING CAST(id AS text), CAST(flow AS text), unique_mode, ol.references
 -- sqlite: one writer at a time
 DELETE FROM ol.job WHERE id IN (
     SELECT id FROM ol.job AS j
     WHERE state IN ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:keep)
         AND ol.not_needed
     ORDER BY finished_at LIMIT :limit)
-RETURNING CAST(id AS text), CAST(flow AS text), ol.references
+RETURNING CAST(id AS text), CAST(flow AS text), unique_mode, ol.references
 
 -- name: queue_retentions
 -- Queues whose ended jobs are kept for a time of their own.

@@ -24,7 +24,8 @@ INSERT INTO ol.job ol.columns(
     waits_for = COALESCE(t.waits_for, 0),
     quorum = t.quorum,
     tied = COALESCE(t.tied, false),
-    hooks = ol.json(t.hooks))
+    hooks = ol.json(t.hooks),
+    unique_mode = t.unique_mode)
 FROM ol.rows(ol.new_job_row)
 WHERE true
 ON CONFLICT DO NOTHING
@@ -39,7 +40,7 @@ UNION ALL
 SELECT CAST(t.id AS text), ol.job_columns
 FROM ol.rows(id uuid, tenant text, queue text, key text)
 JOIN ol.job AS j ON j.tenant = t.tenant AND j.queue = t.queue AND j.key = t.key
-WHERE j.key IS NOT NULL AND j.id <> t.id
+WHERE j.key IS NOT NULL AND j.unique_mode IS NULL AND j.id <> t.id
 
 -- name: notify_workers
 -- Tell sleeping workers which queues have something new; polling finds it anyway.

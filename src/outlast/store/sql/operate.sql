@@ -86,7 +86,7 @@ WHERE ol.in_ids(j.id, :ids) AND j.state || '' IN ('succeeded', 'dead', 'cancelle
             OR ((f.state = 'dead' OR (f.state = 'cancelled' AND j.state = 'succeeded'))
                 AND ol.not_in_ids(f.id, :ids)))
         LIMIT 1 OFFSET 0))
-RETURNING CAST(id AS text), CAST(flow AS text), ol.references
+RETURNING CAST(id AS text), CAST(flow AS text), unique_mode, ol.references
 
 -- name: states_by_age
 -- The states of jobs that an action left alone, and whether each ended so many seconds ago.

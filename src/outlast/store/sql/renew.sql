@@ -1,11 +1,12 @@
 -- name: renew
 -- Hold on to jobs in flight; what is not returned is no longer ours, or in somebody's hands. Planned
 -- through the primary key, as in finish.
--- postgres: SKIP LOCKED: a row that somebody holds must not cost all the others their leases
+-- postgres: SKIP LOCKED: a row that somebody holds must not cost all the others their leases; NO KEY
+-- UPDATE: whoever holds a unique key's job from starting is not in the way
 WITH held AS MATERIALIZED (
     SELECT j.id AS held FROM ol.rows(id uuid, fence bigint) JOIN ol.job AS j ON j.id = t.id
     WHERE j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'
-    ORDER BY j.id FOR UPDATE OF j SKIP LOCKED)
+    ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED)
 UPDATE ol.job AS j SET lease_until = ol.later(:lease)
 WHERE j.id = ANY (ARRAY(SELECT held FROM held))
 RETURNING CAST(j.id AS text), j.fence, j.cancelling
