@@ -10,7 +10,7 @@ import pytest
 from outlast import KeyConflict
 from outlast.model.job import Job, NewJob
 from outlast.ops.enqueue import enqueue
-from outlast.ops.steps import keep_step
+from outlast.ops.steps import keep
 from outlast.store import Store
 from tests.store.conftest import Run
 from tests.store.crowd import all_at_once
@@ -98,7 +98,7 @@ def test_a_job_that_waits_for_a_retry_gets_the_call_and_keeps_its_backoff(
     first = submit(run, 1)
     make_due(database)
     (claim,) = take(run)
-    run(keep_step, claim, "fetch", '"old"')
+    run(keep, claim, "fetch", '"old"')
     end(run, claim, "failed")
     before = column(database, "run_at")
     again = submit(run, 2)
