@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 from ..model.errors import InvalidOption
 from ..model.flow import Enqueueable
 from ..model.flow_builder import build_jobs
 from ..model.job import Job
+from ..model.lane import QueueLimits, QueueOptions
 from ..model.options import check_name
 from ..model.settings import RetentionSettings, StoreSettings, WorkerOptions, WorkerSettings
 from ..model.task import Call, Registry
@@ -25,6 +26,7 @@ from . import bulk as bulk_verbs
 from . import enqueue as enqueue_verbs
 from . import flows as flow_verbs
 from . import jobs as job_verbs
+from . import limits as limit_verbs
 from . import queues as queue_verbs
 from . import results as result_verbs
 from . import workers as worker_verbs
@@ -79,6 +81,10 @@ class Outlast:
         return self._parts.registry
 
     @property
+    def declared_queues(self) -> Mapping[str, QueueLimits]:
+        return self._parts.declared_queues
+
+    @property
     def max_args_bytes(self) -> int:
         """The limit for one job's arguments."""
         return self._parts.max_args_bytes
@@ -109,6 +115,15 @@ class Outlast:
         to = Endpoint.of(name, url, secret, timeout)
         self.webhooks[name] = made = define(self, to, events, options)
         return made
+
+    def queue(self, name: str, **limits: Unpack[QueueOptions]) -> QueueLimits:
+        """Declare what a queue allows: `running` jobs at once, `lane_running` of each lane; `rate`
+        and `lane_rate` starts ("600/m"), `burst` of them at once. Lanes take turns, as many as
+        their `weights` say. `lane="tenant"` makes each tenant a lane. `ordered` lanes run one job
+        at a time, in order; a dead one lets the next `pass`, or `block`s its lane.
+
+        Stored when a worker starts or at the next enqueue."""
+        return self._parts.declare_queue(QueueLimits(name, **limits))
 
     # Enqueue
 
@@ -230,6 +245,9 @@ class Outlast:
     pause, apause = twins(queue_verbs.pause)
     resume, aresume = twins(queue_verbs.resume)
     keep, akeep = twins(queue_verbs.keep)
+    limit, alimit = twins(limit_verbs.limit)
+    limits, alimits = twins(limit_verbs.limits)
+    _declare_queues, declare_queues = twins(limit_verbs.declare_queues)
     breakers, abreakers = twins(queue_verbs.breakers)
     close_breaker, aclose_breaker = twins(queue_verbs.close_breaker)
 

@@ -12,6 +12,7 @@ from ..store import Store
 from ..store.notify_limiter import NotifyLimiter
 from ..tracing import enqueuing, traced, tracer
 from .faces import Face
+from .limits import declare_queues
 
 
 async def enqueue_jobs(on: Face, jobs: list[NewJob], conn: object = None) -> list[Job]:
@@ -30,6 +31,7 @@ async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
         jobs = await on.in_thread(partial(parts.blobs.put_arguments, jobs))
     if conn is not None:
         return await on.run_on(conn, _insert_and_notify(on, jobs))
+    await declare_queues(on)
     made = await on.run(enqueue, jobs)
     await on.notify(_queues_to_notify(parts.store, made, parts.notify_limiter))
     return made

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..model.arguments import MAX_PAYLOAD
+from ..model.errors import InvalidOption
+from ..model.lane import QueueLimits
 from ..model.settings import StoreSettings
 from ..model.task import Registry
 from ..store import Store, open_store
@@ -27,6 +29,8 @@ class ClientParts:
         blobs: str | BlobStore | None,
     ) -> None:
         self.registry = Registry()
+        self.declared_queues: dict[str, QueueLimits] = {}
+        self.undeclared = False  # whether the database has yet to hear of a declaration
         self.notify_limiter = NotifyLimiter()
         # Separate: a notification in a caller's transaction is sent when that commits, if it does.
         self.tx_notify_limiter = NotifyLimiter()
@@ -44,6 +48,15 @@ class ClientParts:
         self.close()
         store = open_store(url or here.url, schema or here.schema, self.store.settings)
         self._open(store, blobs or location)
+        self.undeclared = bool(self.declared_queues)
+
+    def declare_queue(self, limits: QueueLimits) -> QueueLimits:
+        if self.declared_queues.setdefault(limits.name, limits) != limits:
+            raise InvalidOption(
+                option="queue", reason=f"{limits.name!r} is declared twice, with different limits"
+            )
+        self.undeclared = True
+        return limits
 
     def migrate(self) -> list[int]:
         """Bring the tables up to this release; the versions that were applied."""

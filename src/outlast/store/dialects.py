@@ -15,6 +15,7 @@
     ol.proof()        what a proof of life says that was given now
     ol.index(name)    an index of ours where it is made;  ol.old_index(name)  where it is dropped
     ol.place(e)       where an event stands for those who read them
+    ol.lane_lock(q, l)   the number of the advisory lock of a lane, or ('') of a whole queue
     ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
 
 PostgreSQL is given an array by `ol.in_ids`, and so looks the jobs up one by one, by their keys:
@@ -31,7 +32,7 @@ from .macros import Macro, Source, expand
 
 POSTGRES, SQLITE = "postgres", "sqlite"
 TABLES = frozenset(
-    "job attempt event step edge flow worker queue duty token session secret counter statistic"
+    "job attempt event step edge flow worker queue lane duty token session secret counter statistic"
     " breaker unique_key migration".split()
 )
 
@@ -129,7 +130,13 @@ class DialectNamespace:
             "index": Macro(lambda name: index(name, self.dialect, self.schema)),
             "old_index": Macro(lambda name: _named(name, self.dialect, self.schema)),
             "table_name": Macro(lambda name: f"'{table(name, self.dialect, self.schema)}'"),
+            "lane_lock": Macro(self._lane_lock, 2),
         }
+
+    def _lane_lock(self, queue: str, lane: str) -> str:
+        """Locks are the whole server's: the key says whose they are."""
+        parts = f"'outlast lane', '{self.schema}', CAST({queue} AS text), CAST({lane} AS text)"
+        return f"hashtextextended(concat_ws('/', {parts}), 0)"
 
     def name(self, word: str) -> str | None:
         if word in TABLES:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from json import dumps
 from typing import Any
@@ -40,7 +40,8 @@ def registration_row(state: WorkerState, tasks: Sequence[str], concurrency: int)
 
 
 class Registration:
-    """`tasks` gives the names of the tasks that it runs. `owned`: the store is closed with it."""
+    """`tasks` gives the names of the tasks that it runs, `declare` stores what the code declares
+    about queues. `owned`: the store is closed with it."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Registration:
         shared: WorkerShared,
         tasks: Callable[[], list[str]],
         concurrency: int,
+        declare: Callable[[], Awaitable[None]],
         *,
         owned: bool,
     ) -> None:
@@ -58,6 +60,7 @@ class Registration:
         self._outage = shared.outage
         self._tasks = tasks
         self._concurrency = concurrency
+        self._declare = declare
         self.proven = asyncio.Event()  # the liveness lock is held, and news are heard
 
     def row(self) -> dict[str, Any]:
@@ -68,6 +71,7 @@ class Registration:
         backoff = Backoff()
         while not self._state.stopping:
             try:
+                await self._declare()
                 await self.store.arun(worker_ops.register, self.row())
                 self._outage.answered()
                 return

@@ -112,8 +112,9 @@ class Dispatcher:
             state, Threads(1), metrics=self.metrics, wakeup=self.wakeup, outage=self.outage
         )
         self._registration = Registration(
-            self.steady, shared, list, 0, owned=self.steady is not self.store
-        )
+            self.steady, shared, list, 0, self.app.declare_queues,
+            owned=self.steady is not self.store,
+        )  # fmt: skip
         runner = JobRunner(
             self.app.registry, shared, self.breakers, context=_no_job, deliver=_no_job,
             slot_freed=self.wakeup.set,

@@ -6,6 +6,8 @@ CREATE TABLE ol.job (
     id uuid PRIMARY KEY,
     tenant text NOT NULL CHECK (tenant <> ''),
     queue text NOT NULL CHECK (queue <> ''),
+    -- The group within a limited queue that shares limits and takes turns with the others.
+    lane text CHECK (lane <> ''),
     task text NOT NULL,
     args json NOT NULL,
     state text NOT NULL CHECK (state IN
@@ -72,6 +74,15 @@ CREATE INDEX job_ready ON ol.job (queue, priority DESC, run_at, id) WHERE state 
 -- difference is compared.)
 CREATE INDEX job_last_life ON ol.job (queue, priority DESC, run_at, id)
     WHERE state = 'ready' AND crashes > 0 AND crashes >= max_crashes - 1;
+-- Of limited queues alone: jobs without a lane have no entry in these. The heads of lanes, the slots
+-- that are taken, and begun jobs that hold an ordered lane until they end.
+CREATE INDEX job_lane_ready ON ol.job (queue, lane, priority DESC, run_at, id)
+    WHERE state = 'ready' AND lane IS NOT NULL;
+CREATE INDEX job_lane_running ON ol.job (queue, lane, started_at)
+    WHERE state = 'running' AND lane IS NOT NULL;
+CREATE INDEX job_lane_begun ON ol.job (queue, lane, run_at)
+    WHERE lane IS NOT NULL AND attempt > 0 AND state IN ('scheduled', 'ready');
+CREATE INDEX job_lane_dead ON ol.job (queue, lane) WHERE state = 'dead' AND lane IS NOT NULL;
 CREATE INDEX job_due ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX job_lease ON ol.job (lease_until) WHERE state = 'running';
 CREATE INDEX job_ended ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
@@ -217,8 +228,34 @@ CREATE TABLE ol.queue (
     paused boolean NOT NULL DEFAULT false,
     changed_at timestamptz NOT NULL,
     -- For how many seconds ended jobs are kept at the most; none: as long as in all other queues.
-    keep double precision CHECK (keep >= 0)
+    keep double precision CHECK (keep >= 0),
+    -- Its jobs have lanes, and only the claim by lanes takes them.
+    limited boolean NOT NULL DEFAULT false,
+    -- Limits as the code declares them, and those that an operator changed since; the columns below
+    -- hold what is in force.
+    declared json,
+    overrides json,
+    running integer CHECK (running >= 0),
+    lane_by text CHECK (lane_by = 'tenant'), -- lane of a job that names none; none: 'default'
+    lane_running integer CHECK (lane_running >= 0),
+    rate double precision CHECK (rate > 0), -- starts a second
+    lane_rate double precision CHECK (lane_rate > 0),
+    burst double precision CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
+    weights json,
+    ordered boolean NOT NULL DEFAULT false,
+    on_dead text CHECK (on_dead IN ('pass', 'block'))
 );
+
+-- The state of a lane beside its jobs: whether it is paused, and its token bucket. The lane '' is the
+-- whole queue; the queue '' pauses a tenant's lanes everywhere. No row: open, with a full bucket.
+CREATE TABLE ol.lane (
+    queue text NOT NULL,
+    lane text NOT NULL,
+    paused boolean NOT NULL DEFAULT false,
+    tokens double precision, -- at `filled_at`; none: full
+    filled_at timestamptz, -- in the future: closed until then
+    PRIMARY KEY (queue, lane)
+) WITH (fillfactor = 50);
 
 -- Circuit breakers that are open: one row for each task in a queue whose dependency is away.
 CREATE TABLE ol.breaker (

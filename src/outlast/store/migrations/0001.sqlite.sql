@@ -6,6 +6,8 @@ CREATE TABLE ol.job (
     id TEXT NOT NULL PRIMARY KEY,
     tenant TEXT NOT NULL CHECK (tenant <> ''),
     queue TEXT NOT NULL CHECK (queue <> ''),
+    -- The group within a limited queue that shares limits and takes turns with the others.
+    lane TEXT CHECK (lane <> ''),
     task TEXT NOT NULL,
     args TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN
@@ -66,6 +68,16 @@ CREATE INDEX ol.index(job_ready) ON ol.job (queue, priority DESC, run_at, id) WH
 -- difference is compared.)
 CREATE INDEX ol.index(job_last_life) ON ol.job (queue, priority DESC, run_at, id)
     WHERE state = 'ready' AND crashes > 0 AND crashes >= max_crashes - 1;
+-- Of limited queues alone: jobs without a lane have no entry in these. The heads of lanes, the slots
+-- that are taken, and begun jobs that hold an ordered lane until they end.
+CREATE INDEX ol.index(job_lane_ready) ON ol.job (queue, lane, priority DESC, run_at, id)
+    WHERE state = 'ready' AND lane IS NOT NULL;
+CREATE INDEX ol.index(job_lane_running) ON ol.job (queue, lane, started_at)
+    WHERE state = 'running' AND lane IS NOT NULL;
+CREATE INDEX ol.index(job_lane_begun) ON ol.job (queue, lane, run_at)
+    WHERE lane IS NOT NULL AND attempt > 0 AND state IN ('scheduled', 'ready');
+CREATE INDEX ol.index(job_lane_dead) ON ol.job (queue, lane)
+    WHERE state = 'dead' AND lane IS NOT NULL;
 CREATE INDEX ol.index(job_due) ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX ol.index(job_lease) ON ol.job (lease_until) WHERE state = 'running';
 CREATE INDEX ol.index(job_ended) ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
@@ -206,8 +218,34 @@ CREATE TABLE ol.queue (
     paused INTEGER NOT NULL DEFAULT 0,
     changed_at REAL NOT NULL,
     -- For how many seconds ended jobs are kept at the most; none: as long as in all other queues.
-    keep REAL CHECK (keep >= 0)
+    keep REAL CHECK (keep >= 0),
+    -- Its jobs have lanes, and only the claim by lanes takes them.
+    limited INTEGER NOT NULL DEFAULT 0,
+    -- Limits as the code declares them, and those that an operator changed since; the columns below
+    -- hold what is in force.
+    declared TEXT,
+    overrides TEXT,
+    running INTEGER CHECK (running >= 0),
+    lane_by TEXT CHECK (lane_by = 'tenant'), -- lane of a job that names none; none: 'default'
+    lane_running INTEGER CHECK (lane_running >= 0),
+    rate REAL CHECK (rate > 0), -- starts a second
+    lane_rate REAL CHECK (lane_rate > 0),
+    burst REAL CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
+    weights TEXT,
+    ordered INTEGER NOT NULL DEFAULT 0,
+    on_dead TEXT CHECK (on_dead IN ('pass', 'block'))
 );
+
+-- The state of a lane beside its jobs: whether it is paused, and its token bucket. The lane '' is the
+-- whole queue; the queue '' pauses a tenant's lanes everywhere. No row: open, with a full bucket.
+CREATE TABLE ol.lane (
+    queue TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    paused INTEGER NOT NULL DEFAULT 0,
+    tokens REAL, -- at `filled_at`; none: full
+    filled_at REAL, -- in the future: closed until then
+    PRIMARY KEY (queue, lane)
+) WITHOUT ROWID;
 
 -- Circuit breakers that are open: one row for each task in a queue whose dependency is away.
 CREATE TABLE ol.breaker (

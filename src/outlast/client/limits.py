@@ -1,0 +1,36 @@
+"""Verbs for the limits of queues: change them and list them; store what the code declares."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from ..model.lane import LimitOptions, checked_overrides
+from ..model.options import check_name
+from ..ops import limits as limit_actions
+from ..ops.limits import LimitsInForce
+from .base import actor
+from .faces import Face
+
+
+async def limit(
+    on: Face, queue: str, *, reset: bool = False, **changes: Unpack[LimitOptions]
+) -> LimitsInForce:
+    """Change limits of a queue at run time; None lifts one. They stay in force, whatever is
+    deployed later, until `reset=True` puts back what the code declares."""
+    given = check_name("queue", queue), checked_overrides(changes), actor(), reset
+    changed = await on.run(limit_actions.change_limits, *given)
+    await on.notify([queue])
+    return changed
+
+
+async def limits(on: Face) -> list[LimitsInForce]:
+    """The limits of all queues that have some, and where they come from."""
+    return await on.run(limit_actions.limits)
+
+
+async def declare_queues(on: Face) -> None:
+    """Store what the code declares: once per process, before the first enqueue or worker."""
+    if on.parts.undeclared:
+        declared = tuple(on.parts.declared_queues.values())
+        await on.run(limit_actions.declare, declared, actor())
+        on.parts.undeclared = False

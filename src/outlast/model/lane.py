@@ -1,0 +1,236 @@
+"""Limits of a queue and of its lanes, as `ol.queue(…)` declares them.
+
+A lane is a group of jobs within a limited queue that shares limits and takes turns with the others.
+Limits are declared in code and may be changed at run time; what an operator changed stays in force
+until it is reset, whatever later deployments declare.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any, Literal, TypedDict
+
+from .errors import InvalidOption
+from .options import MAX_NAME_CHARS, check_name
+from .timestamps import is_finite
+
+DEFAULT_LANE = "default"  # of jobs for which neither caller, task nor queue names one
+BY_TENANT = "tenant"
+ON_DEAD = ("pass", "block")
+MAX_LIMIT = 1_000_000  # jobs
+MAX_WEIGHT = 1000
+MAX_WEIGHTS = 10_000  # lanes with a weight of their own
+MAX_RATE = 1_000_000.0  # starts a second
+MIN_RATE = 1 / (366 * 86400)
+_RATE_PATTERN = re.compile(r"(\d+(?:\.\d+)?) */ *(\d+)? *(s|m|h|d)")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+Rate = str | float | None  # "600/m", "5/s", "100/15m"; or starts a second
+
+
+class LimitOptions(TypedDict, total=False):
+    """The limits that `ol.limit(…)` changes, for type checkers; `QueueLimits` says what each
+    means."""
+
+    running: int | None
+    lane_running: int | None
+    rate: Rate
+    lane_rate: Rate
+    burst: int | None
+    weights: Mapping[str, int] | None
+    on_dead: str
+
+
+class QueueOptions(LimitOptions, total=False):
+    """The options of `ol.queue(…)`: limits, and how its lanes are made."""
+
+    lane: Literal["tenant"] | None
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """What a queue allows. `None` means: no limit."""
+
+    name: str
+    running: int | None = None  # jobs of the whole queue that run at once
+    lane: str | None = None  # "tenant": a job's lane is its tenant, unless it names one
+    lane_running: int | None = None  # jobs of one lane that run at once
+    rate: Rate = None  # starts of the whole queue
+    lane_rate: Rate = None  # starts of one lane
+    burst: int | None = None  # starts at once after a pause; None: what the rate gives in a second
+    weights: Mapping[str, int] | None = None  # turns of a lane, where not 1
+    ordered: bool = False  # one at a time and in order, within each lane
+    on_dead: str = "pass"  # what a dead job does to its ordered lane: "pass" | "block"
+
+    def __post_init__(self) -> None:
+        check_name("queue", self.name)
+        if not isinstance(self.name, str):
+            raise InvalidOption(option="queue", reason="must be a name")
+        for field in ("running", "lane_running"):
+            _check_whole(field, getattr(self, field), 0, MAX_LIMIT)
+        _check_whole("burst", self.burst, 1, MAX_LIMIT)
+        for field in ("rate", "lane_rate"):
+            object.__setattr__(self, field, rate_per_second(field, getattr(self, field)))
+        if self.lane not in (None, BY_TENANT):
+            raise InvalidOption(
+                option="lane", reason=f'must be "{BY_TENANT}" or left out, not {self.lane!r:.80}'
+            )
+        object.__setattr__(self, "weights", _checked_weights(self.weights))
+        if not isinstance(self.ordered, bool):
+            raise InvalidOption(
+                option="ordered", reason=f"must be True or False, not {self.ordered!r:.80}"
+            )
+        if self.on_dead not in ON_DEAD:
+            raise InvalidOption(
+                option="on_dead",
+                reason=f"must be one of {', '.join(ON_DEAD)}, not {self.on_dead!r:.80}",
+            )
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.ordered and self.lane_running is None:
+            object.__setattr__(self, "lane_running", 1)
+        if self.ordered and self.lane_running not in (0, 1):
+            raise InvalidOption(
+                option="lane_running",
+                reason=f"must be 1 where ordered=True, not {self.lane_running}",
+            )
+        if self.burst is not None and self.rate is None and self.lane_rate is None:
+            raise InvalidOption(option="burst", reason="needs a rate or a lane_rate")
+        if self.on_dead == "block" and not self.ordered:
+            raise InvalidOption(option="on_dead", reason="is for queues with ordered=True")
+
+    @property
+    def limited(self) -> bool:
+        """Whether its jobs have lanes. A queue without any of these is claimed as ever."""
+        return self.ordered or any(
+            value is not None
+            for value in (
+                self.running, self.lane, self.lane_running, self.rate, self.lane_rate, self.weights
+            )
+        )  # fmt: skip
+
+    def with_overrides(self, overrides: Mapping[str, Any]) -> QueueLimits:
+        """These limits where an operator has not changed them. A change that does not fit what is
+        declared since (two at a time of an ordered lane) has no effect."""
+        try:
+            return replace(self, **overrides)
+        except InvalidOption:
+            limits = self
+            for field, value in overrides.items():
+                with suppress(InvalidOption):
+                    limits = replace(limits, **{field: value})
+            return limits
+
+    def as_json(self) -> dict[str, Any]:
+        """What differs from a queue without limits, as JSON values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: value
+            for name, value in values.items()
+            if name != "name" and value != getattr(_NO_LIMITS, name)
+        }
+
+    @classmethod
+    def from_json(cls, name: str, text: str | None) -> QueueLimits:
+        """Limits as they are stored. Fields of a later release are left alone."""
+        known = {field.name for field in fields(cls)} - {"name"}
+        stored = json.loads(text) if text else {}
+        return cls(name, **{field: value for field, value in stored.items() if field in known})
+
+    def row(self) -> dict[str, Any]:
+        """The columns that hold what is in force."""
+        return {
+            "name": self.name,
+            "limited": self.limited,
+            "running": self.running,
+            "lane_by": self.lane,
+            "lane_running": self.lane_running,
+            "rate": self.rate,
+            "lane_rate": self.lane_rate,
+            "burst": self.burst,
+            "weights": None if self.weights is None else json.dumps(dict(self.weights)),
+            "ordered": self.ordered,
+            "on_dead": self.on_dead if self.ordered else None,
+        }
+
+
+CHANGEABLE = frozenset(LimitOptions.__annotations__)
+
+
+def checked_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits to be changed at run time, by name. How lanes are made is the code's: `lane` and
+    `ordered` are not changed under jobs that wait."""
+    for field in given:
+        if field not in CHANGEABLE:
+            raise InvalidOption(
+                option=field,
+                reason="is declared in code with ol.queue(…)"
+                if field in {one.name for one in fields(QueueLimits)}
+                else f"is unknown: there are {', '.join(sorted(CHANGEABLE))}",
+            )
+    checked = dict(given)
+    for field in ("rate", "lane_rate"):
+        if field in checked:
+            checked[field] = rate_per_second(field, checked[field])
+    if "weights" in checked:
+        checked["weights"] = _checked_weights(checked["weights"])
+    return checked
+
+
+def rate_per_second(field: str, value: Rate) -> float | None:
+    """A rate as starts a second: "600/m", "5/s", "100/15m" or a number."""
+    if value is None:
+        return None
+    if isinstance(value, str) and (match := _RATE_PATTERN.fullmatch(value.strip())):
+        number, count, unit = match.groups()
+        value = float(number) / (int(count or 1) * _UNIT_S[unit] or math.inf)
+    if isinstance(value, str) or not is_finite(value) or not MIN_RATE <= value <= MAX_RATE:
+        raise InvalidOption(
+            option=field,
+            reason=f'must be a rate such as "600/m" or "5/s" (s, m, h, d), not {value!r:.80}',
+        )
+    return float(value)
+
+
+def seconds_of_pause(value: float | timedelta) -> float:
+    """How long `ctx.slow_down(…)` closes a lane."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not is_finite(seconds) or not 0 < seconds <= 86400:
+        raise InvalidOption(
+            option="seconds", reason=f"must be more than 0 and at most a day, not {value!r:.80}"
+        )
+    return float(seconds)
+
+
+def _checked_weights(weights: Any) -> dict[str, int] | None:
+    if weights is None:
+        return None
+    if not isinstance(weights, Mapping) or len(weights) > MAX_WEIGHTS:
+        raise InvalidOption(
+            option="weights",
+            reason=f"must map up to {MAX_WEIGHTS} lanes to whole numbers, not {weights!r:.80}",
+        )
+    for lane, weight in weights.items():
+        if not isinstance(lane, str) or not 0 < len(lane) <= MAX_NAME_CHARS:
+            raise InvalidOption(option="weights", reason=f"has no lane's name: {lane!r:.80}")
+        _check_whole(f"weights[{lane!r}]", weight, 1, MAX_WEIGHT)
+    return dict(weights)
+
+
+def _check_whole(field: str, value: Any, low: int, high: int) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (whole and low <= value <= high):
+        raise InvalidOption(
+            option=field, reason=f"must be a whole number from {low} to {high}, not {value!r:.80}"
+        )
+
+
+_NO_LIMITS = QueueLimits("none")

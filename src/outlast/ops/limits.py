@@ -1,0 +1,96 @@
+"""Limits of queues in the database: declared by code, changed by operators, on record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ..model.lane import QueueLimits
+from ..model.timestamps import to_datetime
+from .job_actions import record_action
+from .operation import BEGIN, Op, Rows, Statement, creates_database
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsInForce:
+    """The limits of a queue, and where they come from."""
+
+    queue: str
+    limits: QueueLimits
+    declared: QueueLimits  # by the code that was deployed last
+    overrides: dict[str, Any]  # changed by an operator since, by field
+    changed_at: datetime
+
+
+def limits() -> Op[list[LimitsInForce]]:
+    """The limits of all queues that have some, or had."""
+    rows: Rows = yield Statement("queue_limits")
+    return [_in_force(*row) for row in rows]
+
+
+@creates_database
+def declare(queues: Sequence[QueueLimits], by: str) -> Op[list[str]]:
+    """Store what the code declares, where it differs; the queues that changed. Overrides stay."""
+    rows: Rows = yield Statement("queue_limits")
+    known = {name: declared for name, declared, _, _ in rows}
+    changed = [limits for limits in queues if known.get(limits.name) != _text(limits)]
+    if changed:
+        yield BEGIN
+    for limits in sorted(changed, key=lambda limits: limits.name):
+        _, overrides = yield from _hold(limits.name)
+        yield from _set(limits, overrides)
+        data = {"by": by, "queue": limits.name, "declared": limits.as_json()}
+        yield from record_action("limits-declared", [None], data)
+    return [limits.name for limits in changed]
+
+
+@creates_database
+def change_limits(
+    queue: str, changes: Mapping[str, Any], by: str, reset: bool = False
+) -> Op[LimitsInForce]:
+    """Override limits of a queue, or (`reset`) forget all overrides first. Changing them to what
+    they are is no change."""
+    yield BEGIN
+    declared, before = yield from _hold(queue)
+    overrides = ({} if reset else before) | dict(changes)
+    replace(declared, **overrides)  # which refuses what does not fit together
+    if overrides != before:
+        limits = yield from _set(declared, overrides)
+        data = {"by": by, "queue": queue, "changes": dict(changes), "limits": limits.as_json()}
+        yield from record_action("limits", [None], data | ({"reset": True} if reset else {}))
+    rows: Rows = yield Statement("queue_limits")
+    found = [_in_force(*row) for row in rows if row[0] == queue]
+    return found[0] if found else LimitsInForce(queue, declared, declared, {}, datetime.min)
+
+
+def _hold(queue: str) -> Op[tuple[QueueLimits, dict[str, Any]]]:
+    """What is declared and what was changed, once no claim is under way that knows other limits."""
+    yield Statement("lock_limits", {"queue": queue})
+    rows: Rows = yield Statement("hold_queue_limits", {"queue": queue})
+    declared, overrides = rows[0] if rows else (None, None)
+    return QueueLimits.from_json(queue, declared), json.loads(overrides or "{}")
+
+
+def _set(declared: QueueLimits, overrides: dict[str, Any]) -> Op[QueueLimits]:
+    limits = declared.with_overrides(overrides)
+    stored = {
+        "declared": _text(declared),
+        "overrides": json.dumps(overrides) if overrides else None,
+    }
+    yield Statement("set_limits", rows=[{**limits.row(), **stored}])
+    return limits
+
+
+def _text(limits: QueueLimits) -> str:
+    return json.dumps(limits.as_json(), sort_keys=True)
+
+
+def _in_force(
+    name: str, declared: str | None, overrides: str | None, changed_at: float
+) -> LimitsInForce:
+    limits, changed = QueueLimits.from_json(name, declared), json.loads(overrides or "{}")
+    at: Any = to_datetime(changed_at)
+    return LimitsInForce(name, limits.with_overrides(changed), limits, changed, at)

@@ -1,0 +1,32 @@
+-- name: queue_limits
+-- The limits of queues, as the code declares them and as an operator changed them.
+SELECT name, CAST(declared AS text), CAST(overrides AS text), ol.epoch(changed_at) FROM ol.queue
+WHERE declared IS NOT NULL OR overrides IS NOT NULL ORDER BY name
+
+-- name: hold_queue_limits
+-- The limits of one queue, held until they are changed.
+-- postgres: of two who change them, the second sees what the first one did
+SELECT CAST(declared AS text), CAST(overrides AS text) FROM ol.queue WHERE name = :queue FOR UPDATE
+-- sqlite: one writer at a time
+SELECT declared, overrides FROM ol.queue WHERE name = :queue
+
+-- name: lock_limits
+-- Wait for claims of a queue that are under way: the next ones see its new limits.
+-- postgres only: claims hold this lock, shared, until they commit; on SQLite who has begun is alone
+SELECT CAST(pg_advisory_xact_lock(ol.lane_lock(:queue, '')) AS text)
+
+-- name: set_limits
+-- Put limits in force.
+INSERT INTO ol.queue (name, changed_at, declared, overrides, limited, running, lane_by, lane_running,
+    rate, lane_rate, burst, weights, ordered, on_dead)
+SELECT t.name, ol.now(), ol.json(t.declared), ol.json(t.overrides), t.limited, t.running, t.lane_by,
+    t.lane_running, t.rate, t.lane_rate, t.burst, ol.json(t.weights), t.ordered, t.on_dead
+FROM ol.rows(name text, declared text, overrides text, limited boolean, running integer,
+    lane_by text, lane_running integer, rate double precision, lane_rate double precision,
+    burst double precision, weights text, ordered boolean, on_dead text)
+WHERE true
+ON CONFLICT (name) DO UPDATE SET changed_at = excluded.changed_at, declared = excluded.declared,
+    overrides = excluded.overrides, limited = excluded.limited, running = excluded.running,
+    lane_by = excluded.lane_by, lane_running = excluded.lane_running, rate = excluded.rate,
+    lane_rate = excluded.lane_rate, burst = excluded.burst, weights = excluded.weights,
+    ordered = excluded.ordered, on_dead = excluded.on_dead
