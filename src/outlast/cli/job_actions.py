@@ -171,7 +171,7 @@ def print_count(did: str, found: int, done: BulkCount, as_json: bool) -> None:
 
 
 def count_key(did: str) -> str:
-    return {"Retried": "retried", "Removed": "purged"}[did]
+    return {"Removed": "purged"}.get(did, did.lower())
 
 
 def confirm(what: str, found: int, yes: bool) -> None:

@@ -1,16 +1,18 @@
-"""Verbs for all jobs that match a filter: redrive them, remove them. In small transactions, so an
-interrupted one is just run again."""
+"""Verbs for all jobs that match a filter: redrive, remove, reschedule, prioritize or move them. In
+small transactions, so an interrupted one is just run again."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ..model.bulk import BulkCount
 from ..model.ids import new_job_id
+from ..model.job_change import JobChange
 from ..model.lifecycle import REDRIVABLE, State
 from ..model.options import seconds
-from ..ops.bulk import purge_some, redrive_some
+from ..ops.bulk import change_some, purge_some, redrive_some
 from ..ops.report import Filter
 from .base import ANY_QUEUE, actor, job_filter
 from .faces import Face
@@ -54,6 +56,61 @@ async def purge(
     return await _purge(on, on.pages(request.which), request)
 
 
+async def reschedule_all(
+    on: Face,
+    *,
+    delay: float | timedelta | None = None,
+    at: datetime | None = None,
+    state: str = "scheduled",
+    queue: str | None = None,
+    task: str | None = None,
+    tenant: str | None = None,
+) -> BulkCount:
+    """Let all matching jobs start at another moment: `delay` seconds from now, or `at`. `state` is
+    `scheduled` or `ready`. Returns how many, and why other matching jobs were left alone."""
+    change = JobChange.reschedule(delay, at)
+    which = change_filter(change, state, queue, task, tenant)
+    return await _change(on, on.pages(which), state, change)
+
+
+async def prioritize_all(
+    on: Face,
+    priority: int,
+    *,
+    state: str = "ready",
+    queue: str | None = None,
+    task: str | None = None,
+    tenant: str | None = None,
+) -> BulkCount:
+    """Give all matching jobs another priority. `state` is `waiting`, `scheduled` or `ready`."""
+    change = JobChange.prioritize(priority)
+    which = change_filter(change, state, queue, task, tenant)
+    return await _change(on, on.pages(which), state, change)
+
+
+async def move_all(
+    on: Face,
+    to: str,
+    *,
+    queue: str,
+    state: str = "ready",
+    task: str | None = None,
+    tenant: str | None = None,
+) -> BulkCount:
+    """Put all matching jobs of a queue into another one. Those whose keys are taken there stay."""
+    change = JobChange.move(to)
+    which = change_filter(change, state, queue, task, tenant)
+    return await _change(on, on.pages(which), state, change)
+
+
+def change_filter(
+    change: JobChange, state: str, queue: str | None, task: str | None, tenant: str | None
+) -> Filter:
+    """The jobs that a change is for; it is checked that it can be for these."""
+    change.check_source(queue)
+    return job_filter(state, queue, task, tenant, change.states)
+
+
 def purge_request(
     state: str, queue: str | None, task: str | None, tenant: str | None, older: float
 ) -> PurgeRequest:
@@ -75,6 +132,12 @@ async def purge_pages(on: Face, pages: Iterable[Sequence[str]], request: PurgeRe
     return await _purge(on, _each(pages), request)
 
 
+async def change_pages(
+    on: Face, pages: Iterable[Sequence[str]], state: str, change: JobChange
+) -> BulkCount:
+    return await _change(on, _each(pages), state, change)
+
+
 async def _retry(on: Face, pages: Pages, state: str) -> BulkCount:
     action, done, counted = new_job_id(), set[str](), [BulkCount.of(0, {})]
     async for ids in pages:
@@ -92,6 +155,15 @@ async def _purge(on: Face, pages: Pages, request: PurgeRequest) -> BulkCount:
         await on.delete_blobs(gone.blobs)
         counted.append(some)
     return BulkCount.sum(counted)
+
+
+async def _change(on: Face, pages: Pages, state: str, change: JobChange) -> BulkCount:
+    counted = [BulkCount.of(0, {})]
+    async for ids in pages:
+        counted.append(await on.run(change_some, ids, state, change, actor()))
+    done = BulkCount.sum(counted)
+    await on.notify([ANY_QUEUE] if done else [])
+    return done
 
 
 def _count_new(some: BulkCount, revived: set[str], ids: Sequence[str], done: set[str]) -> BulkCount:

@@ -226,10 +226,14 @@ class Outlast:
     forget, aforget = twins(job_verbs.forget)
     retry_all, aretry_all = twins(bulk_verbs.retry_all)
     purge, apurge = twins(bulk_verbs.purge)
+    reschedule_all, areschedule_all = twins(bulk_verbs.reschedule_all)
+    prioritize_all, aprioritize_all = twins(bulk_verbs.prioritize_all)
+    move_all, amove_all = twins(bulk_verbs.move_all)
 
     _find_pages, _afind_pages = twins(bulk_verbs.find_pages)  # for commands that ask first
     _retry_pages, _aretry_pages = twins(bulk_verbs.retry_pages)
     _purge_pages, _apurge_pages = twins(bulk_verbs.purge_pages)
+    _change_pages, _achange_pages = twins(bulk_verbs.change_pages)
 
     # Flows
 

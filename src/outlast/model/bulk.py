@@ -17,6 +17,7 @@ TOO_RECENT = "ended too recently"
 NEEDED = "needed by a flow"
 BLOCKED = "blocked by a dead prerequisite"
 KEY_TAKEN = "key held by another job"
+UNIQUE_THERE = "unique in its queue"
 
 
 class BulkCount(int):

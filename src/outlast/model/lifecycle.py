@@ -38,7 +38,8 @@ QUEUED = frozenset({State.WAITING, State.SCHEDULED, State.READY})
 LEGAL: dict[State, frozenset[State]] = {
     State.WAITING: frozenset({State.READY, State.SCHEDULED, State.DEAD, State.CANCELLED}),
     State.SCHEDULED: frozenset({State.READY, State.CANCELLED}),
-    State.READY: frozenset({State.RUNNING, State.CANCELLED}),
+    # Put off: by the next call of a debounced key, or rescheduled by an operator.
+    State.READY: frozenset({State.RUNNING, State.SCHEDULED, State.CANCELLED}),
     State.RUNNING: frozenset({State.READY, State.SCHEDULED}) | FINAL,
     # Redrive, and nothing else:
     State.DEAD: frozenset({State.WAITING, State.READY}),

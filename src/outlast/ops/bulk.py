@@ -1,4 +1,4 @@
-"""Redrive or remove a few of the jobs that match a filter, and say why some were left alone.
+"""Redrive, remove or change a few of the jobs that match a filter, and say why some were left alone.
 
 Between the moment when jobs are counted or read and the one when they are changed they may change
 by themselves. What is changed is decided by the row; a job that is in another state by now is left
@@ -13,15 +13,26 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..model.bulk import BLOCKED, KEY_TAKEN, NEEDED, REMOVED, TOO_RECENT, BulkCount
+from ..model.bulk import (
+    BLOCKED,
+    KEY_TAKEN,
+    NEEDED,
+    REMOVED,
+    TOO_RECENT,
+    UNIQUE_THERE,
+    BulkCount,
+)
+from ..model.job_change import MOVE, PRIORITIZE, RESCHEDULE, JobChange
 from .access import ALL_JOBS, Access
 from .blobs import Removed
 from .flow_links import FAILED_STATES
-from .job_actions import redrive
+from .job_actions import record_action, redrive
 from .operation import BEGIN, Op, Rows, Statement
 from .report import HIGHEST_ID, Filter
 from .retention import purge
 from .unique_keys import keys_to_revive
+
+_CHANGES = {RESCHEDULE: "reschedule_jobs", PRIORITIZE: "prioritize_jobs", MOVE: "move_jobs"}
 
 
 def matching(which: Filter, before: str | None, limit: int) -> Op[list[str]]:
@@ -59,12 +70,31 @@ def purge_some(
     return removed, BulkCount.of(int(removed), left)
 
 
+def change_some(
+    ids: Sequence[str], state: str, change: JobChange, by: str, reach: Access = ALL_JOBS
+) -> Op[BulkCount]:
+    """Change those of the jobs that are in this state; what was changed is on record."""
+    yield BEGIN
+    given = {"ids": json.dumps(sorted(ids)), "state": state, **change.sets, **reach.params}
+    rows: Rows = yield Statement(_CHANGES[change.kind], given)
+    changed = {id for (id,) in rows}
+    if changed:
+        yield from record_action(change.kind, sorted(changed), {"by": by, **change.as_json()})
+    rest = set(ids) - changed
+    unique: Rows = []
+    if rest and change.kind == MOVE:
+        unique = yield Statement("unique_jobs", {"ids": json.dumps(sorted(rest))})
+    left = yield from _why_left(rest.difference(id for (id,) in unique), state, 0.0, KEY_TAKEN)
+    return BulkCount.of(len(changed), left + Counter({UNIQUE_THERE: len(unique)}))
+
+
 def _why_left(ids: set[str], state: str, older: float, blocked: str) -> Op[Counter[str]]:
     if not ids:
         return Counter()
     given = {"ids": json.dumps(sorted(ids)), "older": older}
     rows: Rows = yield Statement("states_by_age", given)
     reasons = Counter(
-        found if found != state else blocked if old else TOO_RECENT for _, found, old in rows
+        found if found != state else blocked if old or blocked == KEY_TAKEN else TOO_RECENT
+        for _, found, old in rows
     )
     return reasons + Counter({REMOVED: len(ids) - len(rows)})

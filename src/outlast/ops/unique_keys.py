@@ -100,7 +100,7 @@ def _replace(jobs: Mapping[str, NewJob], holders: Mapping[str, Job]) -> Op[dict[
     then."""
     ids = json.dumps(sorted(job.id for job in holders.values()))
     held: Rows = yield Statement("hold_debounced", {"ids": ids})
-    first = dict(held)
+    first: dict[str, float] = {id: since for id, since in held}
     rows = [
         _replacement(jobs[id], job.id, first[job.id])
         for id, job in holders.items()

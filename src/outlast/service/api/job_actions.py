@@ -11,19 +11,29 @@ from ...model.bulk import REMOVED, BulkCount
 from ...model.errors import JobNotFound, StoreError, TooLate
 from ...model.ids import new_job_id
 from ...model.job import Job
+from ...model.job_change import JobChange
 from ...model.lifecycle import State
 from ...ops import job_actions
-from ...ops.bulk import purge_some, redrive_some
+from ...ops.bulk import change_some, purge_some, redrive_some
 from ...ops.enqueue import CANCEL_SIGNAL, notify_queues
 from ...ops.erase import erase
 from ...ops.force_release import force_release
 from ...ops.search import JobQuery, search
 from ...store.blobs.store import adelete_blobs
+from ..problems import Forbidden
 from ..request import RequestContext
 from ..route import Route
 from . import PREFIX
 from .params import filter_of, job_id_of, limit_of
-from .request_models import CancelBody, PurgeBody, ReasonBody, RedriveBody
+from .request_models import (
+    CancelBody,
+    MoveBody,
+    PrioritizeBody,
+    PurgeBody,
+    ReasonBody,
+    RedriveBody,
+    RescheduleBody,
+)
 from .response_models import BulkDone, JobView
 
 TRANSACTION_SIZE = 200  # jobs per transaction
@@ -104,6 +114,38 @@ async def purge_jobs(call: RequestContext) -> dict[str, object]:
     return _bulk_response(len(page), BulkCount.sum(counted), cursor)
 
 
+async def reschedule_jobs(call: RequestContext) -> dict[str, object]:
+    body: RescheduleBody = call.body
+    return await _change(call, JobChange.reschedule(body.delay, body.at))
+
+
+async def prioritize_jobs(call: RequestContext) -> dict[str, object]:
+    body: PrioritizeBody = call.body
+    return await _change(call, JobChange.prioritize(body.priority))
+
+
+async def move_jobs(call: RequestContext) -> dict[str, object]:
+    body: MoveBody = call.body
+    if not call.who.can_access(body.to):
+        raise Forbidden(f"this token has no access to the queue {body.to!r}")
+    return await _change(call, JobChange.move(body.to))
+
+
+async def _change(call: RequestContext, change: JobChange) -> dict[str, object]:
+    body = call.body
+    change.check_source(body.queue)
+    page, cursor = await _page(call, filter_of(body))
+    counted = [BulkCount.of(0, {})]
+    for start in range(0, len(page), TRANSACTION_SIZE):
+        ids = [job.id for job in page[start : start + TRANSACTION_SIZE]]
+        arguments = ids, body.state, change, call.by, call.reach
+        counted.append(await call.ol.store.arun(change_some, *arguments))
+    done = BulkCount.sum(counted)
+    if done:
+        await notify_workers(call, ANY_QUEUE)
+    return _bulk_response(len(page), done, cursor)
+
+
 def _bulk_response(matched: int, done: BulkCount, cursor: str | None) -> dict[str, object]:
     details = {"left": dict(done.left), "more": done.more}
     return {"done": int(done), "matched": matched, **details, "next": cursor}
@@ -157,5 +199,20 @@ ROUTES = (
     Route(
         "POST", f"{PREFIX}/jobs/purge", Scope.ADMIN, purge_jobs,
         "Remove matching jobs, up to `limit` per request", request=PurgeBody, response=BulkDone,
+    ),
+    Route(
+        "POST", f"{PREFIX}/jobs/reschedule", Scope.ADMIN, reschedule_jobs,
+        "Let matching jobs start at another time, up to `limit` per request",
+        request=RescheduleBody, response=BulkDone,
+    ),
+    Route(
+        "POST", f"{PREFIX}/jobs/prioritize", Scope.ADMIN, prioritize_jobs,
+        "Give matching jobs another priority, up to `limit` per request",
+        request=PrioritizeBody, response=BulkDone,
+    ),
+    Route(
+        "POST", f"{PREFIX}/jobs/move", Scope.ADMIN, move_jobs,
+        "Put matching jobs into another queue, up to `limit` per request",
+        request=MoveBody, response=BulkDone,
     ),
 )  # fmt: skip

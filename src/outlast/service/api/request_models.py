@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import (
     AfterValidator,
+    AwareDatetime,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -179,6 +180,30 @@ class CancelBody(ManyBody):
 class PurgeBody(ManyBody):
     state: Literal["succeeded", "dead", "cancelled"]
     older: Seconds = Field(0.0, description="only jobs that ended at least this many seconds ago")
+
+
+Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
+Queued = Literal["waiting", "scheduled", "ready"]
+
+
+class RescheduleBody(ManyBody):
+    """Another moment for jobs that have not started: `delay`, or `at`."""
+
+    state: Literal["scheduled", "ready"] = "scheduled"
+    delay: Seconds | None = Field(None, description="seconds from now")
+    at: AwareDatetime | None = Field(None, description="start time, instead of a delay")
+
+
+class PrioritizeBody(ManyBody):
+    state: Queued = "ready"
+    priority: Priority
+
+
+class MoveBody(ManyBody):
+    """Another queue for the jobs of `queue` that have not started."""
+
+    state: Queued = "ready"
+    to: QueueName = Field(description="the queue that the jobs are put into")
 
 
 class HistoryQuery(RequestModel):

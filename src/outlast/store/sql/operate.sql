@@ -88,6 +88,40 @@ WHERE ol.in_ids(j.id, :ids) AND j.state || '' IN ('succeeded', 'dead', 'cancelle
         LIMIT 1 OFFSET 0))
 RETURNING CAST(id AS text), CAST(flow AS text), unique_mode, ol.references
 
+-- fragment: changeable
+ol.in_ids(j.id, :ids) AND j.state || '' = :state AND ol.in_reach
+
+-- name: reschedule_jobs
+-- Give jobs that have not started another moment.
+UPDATE ol.job AS j
+SET run_at = COALESCE(ol.moment(:at), ol.later(:delay)),
+    state = CASE WHEN COALESCE(ol.moment(:at), ol.later(:delay)) > ol.now() THEN 'scheduled'
+        ELSE 'ready' END
+WHERE ol.changeable AND j.state IN ('scheduled', 'ready')
+RETURNING CAST(id AS text)
+
+-- name: prioritize_jobs
+-- Give jobs that have not started another priority.
+UPDATE ol.job AS j SET priority = :priority
+WHERE ol.changeable AND j.state IN ('waiting', 'scheduled', 'ready')
+RETURNING CAST(id AS text)
+
+-- name: move_jobs
+-- Put jobs that have not started into another queue; not those whose keys stand there already, or are
+-- unique within their own.
+UPDATE ol.job AS j
+SET queue = :queue,
+    lane = (SELECT COALESCE(j.lane, CASE WHEN q.lane_by = 'tenant' THEN j.tenant ELSE 'default' END)
+        FROM ol.queue AS q WHERE q.name = :queue AND q.limited)
+WHERE ol.changeable AND j.state IN ('waiting', 'scheduled', 'ready') AND j.unique_mode IS NULL
+    AND (j.key IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.tenant = j.tenant
+        AND o.queue = :queue AND o.key = j.key AND o.key IS NOT NULL AND o.unique_mode IS NULL))
+RETURNING CAST(id AS text)
+
+-- name: unique_jobs
+-- Those of the jobs whose keys are unique for a time.
+SELECT CAST(id AS text) FROM ol.job WHERE ol.in_ids(id, :ids) AND unique_mode IS NOT NULL
+
 -- name: states_by_age
 -- The states of jobs that an action left alone, and whether each ended so many seconds ago.
 SELECT CAST(id AS text), state, COALESCE(finished_at <= ol.ago(:older), false)

@@ -1,0 +1,57 @@
+"""A change that an operator makes to jobs that have not started: moment, priority or queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from .errors import InvalidOption
+from .lifecycle import State
+from .options import Options, check_name, seconds
+from .timestamps import to_epoch
+
+RESCHEDULE, PRIORITIZE, MOVE = "reschedule", "prioritize", "move"
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """One of three kinds, with what it sets."""
+
+    kind: str
+    sets: dict[str, Any]
+
+    @classmethod
+    def reschedule(cls, delay: float | timedelta | None, at: datetime | None) -> Self:
+        """Start so many seconds from now by the database's clock, or at a moment."""
+        if (delay is None) == (at is None):
+            raise InvalidOption(option="delay", reason="or at must be given, and not both")
+        return cls(RESCHEDULE, {"delay": seconds("delay", delay), "at": to_epoch("at", at)})
+
+    @classmethod
+    def prioritize(cls, priority: int) -> Self:
+        if priority is None:
+            raise InvalidOption(option="priority", reason="must be given")
+        return cls(PRIORITIZE, {"priority": Options(priority=priority).priority})
+
+    @classmethod
+    def move(cls, to: str) -> Self:
+        if to is None:
+            raise InvalidOption(option="to", reason="must be the name of a queue")
+        return cls(MOVE, {"queue": check_name("queue", to)})
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states of jobs that it is for. One that waits for others starts when these end."""
+        if self.kind == RESCHEDULE:
+            return State.SCHEDULED, State.READY
+        return State.WAITING, State.SCHEDULED, State.READY
+
+    def check_source(self, queue: str | None) -> None:
+        """Jobs are moved from one queue: of two queues, two jobs might have the same key."""
+        if self.kind == MOVE and (queue is None or queue == self.sets["queue"]):
+            raise InvalidOption(option="queue", reason="must name the queue that the jobs leave")
+
+    def as_json(self) -> dict[str, Any]:
+        """What is on record."""
+        return {name: value for name, value in self.sets.items() if value is not None}
