@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from ..model.options import MAX_PRIORITY, MIN_PRIORITY
 from .database_options import json_option, with_client
 from .errors import as_usage_errors
 from .job_actions import confirm, print_count
-from .jobs import filter_options
+from .jobs import F, filter_options
 from .parsing import parse_duration, parse_time
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 
 
-def state_option(*states: State, default: State) -> Any:
+def state_option(*states: State, default: State) -> Callable[[F], F]:
     return click.option(
         "--state",
         type=click.Choice([str(state) for state in states]),

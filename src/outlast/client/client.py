@@ -120,7 +120,9 @@ class Outlast:
         """Declare what a queue allows: `running` jobs at once, `lane_running` of each lane; `rate`
         and `lane_rate` starts ("600/m"), `burst` of them at once. Lanes take turns, as many as
         their `weights` say. `lane="tenant"` makes each tenant a lane. `ordered` lanes run one job
-        at a time, in order; a dead one lets the next `pass`, or `block`s its lane.
+        at a time, in order; a dead one lets the next `pass`, or `block`s its lane. With
+        `most_waiting` ready jobs it is full: metrics and `outlast doctor` say so, and with
+        `overflow` an enqueue is refused, or the oldest or the new job is dropped, or it waits.
 
         Stored when a worker starts or at the next enqueue."""
         return self._parts.declare_queue(QueueLimits(name, **limits))

@@ -6,6 +6,7 @@ from functools import partial
 
 from ..model.job import Job, NewJob
 from ..model.lifecycle import State
+from ..ops.admission import NOTHING, Dropping, enqueue_bounded
 from ..ops.enqueue import enqueue, notify_queues
 from ..ops.operation import Op
 from ..store import Store
@@ -13,6 +14,7 @@ from ..store.notify_limiter import NotifyLimiter
 from ..tracing import enqueuing, traced, tracer
 from .faces import Face
 from .limits import declare_queues
+from .room import make_room
 
 
 async def enqueue_jobs(on: Face, jobs: list[NewJob], conn: object = None) -> list[Job]:
@@ -29,16 +31,24 @@ async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
         await on.ready_beside_caller()
     if parts.blobs is not None and parts.blobs.any_large(jobs):
         jobs = await on.in_thread(partial(parts.blobs.put_arguments, jobs))
+    if conn is None or parts.bounded_queues:
+        await declare_queues(on)
+    dropping = (await make_room(on, jobs, conn)) if parts.bounded_queues else NOTHING
     if conn is not None:
-        return await on.run_on(conn, _insert_and_notify(on, jobs))
-    await declare_queues(on)
-    made = await on.run(enqueue, jobs)
+        return await on.run_on(conn, _insert_and_notify(on, jobs, dropping))
+    if dropping:
+        made = await on.run(enqueue_bounded, jobs, dropping)
+    else:
+        made = await on.run(enqueue, jobs)
     await on.notify(_queues_to_notify(parts.store, made, parts.notify_limiter))
     return made
 
 
-def _insert_and_notify(on: Face, jobs: list[NewJob]) -> Op[list[Job]]:
-    made = yield from enqueue(jobs, ours=False)
+def _insert_and_notify(on: Face, jobs: list[NewJob], dropping: Dropping) -> Op[list[Job]]:
+    if dropping:
+        made = yield from enqueue_bounded(jobs, dropping, ours=False)
+    else:
+        made = yield from enqueue(jobs, ours=False)
     if queues := _queues_to_notify(on.store, made, on.parts.tx_notify_limiter):
         yield from notify_queues(on.store.channel, queues)
     return made

@@ -30,6 +30,7 @@ class ClientParts:
     ) -> None:
         self.registry = Registry()
         self.declared_queues: dict[str, QueueLimits] = {}
+        self.bounded_queues: set[str] = set()  # whose enqueues ask for room
         self.undeclared = False  # whether the database has yet to hear of a declaration
         self.notify_limiter = NotifyLimiter()
         # Separate: a notification in a caller's transaction is sent when that commits, if it does.
@@ -56,6 +57,8 @@ class ClientParts:
                 option="queue", reason=f"{limits.name!r} is declared twice, with different limits"
             )
         self.undeclared = True
+        if limits.bounded:
+            self.bounded_queues.add(limits.name)
         return limits
 
     def migrate(self) -> list[int]:

@@ -8,6 +8,7 @@
     │   ├── InvalidOption         an option (priority, delay, queue, …) is unknown or out of range
     │   └── InvalidSetting        a setting is out of range or unknown; names the field
     ├── KeyConflict               the same idempotency key was used with another call
+    ├── QueueFull                 the queue holds as many ready jobs as it may
     ├── UnknownTask               no task of that name is registered here
     ├── JobNotFound               no such job
     ├── TooLate                   the job already ended another way
@@ -162,6 +163,19 @@ class KeyConflict(OutlastError):
             job=None,
             flow=flow,
         )
+
+
+class QueueFull(OutlastError):
+    """The queue holds as many ready jobs as it may; nothing was enqueued."""
+
+    template = (
+        "The queue {queue!r} is full: {waiting:,} jobs are ready, {most_waiting:,} may be, and"
+        " {asked:,} more do not fit. Enqueue later, add workers, or raise most_waiting."
+    )
+    queue: str
+    waiting: int  # ready jobs, when they were counted last
+    most_waiting: int
+    asked: int
 
 
 class UnknownTask(OutlastError):

@@ -23,7 +23,10 @@ from .timestamps import is_finite
 DEFAULT_LANE = "default"  # of jobs for which neither caller, task nor queue names one
 BY_TENANT = "tenant"
 ON_DEAD = ("pass", "block")
+TELL = "tell"
+OVERFLOWS = (TELL, "refuse", "drop_oldest", "drop_new", "wait")
 MAX_LIMIT = 1_000_000  # jobs
+MAX_WAITING = 1_000_000_000  # jobs
 MAX_WEIGHT = 1000
 MAX_WEIGHTS = 10_000  # lanes with a weight of their own
 MAX_RATE = 1_000_000.0  # starts a second
@@ -31,6 +34,7 @@ MIN_RATE = 1 / (366 * 86400)
 _RATE_PATTERN = re.compile(r"(\d+(?:\.\d+)?) */ *(\d+)? *(s|m|h|d)")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
+Overflow = Literal["tell", "refuse", "drop_oldest", "drop_new", "wait"]
 Rate = str | float | None  # "600/m", "5/s", "100/15m"; or starts a second
 
 
@@ -45,6 +49,8 @@ class LimitOptions(TypedDict, total=False):
     burst: int | None
     weights: Mapping[str, int] | None
     on_dead: str
+    most_waiting: int | None
+    overflow: Overflow
 
 
 class QueueOptions(LimitOptions, total=False):
@@ -68,6 +74,8 @@ class QueueLimits:
     weights: Mapping[str, int] | None = None  # turns of a lane, where not 1
     ordered: bool = False  # one at a time and in order, within each lane
     on_dead: str = "pass"  # what a dead job does to its ordered lane: "pass" | "block"
+    most_waiting: int | None = None  # ready jobs that it holds before it is full
+    overflow: Overflow = "tell"  # what happens then to an enqueue
 
     def __post_init__(self) -> None:
         check_name("queue", self.name)
@@ -76,6 +84,12 @@ class QueueLimits:
         for field in ("running", "lane_running"):
             _check_whole(field, getattr(self, field), 0, MAX_LIMIT)
         _check_whole("burst", self.burst, 1, MAX_LIMIT)
+        _check_whole("most_waiting", self.most_waiting, 1, MAX_WAITING)
+        if self.overflow not in OVERFLOWS:
+            raise InvalidOption(
+                option="overflow",
+                reason=f"must be one of {', '.join(OVERFLOWS)}, not {self.overflow!r:.80}",
+            )
         for field in ("rate", "lane_rate"):
             object.__setattr__(self, field, rate_per_second(field, getattr(self, field)))
         if self.lane not in (None, BY_TENANT):
@@ -104,8 +118,15 @@ class QueueLimits:
             )
         if self.burst is not None and self.rate is None and self.lane_rate is None:
             raise InvalidOption(option="burst", reason="needs a rate or a lane_rate")
+        if self.overflow != TELL and self.most_waiting is None:
+            raise InvalidOption(option="overflow", reason="needs most_waiting=…")
         if self.on_dead == "block" and not self.ordered:
             raise InvalidOption(option="on_dead", reason="is for queues with ordered=True")
+
+    @property
+    def bounded(self) -> bool:
+        """Whether an enqueue has to ask for room."""
+        return self.most_waiting is not None and self.overflow != TELL
 
     @property
     def limited(self) -> bool:
@@ -159,6 +180,8 @@ class QueueLimits:
             "weights": None if self.weights is None else json.dumps(dict(self.weights)),
             "ordered": self.ordered,
             "on_dead": self.on_dead if self.ordered else None,
+            "most_waiting": self.most_waiting,
+            "overflow": self.overflow if self.most_waiting else None,
         }
 
 

@@ -81,6 +81,7 @@ def _set(declared: QueueLimits, overrides: dict[str, Any]) -> Op[QueueLimits]:
         "overrides": json.dumps(overrides) if overrides else None,
     }
     yield Statement("set_limits", rows=[{**limits.row(), **stored}])
+    yield Statement("forget_room", {"queue": declared.name})  # counted for another limit
     return limits
 
 

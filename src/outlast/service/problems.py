@@ -116,6 +116,7 @@ STATUSES: dict[type[Exception], int] = {
     errors.TokenNotFound: 404,
     errors.WorkerNotFound: 404,
     errors.KeyConflict: 409,
+    errors.QueueFull: 429,
     errors.TooLate: 409,
     errors.TooEarly: 409,
     errors.FlowClosed: 409,

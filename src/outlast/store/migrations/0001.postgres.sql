@@ -243,8 +243,19 @@ CREATE TABLE ol.queue (
     burst double precision CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
     weights json,
     ordered boolean NOT NULL DEFAULT false,
-    on_dead text CHECK (on_dead IN ('pass', 'block'))
+    on_dead text CHECK (on_dead IN ('pass', 'block')),
+    most_waiting integer CHECK (most_waiting > 0), -- ready jobs that it may hold; none: any number
+    overflow text CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait'))
 );
+
+-- How many more jobs a bounded queue takes before its ready ones are counted again. Apart from `queue`,
+-- which every claim reads.
+CREATE TABLE ol.admission (
+    queue text NOT NULL PRIMARY KEY,
+    room integer NOT NULL,
+    waiting integer NOT NULL, -- when they were counted
+    counted_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
 
 -- The state of a lane beside its jobs: whether it is paused, and its token bucket. The lane '' is the
 -- whole queue; the queue '' pauses a tenant's lanes everywhere. No row: open, with a full bucket.

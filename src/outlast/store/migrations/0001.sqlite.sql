@@ -233,8 +233,19 @@ CREATE TABLE ol.queue (
     burst REAL CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
     weights TEXT,
     ordered INTEGER NOT NULL DEFAULT 0,
-    on_dead TEXT CHECK (on_dead IN ('pass', 'block'))
+    on_dead TEXT CHECK (on_dead IN ('pass', 'block')),
+    most_waiting INTEGER CHECK (most_waiting > 0), -- ready jobs that it may hold; none: any number
+    overflow TEXT CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait'))
 );
+
+-- How many more jobs a bounded queue takes before its ready ones are counted again. Apart from `queue`,
+-- which every claim reads.
+CREATE TABLE ol.admission (
+    queue TEXT NOT NULL PRIMARY KEY,
+    room INTEGER NOT NULL,
+    waiting INTEGER NOT NULL, -- when they were counted
+    counted_at REAL NOT NULL
+) WITHOUT ROWID;
 
 -- The state of a lane beside its jobs: whether it is paused, and its token bucket. The lane '' is the
 -- whole queue; the queue '' pauses a tenant's lanes everywhere. No row: open, with a full bucket.

@@ -18,15 +18,19 @@ SELECT CAST(pg_advisory_xact_lock(ol.lane_lock(:queue, '')) AS text)
 -- name: set_limits
 -- Put limits in force.
 INSERT INTO ol.queue (name, changed_at, declared, overrides, limited, running, lane_by, lane_running,
-    rate, lane_rate, burst, weights, ordered, on_dead)
+    rate, lane_rate, burst, weights, ordered, on_dead, most_waiting, overflow)
 SELECT t.name, ol.now(), ol.json(t.declared), ol.json(t.overrides), t.limited, t.running, t.lane_by,
-    t.lane_running, t.rate, t.lane_rate, t.burst, ol.json(t.weights), t.ordered, t.on_dead
+    t.lane_running, t.rate, t.lane_rate, t.burst, ol.json(t.weights), t.ordered, t.on_dead,
+    t.most_waiting, t.overflow
 FROM ol.rows(name text, declared text, overrides text, limited boolean, running integer,
     lane_by text, lane_running integer, rate double precision, lane_rate double precision,
-    burst double precision, weights text, ordered boolean, on_dead text)
+    burst double precision, weights text, ordered boolean, on_dead text,
+    most_waiting integer, overflow text)
 WHERE true
 ON CONFLICT (name) DO UPDATE SET changed_at = excluded.changed_at, declared = excluded.declared,
     overrides = excluded.overrides, limited = excluded.limited, running = excluded.running,
     lane_by = excluded.lane_by, lane_running = excluded.lane_running, rate = excluded.rate,
     lane_rate = excluded.lane_rate, burst = excluded.burst, weights = excluded.weights,
-    ordered = excluded.ordered, on_dead = excluded.on_dead
+    ordered = excluded.ordered, on_dead = excluded.on_dead, most_waiting = excluded.most_waiting,
+    overflow = excluded.overflow
+

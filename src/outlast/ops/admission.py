@@ -1,0 +1,132 @@
+"""Admission to bounded queues: room is taken before jobs are inserted.
+
+Room is taken in a short transaction of its own, never in the caller's: a row that is locked until a
+caller commits would stop all other producers. If the jobs are not inserted after all, their room is
+missing until the next count. A count misses what other transactions have not committed yet, so a
+queue may hold more by that; what the caller's own transaction holds is counted there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.admission import Admission, QueueRoom, grant
+from ..model.job import Job, NewJob, read_job
+from ..model.lifecycle import State
+from .dependents import notify_dependents
+from .enqueue import enqueue
+from .job_actions import record_action
+from .operation import BEGIN, Op, Pipeline, Rows, Statement, creates_database
+
+
+@dataclass(frozen=True, slots=True)
+class Dropping:
+    """Jobs that a full queue gives up for new ones, and new ones that it does not take."""
+
+    oldest: tuple[tuple[str, int], ...] = ()  # queue, number
+    new: frozenset[str] = frozenset()  # ids
+
+    def __bool__(self) -> bool:
+        return bool(self.oldest or self.new)
+
+
+NOTHING = Dropping()
+
+
+@creates_database
+def take_room(queue: str, asked: int) -> Op[Admission | None]:
+    """Take room for new jobs of a queue, if so much is known to be there."""
+    given = {"queue": queue, "asked": asked}
+    *_, taken = yield Pipeline([Statement("commit_lazily"), Statement("take_room", given)])
+    if not taken:
+        return None
+    return Admission(queue, asked, asked, QueueRoom(None, None, int(taken[0][0]), 0, 0.0))
+
+
+def count_here(queue: str) -> Op[int]:
+    """The ready jobs of a queue that this transaction sees, its own among them; none where they
+    were counted lately."""
+    found = yield from _read(queue)
+    if found.fresh or found.unbounded:
+        return 0
+    rows: Rows = yield Statement("count_ready", {"queue": queue, "limit": found.most_waiting})
+    return int(rows[0][0])
+
+
+@creates_database
+def admit(queue: str, asked: int, seen: int = 0) -> Op[Admission]:
+    """Take room for new jobs of a queue, and count its ready ones if it is used up. `seen`: so many
+    there are for sure."""
+    if (answer := (yield from take_room(queue, asked))) is not None:
+        return answer
+    found = yield from _read(queue)
+    if found.fresh and not (full := grant(queue, asked, found)).taken:
+        return full
+    yield BEGIN
+    yield Statement("hold_room", {"queue": queue})
+    found = yield from _read(queue)
+    if asked > found.room and not found.fresh:
+        found = yield from _count(queue, found, seen)
+    answer = grant(queue, asked, found)
+    if answer.taken:
+        yield Statement("take_room", {"queue": queue, "asked": answer.taken})
+    return answer
+
+
+def _read(queue: str) -> Op[QueueRoom]:
+    rows: Rows = yield Statement("read_room", {"queue": queue})
+    return QueueRoom(*rows[0]) if rows else QueueRoom(None, None, 0, 0, -1.0)
+
+
+def _count(queue: str, found: QueueRoom, seen: int) -> Op[QueueRoom]:
+    limit = 0 if found.unbounded else (found.most_waiting or 0)
+    rows: Rows = yield Statement("count_ready", {"queue": queue, "limit": limit})
+    counted = found.counted(max(seen, int(rows[0][0])))
+    room = {"queue": queue, "room": counted.room, "waiting": counted.waiting}
+    yield Statement("set_room", room)
+    return counted
+
+
+@creates_database
+def enqueue_bounded(
+    jobs: Sequence[NewJob], dropping: Dropping, *, ours: bool = True
+) -> Op[list[Job]]:
+    """Insert jobs and drop others, or some of these, all or nothing. What is dropped is cancelled
+    with the reason, so that whoever waits for it is told."""
+    yield BEGIN
+    for queue, number in dropping.oldest:
+        yield from _drop_oldest(queue, number)
+    made = yield from enqueue(jobs, ours=ours)
+    new = {job.id: job.queue for job in made if job.id in dropping.new}
+    if not new:
+        return made
+    for queue in sorted(set(new.values())):
+        yield from _drop([id for id in sorted(new) if new[id] == queue], queue, "new")
+    rows: Rows = yield Statement("existing_jobs", rows=[{"id": id} for id in sorted(new)])
+    now = {row[0]: read_job(row[1:]) for row in rows}
+    return [now.get(job.id, job) for job in made]
+
+
+def _drop_oldest(queue: str, number: int) -> Op[None]:
+    while number > 0:
+        rows: Rows = yield Statement("oldest_ready", {"queue": queue, "limit": number})
+        if not rows:
+            return  # workers were faster
+        yield from _drop([id for (id,) in rows], queue, "oldest")
+        number -= len(rows)
+
+
+def _drop(ids: Sequence[str], queue: str, which: str) -> Op[None]:
+    """Cancel jobs of a full queue. Their followers hear of it as of any other cancel."""
+    error: dict[str, Any] = {
+        "type": "QueueFull", "message": f"dropped: the queue {queue!r} was full", "traceback": "",
+    }  # fmt: skip
+    given = {"ids": json.dumps(list(ids)), "error": json.dumps(error)}
+    rows: Rows = yield Statement("drop_jobs", given)
+    yield from notify_dependents([(id, State.CANCELLED) for id, tied in rows if tied])
+    if rows:
+        data = {"queue": queue, "dropped": which}
+        yield from record_action("drop", [id for id, _ in rows], data)

@@ -1,0 +1,57 @@
+-- name: commit_lazily
+-- In this transaction, do not wait for the disk: room that is lost with a crash is counted again, and the
+-- log keeps its order, so no job is there before the room that was taken for it.
+-- postgres only: on SQLite who waits holds up nobody else's rows
+SELECT set_config('synchronous_commit', 'off', true)
+
+-- name: take_room
+-- Take room for new jobs, if so much is left since it was counted.
+UPDATE ol.admission SET room = room - :asked WHERE queue = :queue AND room >= :asked RETURNING room
+
+-- fragment: room_columns
+b.most_waiting, b.overflow, COALESCE(a.room, 0), COALESCE(a.waiting, 0),
+    COALESCE(ol.epoch(ol.now()) - ol.epoch(a.counted_at), -1)
+
+-- name: read_room
+-- What a queue may hold, the room that is left, and how long ago it was counted; less than none: never.
+SELECT ol.room_columns FROM ol.queue AS b LEFT JOIN ol.admission AS a ON a.queue = b.name
+WHERE b.name = :queue
+
+-- name: hold_room
+-- Be the only one that counts a queue's jobs.
+INSERT INTO ol.admission AS a (queue, room, waiting, counted_at)
+VALUES (:queue, 0, 0, ol.moment(0))
+ON CONFLICT (queue) DO UPDATE SET room = a.room
+RETURNING room
+
+-- name: count_ready
+-- How many jobs of a queue are ready; no more than a limit are counted.
+SELECT count(*) FROM (
+    SELECT 1 FROM ol.job WHERE state = 'ready' AND queue = :queue LIMIT :limit) AS counted
+
+-- name: set_room
+-- Keep what was counted.
+UPDATE ol.admission SET room = :room, waiting = :waiting, counted_at = ol.now() WHERE queue = :queue
+
+-- name: forget_room
+-- What was counted holds no more.
+UPDATE ol.admission SET room = 0, counted_at = ol.moment(0) WHERE queue = :queue
+
+-- fragment: lowest_ready
+SELECT id FROM ol.job WHERE state = 'ready' AND queue = :queue
+    AND priority = (SELECT priority FROM ol.job WHERE state = 'ready' AND queue = :queue
+        ORDER BY priority LIMIT 1)
+ORDER BY run_at, id LIMIT :limit
+
+-- name: oldest_ready
+-- The jobs of a queue's lowest priority that have waited longest.
+-- postgres: SKIP LOCKED: one that somebody holds is about to start
+SELECT CAST(o.id AS text) FROM (ol.lowest_ready FOR UPDATE SKIP LOCKED) AS o
+-- sqlite: one writer at a time
+SELECT o.id FROM (ol.lowest_ready) AS o
+
+-- name: drop_jobs
+-- Cancel jobs for which a full queue has no room.
+UPDATE ol.job AS j SET state = 'cancelled', finished_at = ol.now(), error = ol.json(:error)
+WHERE ol.in_ids(id, :ids) AND state || '' IN ('waiting', 'scheduled', 'ready')
+RETURNING CAST(id AS text), tied
