@@ -190,3 +190,18 @@ def test_an_option_out_of_range_is_written_wrongly(
     answer = run("enqueue", "t", *words)
     assert answer.code == 2 and told in answer.err
     assert ol.jobs() == []
+
+
+def test_unique_and_debounced_jobs(run: Commands, ol: Outlast) -> None:
+    """R242: the winner's id is printed; a full queue is an error with the facts."""
+    first = run("enqueue", "t", "--key", "k", "--unique", "waiting", "--args", '{"a": 1}')
+    again = run("enqueue", "t", "--key", "k", "--unique", "10m", "--args", '{"a": 2}')
+    assert first.out == again.out
+    soon = ("enqueue", "t", "--key", "d", "--debounce", "5s", "--max-wait", "1m", "--json", "--args")
+    assert run(*soon, '{"a": 1}').json["id"] == run(*soon, '{"a": 2}').json["id"]
+    assert run("enqueue", "t", "--unique", "waiting").code == 2
+    ol.queue("full", most_waiting=1, overflow="refuse")
+    ol._declare_queues()
+    assert run("enqueue", "t", "--queue", "full").code == 0
+    refused = run("enqueue", "t", "--queue", "full")
+    assert refused.code == 1 and "The queue 'full' is full: 1 jobs are ready" in refused.err

@@ -112,3 +112,20 @@ def test_a_queue_is_told_how_long_to_keep(run: Commands, ol: Outlast) -> None:
     assert [queue.keep for queue in ol.queues()] == [None]
     for wrong in ([], ["1h", "--undo"], ["soon"]):
         assert run("keep", "mail", *wrong).code == 2
+
+
+def test_jobs_that_wait_are_changed_by_filter(run: Commands, ol: Outlast) -> None:
+    """The number first, then the question; --yes skips that."""
+    ids = [made(run) for _ in range(3)]
+    asked = run("reschedule", "--delay", "2h", "--state", "ready")
+    assert asked.code == 2 and "3 ready jobs will be rescheduled." in asked.err
+    done = run("reschedule", "--delay", "2h", "--state", "ready", "--yes")
+    assert done.out == "Rescheduled 3 jobs.\n"
+    assert {ol.job(id).state for id in ids} == {"scheduled"}
+    told = run("reschedule", "--delay", "0", "--yes", "--json").json
+    assert told == {"found": 3, "rescheduled": 3, "left": {}, "more": 0}
+    assert run("prioritize", "9", "--yes").out == "Prioritized 3 jobs.\n"
+    assert run("move", "bulk", "--queue", "default", "--yes").out == "Moved 3 jobs.\n"
+    assert {(ol.job(id).queue, ol.job(id).priority) for id in ids} == {("bulk", 9)}
+    for wrong in (["reschedule"], ["move", "bulk"], ["move", "!", "--queue", "x"], ["prioritize"]):
+        assert run(*wrong, "--yes").code == 2, wrong

@@ -80,7 +80,12 @@ async def test_what_handlers_say_and_do(served: Served, ol: Outlast, tmp_path: P
         ctx.log("done", n=n)
         ctx.enqueue(chain(leaf.job(n), leaf.job(n)))
         ctx.enqueue(chain(leaf.job(0), leaf.job(0)).using(key="shared"))
+        ctx.enqueue(late.using(key="one", unique="waiting", delay=3600).job(n))
+        ctx.enqueue(late.using(key="two", debounce=3600).job(n))
         return n
+
+    @ol.task
+    def late(n: int) -> None: ...
 
     @ol.task
     def leaf(n: int) -> int:
@@ -107,6 +112,7 @@ async def test_what_handlers_say_and_do(served: Served, ol: Outlast, tmp_path: P
             assert (await ended(ol, job)).state is State.SUCCEEDED
     assert ran == ["once"]
     assert len(leaves) == 6, "each its own chain, and both one under a key"
+    assert sorted(str(job.key) for job in ol.jobs(task="late")) == ["one", "two"]
     events = [event.data for event in ol.history(first.id)[1]]
     assert events == [{"done": 1, "total": 2, "note": "half"}, {"message": "done", "n": 1}]
     assert second.id != first.id

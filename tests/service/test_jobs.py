@@ -281,3 +281,28 @@ def test_what_attempts_said_and_failed_with_is_forgotten_too(
     ol.store.run(events.assign_positions)
     found = {one.kind: one.data for one in ol.store.run(events.page_of_job, held.id, 0, None, 9)[0]}
     assert found["progress"] is None and '"dead"' in str(found["attempt"])
+
+
+def test_unique_and_debounced_jobs_over_http(served: Served, ol: Outlast) -> None:
+    """R242: the winner is the answer."""
+    body: dict[str, Any] = {"task": "sync", "key": "inbox-7", "unique": "waiting"}
+    first, again = (served.post(JOBS, json=body).json()["id"] for _ in range(2))
+    assert first == again
+    body = {"task": "index", "key": "doc-7", "debounce": 5, "max_wait": 60}
+    made = [served.post(JOBS, json=body | {"args": {"n": n}}).json() for n in range(2)]
+    assert made[0]["id"] == made[1]["id"] and made[1]["args"] == {"n": 1}
+    for wrong in ({"unique": "often"}, {"unique": "waiting", "key": None}, {"debounce": 0}):
+        assert served.post(JOBS, json=body | {"debounce": None} | wrong).status_code == 422
+
+
+def test_a_full_queue_is_too_many_requests(served: Served, database: Database) -> None:
+    """R244: a server that declares nothing itself learns of it from the database."""
+    with Outlast(database.url, schema=database.schema) as elsewhere:
+        elsewhere.queue("ingest", most_waiting=1, overflow="refuse")
+        elsewhere._declare_queues()
+    full = {"task": "load", "queue": "ingest"}
+    assert served.post(JOBS, json=full).status_code == 201
+    refused = served.post(JOBS, json=full)
+    assert refused.status_code == 429
+    told = refused.json()
+    assert told["type"] == "urn:outlast:queue-full" and "1 may be" in told["detail"]

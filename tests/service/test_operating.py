@@ -134,3 +134,24 @@ def test_a_queue_is_told_how_long_to_keep_what_has_ended(served: Served) -> None
         assert (queue["name"], queue["keep"], queue["paused"]) == ("mail", keep, False)
     for bad in ({"queue": "mail"}, {"queue": "mail", "keep": -1}, {"queue": "!", "keep": 1}):
         assert served.post("/api/v1/queues/keep", token, json=bad).status_code == 422
+
+
+def test_jobs_that_wait_are_changed_by_filter(served: Served) -> None:
+    """A token changes the jobs in its reach, and moves them to queues in its reach."""
+    mine, theirs = enqueued(served, "acme"), enqueued(served, "other")
+    token = served.token("admin", "read", tenant="acme")
+    where = "/api/v1/jobs"
+    done = served.post(f"{where}/reschedule", token, json={"state": "ready", "delay": 60}).json()
+    assert done == {"done": 2, "matched": 2, "left": {}, "more": 0, "next": None}
+    assert served.post(f"{where}/reschedule", token, json={"delay": 0}).json()["done"] == 2
+    assert served.post(f"{where}/prioritize", token, json={"priority": 7}).json()["done"] == 2
+    moved = {"queue": "default", "to": "bulk"}
+    assert served.post(f"{where}/move", token, json=moved).json()["done"] == 2
+    found = {id: served.ol.job(id) for id in mine + theirs}
+    assert [(found[id].queue, found[id].priority) for id in mine] == [("bulk", 7)] * 2
+    assert [(found[id].queue, found[id].priority) for id in theirs] == [("default", 0)] * 2
+    narrow = served.token("admin", tenant="acme", queues=["bulk"])
+    back = {"queue": "bulk", "to": "default"}
+    assert served.post(f"{where}/move", narrow, json=back).status_code == 403
+    for path, body in [("reschedule", {}), ("move", {"to": "bulk"}), ("prioritize", {})]:
+        assert served.post(f"{where}/{path}", token, json=body).status_code == 422

@@ -91,6 +91,7 @@ def enqueue(
     """
     from ..model.options import Options
     from ..model.task import Call
+    from ..model.uniqueness import unique_fields
 
     url, schema = given.pop("url"), given.pop("schema")
     with ExitStack() as stack:
@@ -105,6 +106,8 @@ def enqueue(
         webhooks = _webhooks(ol, tell) or None
         with as_usage_errors():
             options = Options(**given, tell=webhooks)
+            unique_fields(options)  # which refuses a mode without a key
+        ol._refresh_bounds()
         (job,) = ol.enqueue(Call(definition, options, (), arguments))
     if as_json:
         print_json(job)

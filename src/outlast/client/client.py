@@ -254,6 +254,7 @@ class Outlast:
     limit, alimit = twins(limit_verbs.limit)
     limits, alimits = twins(limit_verbs.limits)
     _declare_queues, declare_queues = twins(limit_verbs.declare_queues)
+    _refresh_bounds, arefresh_bounds = twins(limit_verbs.refresh_bounds)
     breakers, abreakers = twins(queue_verbs.breakers)
     close_breaker, aclose_breaker = twins(queue_verbs.close_breaker)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Unpack
 
+from ..model.errors import NoDatabase
 from ..model.lane import LimitOptions, checked_overrides
 from ..model.options import check_name
 from ..ops import limits as limit_actions
@@ -34,3 +36,12 @@ async def declare_queues(on: Face) -> None:
         declared = tuple(on.parts.declared_queues.values())
         await on.run(limit_actions.declare, declared, actor())
         on.parts.undeclared = False
+
+
+async def refresh_bounds(on: Face) -> None:
+    """Learn which queues are bounded, for a process that declares none of them itself."""
+    with suppress(NoDatabase):
+        found = await on.run(limit_actions.limits)
+        stored = {one.queue for one in found if one.limits.bounded}
+        declared = {name for name, one in on.parts.declared_queues.items() if one.bounded}
+        on.parts.bounded_queues = stored | declared

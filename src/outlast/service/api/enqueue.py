@@ -74,6 +74,7 @@ async def _enqueue(
     if builder.after and call.reach != ALL_JOBS:
         await call.ol.store.arun(all_in_reach, builder.after, call.reach)
     await call.service.queue_names.admit(jobs)
+    await call.service.queue_bounds.refresh()
     continue_trace(call.request.headers.get("traceparent"))  # each request has its own context
     try:
         return await call.ol._aenqueue_jobs(jobs)
