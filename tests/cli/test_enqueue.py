@@ -197,7 +197,18 @@ def test_unique_and_debounced_jobs(run: Commands, ol: Outlast) -> None:
     first = run("enqueue", "t", "--key", "k", "--unique", "waiting", "--args", '{"a": 1}')
     again = run("enqueue", "t", "--key", "k", "--unique", "10m", "--args", '{"a": 2}')
     assert first.out == again.out
-    soon = ("enqueue", "t", "--key", "d", "--debounce", "5s", "--max-wait", "1m", "--json", "--args")
+    soon = (
+        "enqueue",
+        "t",
+        "--key",
+        "d",
+        "--debounce",
+        "5s",
+        "--max-wait",
+        "1m",
+        "--json",
+        "--args",
+    )
     assert run(*soon, '{"a": 1}').json["id"] == run(*soon, '{"a": 2}').json["id"]
     assert run("enqueue", "t", "--unique", "waiting").code == 2
     ol.queue("full", most_waiting=1, overflow="refuse")

@@ -148,7 +148,7 @@ def test_an_open_transaction_of_one_caller_does_not_stop_the_others(
     """A row locked in a producer's transaction would stop all producers."""
     load = bounded(app, 100, "refuse")
     caller.enqueue(app, load.job(1))
-    all_at_once(4, lambda n: load.enqueue(n))
+    all_at_once(4, load.enqueue)
     caller.commit()
     assert ready(database) == 5
 

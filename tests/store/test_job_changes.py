@@ -20,7 +20,9 @@ pytestmark = pytest.mark.kinds("sqlite", "postgres")
 
 def recorded(database: Database, kind: str) -> list[dict[str, object]]:
     text = "data" if database.is_sqlite else "CAST(data AS text)"
-    query = f"SELECT {text} FROM {table(database, 'event')} WHERE kind = '{kind}' AND job IS NOT NULL"
+    query = (
+        f"SELECT {text} FROM {table(database, 'event')} WHERE kind = '{kind}' AND job IS NOT NULL"
+    )
     return [json.loads(data) for (data,) in database.rows(query)]
 
 
@@ -72,9 +74,7 @@ def test_a_job_moved_to_a_limited_queue_has_a_lane_and_back_none(
     assert column(database, "lane") == [None]
 
 
-def test_jobs_that_started_or_ended_meanwhile_are_left_alone(
-    run: Run, database: Database
-) -> None:
+def test_jobs_that_started_or_ended_meanwhile_are_left_alone(run: Run, database: Database) -> None:
     """R231: what is changed is decided by the row."""
     ids = [job.id for job in put(run, number=3)]
     started, ended = take(run, 2)

@@ -133,9 +133,7 @@ def test_a_job_goes_back_to_its_queue_beside_a_newer_one_of_its_key(
 
 
 @pytest.mark.parametrize("back", ["released", "failed", "reclaimed", "redriven"])
-def test_unique_while_active_is_one_until_it_ends(
-    run: Run, database: Database, back: str
-) -> None:
+def test_unique_while_active_is_one_until_it_ends(run: Run, database: Database, back: str) -> None:
     """R150: running, released, retried, reclaimed or redriven, it is the one."""
     first = submit(run, "active")
     (claim,) = take(run)

@@ -141,9 +141,7 @@ def test_an_active_job_is_renewed_and_finished_beside_its_callers(
     assert column(database, "state") == ["succeeded"]
 
 
-def test_a_call_that_is_sent_again_makes_no_second_job(
-    app: Outlast, index: Task[..., Any]
-) -> None:
+def test_a_call_that_is_sent_again_makes_no_second_job(app: Outlast, index: Task[..., Any]) -> None:
     """Its answer was lost, and the job has started since."""
     jobs = [index.using(key="k", unique="waiting").job(1).new_job()]
     first = app.store.run(enqueue, jobs)

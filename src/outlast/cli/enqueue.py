@@ -50,7 +50,10 @@ if TYPE_CHECKING:
     help="One job per key while waiting, while active, or in a period: 10m.",
 )
 @click.option(
-    "--debounce", callback=parse_duration, metavar="SPAN", help="Start this long after the last call."
+    "--debounce",
+    callback=parse_duration,
+    metavar="SPAN",
+    help="Start this long after the last call.",
 )
 @click.option(
     "--max-wait", callback=parse_duration, metavar="SPAN", help="Maximum delay by debounced calls."

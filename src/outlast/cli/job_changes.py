@@ -1,4 +1,4 @@
-"""Changes to all matching jobs that have not started: `outlast reschedule`, `prioritize`, `move`."""
+"""Changes to matching jobs that have not started: `outlast reschedule`, `prioritize`, `move`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def state_option(*states: State, default: State) -> Callable[[F], F]:
               outlast reschedule --at 2030-01-31T12:00:00Z --task send_mail --yes
     """
 )
-@click.option("--delay", callback=parse_duration, metavar="SPAN", help="Start after this: 30, 5m, 2h.")
+@click.option(
+    "--delay", callback=parse_duration, metavar="SPAN", help="Start after this: 30, 5m, 2h."
+)
 @click.option("--at", callback=parse_time, metavar="TIME", help="Start at this time.")
 @state_option(State.SCHEDULED, State.READY, default=State.SCHEDULED)
 @filter_options

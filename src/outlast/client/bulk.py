@@ -56,7 +56,7 @@ async def purge(
     return await _purge(on, on.pages(request.which), request)
 
 
-async def reschedule_all(
+async def reschedule_all(  # noqa: PLR0913 - a moment in two forms, and the filter
     on: Face,
     *,
     delay: float | timedelta | None = None,

@@ -122,7 +122,7 @@ class JobOptions(TaskOptions, total=False):
     """The options of `task.using(…)`: those of a task, and those that only one job can have."""
 
     key: str | None
-    unique: Literal["waiting", "active"] | str | float | timedelta | None  # noqa: PYI051
+    unique: Literal["waiting", "active"] | str | float | timedelta | None
     debounce: float | timedelta | str | None
     max_wait: float | timedelta | str | None
     delay: float | timedelta | None

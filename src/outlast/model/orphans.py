@@ -79,8 +79,8 @@ _ALL = (
     Orphan("uncancelled", "A cancel was asked for, and the worker died before it saw it.", _H,
            "Whoever takes the job back honours the request.", "reclaim", "find_uncancelled"),
     Orphan("leaked-slot", "A unique key is held by nobody.", _I,
-           "A key is a column of its job and goes with it; the audit removes what prune missed. A key"
-           " that is unique for a time names its holder, whose own row says whether it holds.",
+           "A key is a column of its job and goes with it; the audit removes what prune missed."
+           " One that is unique for a time names its holder, whose own row says if it holds.",
            "audit", "find_leaked_slots"),
     Orphan("unhandled", "No live worker knows the task, or none serves the queue.", _K,
            "Put back unspent; doctor and the job itself say who is missing.", "", "unhandled"),

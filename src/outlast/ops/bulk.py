@@ -1,4 +1,4 @@
-"""Redrive, remove or change a few of the jobs that match a filter, and say why some were left alone.
+"""Redrive, remove or change a few of the jobs that match a filter; say why some were left alone.
 
 Between the moment when jobs are counted or read and the one when they are changed they may change
 by themselves. What is changed is decided by the row; a job that is in another state by now is left

@@ -122,7 +122,12 @@ def _deduplicated(jobs: Sequence[NewJob]) -> tuple[list[NewJob], dict[str, NewJo
 def _existing_jobs(refused: list[NewJob]) -> Op[tuple[dict[str, Job], dict[str, str]]]:
     """The jobs that stand where these were refused, and the texts of their arguments."""
     wanted = [
-        {"id": j.id, "tenant": j.tenant, "queue": j.queue, "key": j.key if not j.unique_mode else None}
+        {
+            "id": j.id,
+            "tenant": j.tenant,
+            "queue": j.queue,
+            "key": j.key if not j.unique_mode else None,
+        }
         for j in refused
     ]
     rows: Rows = yield Statement("existing_jobs", rows=wanted)

@@ -14,8 +14,8 @@ from .access import ALL_JOBS, Access
 from .dependents import notify_dependents
 from .flow_links import FAILED_STATES, recount, recount_followers
 from .operation import BEGIN, Op, Rows, Statement
-from .unique_keys import keys_to_revive
 from .report import job as one_job
+from .unique_keys import keys_to_revive
 
 
 def cancel(id: str, by: str, reason: str, reach: Access = ALL_JOBS) -> Op[Job]:

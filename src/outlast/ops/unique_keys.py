@@ -100,7 +100,7 @@ def _replace(jobs: Mapping[str, NewJob], holders: Mapping[str, Job]) -> Op[dict[
     then."""
     ids = json.dumps(sorted(job.id for job in holders.values()))
     held: Rows = yield Statement("hold_debounced", {"ids": ids})
-    first: dict[str, float] = {id: since for id, since in held}
+    first: dict[str, float] = dict(held)
     rows = [
         _replacement(jobs[id], job.id, first[job.id])
         for id, job in holders.items()
@@ -140,7 +140,9 @@ def keys_to_revive(ids: Sequence[str]) -> Op[dict[str, str]]:
         asked = [_active_key(id, key) for key, id in sorted(wanted.items())]
         found: Rows = yield Statement("key_holders", rows=asked)
         holders = {id: holder for id, holder, *_ in found}
-        refused |= {id: holder for id, holder, in_the_way, *_ in found if in_the_way and holder != id}
+        refused |= {
+            id: holder for id, holder, in_the_way, *_ in found if in_the_way and holder != id
+        }
         free = [one for one in asked if one["id"] not in refused]
         stale = json.dumps(sorted(holders[one["id"]] for one in free if one["id"] in holders))
         taken: Rows = (yield Statement("take_unique_keys", {"ids": stale}, free)) if free else []
@@ -182,5 +184,5 @@ def _refuse_reference(job: NewJob) -> None:
     if job.unique_mode == DEBOUNCE and parse_reference(job.args) is not None:
         raise InvalidOption(
             option="debounce",
-            reason="is for arguments that fit into a row: store the data elsewhere and pass its key",
+            reason="is for arguments that fit into a row: keep the data elsewhere, pass its key",
         )

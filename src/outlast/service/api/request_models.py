@@ -74,10 +74,11 @@ class NewJobBody(RequestModel):
     key: Name | None = Field(None, description="idempotency key: a repeat returns the first job")
     unique: Annotated[str, StringConstraints(max_length=40)] | Positive | None = Field(
         None,
-        description="how the key is unique: `waiting`, `active`, or a period in seconds or as `10m`",
+        description="how the key is unique: `waiting`, `active`, or a period (seconds or `10m`)",
     )
     debounce: Positive | None = Field(
-        None, description="seconds after the last request of the key; replaces the waiting job's args"
+        None,
+        description="seconds after the last request of the key; replaces the waiting job's args",
     )
     max_wait: Positive | None = Field(
         None, description="maximum seconds that requests of a debounced key put the job off"
