@@ -36,7 +36,7 @@ class BoundTask(Generic[P, R]):
         self._conn = conn
 
     def using(self, *, conn: Any = None, **options: Unpack[JobOptions]) -> BoundTask[P, R]:
-        """Say more: queue, priority, tenant, key (with `unique`, or with `debounce` and `max_wait`),
+        """Say more: queue, priority, tenant, key (with `unique`, or `debounce` and `max_wait`),
         delay, at, expires, timeout, max_attempts, max_crashes, retry; `after` (with `when`) and
         `flow`: what it waits for and belongs to; `on_success`, `on_dead`, `on_cancel`: calls to be
         enqueued when it ends so; and `conn`, the caller's own open connection or session."""
