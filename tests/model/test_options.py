@@ -77,7 +77,7 @@ def test_an_unknown_option_is_named_with_its_nearest_spelling() -> None:
         task.using(priorty=5)
     assert refused.value.facts["option"] == "priorty"
     assert str(refused.value).startswith(
-        "There is no option 'priorty': did you mean priority? Options: after, at, conn, delay,"
+        "There is no option 'priorty': did you mean priority? Options: after, at, conn, debounce,"
     )
     with pytest.raises(InvalidOption, match="no option 'brakers': did you mean breaker"):
         app().task(brakers=None)
@@ -95,6 +95,9 @@ def test_a_moment_without_a_time_zone_is_refused_with_what_to_write() -> None:
 
 ONLY_FOR_A_JOB = {
     "key": "k",
+    "unique": "waiting",
+    "debounce": 5,
+    "max_wait": 60,
     "delay": 5,
     "at": datetime(2030, 1, 1, tzinfo=UTC),
     "after": "01890000-0000-7000-8000-000000000000",

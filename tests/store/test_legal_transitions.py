@@ -11,10 +11,12 @@ from outlast import KeyConflict, PrerequisiteFailed, TooLate
 from outlast.model.flow import group
 from outlast.model.flow_builder import build_jobs
 from outlast.model.job import Claim
+from outlast.model.job_change import JobChange
 from outlast.model.lifecycle import LEGAL
 from outlast.model.options import WHEN
 from outlast.ops import duties, flow_repair, job_actions
 from outlast.ops.audit import LOWEST_ID
+from outlast.ops.bulk import change_some
 from outlast.ops.cancel_flow import cancel_page, mark_cancelled
 from outlast.ops.claim import promote
 from outlast.ops.enqueue import enqueue
@@ -48,7 +50,7 @@ class Monkey:
         weights = {
             self.enqueue: 3, self.claim: 8, self.finish: 10, self.renew: 3, self.cancel: 3,
             self.redrive: 3, self.reclaim: 2, self.lose: 1, self.hurry: 1, self.keep_house: 2,
-            self.pause: 1, self.follow: 2, self.cancel_flow: 1,
+            self.pause: 1, self.follow: 2, self.cancel_flow: 1, self.change: 2, self.once: 3,
         }  # fmt: skip
         action: Callable[[], int] = self.luck.choices(
             list(weights), weights=list(weights.values())
@@ -68,6 +70,24 @@ class Monkey:
         ]
         self.shared.ids += [one.id for one in self.store.run(enqueue, said)]
         return len(said)
+
+    def once(self) -> int:
+        """Unique jobs and debounced ones, of a few keys."""
+        mode = self.luck.choice(["waiting", "active", "period", "debounce"])
+        span = {"period": 0.05, "debounce": 0.001}.get(mode)
+        key = f"u{self.luck.randrange(5)}"
+        delay = span if mode == "debounce" else None
+        asked = [new(key=key, unique_mode=mode, unique_span=span, max_wait=span, delay=delay)]
+        self.shared.ids += [one.id for one in self.store.run(enqueue, asked)]
+        return 1
+
+    def change(self) -> int:
+        """What operators do to jobs that wait."""
+        moment = self.luck.choice([0.0, 0.001, 60.0])
+        change = self.luck.choice([JobChange.reschedule(moment, None), JobChange.prioritize(1)])
+        ids = self._ids(20)
+        self.store.run(change_some, ids, self.luck.choice(["ready", "scheduled"]), change, "op")
+        return len(ids)
 
     def follow(self) -> int:
         """Some that come after others, and a flow, sometimes with some that are to join it."""

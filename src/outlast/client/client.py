@@ -253,8 +253,8 @@ class Outlast:
     keep, akeep = twins(queue_verbs.keep)
     limit, alimit = twins(limit_verbs.limit)
     limits, alimits = twins(limit_verbs.limits)
-    _declare_queues, declare_queues = twins(limit_verbs.declare_queues)
-    _refresh_bounds, arefresh_bounds = twins(limit_verbs.refresh_bounds)
+    _declare_queues, _adeclare_queues = twins(limit_verbs.declare_queues)
+    _refresh_bounds, _arefresh_bounds = twins(limit_verbs.refresh_bounds)
     breakers, abreakers = twins(queue_verbs.breakers)
     close_breaker, aclose_breaker = twins(queue_verbs.close_breaker)
 

@@ -41,7 +41,7 @@ class Service:
         self.failed_logins = FailedLogins(self)
         self.job_counts = JobCounts(self)
         self.queue_names = QueueNames(self.job_counts, settings.max_queues)
-        self.queue_bounds = QueueBounds(self.ol.arefresh_bounds)
+        self.queue_bounds = QueueBounds(self.ol._arefresh_bounds)
         self.waiters = Slots(RESULT_WAITERS, settings)
         self.worker_streams = Slots(WORKER_STREAMS, settings)
         self.slow_store = ol.store.clone(1)  # for what takes long: nothing else waits for it

@@ -46,7 +46,7 @@ def local_worker(app: Outlast, queues: Sequence[str] | None, settings: WorkerSet
     store, hot_store, wakeup = app.store, app.store.hot_path_clone(), shared.wakeup
     breakers = Breakers(lambda: id)
     registration = Registration(
-        hot_store, shared, app.registry.names, settings.concurrency, app.declare_queues,
+        hot_store, shared, app.registry.names, settings.concurrency, app._adeclare_queues,
         owned=hot_store is not store,
     )  # fmt: skip
     # The parts call each other: these functions run when all of them are there.

@@ -112,7 +112,7 @@ class Dispatcher:
             state, Threads(1), metrics=self.metrics, wakeup=self.wakeup, outage=self.outage
         )
         self._registration = Registration(
-            self.steady, shared, list, 0, self.app.declare_queues,
+            self.steady, shared, list, 0, self.app._adeclare_queues,
             owned=self.steady is not self.store,
         )  # fmt: skip
         runner = JobRunner(
