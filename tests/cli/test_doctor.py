@@ -205,3 +205,13 @@ def test_a_database_that_cannot_be_asked_is_a_finding(run: Commands) -> None:
 
 def test_checks_are_plain_functions_of_facts() -> None:
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS)
+
+
+def test_a_queue_that_is_full_is_found(run: Commands, ol: Outlast) -> None:
+    """R244: by default it is only told."""
+    ol.queue("default", most_waiting=1)
+    ol._declare_queues()
+    for _ in range(2):
+        assert run("enqueue", "t").code == 0
+    _, found = examined(run)
+    assert "has 2 ready jobs, and 1 may be" in found["queue-full"]["sentence"]

@@ -35,9 +35,12 @@ def test_every_option_of_a_job_is_documented_with_its_default() -> None:
             assert default == shown(getattr(plain, _COLUMNS.get(name, name))), name
 
 
-_COLUMNS = {"expires": "expires_in", "when": "needs"} | dict.fromkeys(
-    ("on_success", "on_dead", "on_cancel", "tell"), "hooks"
-)
+_COLUMNS = {
+    "expires": "expires_in",
+    "when": "needs",
+    "unique": "unique_mode",
+    "debounce": "unique_span",
+} | dict.fromkeys(("on_success", "on_dead", "on_cancel", "tell"), "hooks")
 
 
 def test_the_retry_policy_is_documented_with_its_defaults() -> None:

@@ -13,6 +13,7 @@ from outlast import InvalidOption, JobCancelled, Outlast, QueueFull, Task, chain
 from outlast.client import room
 from outlast.model.admission import QueueRoom
 from outlast.ops.enqueue import enqueue
+from outlast.ops.table_metrics import read_table_metrics
 from tests.store.callers import Caller, Psycopg, Sqlite3
 from tests.store.conftest import Run
 from tests.store.crowd import all_at_once
@@ -69,8 +70,10 @@ def test_without_overflow_it_is_only_told(app: Outlast, database: Database) -> N
     """R244: the default refuses nothing, and asks nothing of the database."""
     app.queue("ingest", most_waiting=1)
     assert not app._parts.bounded_queues
+    app._declare_queues()
     app.store.run(enqueue, [new(queue="ingest") for _ in range(3)])
     assert ready(database) == 3
+    assert app.store.run(read_table_metrics).most_waiting == {"ingest": 1}
 
 
 def test_drop_new_cancels_what_does_not_fit(app: Outlast, verb: Run) -> None:

@@ -79,6 +79,9 @@ class TableCollector:
                 yield Sample("outlast_oldest_seconds", depth.oldest, (queue, state))
         for queue, seconds in dwell.items():
             yield Sample("outlast_dwell_seconds", seconds, (queue,))
+        bounds = {self._queues(name): most for name, most in measured.most_waiting.items()}
+        for queue, most in bounds.items():
+            yield Sample("outlast_queue_most_waiting", most, (queue,))
         for queue in {self._queues(name) for name in measured.paused}:
             yield Sample("outlast_queue_paused", 1, (queue,))
         yield from self._breaker_samples(measured)

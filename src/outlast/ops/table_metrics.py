@@ -42,6 +42,7 @@ class TableMetrics:
     expired: int = 0  # leases that ran out and were not taken back
     expired_for: float = 0.0  # seconds since the first of these ran out
     paused: list[str] = field(default_factory=list)
+    most_waiting: dict[str, int] = field(default_factory=dict)  # by bounded queue
     breakers: list[Circuit] = field(default_factory=list)  # that are open
     workers: dict[str, int] = field(default_factory=dict)  # by state; silent: not heard of
     duties: dict[str, DutyMetrics] = field(default_factory=dict)
@@ -61,6 +62,8 @@ def read_table_metrics() -> Op[TableMetrics]:
                 )
             case "expired":
                 measured.expired, measured.expired_for = int(number), first
+            case "most_waiting":
+                measured.most_waiting[name] = int(number)
             case "paused":
                 measured.paused.append(name)
             case "breaker":

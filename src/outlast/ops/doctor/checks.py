@@ -13,6 +13,7 @@ from ...model.humanize import format_duration, pluralize
 from ...model.lifecycle import State
 from ...model.orphans import DANGLING, ORPHANS
 from .. import report
+from ..limits import LimitsInForce, limits
 from ..operation import Op, Row, Statement
 from ..report import Duty, Queue, WorkerInfo
 from . import database, orphans
@@ -39,6 +40,7 @@ class SystemFacts:
     orphans: FoundOrphans
     dangling: dict[str, int]
     troubled: list[Row] = field(default_factory=list)  # workers, by id, pid, host and why
+    limits: list[LimitsInForce] = field(default_factory=list)
 
     @property
     def alive(self) -> list[WorkerInfo]:
@@ -60,6 +62,7 @@ def facts(host: HostFacts) -> Op[SystemFacts]:
     orphaned = yield from orphans.find_orphans(host.confirm_locked)
     dangling = yield from orphans.find_dangling()
     troubled = yield Statement("troubled_workers")
+    in_force = yield from limits()
     db_facts = yield from database.database_facts(host)
     return SystemFacts(
         db_facts,
@@ -73,6 +76,7 @@ def facts(host: HostFacts) -> Op[SystemFacts]:
         orphaned,
         dangling,
         troubled,
+        in_force,
     )
 
 
@@ -93,6 +97,18 @@ def unserved_queues(facts: SystemFacts) -> Iterator[Finding]:
                 "unhandled",
                 f"The queue {queue.name!r} has {pluralize(ready, 'ready job')} and no live worker.",
                 f"Start one: outlast worker APP --queues {queue.name}",
+            )
+
+
+def full_queues(facts: SystemFacts) -> Iterator[Finding]:
+    most = {one.queue: one.limits.most_waiting for one in facts.limits}
+    for queue in facts.queues:
+        ready, limit = queue.counts.get(State.READY, 0), most.get(queue.name)
+        if limit is not None and ready >= limit:
+            yield Finding(
+                "queue-full",
+                f"The queue {queue.name!r} has {pluralize(ready, 'ready job')}, and {limit} may be.",
+                "Add workers, or raise most_waiting with ol.limit(…).",
             )
 
 
@@ -220,6 +236,7 @@ def schema_ahead(facts: SystemFacts) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[SystemFacts], Iterator[Finding]], ...] = (
     unserved_queues,
+    full_queues,
     unknown_tasks,
     stalled_duties,
     audit_found,

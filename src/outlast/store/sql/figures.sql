@@ -27,6 +27,8 @@ FROM ol.job WHERE state = 'running' AND lease_until < ol.now()
 UNION ALL
 SELECT 'paused', name, '', 1, 0.0, 0.0 FROM ol.queue WHERE paused
 UNION ALL
+SELECT 'most_waiting', name, '', most_waiting, 0.0, 0.0 FROM ol.queue WHERE most_waiting IS NOT NULL
+UNION ALL
 SELECT 'breaker', queue, task, 1, ol.epoch(ol.now()) - ol.epoch(opened_at), 0.0 FROM ol.breaker
 UNION ALL
 SELECT 'workers', '', CASE WHEN seen_at > ol.ago(lease) THEN state ELSE 'silent' END, count(*), 0.0,
