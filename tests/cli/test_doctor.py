@@ -214,4 +214,4 @@ def test_a_queue_that_is_full_is_found(run: Commands, ol: Outlast) -> None:
     for _ in range(2):
         assert run("enqueue", "t").code == 0
     _, found = examined(run)
-    assert "has 2 ready jobs, and 1 may be" in found["queue-full"]["sentence"]
+    assert "has 2 ready jobs, and may have 1" in found["queue-full"]["sentence"]

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from outlast.ops.operation import Op
 from outlast.store import Store
 
 T = TypeVar("T")
@@ -63,3 +64,16 @@ def run_together(
             await store.aclose()
 
     return asyncio.run(gather())
+
+
+def interposed(op: Op[T], before: str, act: Callable[[], Any]) -> Op[T]:
+    """An operation that is overtaken: `act` comes just before its first statement of that name."""
+    answer, left = None, [act]
+    while True:
+        try:
+            step = op.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        if left and getattr(step, "name", "") == before:
+            left.pop()()
+        answer = yield step

@@ -16,7 +16,7 @@ from outlast.ops.enqueue import enqueue
 from outlast.ops.reclaim import reclaim
 from outlast.store import Store
 from tests.store.conftest import Run
-from tests.store.crowd import all_at_once, run_together
+from tests.store.crowd import all_at_once, interposed, run_together
 from tests.store.jobs import column, end, end_leases, make_due, new, states, table, take
 from tests.support import Database
 from tests.support.databases import KINDS
@@ -104,6 +104,16 @@ def test_unique_while_waiting_lets_one_wait_beside_the_running_one(run: Run) -> 
     second = submit(run, "waiting")
     assert second.id != first.id and submit(run, "waiting").id == second.id
     assert submit(run, "active").id == second.id  # the one made last under the key
+
+
+@pytest.mark.kinds("postgres")
+def test_a_holder_that_starts_while_it_is_looked_at_is_none(store: Store) -> None:
+    """The call's own job comes after it: one that has started may not see what the caller wrote."""
+    first, wanted = submit(store.run, "waiting"), [unique("waiting")]
+    (second,) = store.run(
+        lambda: interposed(enqueue(wanted), "hold_waiting", lambda: take(store.run))
+    )
+    assert second.id == wanted[0].id != first.id
 
 
 @pytest.mark.parametrize("back", ["released", "failed", "reclaimed", "redriven"])

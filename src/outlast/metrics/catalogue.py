@@ -58,7 +58,7 @@ _ALL = (
            "How long the job that is due for longest has been due and not been claimed.", "queue"),
     _gauge("expired_leases", _T, "Running jobs whose lease ran out and that nobody took back yet."),
     _gauge("expired_lease_seconds", _T, "How long ago the first of these leases ran out."),
-    _gauge("queue_most_waiting", _T, "Ready jobs that a queue may hold before it is full.", "queue"),
+    _gauge("queue_most_waiting", _T, "Ready jobs that a queue holds before it is full.", "queue"),
     _gauge("queue_paused", _T, "1 for a queue that is paused.", "queue"),
     _gauge("breaker_open", _T,
            "1 while the circuit breaker of a task in a queue is open; 0 once it is closed again.",

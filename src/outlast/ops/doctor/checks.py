@@ -107,7 +107,8 @@ def full_queues(facts: SystemFacts) -> Iterator[Finding]:
         if limit is not None and ready >= limit:
             yield Finding(
                 "queue-full",
-                f"The queue {queue.name!r} has {pluralize(ready, 'ready job')}, and {limit} may be.",
+                f"The queue {queue.name!r} has {pluralize(ready, 'ready job')},"
+                f" and may have {limit}.",
                 "Add workers, or raise most_waiting with ol.limit(…).",
             )
 
