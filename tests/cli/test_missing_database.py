@@ -35,6 +35,7 @@ STEERING = [
     ["reclaim", ID],
     ["forget", ID],
     ["purge", "--yes"],
+    ["move", "b", "--queue", "a", "--yes"],
     ["pause", "mail"],
     ["resume", "mail"],
     ["keep", "mail", "60"],
