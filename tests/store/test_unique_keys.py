@@ -10,7 +10,7 @@ import pytest
 
 from outlast import KeyConflict, TooLate
 from outlast.model.job import Job, NewJob
-from outlast.ops import duties, job_actions
+from outlast.ops import job_actions, retention
 from outlast.ops.bulk import redrive_some
 from outlast.ops.enqueue import enqueue
 from outlast.ops.reclaim import reclaim
@@ -223,7 +223,7 @@ def test_batches_that_overlap_never_deadlock(store: Store, database: Database) -
 def test_a_pruned_job_leaves_no_key_behind(run: Run, database: Database) -> None:
     first = submit(run, "active")
     end(run, *take(run))
-    run(duties.prune, "succeeded", -1.0, 10)
+    run(retention.prune, "succeeded", -1.0, 10)
     table = f"{database.schema}_unique_key" if database.is_sqlite else "unique_key"
     assert database.rows(f"SELECT count(*) FROM {table}") == [(0,)]
     assert submit(run, "active").id != first.id
