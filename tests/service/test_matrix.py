@@ -45,7 +45,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "reclaim_job": {},
     "reschedule_jobs": {"json": {"limit": 1, "task": "nothing", "delay": 1}},
     "prioritize_jobs": {"json": {"limit": 1, "task": "nothing", "priority": 1}},
-    "move_jobs": {"json": {"limit": 1, "task": "nothing", "queue": "a", "to": "b"}},
+    "move_jobs": {"json": {"limit": 1, "task": "nothing", "queue": "a", "to": "mail"}},
     "purge_jobs": {"json": {"limit": 1, "task": "nothing", "state": "dead"}},
     "read_flow": {},
     "list_flow_jobs": {},
@@ -140,7 +140,7 @@ ALL_QUEUES = {
 }  # these concern all of them
 NAMED_QUEUE = {
     "enqueue_job", "enqueue_jobs", "enqueue_flow", "pause_queue", "resume_queue", "keep_queue",
-    "close_queue_breaker", "dequeue",
+    "close_queue_breaker", "dequeue", "move_jobs",
     *pages.NAMED_QUEUE,
 }  # fmt: skip
 # What asks for a job's own token beside the caller's: the one shown here is nobody's.
