@@ -61,6 +61,8 @@ if TYPE_CHECKING:
         ResultMismatch,
         ResultTimeout,
         RetryLater,
+        ScheduleExists,
+        ScheduleNotFound,
         SchemaMismatch,
         ServerRefused,
         ServerUnavailable,
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from .model.job import Job
     from .model.lifecycle import State
     from .model.retry import Retry
+    from .model.schedule_state import Schedule
     from .model.secret import Secret
     from .model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
     from .model.task import Call
@@ -103,6 +106,7 @@ _HOMES = {
     "Job": "model.job",
     "State": "model.lifecycle",
     "Retry": "model.retry",
+    "Schedule": "model.schedule_state",
     "Secret": "model.secret",
     "RetentionSettings": "model.settings",
     "ServiceSettings": "model.settings",
@@ -165,6 +169,9 @@ __all__ = [
     "RetentionSettings",
     "Retry",
     "RetryLater",
+    "Schedule",
+    "ScheduleExists",
+    "ScheduleNotFound",
     "SchemaMismatch",
     "Secret",
     "ServerRefused",

@@ -28,6 +28,8 @@ from .model.batch import batch_of
 from .model.breaker import Breaker
 from .model.options import Options, TaskOptions
 from .model.retry import Retry
+from .model.schedule import SCHEDULE_OPTIONS, ScheduleOptions
+from .model.schedule_state import ScheduleDefinition
 from .model.task import TaskDefinition
 from .model.task_function import task_name
 from .task import Task
@@ -37,7 +39,14 @@ if TYPE_CHECKING:
     from .worker.context import BatchContext, Context
 
 DEFAULT_BREAKER = Breaker()
-TASK_OPTIONS = ("name", "isolated", "batch", "wait", "breaker")  # of a task, never of one job
+TASK_OPTIONS = (
+    "name",
+    "isolated",
+    "batch",
+    "wait",
+    "breaker",
+    *SCHEDULE_OPTIONS,
+)  # of a task, never of one job
 
 
 def task(  # noqa: PLR0913 - as the contract has it
@@ -51,7 +60,7 @@ def task(  # noqa: PLR0913 - as the contract has it
     batch: int | None = None,
     wait: float | None = None,
     breaker: Breaker | None = DEFAULT_BREAKER,
-    **options: Unpack[TaskOptions],
+    **options: Unpack[ScheduledTaskOptions],
 ) -> Any:
     """Register a function as a task. Its name is the function's, unless another is given; jobs
     are found by that name, so a function may move to another module.
@@ -61,11 +70,15 @@ def task(  # noqa: PLR0913 - as the contract has it
 
     `breaker` says when its calls stop because what it depends on is away; None: never.
 
+    With `cron` or `every`, workers enqueue a call without arguments by the clock; `tz`, `missed`,
+    `overlap`, `jitter` and `grace` say how. See `Outlast.schedule` for calls with arguments.
+
     Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant, on_success,
     on_dead, on_cancel.
     """
 
-    said, gathered = Options.of(options, also=TASK_OPTIONS), batch_of(batch, wait)
+    timing, others = _split(options)
+    said, gathered = Options.of(others, also=TASK_OPTIONS), batch_of(batch, wait)
 
     def register(function: Callable[..., Any]) -> Task[..., Any]:
         definition = TaskDefinition(
@@ -78,10 +91,25 @@ def task(  # noqa: PLR0913 - as the contract has it
             batch=gathered,
             breaker=breaker,
         )
+        made: Task[..., Any] = Task(self, definition)
+        planned = ScheduleDefinition.of(made.name, made.job(), timing) if timing else None
         self.registry.add(definition)
-        return Task(self, definition)
+        if planned is not None:
+            self.registry.add_schedule(planned)
+        return made
 
     return register(function) if function is not None else register
+
+
+class ScheduledTaskOptions(TaskOptions, ScheduleOptions, total=False):
+    """The options of `@ol.task(…)`: those of all its jobs, and of its schedule."""
+
+
+def _split(options: ScheduledTaskOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a schedule, and all others."""
+    given = dict(options)
+    timing = {name: given.pop(name) for name in SCHEDULE_OPTIONS if name in given}
+    return {name: value for name, value in timing.items() if value is not None}, given
 
 
 def _context_type(batch: bool) -> type:
@@ -174,7 +202,7 @@ if TYPE_CHECKING:
             name: str | None = None,
             retry: Retry | None = None,
             breaker: Breaker | None = ...,
-            **options: Unpack[TaskOptions],
+            **options: Unpack[ScheduledTaskOptions],
         ) -> BatchTaskDecorator: ...
         @overload
         def __call__(
@@ -184,7 +212,7 @@ if TYPE_CHECKING:
             retry: Retry | None = None,
             isolated: bool = False,
             breaker: Breaker | None = ...,
-            **options: Unpack[TaskOptions],
+            **options: Unpack[ScheduledTaskOptions],
         ) -> TaskDecorator: ...
 
     Batch = CallableAs[C, [list[T]], V]

@@ -37,7 +37,7 @@ SAMPLES = {
     "window": 1, "above": 0, "low": 0, "high": 1, "span": 10, "text": "%x%",
     "hashes": "[]", "life": 1.0, "older": 1.0, "since": 0.0, "until": 1.0, "draining": True,
     "trouble": "x", "first": 0.0, "max_wait": 1.0, "queue": "q", "room": 1, "waiting": 1,
-    "asked": 1,
+    "asked": 1, "names": "[]", "next": 1.0, "active": "[]", "recent": "[]",
 }  # fmt: skip
 VERIFY = "outlast.verify"  # which has statements of its own
 

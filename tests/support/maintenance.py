@@ -9,7 +9,7 @@ from outlast import Outlast
 from outlast.model.ids import new_instance_id
 from outlast.model.settings import WorkerSettings
 from outlast.store import Store
-from outlast.worker.maintenance import Maintenance, Outcomes, Signals
+from outlast.worker.maintenance import AppParts, Maintenance, Outcomes, Signals
 from outlast.worker.outcome_policy import OutcomePolicy
 from outlast.worker.shared import WorkerShared
 from outlast.worker.state import WorkerState
@@ -25,4 +25,5 @@ def healer_of(app: Outlast, store: Store | None = None, **settings: Any) -> Main
         notify=lambda queues: None,
         cancelled=lambda: None,
     )
-    return Maintenance(store or app.store, shared, outcomes, signals, app.retention, app.blobs)
+    parts = AppParts(app.retention, app.blobs)
+    return Maintenance(store or app.store, shared, outcomes, signals, parts)

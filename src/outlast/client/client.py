@@ -17,6 +17,8 @@ from ..model.flow_builder import build_jobs
 from ..model.job import Job
 from ..model.lane import QueueLimits, QueueOptions
 from ..model.options import check_name
+from ..model.schedule import ScheduleOptions
+from ..model.schedule_state import ScheduleDefinition
 from ..model.settings import RetentionSettings, StoreSettings, WorkerOptions, WorkerSettings
 from ..model.task import Call, Registry
 from ..store import Store
@@ -29,6 +31,7 @@ from . import jobs as job_verbs
 from . import limits as limit_verbs
 from . import queues as queue_verbs
 from . import results as result_verbs
+from . import schedules as schedule_verbs
 from . import workers as worker_verbs
 from .faces import AsyncFace, BlockingFace, finish, twins
 from .parts import ClientParts
@@ -257,6 +260,25 @@ class Outlast:
     _refresh_bounds, _arefresh_bounds = twins(limit_verbs.refresh_bounds)
     breakers, abreakers = twins(queue_verbs.breakers)
     close_breaker, aclose_breaker = twins(queue_verbs.close_breaker)
+
+    # Schedules
+
+    def schedule(self, name: str, job: Call, **options: Unpack[ScheduleOptions]) -> None:
+        """Declare a schedule: workers of this app enqueue the call by the clock. A task may have
+        many. Options: cron or every, tz, missed, overlap, jitter, grace."""
+        self.registry.add_schedule(ScheduleDefinition.of(name, job, options))
+
+    schedules, aschedules = twins(schedule_verbs.schedules)
+    schedule_report, aschedule_report = twins(schedule_verbs.schedule_report)
+    create_schedule, acreate_schedule = twins(schedule_verbs.create_schedule)
+    pause_schedule, apause_schedule = twins(schedule_verbs.pause_schedule)
+    resume_schedule, aresume_schedule = twins(schedule_verbs.resume_schedule)
+    run_schedule, arun_schedule = twins(schedule_verbs.run_schedule)
+    skip_schedule, askip_schedule = twins(schedule_verbs.skip_schedule)
+    change_schedule, achange_schedule = twins(schedule_verbs.change_schedule)
+    reset_schedule, areset_schedule = twins(schedule_verbs.reset_schedule)
+    backfill_schedule, abackfill_schedule = twins(schedule_verbs.backfill_schedule)
+    delete_schedule, adelete_schedule = twins(schedule_verbs.delete_schedule)
 
     # Workers
 

@@ -18,6 +18,8 @@
     ├── PrerequisiteFailed        the job would wait for one that did not succeed
     ├── TokenNotFound             no such token
     ├── WorkerNotFound            no such worker
+    ├── ScheduleNotFound          no such schedule
+    ├── ScheduleExists            there is a schedule of that name already
     ├── ClaimLost                 this attempt no longer owns its job; its write changed nothing
     ├── JobFailed                 the awaited job ended without a result
     │   ├── JobDead
@@ -246,6 +248,20 @@ class WorkerNotFound(OutlastError):
 
     template = "There is no worker {worker}: `outlast workers` shows those there are."
     worker: str
+
+
+class ScheduleNotFound(OutlastError):
+    """There is no such schedule."""
+
+    template = "There is no schedule {name!r}: `outlast schedules` lists them."
+    name: str
+
+
+class ScheduleExists(OutlastError):
+    """A schedule of that name exists, in code or made at run time."""
+
+    template = "There is a schedule {name!r} already: change or delete it, or take another name."
+    name: str
 
 
 class ClaimLost(OutlastError):

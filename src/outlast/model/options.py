@@ -56,9 +56,9 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("queue", "tenant", "key"):
             _check_name(name, getattr(self, name))
-        _check_whole("priority", self.priority, MIN_PRIORITY, MAX_PRIORITY)
-        _check_whole("max_attempts", self.max_attempts, 1, MAX_ATTEMPTS)
-        _check_whole("max_crashes", self.max_crashes, 1, 1000)
+        check_whole("priority", self.priority, MIN_PRIORITY, MAX_PRIORITY)
+        check_whole("max_attempts", self.max_attempts, 1, MAX_ATTEMPTS)
+        check_whole("max_crashes", self.max_crashes, 1, 1000)
         seconds("delay", self.delay)
         seconds("timeout", self.timeout, above=0.0)
         if isinstance(self.expires, datetime):
@@ -197,7 +197,7 @@ def _check_flow(flow: Any) -> None:
         ) from None
 
 
-def _check_whole(name: str, value: Any, low: int, high: int) -> None:
+def check_whole(name: str, value: Any, low: int, high: int) -> None:
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, runtime_checkable
 
 from .arguments import MAX_PAYLOAD, Arguments, ItemArguments, parameters_of
 from .batch import Batch
@@ -20,10 +20,13 @@ from .task_function import check_function, is_async, is_importable, same_functio
 from .timestamps import to_epoch
 from .uniqueness import unique_fields
 
+if TYPE_CHECKING:
+    from .schedule_state import ScheduleDefinition
+
 DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "default"
 DEFAULT_CRASHES = 3
-_OF_ONE_JOB = ("delay", "at", "key", "unique", "debounce", "max_wait", "after", "flow")
+OPTIONS_OF_ONE_JOB = ("delay", "at", "key", "unique", "debounce", "max_wait", "after", "flow")
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class TaskDefinition:
             )
         options = self.options
         _check_hook_kinds(options)
-        if any(getattr(options, name) is not None for name in _OF_ONE_JOB):
+        if any(getattr(options, name) is not None for name in OPTIONS_OF_ONE_JOB):
             raise InvalidOption(
                 option="delay, at, key, unique, debounce, max_wait, after and flow",
                 reason="belong to a job: say them with using(…)",
@@ -236,6 +239,16 @@ class Registry:
 
     def __init__(self) -> None:
         self._by_name: dict[str, TaskDefinition] = {}
+        self.schedules: dict[str, ScheduleDefinition] = {}  # that code declares
+
+    def add_schedule(self, definition: ScheduleDefinition) -> None:
+        other = self.schedules.get(definition.name)
+        if other is not None and other.task != definition.task:
+            raise InvalidOption(
+                option="name",
+                reason=f"{definition.name!r} is a schedule of {other.task} already: take another",
+            )
+        self.schedules[definition.name] = definition
 
     def add(self, definition: TaskDefinition) -> None:
         other = self._by_name.get(definition.name)

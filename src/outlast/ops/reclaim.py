@@ -88,6 +88,7 @@ class LossSigns:
     flows: bool = False  # a cancelled flow has jobs that nobody has cancelled yet
     unlinked: bool = False  # jobs that came after standing ones have not been counted yet
     expired: bool = False  # jobs wait past their own expiry
+    schedule_due: float | None = None  # since when the first schedule is due
 
 
 class Refusal(NamedTuple):
@@ -116,6 +117,7 @@ def signs_of_loss(soon: float = 0.0, far: float = ALWAYS) -> Op[LossSigns]:
         flows=any(kind == "flow" for kind, _ in rows),
         unlinked=any(kind == "late" for kind, _ in rows),
         expired=any(kind == "expired" for kind, _ in rows),
+        schedule_due=next((float(what) for kind, what in rows if kind == "schedule"), None),
     )
 
 

@@ -46,6 +46,10 @@ class TableMetrics:
     breakers: list[Circuit] = field(default_factory=list)  # that are open
     workers: dict[str, int] = field(default_factory=dict)  # by state; silent: not heard of
     duties: dict[str, DutyMetrics] = field(default_factory=dict)
+    schedules: dict[str, int] = field(
+        default_factory=lambda: {"active": 0, "paused": 0, "error": 0}
+    )
+    schedule_overdue: float = 0.0  # seconds since the first that has not fired was due
 
     def number(self, state: State) -> int:
         return sum(depth.number for (_, of), depth in self.depths.items() if of == state)
@@ -70,6 +74,9 @@ def read_table_metrics() -> Op[TableMetrics]:
                 measured.breakers.append(Circuit(name, state))
             case "workers":
                 measured.workers[state] = int(number)
+            case "schedules":
+                measured.schedules[state] = int(number)
+                measured.schedule_overdue = max(measured.schedule_overdue, first)
             case "duty":
                 _add_duty(
                     measured.duties.setdefault(name, DutyMetrics()), state, number, first, second

@@ -8,6 +8,7 @@ the fastest, and nobody has to keep two lists the same.
     ol.claim_columns    a `Claim`, of the table that is updated or read
     ol.worker_columns   a `WorkerInfo`
     ol.token_columns    a `Token`, of the table `k`
+    ol.schedule_columns a `StoredSchedule`, of the table `j`
     ol.new_job_row      the columns of a `NewJob` with their types, for ol.rows
 """
 
@@ -18,13 +19,17 @@ from dataclasses import fields
 
 from ..model.api_token import Token
 from ..model.job import CLAIM_COLUMNS, JOB_COLUMNS, NEW_JOB_COLUMNS, NewJob
+from ..model.schedule_state import SCHEDULE_COLUMNS
 from ..ops.report import WorkerInfo
 from .macros import Source
 
 # What is no text, number or boolean on PostgreSQL is read as a text, and a moment as seconds.
-_IDS = frozenset({"id", "flow", "team"})
-_JSON = frozenset({"args", "result", "error", "retry", "hooks", "queues", "tasks", "scopes"})
-_MOMENTS = frozenset({"lease_until"})  # and what ends with _at
+_IDS = frozenset({"id", "flow", "team", "last_job"})
+_JSON = frozenset({
+    "args", "result", "error", "retry", "hooks", "queues", "tasks", "scopes",
+    "spec", "job", "code", "changes", "active", "recent",
+})  # fmt: skip
+_MOMENTS = frozenset({"lease_until", "last_tick"})  # and what ends with _at
 
 # Fields that are no columns. (SQLite 3.40 takes every column for NOT NULL in RETURNING, so whether
 # there are hooks is found otherwise.)
@@ -48,6 +53,7 @@ def fragments() -> dict[str, Source]:
         "claim_columns": _columns(CLAIM_COLUMNS),
         "worker_columns": _columns(workers, instead=_COMPUTED | _DRAINING),
         "token_columns": _columns(tokens, "k."),
+        "schedule_columns": _columns(SCHEDULE_COLUMNS, "j."),
         "new_job_row": ", ".join(map(_typed, NEW_JOB_COLUMNS)),
     }
     return {name: Source(text, "columns.py") for name, text in lists.items()}

@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..model.job import Claim, Job, NewJob, read_args
 from ..model.lazy_property import lazy
 from ..model.lifecycle import State
 from ..model.safe_text import storable_text, type_name
+from ..model.schedule import tick_of_key
 from ..model.timestamps import to_datetime
 from ..store import OperationRunner, Store
 from ..store.blobs.store import Blobs
@@ -90,6 +92,11 @@ class Context:
             crashes=claim.crashes, max_attempts=claim.max_attempts, max_crashes=claim.max_crashes,
             fence=claim.fence, timeout=claim.timeout, trace=claim.trace, flow=claim.flow,
         )  # fmt: skip
+
+    @property
+    def tick(self) -> datetime | None:
+        """The nominal time of a job that a schedule made, in UTC; None for any other job."""
+        return tick_of_key(self._claim.key)
 
     @property
     def attempt(self) -> int:

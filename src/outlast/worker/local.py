@@ -23,10 +23,11 @@ from .heartbeat import HeartbeatThread
 from .in_flight import InFlight
 from .job_source import DatabaseSource
 from .leases import DatabaseLeases
-from .maintenance import Maintenance, Outcomes, Signals
+from .maintenance import AppParts, Maintenance, Outcomes, Signals
 from .protocols import HeartbeatListener
 from .registration import Registration
 from .runner import JobRunner
+from .schedules import KnownSchedules
 from .shared import WorkerShared
 from .state import WorkerState
 from .threads import Threads
@@ -73,7 +74,10 @@ def local_worker(app: Outlast, queues: Sequence[str] | None, settings: WorkerSet
     leases = heartbeat(
         app, registration, shared, runner,
         Outcomes(runner.decide, finished.refused, sink.trouble),
-        SourceCallbacks(became_ready, shared.in_flight.disown),
+        SourceCallbacks(
+            became_ready, shared.in_flight.disown,
+            KnownSchedules(app.registry.names, lambda: app.registry.schedules),
+        ),
     )  # fmt: skip
     source = DatabaseSource(registration, shared, breakers, runner, sink, leases)
     return Worker(app, shared, source, sink, leases, runner)
@@ -98,6 +102,7 @@ class SourceCallbacks:
 
     became_ready: Callable[[set[str]], None]
     disown: Callable[[Claim], bool]  # a claim that never came; False: it has
+    schedules: KnownSchedules
 
 
 def heartbeat(
@@ -118,7 +123,8 @@ def heartbeat(
             notify=thread.notify,
             cancelled=thread.renew_now,
         )
-        return Maintenance(store, shared, outcomes, signals, app.retention, app.blobs)
+        parts = AppParts(app.retention, app.blobs, source.schedules)
+        return Maintenance(store, shared, outcomes, signals, parts)
 
     leases = DatabaseLeases(registration, shared, runner, source.disown, make_maintenance)
     thread = HeartbeatThread(leases, shared, runner, deadline=registration.store.settings.deadline)

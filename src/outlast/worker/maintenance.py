@@ -37,6 +37,7 @@ from .flow_maintenance import FlowMaintenance
 from .loop import Loop
 from .pruner import Pruner
 from .row_errors import RowSuspicion
+from .schedules import NO_SCHEDULES, KnownSchedules, ScheduleFirer
 from .shared import WorkerShared
 from .stats_collector import StatsCollector
 from .sweeper import BATCH_SIZE, RETRY_AFTER_S, Sweeper
@@ -68,6 +69,15 @@ class Outcomes:
     trouble: Callable[[], str | None]  # why they cannot be stored, if that lasts
 
 
+@dataclass(frozen=True, slots=True)
+class AppParts:
+    """What maintenance needs of the app."""
+
+    retention: RetentionSettings
+    blobs: Blobs | None = None
+    schedules: KnownSchedules = NO_SCHEDULES
+
+
 class Maintenance:
     def __init__(
         self,
@@ -75,9 +85,9 @@ class Maintenance:
         shared: WorkerShared,
         outcomes: Outcomes,
         signals: Signals,
-        retention: RetentionSettings,
-        blobs: Blobs | None = None,
+        app: AppParts,
     ) -> None:
+        retention, blobs = app.retention, app.blobs
         self.store = store
         self._state = state = shared.state
         self._metrics = metrics = shared.metrics
@@ -101,6 +111,7 @@ class Maintenance:
         )
         self.stats_collector = StatsCollector(store)
         self.pruner = Pruner(store, state, retention, blobs)
+        self.firer = ScheduleFirer(store, state, signals, metrics.counts, app.schedules)
 
     def loops(self) -> list[Loop]:
         prune_every = self._retention.prune_every
@@ -114,6 +125,7 @@ class Maintenance:
                 OVERDUE_INTERVAL_S,
             ),
             self._expiry,
+            self.firer.loop,
             Loop(
                 "prune",
                 self.skip_after_outage(self.duty("prune", self.pruner.prune, prune_every)),
@@ -177,6 +189,7 @@ class Maintenance:
             result.add(await self._reclaim_expired())
         if signs.flows or signs.unlinked:
             self._flows.trigger()
+        self.firer.observe(signs.schedule_due)
         if signs.expired and time.monotonic() >= self._expire_at and not self.detector.outage_grace:
             self._expiry.trigger()
         return result

@@ -42,6 +42,7 @@ from ...worker.outcome_policy import OutcomePolicy
 from ...worker.poller import Poller, read_pending
 from ...worker.registration import Registration
 from ...worker.runner import JobRunner
+from ...worker.schedules import KnownSchedules
 from ...worker.shared import WorkerShared
 from ...worker.state import WorkerState
 from ...worker.threads import Threads
@@ -124,9 +125,15 @@ class Dispatcher:
         self._leases = heartbeat(
             self.app, self._registration, shared, runner,
             Outcomes(self.decide, self.refused, lambda: None),
-            SourceCallbacks(self.became_ready, self.book.disown),
+            SourceCallbacks(
+                self.became_ready, self.book.disown, KnownSchedules(self._remote_tasks, dict)
+            ),
         )  # fmt: skip
         return Worker(self.app, shared, self, sink, self._leases, runner)
+
+    def _remote_tasks(self) -> list[str]:
+        """The tasks of the remote workers that are connected: their schedules are fired here."""
+        return sorted({task for stream in tuple(self.streams) for task in stream.info.tasks})
 
     # The source of its worker
 

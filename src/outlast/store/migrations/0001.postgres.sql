@@ -298,6 +298,38 @@ CREATE TABLE ol.duty (
     error text
 );
 
+-- Schedules: each makes jobs by the clock.
+CREATE TABLE ol.schedule (
+    name text PRIMARY KEY CHECK (name <> ''),
+    tenant text NOT NULL CHECK (tenant <> ''), -- of its jobs
+    queue text NOT NULL CHECK (queue <> ''),
+    task text NOT NULL,
+    spec json NOT NULL, -- when it is due, and its policies
+    job json NOT NULL, -- the columns that its jobs have in common
+    code json, -- what code declares; none: it was made at run time
+    changes json, -- made at run time, over what code declares
+    version bigint NOT NULL DEFAULT 1, -- grows with each change of what it is
+    next_at timestamptz, -- its next tick; none: it has no more
+    last_tick timestamptz, -- the last that was dealt with
+    last_job uuid,
+    active json NOT NULL DEFAULT '[]', -- its jobs that may not have ended
+    recent json NOT NULL DEFAULT '[]', -- its latest jobs
+    fired bigint NOT NULL DEFAULT 0,
+    missed bigint NOT NULL DEFAULT 0, -- ticks
+    skipped bigint NOT NULL DEFAULT 0, -- ticks
+    late bigint NOT NULL DEFAULT 0, -- jobs
+    note text, -- why a tick has no job
+    noted_at timestamptz,
+    paused_at timestamptz,
+    paused_by text,
+    pause_reason text,
+    error text, -- why it cannot be fired
+    announced_at timestamptz, -- by a worker whose code declares it
+    created_at timestamptz NOT NULL,
+    changed_at timestamptz NOT NULL
+);
+CREATE INDEX schedule_due ON ol.schedule (next_at) WHERE paused_at IS NULL AND error IS NULL;
+
 -- What happened in one span of time to one tenant's jobs in one queue, and what there was at its end.
 -- The tenant '' and the queue '' stand for all those that are too many to be kept apart.
 CREATE TABLE ol.statistic (

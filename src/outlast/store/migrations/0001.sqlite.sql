@@ -288,6 +288,38 @@ CREATE TABLE ol.duty (
     error TEXT
 );
 
+-- Schedules: each makes jobs by the clock.
+CREATE TABLE ol.schedule (
+    name TEXT NOT NULL PRIMARY KEY CHECK (name <> ''),
+    tenant TEXT NOT NULL CHECK (tenant <> ''), -- of its jobs
+    queue TEXT NOT NULL CHECK (queue <> ''),
+    task TEXT NOT NULL,
+    spec TEXT NOT NULL, -- when it is due, and its policies
+    job TEXT NOT NULL, -- the columns that its jobs have in common
+    code TEXT, -- what code declares; none: it was made at run time
+    changes TEXT, -- made at run time, over what code declares
+    version INTEGER NOT NULL DEFAULT 1, -- grows with each change of what it is
+    next_at REAL, -- its next tick; none: it has no more
+    last_tick REAL, -- the last that was dealt with
+    last_job TEXT,
+    active TEXT NOT NULL DEFAULT '[]', -- its jobs that may not have ended
+    recent TEXT NOT NULL DEFAULT '[]', -- its latest jobs
+    fired INTEGER NOT NULL DEFAULT 0,
+    missed INTEGER NOT NULL DEFAULT 0, -- ticks
+    skipped INTEGER NOT NULL DEFAULT 0, -- ticks
+    late INTEGER NOT NULL DEFAULT 0, -- jobs
+    note TEXT, -- why a tick has no job
+    noted_at REAL,
+    paused_at REAL,
+    paused_by TEXT,
+    pause_reason TEXT,
+    error TEXT, -- why it cannot be fired
+    announced_at REAL, -- by a worker whose code declares it
+    created_at REAL NOT NULL,
+    changed_at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX ol.index(schedule_due) ON ol.schedule (next_at) WHERE paused_at IS NULL AND error IS NULL;
+
 -- What happened in one span of time to one tenant's jobs in one queue, and what there was at its end.
 -- The tenant '' and the queue '' stand for all those that are too many to be kept apart.
 CREATE TABLE ol.statistic (

@@ -35,6 +35,11 @@ SELECT 'workers', '', CASE WHEN seen_at > ol.ago(lease) THEN state ELSE 'silent'
     0.0
 FROM ol.worker WHERE concurrency > 0 GROUP BY 3
 UNION ALL
+SELECT 'schedules', '', CASE WHEN error IS NOT NULL THEN 'error' WHEN paused_at IS NOT NULL
+    THEN 'paused' ELSE 'active' END, count(*), COALESCE(max(CASE WHEN error IS NULL
+    AND paused_at IS NULL THEN ol.epoch(ol.now()) - ol.epoch(next_at) END), 0.0), 0.0
+FROM ol.schedule GROUP BY 3
+UNION ALL
 SELECT 'duty', name, 'found', found, every,
     COALESCE(ol.epoch(ol.now()) - ol.epoch(succeeded_at), -1.0)
 FROM ol.duty

@@ -1,0 +1,96 @@
+"""Verbs for schedules: see them, make them at run time, pause, run, skip, change, backfill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Unpack
+
+from ..model.errors import InvalidOption
+from ..model.ids import new_job_id
+from ..model.job import Job
+from ..model.lifecycle import State
+from ..model.options import check_name
+from ..model.schedule import ScheduleOptions
+from ..model.schedule_state import (
+    Schedule,
+    ScheduleDefinition,
+    ScheduleReport,
+    job_template,
+)
+from ..model.task import Call
+from ..model.timestamps import to_epoch
+from ..ops import schedules as operations
+from .base import actor
+from .faces import Face
+
+
+async def schedules(on: Face) -> list[Schedule]:
+    """Every schedule, by name: those of code, and those made at run time."""
+    return await on.run(operations.schedules)
+
+
+async def schedule_report(on: Face, name: str) -> ScheduleReport:
+    """A schedule with its next ten runs, its latest jobs, and what was done to it."""
+    return await on.run(operations.report, check_name("name", name))
+
+
+async def create_schedule(
+    on: Face, name: str, job: Call, **options: Unpack[ScheduleOptions]
+) -> Schedule:
+    """Make a schedule at run time; it starts with its next tick. Options: cron or every, tz,
+    missed, overlap, jitter, grace."""
+    definition = ScheduleDefinition.of(name, job, options)
+    return await on.run(operations.create, definition, actor(), new_job_id())
+
+
+async def pause_schedule(on: Face, name: str, reason: str = "") -> Schedule:
+    """Fire a schedule no more, until it is resumed. Survives restarts and deployments."""
+    return await on.run(operations.pause, name, actor(), reason)
+
+
+async def resume_schedule(on: Face, name: str) -> Schedule:
+    """Start a schedule with its next tick; those of its pause are over."""
+    return await on.run(operations.resume, name, actor())
+
+
+async def run_schedule(on: Face, name: str) -> Job:
+    """Make a job of a schedule now, also of one that is paused. Its ticks stay as they are."""
+    job = await on.run(operations.run_now, name, actor(), new_job_id())
+    await on.notify([job.queue])
+    return job
+
+
+async def skip_schedule(on: Face, name: str, n: int = 1) -> Schedule:
+    """Leave out the next tick of a schedule, or the next `n`."""
+    return await on.run(operations.skip, name, n, actor(), new_job_id())
+
+
+async def change_schedule(
+    on: Face, name: str, job: Call | None = None, **options: Unpack[ScheduleOptions]
+) -> Schedule:
+    """Change a schedule at run time. Over what code declares, it stays so until it is reset."""
+    given = {key: value for key, value in options.items() if value is not None}
+    template = None if job is None else job_template(job)
+    return await on.run(operations.change, name, given, template, actor())
+
+
+async def reset_schedule(on: Face, name: str) -> Schedule:
+    """Give up what was changed at run time: back to what code declares."""
+    return await on.run(operations.reset, name, actor())
+
+
+async def backfill_schedule(on: Face, name: str, start: datetime, end: datetime) -> Sequence[Job]:
+    """Enqueue the jobs of past ticks, from one moment until before another. A tick whose job stands
+    gets no second one; the jobs that were made are returned."""
+    since, until = to_epoch("start", start), to_epoch("end", end)
+    if since is None or until is None:
+        raise InvalidOption(option="start", reason="and end must be moments with a time zone")
+    made = await on.run(operations.backfill, name, since, until, actor())
+    await on.notify(sorted({job.queue for job in made if job.state is State.READY}))
+    return made
+
+
+async def delete_schedule(on: Face, name: str) -> None:
+    """Remove a schedule; its jobs stay. One that code declares comes back when a worker starts."""
+    await on.run(operations.delete, name, actor(), new_job_id())

@@ -1,0 +1,207 @@
+"""What a schedule is: when its ticks are, and what becomes of missed and of overlapping ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, Literal, Self, TypedDict
+
+from .errors import InvalidOption
+from .humanize import compact_duration, duration_seconds
+from .options import seconds
+from .ticks import (
+    as_key,
+    check_cron,
+    check_zone,
+    cron_tick,
+    latest_cron_tick,
+    period_tick,
+)
+
+MISSED = ("once", "none", "all")
+OVERLAP = ("allow", "skip", "queue", "cancel")
+MIN_PERIOD_S = 1.0
+MAX_PERIOD_S = 366 * 86400.0
+MAX_JITTER_S = 86400.0
+DEFAULT_GRACE_S = 60.0
+
+_KEY = re.compile(r"cron:.*:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?)Z(/manual)?", re.DOTALL)
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The options of a schedule, for type checkers; `ScheduleSpec` says what each means."""
+
+    cron: str | None
+    every: str | float | timedelta | None
+    tz: str | None
+    missed: Literal["once", "none", "all"] | None
+    overlap: Literal["allow", "skip", "queue", "cancel"] | None
+    jitter: float | timedelta | None
+    grace: float | timedelta | None
+
+
+SCHEDULE_OPTIONS = tuple(ScheduleOptions.__annotations__)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSpec:
+    """When a schedule is due, and what then. All of it is checked."""
+
+    cron: str | None = None
+    every: float | None = None  # seconds, aligned to 1970 in UTC
+    tz: str = "UTC"  # of a cron expression
+    missed: str = "once"  # of several missed ticks the latest runs; "none" of them; or "all"
+    overlap: str = "allow"  # while an earlier run goes on: another, skip, queue one, cancel the old
+    jitter: float = 0.0  # seconds: a tick's job starts up to so much later, always the same
+    grace: float = DEFAULT_GRACE_S  # seconds: with missed="none", what is later is missed
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """From options as a caller gives them; what cannot be is refused."""
+        said = {name: value for name, value in given.items() if value is not None}
+        if unknown := sorted(set(said) - set(SCHEDULE_OPTIONS)):
+            raise InvalidOption(
+                option=unknown[0], reason=f"is none of a schedule: {', '.join(SCHEDULE_OPTIONS)}"
+            )
+        if ("cron" in said) == ("every" in said):
+            raise InvalidOption(
+                option="cron", reason="or every must be given for a schedule, and not both"
+            )
+        if "every" in said:
+            if "tz" in said and said["tz"] != "UTC":
+                raise InvalidOption(option="tz", reason="belongs to cron: every=… counts in UTC")
+            said = {"overlap": "skip", **said, "every": _period(said["every"])}
+        else:
+            said["cron"] = check_cron(said["cron"])
+        if "tz" in said:
+            said["tz"] = check_zone(said["tz"])
+        for name, words in (("missed", MISSED), ("overlap", OVERLAP)):
+            if name in said and said[name] not in words:
+                raise InvalidOption(
+                    option=name, reason=f"must be one of {', '.join(words)}, not {said[name]!r:.80}"
+                )
+        for name in ("jitter", "grace"):
+            if name in said:
+                said[name] = _span(name, said[name])
+        return cls(**said)
+
+    @classmethod
+    def stored(cls, text: str) -> Self:
+        """As it was stored, and checked then. What does not hold any more is found when its next
+        tick is asked for."""
+        said = json.loads(text)
+        return cls(**{name: said[name] for name in SPEC_FIELDS if name in said})
+
+    def changed(self, given: Mapping[str, Any]) -> ScheduleSpec:
+        """With some options changed. A period takes the place of a cron expression, and back."""
+        kept = self.as_json()
+        if given.get("every") is not None:
+            kept["cron"] = kept["tz"] = None
+        if given.get("cron") is not None:
+            kept["every"] = None
+        kept |= {name: value for name, value in given.items() if value is not None}
+        return ScheduleSpec.of(kept)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    # Ticks, in seconds since 1970
+
+    def next_tick(self, after: float) -> float | None:
+        if self.every is not None:
+            return period_tick(self.every, after)
+        return cron_tick(str(self.cron), self.tz, after)
+
+    def ticks(self, after: float) -> Iterator[float]:
+        tick = self.next_tick(after)
+        while tick is not None:
+            yield tick
+            tick = self.next_tick(tick)
+
+    def latest_tick(self, since: float, until: float) -> float | None:
+        """The last tick from one moment to another, both included."""
+        if self.every is not None:
+            tick = until // self.every * self.every
+            return tick if tick >= since else None
+        return latest_cron_tick(str(self.cron), self.tz, since, until)
+
+    def delay(self, name: str, tick: float) -> float:
+        """By how much a tick's job starts later: a hash, so that a repeat gives the same."""
+        if not self.jitter:
+            return 0.0
+        digest = hashlib.sha256(f"{name}\n{as_key(tick)}".encode()).digest()
+        return round(self.jitter * int.from_bytes(digest[:6]) / 2**48, 3)
+
+    def runs(self, after: float, number: int = 10) -> list[datetime]:
+        """The next ticks as moments in the schedule's own time zone."""
+        return [moment_in(tick, self.tz) for tick in islice(self.ticks(after), number)]
+
+    def __str__(self) -> str:
+        if self.every is not None:
+            return f"every {compact_duration(self.every)}"
+        return f"{self.cron} {self.tz}"
+
+
+SPEC_FIELDS = tuple(spec.name for spec in fields(ScheduleSpec))
+
+
+def moment_in(tick: float, tz: str) -> datetime:
+    from .ticks import zone
+
+    return datetime.fromtimestamp(tick, zone(tz))
+
+
+def tick_key(name: str, tick: float) -> str:
+    """The key of a tick's job: the second net, should a tick be fired twice."""
+    return f"cron:{name}:{as_key(tick)}"
+
+
+def manual_key(name: str, moment: float) -> str:
+    """The key of a job that an operator started; it sorts among those of ticks."""
+    return f"{tick_key(name, moment)}/manual"
+
+
+def tick_of_key(key: str | None) -> datetime | None:
+    """The nominal time of a schedule's job, by its key; None: no schedule made it."""
+    found = _KEY.fullmatch(key or "")
+    return None if found is None else datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+
+
+def schedule_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that are a schedule's, as far as they are given."""
+    return {name: given[name] for name in SCHEDULE_OPTIONS if given.get(name) is not None}
+
+
+def without_defaults(spec: ScheduleSpec) -> dict[str, Any]:
+    default = replace(ScheduleSpec(), overlap="skip" if spec.every is not None else "allow")
+    said = spec.as_json()
+    return {name: said[name] for name in SPEC_FIELDS if said[name] != getattr(default, name)}
+
+
+def _period(value: Any) -> float:
+    period = _span("every", value)
+    if not MIN_PERIOD_S <= period <= MAX_PERIOD_S:
+        raise InvalidOption(
+            option="every", reason=f"must be from one second to a year, not {value!r:.80}"
+        )
+    return period
+
+
+def _span(name: str, value: Any) -> float:
+    """Seconds, a timedelta, or a text such as '15m'."""
+    if isinstance(value, str):
+        found = duration_seconds(value)
+        if found is None:
+            raise InvalidOption(
+                option=name, reason=f"must be a span such as 30, '15m' or '2h', not {value!r:.80}"
+            )
+        value = found
+    span = seconds(name, value) or 0.0
+    if name == "jitter" and span > MAX_JITTER_S:
+        raise InvalidOption(option=name, reason="must be at most a day")
+    return span

@@ -1,0 +1,111 @@
+"""Code announces its schedules when a worker starts; rows of schedules that are new or changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.errors import InvalidOption
+from ..model.schedule_state import (
+    EffectiveSchedule,
+    ScheduleDefinition,
+    StoredSchedule,
+    next_start,
+)
+from .access import ALL_JOBS
+from .operation import BEGIN, Op, Rows, Statement, creates_database
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What came of the schedules that code declares."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+@creates_database
+def announce(definitions: Sequence[ScheduleDefinition]) -> Op[Announced]:
+    """Add the schedules that code declares, and change those that it declares otherwise than it
+    did. Nothing is removed, and what was changed at run time stays over what code says."""
+    if not definitions:
+        return Announced()
+    definitions = sorted(definitions, key=lambda one: one.name)  # all wait in one direction
+    yield BEGIN
+    clock: Rows = yield Statement("schedule_clock")
+    now = float(clock[0][0])
+    names = json.dumps([one.name for one in definitions])
+    rows: Rows = yield Statement("hold_schedules", {"names": names, **ALL_JOBS.params})
+    stored = {row[0]: StoredSchedule(*row) for row in rows}
+    new = [new_schedule_row(one, now, code=True) for one in definitions if one.name not in stored]
+    added: Rows = (yield Statement("insert_schedules", rows=new)) if new else []
+    changed = [
+        _announced_row(stored[one.name], one, now)
+        for one in definitions
+        if one.name in stored and stored[one.name].read_code() != one.content()
+    ]
+    if changed:
+        yield Statement("change_schedules", rows=changed)
+    yield Statement("announce_schedules", {"names": names})
+    return Announced(tuple(name for (name,) in added), tuple(row["name"] for row in changed))
+
+
+def reannounce(names: Sequence[str]) -> Op[None]:
+    """A worker that runs for long still has these schedules; what they are is not its business,
+    because a newer deployment may have said otherwise since."""
+    yield Statement("announce_schedules", {"names": json.dumps(list(names))})
+
+
+def new_schedule_row(definition: ScheduleDefinition, now: float, *, code: bool) -> dict[str, Any]:
+    """The columns of a schedule that starts with its next tick."""
+    effective = EffectiveSchedule(definition.spec, definition.job)
+    return {
+        "name": definition.name,
+        **effective.row(),
+        "code": json.dumps(definition.content()) if code else None,
+        "next": next_start(definition.spec, None, now),
+    }
+
+
+def _announced_row(
+    stored: StoredSchedule, definition: ScheduleDefinition, now: float
+) -> dict[str, Any]:
+    """One that was made at run time stays what it is, until it is reset to what code says."""
+    changes = stored.read_changes()
+    if stored.code is None:
+        changes = {"spec": stored.read_spec().as_json(), "job": stored.read_job()}
+    try:
+        effective = EffectiveSchedule.of(definition.content(), changes)
+    except InvalidOption:  # a zone over what is a period now: what is in force stays, until reset
+        effective = EffectiveSchedule(stored.read_spec(), stored.read_job())
+    return changed_schedule_row(stored, effective, definition.content(), changes, now) | {
+        "announced": 1
+    }
+
+
+def changed_schedule_row(
+    stored: StoredSchedule,
+    effective: EffectiveSchedule,
+    code: Mapping[str, Any] | None,
+    changes: Mapping[str, Any] | None,
+    now: float,
+) -> dict[str, Any]:
+    """Its next tick stays where its ticks do."""
+    row = effective.row()
+    same = stored.error is None and _times(row["spec"]) == _times(stored.spec)
+    return {
+        "name": stored.name,
+        "version": stored.version,
+        **row,
+        "code": None if code is None else json.dumps(code),
+        "changes": json.dumps(changes) if changes else None,
+        "next": stored.next_at if same else next_start(effective.spec, stored, now),
+        "announced": 0,
+    }
+
+
+def _times(spec: str) -> list[Any]:
+    said = json.loads(spec)
+    return [said.get(name) for name in ("cron", "every", "tz")]

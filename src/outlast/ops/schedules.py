@@ -1,0 +1,270 @@
+"""What people do to schedules: create, pause, run, skip, change, delete. All of it is on record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from ..model.errors import InvalidOption, ScheduleExists, ScheduleNotFound
+from ..model.ids import new_job_id
+from ..model.job import Job, read_job
+from ..model.options import check_whole
+from ..model.schedule import manual_key, tick_key
+from ..model.schedule_state import (
+    EffectiveSchedule,
+    Schedule,
+    ScheduleDefinition,
+    ScheduleReport,
+    StoredSchedule,
+    next_start,
+    read_schedule,
+    template_job,
+)
+from ..model.timestamps import to_datetime
+from .access import ALL_JOBS, Access
+from .announce import changed_schedule_row, new_schedule_row
+from .enqueue import enqueue
+from .fire import MAX_RECENT_JOBS, job_ids
+from .job_actions import record_action
+from .operation import BEGIN, Op, Rows, Statement, creates_database
+
+MAX_BACKFILL = 10_000  # ticks of one call
+MAX_SKIPPED = 1000  # ticks of one call
+SHOWN_RUNS = 10
+
+
+@creates_database
+def create(definition: ScheduleDefinition, by: str, action: str = "") -> Op[Schedule]:
+    """Make a schedule at run time."""
+    yield BEGIN
+    if (yield from _is_done(action)):
+        return (yield from schedule(definition.name))
+    clock: Rows = yield Statement("schedule_clock")
+    row = new_schedule_row(definition, float(clock[0][0]), code=False)
+    made: Rows = yield Statement("insert_schedules", rows=[row])
+    if not made:
+        raise ScheduleExists(name=definition.name)
+    yield from _record("create", definition.name, by, definition.spec.as_json(), action)
+    return (yield from schedule(definition.name))
+
+
+def schedules(reach: Access = ALL_JOBS) -> Op[list[Schedule]]:
+    rows: Rows = yield Statement("schedules", {"name": None, **reach.params})
+    return [read_schedule(row, state) for state, *row in rows]
+
+
+def schedule(name: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
+    rows: Rows = yield Statement("schedules", {"name": name, **reach.params})
+    if not rows:
+        raise ScheduleNotFound(name=name)
+    state, *row = rows[0]
+    return read_schedule(row, state)
+
+
+def report(name: str, reach: Access = ALL_JOBS) -> Op[ScheduleReport]:
+    """A schedule with its next runs, its latest jobs, and what was done to it."""
+    rows: Rows = yield Statement("schedules", {"name": name, **reach.params})
+    if not rows:
+        raise ScheduleNotFound(name=name)
+    state, *row = rows[0]
+    stored = StoredSchedule(*row)
+    ids = json.dumps(job_ids(stored.recent))
+    jobs: Rows = yield Statement("schedule_history", {"ids": ids, **reach.params})
+    marked = f'%"schedule": {json.dumps(name)}%'
+    done: Rows = yield Statement("schedule_actions", {"data": marked, "limit": 20})
+    actions = [
+        {"action": kind.removeprefix("schedule-"), "at": to_datetime(at), **json.loads(data)}
+        for kind, data, at in done
+    ]
+    shown = read_schedule(row, state)
+    return ScheduleReport(shown, _next_runs(stored), [read_job(job) for job in jobs], actions)
+
+
+def _next_runs(stored: StoredSchedule) -> list[Any]:
+    if stored.paused_at is not None or stored.error is not None or stored.next_at is None:
+        return []
+    spec = stored.read_spec()
+    return spec.runs(max(stored.next_at, stored.now) - 0.001, SHOWN_RUNS)
+
+
+def pause(name: str, by: str, reason: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
+    """Fire a schedule no more, until it is resumed; pausing twice is one pause."""
+    yield BEGIN
+    yield from _held(name, reach)
+    given = {"name": name, "by": by, "reason": reason or None}
+    changed: Rows = yield Statement("pause_schedule", given)
+    if changed:
+        yield from _record("pause", name, by, {"reason": reason})
+    return (yield from schedule(name, reach))
+
+
+def resume(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
+    """Start a schedule with its next tick: those of its pause are over. One that was marked with an
+    error is tried again."""
+    yield BEGIN
+    stored = yield from _held(name, reach)
+    spec = stored.read_spec()
+    changed: Rows = yield Statement(
+        "resume_schedule", {"name": name, "next": next_start(spec, stored, stored.now)}
+    )
+    if changed:
+        yield from _record("resume", name, by, {})
+    return (yield from schedule(name, reach))
+
+
+def run_now(name: str, by: str, id: str, reach: Access = ALL_JOBS) -> Op[Job]:
+    """Make a job of a schedule now, also of one that is paused. Its ticks stay as they are."""
+    yield BEGIN
+    stored = yield from _held(name, reach)
+    key = manual_key(name, stored.now)
+    [job] = yield from enqueue([template_job(stored.read_job(), id, key, None)])
+    if id in job_ids(stored.recent):
+        return job  # this is said again: the answer got lost
+    yield Statement(
+        "add_schedule_run",
+        {
+            "name": name,
+            "job": job.id,
+            "active": json.dumps([*job_ids(stored.active), job.id][-MAX_RECENT_JOBS:]),
+            "recent": json.dumps([*job_ids(stored.recent), job.id][-MAX_RECENT_JOBS:]),
+        },
+    )
+    yield from _record("run", name, by, {"job": job.id})
+    return job
+
+
+def skip(name: str, n: int, by: str, action: str = "", reach: Access = ALL_JOBS) -> Op[Schedule]:
+    """Leave out the next ticks of a schedule."""
+    check_whole("n", n, 1, MAX_SKIPPED)
+    yield BEGIN
+    stored = yield from _held(name, reach)
+    if (yield from _is_done(action)):
+        return (yield from schedule(name, reach))
+    spec = stored.read_spec()
+    start = stored.next_at if stored.next_at is not None else stored.now
+    last = list(islice(spec.ticks(start), n))
+    following = last[n - 1] if len(last) == n else None
+    note = f"skipped: {by} left out {n} of its ticks"
+    yield Statement("skip_ticks", {"name": name, "next": following, "skipped": n, "note": note})
+    yield from _record("skip", name, by, {"n": n}, action)
+    return (yield from schedule(name, reach))
+
+
+def change(
+    name: str,
+    given: Mapping[str, Any],
+    job: Mapping[str, Any] | None,
+    by: str,
+    reach: Access = ALL_JOBS,
+) -> Op[Schedule]:
+    """Change a schedule at run time; over what code declares, it stays so until it is reset."""
+    if not given and job is None:
+        raise InvalidOption(option="cron", reason="or another change must be given")
+    yield BEGIN
+    stored = yield from _held(name, reach)
+    if job is not None and not reach.allows(str(job["tenant"]), str(job["queue"])):
+        raise ScheduleNotFound(name=name)
+    spec = stored.read_spec().changed(given)
+    effective = EffectiveSchedule(spec, stored.read_job() if job is None else job)
+    code, changes = stored.read_code(), None
+    if code is not None:
+        changes = stored.read_changes()
+        changed = {key: spec.as_json()[key] for key in given} | _replaced(given)
+        changes["spec"] = {**changes.get("spec", {}), **changed}
+        if job is not None:
+            changes["job"] = dict(job)
+    row = changed_schedule_row(stored, effective, code, changes, stored.now)
+    yield Statement("change_schedules", rows=[row])
+    facts = {key: spec.as_json()[key] for key in given}
+    yield from _record("change", name, by, facts if job is None else {**facts, "job": True})
+    return (yield from schedule(name, reach))
+
+
+def _replaced(given: Mapping[str, Any]) -> dict[str, None]:
+    """A period takes the place of a cron expression, also of one that was a change, and back."""
+    if given.get("every") is not None:
+        return {"cron": None, "tz": None}
+    return {"every": None} if given.get("cron") is not None else {}
+
+
+def reset(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
+    """Back to what code declares, and to the next tick from now; one that was made at run time has
+    no changes to lose."""
+    yield BEGIN
+    stored = yield from _held(name, reach)
+    code = stored.read_code()
+    effective = (
+        EffectiveSchedule(stored.read_spec(), stored.read_job())
+        if code is None
+        else EffectiveSchedule.of(code, {})
+    )
+    row = changed_schedule_row(stored, effective, code, None, stored.now)
+    row["next"] = effective.spec.next_tick(stored.now)
+    yield Statement("change_schedules", rows=[row])
+    yield from _record("reset", name, by, {})
+    return (yield from schedule(name, reach))
+
+
+def backfill(
+    name: str, start: float, end: float, by: str, reach: Access = ALL_JOBS
+) -> Op[list[Job]]:
+    """Make the jobs of past ticks, from one moment until before another; a tick whose job stands
+    gets no second one. Returns those that were made."""
+    if start > end:
+        raise InvalidOption(option="start", reason="must not be later than end")
+    yield BEGIN
+    stored = yield from _held(name, reach)
+    spec, template = stored.read_spec(), stored.read_job()
+    until = min(end, stored.now)
+    ticks = []
+    for tick in spec.ticks(start - 0.001):
+        if tick >= until:
+            break
+        ticks.append(tick)
+        if len(ticks) > MAX_BACKFILL:
+            raise InvalidOption(
+                option="start", reason=f"to end has more than {MAX_BACKFILL} ticks: take less"
+            )
+    jobs = [template_job(template, new_job_id(), tick_key(name, tick), None) for tick in ticks]
+    made: Rows = (yield Statement("insert_jobs", rows=[j.row() for j in jobs])) if jobs else []
+    ids = json.dumps([id for id, *_ in made])
+    rows: Rows = yield Statement("schedule_history", {"ids": ids, **ALL_JOBS.params})
+    facts = {"start": start, "end": until, "number": len(made)}
+    yield from _record("backfill", name, by, facts)
+    return sorted((read_job(row) for row in rows), key=lambda job: str(job.key))
+
+
+def delete(name: str, by: str, action: str = "", reach: Access = ALL_JOBS) -> Op[None]:
+    """Remove a schedule; its jobs stay. One that code declares comes back when a worker starts."""
+    yield BEGIN
+    if (yield from _is_done(action)):
+        return
+    yield from _held(name, reach)
+    yield Statement("delete_schedule", {"name": name})
+    yield from _record("delete", name, by, {}, action)
+
+
+def _held(name: str, reach: Access) -> Op[StoredSchedule]:
+    given = {"names": json.dumps([name]), **reach.params}
+    rows: Rows = yield Statement("hold_schedules", given)
+    if not rows:
+        raise ScheduleNotFound(name=name)
+    return StoredSchedule(*rows[0])
+
+
+def _record(kind: str, name: str, by: str, data: Mapping[str, Any], action: str = "") -> Op[None]:
+    facts = {"by": by, "schedule": name, **data}
+    if action:
+        facts["request"] = action
+    yield from record_action(f"schedule-{kind}", [None], facts)
+
+
+def _is_done(action: str) -> Op[bool]:
+    """Whether an action is on record already: it is said again, because its answer got lost."""
+    if not action:
+        return False
+    given = {"data": f'%"request": "{action}"%', "limit": 1}
+    rows: Rows = yield Statement("schedule_actions", given)
+    return bool(rows)
