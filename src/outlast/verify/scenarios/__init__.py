@@ -13,6 +13,7 @@ scenario records the answers it got in the ledger, and the judge compares them w
     steps               durable steps, and completions with the handler's own writes
     offers              jobs on their way to remote workers
     breakers            an outage of a dependency
+    schedules           jobs by the clock: one per tick
     whole_workers       whole worker processes
     stuck_workers       conditions that could stop a worker for good
     stale_claims        claims that no longer hold: an old fence or another owner
@@ -46,6 +47,7 @@ from . import (
     not_due,
     offers,
     races,
+    schedules,
     stale_claims,
     steps,
     stuck_workers,
@@ -59,4 +61,4 @@ __all__ = ["ARM_LATER", "SCENARIOS", "Scenario", "run_scenario"]
 _MODULES = (enqueue, claims, finish, job_actions, maintenance, audit, steps, whole_workers,
             migrate, no_false_positives, races, not_due, lost_answers, flows, flow_races,
             tokens, offers, database_faults, stale_claims, breakers, lease_trust,
-            stuck_workers)  # fmt: skip
+            stuck_workers, schedules)  # fmt: skip

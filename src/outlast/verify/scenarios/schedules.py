@@ -1,0 +1,125 @@
+"""Schedules: announced, fired and changed; each tick has one job, wherever a process dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ...model.schedule_state import ScheduleDefinition
+from ...ops.announce import announce, new_schedule_row
+from ...ops.fire import fire_due
+from ...ops.operation import BEGIN, Op, Rows, Statement
+from ..scenario_context import ScenarioContext
+from .scenario import scenario
+
+HOUR_S = 3600.0
+DUE_TICKS = 3  # hours that are due when a path begins
+
+
+def _definition(ctx: ScenarioContext, **options: Any) -> ScheduleDefinition:
+    """One whose name is the queue: everything of it is known to be ours."""
+    call = ctx.work.mark.using(queue=ctx.queue).job()
+    return ScheduleDefinition.of(ctx.queue, call, {"every": HOUR_S} | options)
+
+
+def _insert_due(definition: ScheduleDefinition) -> Op[None]:
+    """A schedule as it stands after some hours without a worker."""
+    yield BEGIN
+    clock: Rows = yield Statement("schedule_clock")
+    first = (clock[0][0] // HOUR_S - DUE_TICKS + 1) * HOUR_S
+    row = new_schedule_row(definition, clock[0][0], code=True)
+    yield Statement("insert_schedules", rows=[row | {"next": first}])
+
+
+def _ticks(ctx: ScenarioContext) -> Counter[str]:
+    """How many jobs each tick of ours has. (Jobs are found by their keys, as users find them.)"""
+    jobs = ctx.ol.jobs(queue=ctx.queue, limit=100)
+    return Counter(job.key for job in jobs if job.key and job.key.startswith(f"cron:{ctx.queue}:"))
+
+
+@scenario("schedule-fire")
+def fire(ctx: ScenarioContext) -> Iterator[None]:
+    """Three missed ticks, each of which is to run; and two who want to fire them."""
+    ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
+    yield
+    ctx.run(fire_due, ["mark"], 1)
+    ctx.run(fire_due, ["mark"])
+
+
+@fire.on_retry
+def fire_again(ctx: ScenarioContext) -> Iterator[str]:
+    """Another worker goes on: no tick is lost, and none has two jobs."""
+    while ctx.run(fire_due, ["mark"]).found:
+        pass
+    ticks = _ticks(ctx)
+    if len(ticks) not in (DUE_TICKS, DUE_TICKS + 1) or ticks.total() != len(ticks):
+        yield f"{DUE_TICKS} ticks were due, and have these jobs: {dict(ticks)}"
+    fired = [one.fired for one in ctx.ol.schedules() if one.name == ctx.queue]
+    if fired != [len(ticks)]:
+        yield f"a schedule says that it fired {fired} times, and has {len(ticks)} jobs"
+
+
+@scenario("schedule-overlap")
+def fire_over_a_run(ctx: ScenarioContext) -> Iterator[None]:
+    """The earlier run goes on: the next one waits for its end."""
+    definition = _definition(ctx, overlap="queue")
+    ctx.run(announce, [definition])
+    manual = ctx.ol.run_schedule(ctx.queue)
+    ctx.record_promise(manual.id)
+    ctx.record_begun(ctx.claim(1))
+    ctx.ol.delete_schedule(ctx.queue)
+    ctx.run(_insert_due, definition)
+    ctx.run(_set_active, ctx.queue, manual.id)
+    yield
+    ctx.run(fire_due, ["mark"])
+
+
+def _set_active(name: str, job: str) -> Op[None]:
+    given = {"name": name, "job": job, "active": f'["{job}"]', "recent": "[]"}
+    yield Statement("add_schedule_run", given)
+
+
+@fire_over_a_run.on_retry
+def fire_over_it_again(ctx: ScenarioContext) -> Iterator[str]:
+    ctx.run(fire_due, ["mark"])
+    ticks = Counter({key: n for key, n in _ticks(ctx).items() if not key.endswith("/manual")})
+    if ticks.total() != 1:
+        yield f"one tick was due, and these have jobs: {dict(ticks)}"
+
+
+@scenario("schedule-announce")
+def announce_twice(ctx: ScenarioContext) -> Iterator[None]:
+    """Two deployments: the second one's code says otherwise."""
+    yield
+    ctx.run(announce, [_definition(ctx)])
+    ctx.ol.change_schedule(ctx.queue, overlap="queue")
+    ctx.run(announce, [_definition(ctx, every=2 * HOUR_S)])
+
+
+@announce_twice.on_retry
+def announce_again(ctx: ScenarioContext) -> Iterator[str]:
+    ctx.run(announce, [_definition(ctx, every=2 * HOUR_S)])
+    found = [one for one in ctx.ol.schedules() if one.name == ctx.queue]
+    if [one.every for one in found] != [2 * HOUR_S]:
+        yield f"code's schedule is not what code says: {found}"
+
+
+@scenario("schedule-actions")
+def act(ctx: ScenarioContext) -> Iterator[None]:
+    """All that operators do to a schedule."""
+    call = ctx.work.mark.using(queue=ctx.queue).job()
+    end = datetime.now(UTC)
+    yield
+    ctx.ol.create_schedule(ctx.queue, call, every=HOUR_S)
+    ctx.record_promise(ctx.ol.run_schedule(ctx.queue).id)
+    ctx.ol.pause_schedule(ctx.queue, reason="verify")
+    ctx.ol.resume_schedule(ctx.queue)
+    ctx.ol.skip_schedule(ctx.queue, 2)
+    ctx.ol.change_schedule(ctx.queue, cron="30 2 * * *", tz="Europe/Berlin")
+    ctx.ol.reset_schedule(ctx.queue)
+    for job in ctx.ol.backfill_schedule(ctx.queue, end - timedelta(days=2), end):
+        ctx.record_promise(job.id)
+    ctx.ol.schedule_report(ctx.queue)
+    ctx.ol.delete_schedule(ctx.queue)
