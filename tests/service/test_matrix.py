@@ -56,6 +56,21 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "resume_queue": {"json": {"queue": "mail"}},
     "close_queue_breaker": {"json": {"queue": "mail"}},
     "keep_queue": {"json": {"queue": "mail", "keep": 60}},
+    "list_schedules": {},
+    "show_schedule": {"params": {"name": "sample"}},
+    "create_schedule": {
+        "json": {"name": "made", "job": {"task": "t", "queue": "mail"}, "every": 60}
+    },
+    "pause_schedule": {"json": {"name": "sample", "reason": "none"}},
+    "resume_schedule": {"json": {"name": "sample"}},
+    "run_schedule": {"json": {"name": "sample"}},
+    "skip_schedule": {"json": {"name": "sample", "n": 2}},
+    "change_schedule": {"json": {"name": "sample", "cron": "@daily", "tz": "Asia/Tokyo"}},
+    "reset_schedule": {"json": {"name": "sample"}},
+    "backfill_schedule": {
+        "json": {"name": "sample", "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T03:00:00Z"}
+    },
+    "delete_schedule": {"json": {"name": "sample"}},
     "list_workers": {},
     "list_duties": {},
     "drain_worker": {"json": {"worker": "somebody"}},
@@ -140,7 +155,7 @@ ALL_QUEUES = {
 }  # these concern all of them
 NAMED_QUEUE = {
     "enqueue_job", "enqueue_jobs", "enqueue_flow", "pause_queue", "resume_queue", "keep_queue",
-    "close_queue_breaker", "dequeue", "move_jobs",
+    "close_queue_breaker", "dequeue", "move_jobs", "create_schedule",
     *pages.NAMED_QUEUE,
 }  # fmt: skip
 # What asks for a job's own token beside the caller's: the one shown here is nobody's.
@@ -156,7 +171,8 @@ def expected(route: Route, right: bool, tenant: str | None, queues: list[str] | 
         return {403}
     if route.name in NAMED_QUEUE and queues == ["else"]:
         return {403}
-    if "{id}" in route.path and (tenant == "other" or queues == ["else"]):
+    by_name = "name" in str(SAMPLES[route.name]) and "/schedules/" in route.path
+    if ("{id}" in route.path or by_name) and (tenant == "other" or queues == ["else"]):
         return {404}
     return {200, 201, 202, 204, 303} | ({409} if route.name in TOO_LATE else set())
 
@@ -165,6 +181,8 @@ def call(served: Served, route: Route, token: str | None) -> Any:
     path = route.path
     if "{id}" in path:
         path = path.replace("{id}", subject(served.ol, route))
+    if "/schedules" in path:
+        make_schedule(served.ol)
     if "{token}" in path:
         path = path.replace("{token}", served.made_token("read")[1])
     if STREAM in route.media:  # it would go on for ever: how it begins is enough
@@ -190,6 +208,17 @@ def subject(ol: Outlast, route: Route) -> str:
     if route.name == "forget_job":
         ol.cancel(job.id)
     return job.id
+
+
+def make_schedule(ol: Outlast) -> None:
+    """A schedule of the tenant acme in the queue mail; the one that was made by a call goes."""
+
+    @ol.task(name="recurs", queue="mail", tenant="acme")
+    def recurs(n: int) -> None: ...
+
+    for name in {one.name for one in ol.schedules()}:
+        ol.delete_schedule(name)
+    ol.create_schedule("sample", recurs.job(1), every=3600)
 
 
 def test_what_a_tenant_s_token_lists_is_its_own(served: Served) -> None:

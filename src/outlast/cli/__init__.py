@@ -36,6 +36,8 @@ COMMANDS = {
     "resume": "queues",
     "close-breaker": "queues",
     "keep": "queues",
+    "schedules": "schedules",
+    "schedule": "schedules",
     "workers": "workers",
     "drain": "workers",
     "serve": "serve",

@@ -44,6 +44,10 @@ COUNTERS = {
     "strays": "outlast_strays_total",
     "unstorable": "outlast_outcomes_unstorable_total",
     "events_dropped": "outlast_events_dropped_total",
+    "schedules_fired": "outlast_schedules_fired_total",
+    "schedules_missed": "outlast_schedules_missed_total",
+    "schedules_skipped": "outlast_schedules_skipped_total",
+    "schedules_late": "outlast_schedules_late_total",
 }
 AUDIT_PREFIX = "audited "  # what comes before the name of a class that the audit found
 
@@ -89,6 +93,7 @@ class TableCollector:
         yield Sample("outlast_expired_lease_seconds", measured.expired_for)
         for state in ("working", "draining", "silent"):
             yield Sample("outlast_workers", measured.workers.get(state, 0), (state,))
+        yield from self._schedule_samples(measured)
         yield from self._duty_samples(measured)
 
     def _breaker_samples(self, measured: TableMetrics) -> Samples:
@@ -97,6 +102,11 @@ class TableCollector:
         self._breakers_seen |= open_ones
         for queue, task in sorted(self._breakers_seen):
             yield Sample("outlast_breaker_open", int((queue, task) in open_ones), (queue, task))
+
+    def _schedule_samples(self, measured: TableMetrics) -> Samples:
+        for state, number in measured.schedules.items():
+            yield Sample("outlast_schedules", number, (state,))
+        yield Sample("outlast_schedule_overdue_seconds", measured.schedule_overdue)
 
     def _depths(self, measured: TableMetrics) -> dict[tuple[str, str], QueueDepth]:
         """By label: queues whose names are too many are one. A queue that was seen once and is

@@ -115,6 +115,8 @@ STATUSES: dict[type[Exception], int] = {
     errors.FlowNotFound: 404,
     errors.TokenNotFound: 404,
     errors.WorkerNotFound: 404,
+    errors.ScheduleNotFound: 404,
+    errors.ScheduleExists: 409,
     errors.KeyConflict: 409,
     errors.QueueFull: 429,
     errors.TooLate: 409,

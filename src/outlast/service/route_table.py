@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..model.settings import ServiceSettings
 from . import dashboard, health, openapi
-from .api import enqueue, flows, job_actions, jobs, queues, results, workers
+from .api import enqueue, flows, job_actions, jobs, queues, results, schedules, workers
 from .auth import login
 from .dequeue import routes as dequeue
 from .events import routes as events
@@ -22,6 +22,7 @@ ROUTES: tuple[Route, ...] = (
     *job_actions.ROUTES,
     *flows.ROUTES,
     *queues.ROUTES,
+    *schedules.ROUTES,
     *workers.ROUTES,
     *events.ROUTES,
     *dequeue.ROUTES,

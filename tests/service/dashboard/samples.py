@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 A_QUEUE = {"queue": "mail"}
+A_SCHEDULE = {"name": "sample"}
 A_WORKER = {"worker": "somebody"}
 EMPTY_FORM = {
     "content": b"",
@@ -56,6 +57,15 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "do_redrive_flow": EMPTY_FORM,
     "dead_page": {},
     "schedule_page": {},
+    "schedules_page": {},
+    "ask_pause_schedule": {"params": A_SCHEDULE},
+    "do_pause_schedule": {"data": A_SCHEDULE | {"reason": "none"}},
+    "ask_resume_schedule": {"params": A_SCHEDULE},
+    "do_resume_schedule": {"data": A_SCHEDULE},
+    "ask_run_schedule": {"params": A_SCHEDULE},
+    "do_run_schedule": {"data": A_SCHEDULE},
+    "ask_skip_schedule": {"params": A_SCHEDULE},
+    "do_skip_schedule": {"data": A_SCHEDULE},
     "tokens_page": {},
     "do_create_token": {"data": {"name": "made", "read": "on"}},
     "ask_revoke_token": {},

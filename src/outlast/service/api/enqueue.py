@@ -97,6 +97,11 @@ async def _hide_inaccessible_flow(call: RequestContext, conflict: KeyConflict) -
         ) from None
 
 
+def task_call(call: RequestContext, body: NewJobBody) -> TaskCall:
+    """The call of one job that is not enqueued now, as a schedule's."""
+    return _CallBuilder(call).job(body)
+
+
 class KeyConflictProblem(Conflict):
     kind = "key-conflict"
 

@@ -40,6 +40,7 @@ from . import (
     queues,
     recovery,
     schedule,
+    schedules,
     static_files,
     themes,
     tokens,
@@ -60,5 +61,6 @@ ROUTES: tuple[Route, ...] = (
     *workers.ROUTES,
     *recovery.ROUTES,
     *schedule.ROUTES,
+    *schedules.ROUTES,
     *tokens.ROUTES,
 )

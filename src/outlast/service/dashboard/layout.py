@@ -44,7 +44,8 @@ MENU = (
     MenuEntry("/queues", "Queues"),
     MenuEntry("/workers", "Workers", everyone=True),
     MenuEntry("/recovery", "Recovery", everyone=True),
-    MenuEntry("/schedule", "Schedule"),
+    MenuEntry("/schedules", "Schedules"),
+    MenuEntry("/schedule", "Due next"),
     MenuEntry("/tokens", "Tokens", Scope.ADMIN, everyone=True),
 )
 

@@ -1,0 +1,65 @@
+"""Schedules from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from outlast import Outlast
+from tests.cli.conftest import Commands
+
+APP = """
+    from outlast import Outlast
+
+    ol = Outlast("sqlite:///nowhere.db")
+
+    @ol.task(cron="30 2 * * *", tz="Europe/Berlin")
+    def report() -> None: ...
+"""
+
+
+def test_schedules_are_previewed_without_a_database(
+    run: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R234"""
+    (tmp_path / "previewed.py").write_text(dedent(APP))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    [shown] = run("schedules", "preview", "previewed:ol", "--json").json
+    assert (shown["name"], shown["cron"], len(shown["next_runs"])) == ("report", "30 2 * * *", 10)
+    assert "report: 30 2 * * * Europe/Berlin" in run("schedules", "preview", "previewed:ol").out
+    assert not (tmp_path / "nowhere.db").exists()
+
+
+def test_a_schedule_is_shown_and_operated(run: Commands, ol: Outlast) -> None:
+    """R234"""
+
+    @ol.task
+    def report() -> None: ...
+
+    assert run("schedules").out == "No schedules.\n"
+    ol.create_schedule("nightly", report.job(), cron="0 3 * * *")
+    [listed] = run("schedules", "--json").json
+    assert (listed["name"], listed["cron"]) == ("nightly", "0 3 * * *")
+    paused = run("schedule", "pause", "nightly", "--reason", "year-end\x1b[2J", "--json").json
+    assert paused["pause_reason"].startswith("year-end")
+    assert "\x1b" not in run("schedule", "nightly").out
+    assert run("schedule", "resume", "nightly").out.startswith("nightly: 0 3 * * * UTC, active")
+    job = run("schedule", "run", "nightly", "--json").json
+    assert run("schedule", "skip", "nightly", "-n", 2, "--json").json["skipped"] == 2
+    changed = run("schedule", "change", "nightly", "--every", "2h", "--json").json
+    assert (changed["cron"], changed["every"]) == (None, 7200.0)
+    spans = ["--start", "2026-01-01T00:00:00Z", "--end", "2026-01-01T08:00:00Z"]
+    assert run("schedule", "backfill", "nightly", *spans).out == "nightly: 4 jobs enqueued.\n"
+    report_ = run("schedule", "nightly", "--json").json
+    assert len(report_["next_runs"]) == 10
+    assert [one["id"] for one in report_["history"]] == [job["id"]]
+    assert [one["action"] for one in report_["actions"]] == [
+        "backfill", "change", "skip", "run", "resume", "pause", "create",
+    ]  # fmt: skip
+    assert run("schedule", "reset", "nightly").code == 0
+    assert run("schedule", "delete", "nightly").out == "nightly is deleted.\n"
+    assert run("schedule", "nightly").code == 1
+    assert run("schedule", "change", "nightly", "--cron", "x").code != 0
