@@ -21,7 +21,6 @@ NOT_IMPORTED = {
 }  # fmt: skip
 # These come with pydantic and Jinja, whose interfaces are made of them; one with Python 3.14.
 WITH_OTHERS = {"annotationlib", "markupsafe", "pydantic-core", "typing-extensions"}
-NOT_YET = {"cronsim"}  # for schedules by cron expression
 # Libraries whose connections a caller may pass: imported when the caller has them.
 OF_THE_CALLER = {"asyncpg", "django", "sqlalchemy", "uvloop"}
 # Faults that `outlast verify` injects, with a server from a wheel if there is one.
@@ -69,7 +68,7 @@ def test_every_requirement_of_a_user_is_imported_by_the_package() -> None:
     required = names(PROJECT["dependencies"])
     for extra, requirements in EXTRAS.items():
         required |= names(requirements) if extra != "dev" else set()
-    assert required - imported("src") <= NOT_YET
+    assert required - imported("src") == set()
 
 
 def test_every_requirement_of_a_developer_is_imported_somewhere() -> None:

@@ -284,7 +284,7 @@ MUTANTS = [
     Mutant(
         "flow-key-alone",
         "the key of a flow commits before its jobs do",
-        [Edit("ops/enqueue.py", "    if tied or any(job.key is", "    if any(job.key is")],
+        [Edit("ops/enqueue.py", "    if tied or keyed:\n", "    if keyed:\n")],
         paths=("flow-key",),
         points=16,
     ),
