@@ -9,6 +9,8 @@ class, and imports nothing of ours:
         prepare()                           make the tables
         enqueue(payload)                    one job, durable when this returns
         enqueue_many(payloads)              many at once, by the best way there is
+        enqueue_in_lanes(payloads)          in 1,000 groups, of which two jobs at once may run
+        enqueue_in_one_lane(payloads)       in one group, of which 1,000 may
         enqueue_within(payload)             with a row of the caller's, in the caller's transaction
         enqueue_later(payloads)             due tomorrow, at a higher priority
         enqueue_slow(payloads, seconds)     jobs that take so long
@@ -176,7 +178,7 @@ class Serving:
         if at is not None:
             time.sleep(max(0.0, at - time.monotonic()))
         began_at = time.monotonic()
-        if how == "enqueue_many":
+        if how in ("enqueue_many", "enqueue_in_lanes", "enqueue_in_one_lane"):
             for first in range(0, n, BULK):
                 self._call(how, [payload] * min(BULK, n - first))
         else:

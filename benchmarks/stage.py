@@ -53,8 +53,8 @@ class Stage:
         self.processes.append(process)
         return process
 
-    def preload(self, client: Process, n: int, size: int) -> None:
-        client.ask("enqueue", n=n, size=size, how="enqueue_many")
+    def preload(self, client: Process, n: int, size: int, how: str = "enqueue_many") -> None:
+        client.ask("enqueue", n=n, size=size, how=how)
         if (left := client.ask("left")["left"]) < n:  # by this it is known when all is done
             raise Failed(f"{n} were enqueued, and it says that {left} are left")
         self.ground.settle(self.place)

@@ -16,10 +16,14 @@ from benchmarks.stage import Stage, finished, first, ran
 
 
 def drain(
-    stage: Stage, processes: int = 1, handler: str | None = None, size: int = 100
+    stage: Stage,
+    processes: int = 1,
+    handler: str | None = None,
+    size: int = 100,
+    how: str = "enqueue_many",
 ) -> Measured:
     client = stage.client()
-    stage.preload(client, stage.jobs, size)
+    stage.preload(client, stage.jobs, size, how)
     workers = stage.workers(processes, handler)
     began_at, before = all_at_work(ran(workers, stage.jobs))
     return {"rate": (stage.jobs - before) / (finished(client) - began_at)}
@@ -71,5 +75,9 @@ CELLS = [
          partial(drain, handler="sync"), MANY | {"sync"}),
     Cell("drain-2k", "one process, 2,000 bytes", (RATE,),
          partial(drain, size=2000), MANY),
+    Cell("drain-lanes", "one process; 1,000 lanes, two jobs of each at once", (RATE,),
+         partial(drain, how="enqueue_in_lanes"), MANY | {"lanes"}),
+    Cell("drain-lane", "one process; one lane, 1,000 jobs of it at once", (RATE,),
+         partial(drain, how="enqueue_in_one_lane"), MANY | {"lanes"}),
     Cell("steady", "enqueued in bulk and worked on at the same time", (RATE,), steady, MANY),
 ]  # fmt: skip

@@ -19,7 +19,7 @@ STORES = ["postgres", "sqlite"]
 REQUIRES = ["outlast", "psycopg", "asyncpg", "uvloop"]
 IMPORTS = "outlast"
 HELP = ["-m", "outlast", "worker", "--help"]
-CAN = ["async", "sync", "many", "within", "later", "slow", "fill", "wake", "group"]
+CAN = ["async", "sync", "many", "within", "later", "slow", "fill", "wake", "group", "lanes"]
 DURABLE = True
 DURABILITY = (
     "A job is synced to disk when enqueue returns; it stays in its row until its outcome is synced;"
@@ -61,6 +61,20 @@ class Contender:
 
     def enqueue_many(self, payloads: list[str]) -> None:
         self._ol.enqueue(*(self._noop.job(payload=payload) for payload in payloads))
+
+    def enqueue_in_lanes(self, payloads: list[str]) -> None:
+        self._ol.limit("default", lane_running=2)
+        self._enqueue_in(1000, payloads)
+
+    def enqueue_in_one_lane(self, payloads: list[str]) -> None:
+        self._ol.limit("default", lane_running=1000)
+        self._enqueue_in(1, payloads)
+
+    def _enqueue_in(self, lanes: int, payloads: list[str]) -> None:
+        tasks = [self._noop.using(lane=f"lane-{n}") for n in range(lanes)]
+        self._ol.enqueue(
+            *(tasks[n % lanes].job(payload=payload) for n, payload in enumerate(payloads))
+        )
 
     def enqueue_within(self, payload: str) -> None:
         if self._caller is None:

@@ -18,6 +18,7 @@ METHODS = {
     "within": "enqueue_within",
     "later": "enqueue_later",
     "group": "enqueue_group",
+    "lanes": "enqueue_in_lanes",
     "slow": "enqueue_slow",
     "fill": "fill",
 }

@@ -71,6 +71,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "json": {"name": "sample", "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T03:00:00Z"}
     },
     "delete_schedule": {"json": {"name": "sample"}},
+    "list_lanes": {"params": {"queue": "mail"}},
+    "limit_queue": {"json": {"queue": "mail", "changes": {"running": 9}}},
     "list_workers": {},
     "list_duties": {},
     "drain_worker": {"json": {"worker": "somebody"}},
@@ -155,7 +157,7 @@ ALL_QUEUES = {
 }  # these concern all of them
 NAMED_QUEUE = {
     "enqueue_job", "enqueue_jobs", "enqueue_flow", "pause_queue", "resume_queue", "keep_queue",
-    "close_queue_breaker", "dequeue", "move_jobs", "create_schedule",
+    "close_queue_breaker", "list_lanes", "limit_queue", "dequeue", "move_jobs", "create_schedule",
     *pages.NAMED_QUEUE,
 }  # fmt: skip
 # What asks for a job's own token beside the caller's: the one shown here is nobody's.

@@ -155,3 +155,23 @@ def test_jobs_that_wait_are_changed_by_filter(served: Served) -> None:
     assert served.post(f"{where}/move", narrow, json=back).status_code == 403
     for path, body in [("reschedule", {}), ("move", {"to": "bulk"}), ("prioritize", {})]:
         assert served.post(f"{where}/{path}", token, json=body).status_code == 422
+
+
+def test_limits_and_lanes_are_shown_and_changed(served: Served) -> None:
+    """R238: by an operator's token; lanes may be named for tenants, so no tenant's token sees
+    them."""
+    admin = served.token("admin", "read")
+    body = {"queue": "default", "changes": {"running": 5, "lane_rate": "60/m"}}
+    changed = served.post("/api/v1/queues/limit", admin, json=body).json()
+    assert changed["limits"] == changed["overrides"] == {"running": 5, "lane_rate": 1.0}
+    enqueued(served, "acme", 3)
+    lanes = served.get("/api/v1/queues/lanes?queue=default", admin).json()["lanes"]
+    assert [(lane["lane"], lane["ready"], lane["running"]) for lane in lanes] == [("default", 3, 0)]
+    (queue,) = served.get("/api/v1/queues", admin).json()["queues"]
+    assert queue["limits"] == {"running": 5, "lane_rate": 1.0}
+    tenant = served.token("admin", "read", tenant="acme")
+    assert served.get("/api/v1/queues/lanes?queue=default", tenant).status_code == 403
+    assert served.post("/api/v1/queues/limit", tenant, json=body).status_code == 403
+    wrong = {"queue": "default", "changes": {"running": -1}}
+    refused = served.post("/api/v1/queues/limit", admin, json=wrong)
+    assert refused.status_code == 422 and "running" in refused.text

@@ -13,17 +13,21 @@ import psycopg
 import pytest
 
 from outlast.model.flow import group
+from outlast.model.lane import QueueLimits
 from outlast.model.lease_trust import BELIEVE
 from outlast.ops.audit import LOWEST_ID
 from outlast.ops.claim import ClaimRequest
+from outlast.ops.enqueue import enqueue
 from outlast.ops.flow_report import prerequisites
+from outlast.ops.lanes import LaneTurn
+from outlast.ops.limits import declare
 from outlast.ops.offer import OfferRequest
 from outlast.ops.operation import Statement
 from outlast.ops.report import Filter, jobs
 from outlast.store import Store, open_store
 from outlast.store.postgres.text import psycopg_text
 from tests.store.flowing import call, calls, lay
-from tests.store.jobs import ending, put, table, take
+from tests.store.jobs import ending, new, put, table, take
 from tests.support import Database
 from tests.support.databases import postgres_database, sqlite_database
 
@@ -278,6 +282,37 @@ def test_flows_are_read_by_their_own_indexes(flowing: Flowing) -> None:
         assert "Seq Scan on job" not in plan and "SCAN outlast_job" not in plan, plan
         assert "Seq Scan on edge" not in plan and "SCAN outlast_edge" not in plan, plan
         assert "Seq Scan on flow" not in plan and "SCAN outlast_flow" not in plan, plan
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one lane", "many lanes"])
+def test_a_claim_by_lanes_reads_the_index_of_lanes(
+    database: Database, store: Store, many: bool
+) -> None:
+    """R241: both statements, whatever the statistics say, with 20,000 jobs in one lane or in
+    20,000 lanes; and a claim costs the same as with a few."""
+    store.run(declare, [QueueLimits("default", running=90, lane_running=2)], "test")
+    costs = []
+    for number in (200, 20_000):
+        lane_of = (lambda n: f"lane-{n}") if many else (lambda n: "lane-1")
+        store.run(enqueue, [new(lane=lane_of(n)) for n in range(number)])
+        analyse(database)
+        lock, claims = _lane_statements()
+        for statement in (lock, *claims):
+            plan = explained(store, database, statement)
+            assert "job_lane_ready" in used_indexes(plan), plan
+            assert not used_indexes(plan) & {"job_ready"}, plan
+            assert number < 1000 or "Seq Scan on job" not in plan, plan
+            assert "SCAN outlast_job" not in plan, plan
+        costs.append([work_of(store, database, one) for one in (lock, *claims)])
+    assert all(after <= 3 * before for before, after in zip(*costs, strict=True)), costs
+
+
+def _lane_statements() -> tuple[Statement, list[Statement]]:
+    asked = ClaimRequest("w", "default", 10, 9.0, promote=False, turn=LaneTurn()).by_lanes()
+    given = {**asked.params, "queue": "default", "limit": 10, "alone": True}
+    rows = [{"lane": f"lane-{n}", "share": 1} for n in range(64)]
+    names = ("claim_lanes", "claim_ordered_lanes")
+    return asked.opening()[-1], [Statement(name, given, rows) for name in names]
 
 
 def crowd(database: Database, state: str, number: int) -> None:

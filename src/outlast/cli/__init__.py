@@ -38,6 +38,8 @@ COMMANDS = {
     "keep": "queues",
     "schedules": "schedules",
     "schedule": "schedules",
+    "limit": "limits",
+    "lanes": "limits",
     "workers": "workers",
     "drain": "workers",
     "serve": "serve",

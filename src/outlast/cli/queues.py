@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from ..model.humanize import format_duration, pluralize
+from ..model.lane import QueueLimits
 from ..model.lifecycle import State
 from .database_options import json_option, with_client
 from .errors import CommandFailed, as_usage_errors, printable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..ops.breaker_report import BreakerState
     from ..ops.report import Queue
 
+F = TypeVar("F", bound=Callable[..., object])
 
 MAX_NAMED_BREAKERS = 10  # open breakers listed in an error message
 OPEN_STATES = ("waiting", "scheduled", "ready", "running", "dead")  # counted without a full scan
@@ -38,10 +40,17 @@ def queues(ol: Outlast, as_json: bool) -> None:
         print_table(queue_columns(STATES), rows, none="No queues yet.")
         for breaker in [one for queue in found for one in queue.breakers]:
             click.echo(breaker_line(breaker))
+        for queue in [one for one in found if one.limits]:
+            click.echo(printable(f"Limits of {queue.name}: {limits_in_words(queue)}."))
 
 
 def queue_columns(states: Sequence[str]) -> list[str]:
     return ["queue", "", *(f"{state}#" for state in states), "oldest ready#"]
+
+
+def limits_in_words(queue: Queue) -> str:
+    limits = QueueLimits(queue.name, **queue.limits)
+    return limits.in_words(running=queue.counts.get("running", 0))
 
 
 def breaker_line(breaker: BreakerState) -> str:
@@ -62,26 +71,54 @@ def queue_row(queue: Queue, states: Sequence[str]) -> list[object]:
     ]
 
 
-@click.command(epilog="Example: outlast pause mail")
-@click.argument("queue")
+def _what_to_pause(command: F) -> F:
+    """QUEUE, or a lane of it, or a tenant."""
+    command = click.option("--tenant", help="Instead of QUEUE: the tenant's lanes in all queues.")(
+        command
+    )
+    command = click.option("--lane", help="Only this lane of QUEUE.")(command)
+    return click.argument("queue", required=False)(command)
+
+
+@click.command(epilog="Example: outlast pause mail --lane acme")
+@_what_to_pause
 @json_option
 @with_client
-def pause(ol: Outlast, queue: str, as_json: bool) -> None:
-    """Stop claiming jobs of QUEUE; running ones continue. Survives restarts."""
+def pause(
+    ol: Outlast, queue: str | None, lane: str | None, tenant: str | None, as_json: bool
+) -> None:
+    """Stop claiming jobs of QUEUE, of a lane or a tenant; running ones continue.
+
+    Survives restarts.
+    """
     with as_usage_errors():
-        ol.pause(queue)
-    _print_queue(ol, queue, as_json)
+        ol.pause(queue, lane=lane, tenant=tenant)
+    _print_paused(ol, queue, lane, tenant, "paused", as_json)
 
 
 @click.command(epilog="Example: outlast resume mail")
-@click.argument("queue")
+@_what_to_pause
 @json_option
 @with_client
-def resume(ol: Outlast, queue: str, as_json: bool) -> None:
-    """Resume claiming jobs of QUEUE."""
+def resume(
+    ol: Outlast, queue: str | None, lane: str | None, tenant: str | None, as_json: bool
+) -> None:
+    """Resume claiming jobs of QUEUE, of a lane or a tenant."""
     with as_usage_errors():
-        ol.resume(queue)
-    _print_queue(ol, queue, as_json)
+        ol.resume(queue, lane=lane, tenant=tenant)
+    _print_paused(ol, queue, lane, tenant, "open", as_json)
+
+
+def _print_paused(
+    ol: Outlast, queue: str | None, lane: str | None, tenant: str | None, state: str, as_json: bool
+) -> None:
+    if queue is not None and lane is None:
+        _print_queue(ol, queue, as_json)
+    elif as_json:
+        print_json({"queue": queue, "lane": lane, "tenant": tenant, "paused": state == "paused"})
+    else:
+        what = f"Lane {lane} of {queue}" if lane is not None else f"Tenant {tenant}"
+        click.echo(printable(f"{what} is {state}."))
 
 
 @click.command("close-breaker", epilog="Example: outlast close-breaker mail send")

@@ -19,6 +19,7 @@ from .verify_load import (
     failover,
     flows,
     keep_option,
+    lanes,
     ledger_option,
     recovery,
     soak,
@@ -145,7 +146,7 @@ def netsplit(**options: Any) -> None:
     run_campaign(NetSplit, options)
 
 
-for command in (recovery, flows, soak, dbcrash, failover, clock):
+for command in (recovery, flows, lanes, soak, dbcrash, failover, clock):
     verify.add_command(command)
 
 

@@ -289,6 +289,36 @@ def flows(**options: Any) -> None:
     _run_campaign(FlowCampaign, options, points + budget)
 
 
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify lanes --budget 10m
+              outlast verify lanes --url postgresql://localhost/test --workers 8 --seed 7
+    """
+)
+@click.option("--points", type=click.IntRange(1), help="Number of runs; default: as time allows.")
+@workers_option(4)
+@click.option(
+    "--budget",
+    metavar="SPAN",
+    callback=parse_duration,
+    help="How long to enqueue: 90, 90s, 10m. Without --points, 60 s.",
+)
+@click.option("--first", is_flag=True, help="Stop at the first violation.")
+@load_options
+def lanes(**options: Any) -> None:
+    """Run limited and ordered queues while workers are killed and limits changed.
+
+    Checks by the history that no lane and no queue ever ran more jobs than its limit, that ordered
+    lanes kept their order across failures and kills, and that no lane stood still.
+    """
+    from ..verify.campaigns.lanes import LaneCampaign
+
+    points = f" --points {options['points']}" if options["points"] else ""
+    budget = f" --budget {options['budget']:g}" if options["budget"] else ""
+    _run_campaign(LaneCampaign, options, points + budget)
+
+
 def _run_campaign(
     kind: Callable[..., Campaign],
     options: dict[str, Any],

@@ -256,6 +256,7 @@ class Outlast:
     keep, akeep = twins(queue_verbs.keep)
     limit, alimit = twins(limit_verbs.limit)
     limits, alimits = twins(limit_verbs.limits)
+    lanes, alanes = twins(limit_verbs.lanes)
     _declare_queues, _adeclare_queues = twins(limit_verbs.declare_queues)
     _refresh_bounds, _arefresh_bounds = twins(limit_verbs.refresh_bounds)
     breakers, abreakers = twins(queue_verbs.breakers)

@@ -9,6 +9,7 @@ from ..model.errors import NoDatabase
 from ..model.lane import LimitOptions, checked_overrides
 from ..model.options import check_name
 from ..ops import limits as limit_actions
+from ..ops.lane_report import LaneDepth, deepest_lanes
 from ..ops.limits import LimitsInForce
 from .base import actor
 from .faces import Face
@@ -28,6 +29,11 @@ async def limit(
 async def limits(on: Face) -> list[LimitsInForce]:
     """The limits of all queues that have some, and where they come from."""
     return await on.run(limit_actions.limits)
+
+
+async def lanes(on: Face, queue: str) -> list[LaneDepth]:
+    """The lanes of a limited queue with the most ready jobs."""
+    return await on.run(deepest_lanes, check_name("queue", queue))
 
 
 async def declare_queues(on: Face) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ..model.errors import InvalidOption
 from ..model.options import check_name
 from ..model.options import seconds as span
 from ..ops import breaker_report, job_actions, search
 from ..ops import breakers as breaker_actions
 from ..ops.breaker_report import BreakerState
+from ..ops.lanes import set_lane_paused
 from ..ops.report import Queue
 from ..ops.retention import set_retention
 from .base import ANY_QUEUE, actor
@@ -19,15 +23,37 @@ async def queues(on: Face) -> list[Queue]:
     return await on.run(search.all_queues)
 
 
-async def pause(on: Face, queue: str) -> None:
-    """Claim no more jobs of this queue; running ones continue. Survives restarts."""
-    await on.run(job_actions.set_paused, check_name("queue", queue), True, actor())
+async def pause(
+    on: Face, queue: str | None = None, *, lane: str | None = None, tenant: str | None = None
+) -> None:
+    """Claim no more jobs of this queue, or of one of its lanes; running ones continue. `tenant`
+    instead of a queue: of the tenant's lanes in all queues with `lane="tenant"`. Survives
+    restarts."""
+    await on.run(*_pausing(queue, lane, tenant, True))
 
 
-async def resume(on: Face, queue: str) -> None:
-    """Claim jobs of a paused queue again."""
-    await on.run(job_actions.set_paused, check_name("queue", queue), False, actor())
-    await on.notify([queue])
+async def resume(
+    on: Face, queue: str | None = None, *, lane: str | None = None, tenant: str | None = None
+) -> None:
+    """Claim jobs of a paused queue, lane or tenant again."""
+    await on.run(*_pausing(queue, lane, tenant, False))
+    await on.notify([queue or ANY_QUEUE])
+
+
+def _pausing(
+    queue: str | None, lane: str | None, tenant: str | None, paused: bool
+) -> tuple[Any, ...]:
+    """The operation that pauses or resumes a queue, a lane or a tenant, with its arguments."""
+    if (queue is None) == (tenant is None) or (lane is not None and queue is None):
+        raise InvalidOption(
+            option="queue", reason="is to be named, alone or with a lane; or else a tenant"
+        )
+    if queue is None:
+        return set_lane_paused, "", check_name("tenant", str(tenant)), paused, actor()
+    if lane is None:
+        return job_actions.set_paused, check_name("queue", queue), paused, actor()
+    given = check_name("queue", queue), check_name("lane", lane)
+    return set_lane_paused, *given, paused, actor()
 
 
 async def keep(on: Face, queue: str, seconds: float | None) -> None:

@@ -58,6 +58,7 @@ class NewJob:
     priority: int
     max_attempts: int
     max_crashes: int
+    lane: str | None = None  # None: as its queue says
     key: str | None = None
     delay: float | None = None
     at: float | None = None
@@ -131,6 +132,7 @@ class Claim(NamedTuple):
     flow: str | None = None
     has_dependents: bool = False  # its end concerns others
     has_hooks: bool = False  # jobs are to be made when it ends
+    lane: str | None = None
     offered_by: str | None = None  # the server that owns it until its remote worker accepts it
 
     @property
@@ -198,6 +200,7 @@ class Job(Generic[R]):
     trace: str | None = field(default=None, repr=False)
     flow: str | None = None
     waits_for: int = 0  # jobs that it comes after and that have not ended
+    lane: str | None = None  # the group in a limited queue whose limits it shares
     unreadable: str | None = None  # what in its row cannot be read, if anything
 
     @property
@@ -262,7 +265,7 @@ def _read_damaged(facts: dict[str, Any]) -> Job:
         facts[name] = repair.whole(name, facts[name])
     for name in sorted(TIMESTAMPS):
         facts[name] = repair.moment(name, facts[name], name in _REQUIRED)
-    for name in ("id", "task", "queue", "tenant", "worker", "key", "trace", "flow"):
+    for name in ("id", "task", "queue", "tenant", "worker", "key", "trace", "flow", "lane"):
         facts[name] = repair.text(name, facts[name], name in _REQUIRED)
     if not isinstance(facts["timeout"] or 0.0, int | float):
         repair.problems.append("timeout is no number")

@@ -166,6 +166,18 @@ class QueueLimits:
         stored = json.loads(text) if text else {}
         return cls(name, **{field: value for field, value in stored.items() if field in known})
 
+    def in_words(self, running: int | None = None) -> str:
+        """What it allows, for people: "12 of 50 running, 3 of a lane, 10/s"."""
+        of = "" if running is None else f"{running} of "
+        rates = (self.rate, ""), (self.lane_rate, " of a lane")
+        parts = [f"{of}{self.running} running"] * (self.running is not None)
+        parts += [f"{self.lane_running} of a lane"] * (self.lane_running is not None)
+        parts += [f"{rate:g}/s{whose}" for rate, whose in rates if rate is not None]
+        parts += ["lanes by tenant"] * (self.lane is not None)
+        parts += [f"in order ({self.on_dead} on dead)"] * self.ordered
+        parts += [f"{len(self.weights or ())} weights"] * bool(self.weights)
+        return ", ".join(parts) or "no limits"
+
     def row(self) -> dict[str, Any]:
         """The columns that hold what is in force."""
         return {
@@ -183,6 +195,12 @@ class QueueLimits:
             "most_waiting": self.most_waiting,
             "overflow": self.overflow if self.most_waiting else None,
         }
+
+
+def in_force(name: str, declared: str | None, overrides: str | None) -> QueueLimits:
+    """The limits of a queue, from what is stored."""
+    limits = QueueLimits.from_json(name, declared)
+    return limits.with_overrides(json.loads(overrides)) if overrides else limits
 
 
 CHANGEABLE = frozenset(LimitOptions.__annotations__)

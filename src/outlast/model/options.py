@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Prerequisite: TypeAlias = "Job[Any] | Call[Any] | Node | str"
     Hook: TypeAlias = "Call[Any] | Notifiable"
 
+Lane: TypeAlias = Callable[..., str | None]  # called with a job's arguments, by name
+
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 WHEN = ("succeeded", "finished")
 MAX_NAME_CHARS = 200  # characters of a queue, tenant, task or key
@@ -34,6 +36,7 @@ class Options:
     queue: str | None = None
     priority: int | None = None
     tenant: str | None = None
+    lane: str | Lane | None = None  # in a limited queue: a name, or a function of the arguments
     key: str | None = None  # one job per (tenant, queue, key) while its row is kept
     unique: str | float | timedelta | None = None  # or: while "waiting", "active", or in a period
     debounce: float | timedelta | str | None = None  # seconds after the last call of that key
@@ -56,6 +59,8 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("queue", "tenant", "key"):
             _check_name(name, getattr(self, name))
+        if not callable(self.lane):
+            _check_name("lane", self.lane)
         check_whole("priority", self.priority, MIN_PRIORITY, MAX_PRIORITY)
         check_whole("max_attempts", self.max_attempts, 1, MAX_ATTEMPTS)
         check_whole("max_crashes", self.max_crashes, 1, 1000)
@@ -105,6 +110,7 @@ class TaskOptions(TypedDict, total=False):
     """The options of `@ol.task(…)`, for type checkers; `Options` says what each means."""
 
     queue: str | None
+    lane: str | Lane | None
     priority: int | None
     tenant: str | None
     expires: float | timedelta | datetime | None

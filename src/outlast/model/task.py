@@ -14,7 +14,7 @@ from .errors import InvalidOption, UnknownTask
 from .ids import new_job_id
 from .job import NewJob, R
 from .lazy_property import lazy
-from .options import Options, check_name, seconds
+from .options import Lane, Options, check_name, seconds
 from .retry import Retry
 from .task_function import check_function, is_async, is_importable, same_function
 from .timestamps import to_epoch
@@ -103,7 +103,20 @@ class TaskDefinition:
     ) -> NewJob:
         """One call of this task as a job to be inserted; bad arguments are refused here."""
         text = self.arguments.encode(args, kwargs, limit)
-        return NewJob(id=id, task=self.name, args=text, **self._job_fields(options))
+        job = NewJob(id=id, task=self.name, args=text, **self._job_fields(options))
+        lane = options.lane or self.options.lane
+        if lane is not None:
+            job.lane = lane if isinstance(lane, str) else self._lane(lane, args, kwargs)
+        return job
+
+    def _lane(self, lane: Lane, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        """What a task's function says of these arguments; None: as the queue says."""
+        try:
+            name = lane(**self.arguments.named(args, kwargs))
+        except Exception as error:
+            reason = f"of the task {self.name} failed: {type(error).__name__}: {error}"
+            raise InvalidOption(option="lane", reason=reason) from error
+        return None if name is None else check_name("lane", name)
 
     def _job_fields(self, options: Options) -> dict[str, Any]:
         """What is the same for every call with these options. Calls come in crowds."""

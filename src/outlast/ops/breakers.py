@@ -8,7 +8,8 @@ from ..model.breaker import RELAPSE_S, Circuit, CloseReason, OpenBreaker
 from ..model.job import Claim, ClaimKey
 from .claim import in_order, read_breaker
 from .job_actions import record_action
-from .operation import BEGIN, Op, Rows, Statement
+from .lanes import LaneClaim, LaneTurn, claim_locked
+from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
 PROBE_SCAN_ROWS = 10_000  # ready jobs among which a probe is chosen
 SOON_S = 300.0  # seconds: a scheduled job that is due by then can still be a probe
@@ -96,15 +97,24 @@ def take_probe(
     if not taken:
         return []
     params |= {"worker": worker, "lease": lease}
+    ((limited,),) = taken
+    claims = yield from _claim_probe(opened, params, bool(limited))
+    job, fence = claims[0].claim_key[:2] if claims else (None, None)
+    yield Statement("set_probe", {"queue": queue, "task": task, "job": job, "fence": fence})
+    return claims
+
+
+def _claim_probe(opened: OpenBreaker, params: dict[str, object], limited: bool) -> Op[list[Claim]]:
+    if limited:
+        asked = LaneClaim({**params, "tenant": None}, opened.circuit.queue, 1, LaneTurn())
+        answers: list[Rows] = yield Pipeline(asked.opening())
+        return (yield from claim_locked(asked, answers, commits=False))
     # In turn: a long run of jobs that cannot succeed must not hold up the others.
     if opened.probes % 2 == 0:
         rows: Rows = yield Statement("claim_probe", params)
     else:
         rows = yield Statement("claim_any_probe", {**params, "reach": PROBE_SCAN_ROWS})
-    claims = in_order(rows)
-    job, fence = claims[0].claim_key[:2] if claims else (None, None)
-    yield Statement("set_probe", {"queue": queue, "task": task, "job": job, "fence": fence})
-    return claims
+    return in_order(rows)
 
 
 def probe_failed(opened: OpenBreaker, hold: ClaimKey, message: str, wait: float) -> Op[bool]:

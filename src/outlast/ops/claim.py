@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..model.breaker import Circuit, OpenBreaker
 from ..model.job import Claim
+from .lanes import LaneClaim, LaneTurn, claim_lanes
 from .operation import Op, Pipeline, Row, Rows, Statement
 
 SCAN_AHEAD_ROWS = (
@@ -40,6 +41,7 @@ class ClaimRequest:
     cursor: ClaimCursor | None = None  # only from here on, and of this priority
     other_queues: tuple[str, ...] = ()  # queues to ask after this one, in the same statement
     known: Collection[str] | None = None  # only these tasks, where too many are unknown
+    turn: LaneTurn | None = None  # of a limited queue, which is claimed by lanes
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -49,6 +51,14 @@ class ClaimRequest:
     def per_queue_limit(self) -> int:
         """Most jobs of one queue, where several are asked: together they can fill the limit."""
         return -(-self.limit // len(self.queues))
+
+    def by_lanes(self) -> LaneClaim:
+        """The same of a limited queue."""
+        params = {"known": True, "tenant": None, **self._task_params()}
+        if self.task is not None:
+            params |= {"known": True, "tasks": json.dumps([self.task])}
+        params |= {"worker": self.worker, "lease": self.lease}
+        return LaneClaim(params, self.queue, self.limit, self.turn or LaneTurn(), self.promote)
 
     def statements(self) -> list[Statement]:
         """Due jobs are made ready first, so no other process is on the path of a delay."""
@@ -86,6 +96,8 @@ class ClaimRequest:
 
 def claim(request: ClaimRequest) -> Op[list[Claim]]:
     """Take jobs, in the order in which they should start."""
+    if request.turn is not None:
+        return (yield from claim_lanes(request.by_lanes()))
     *_, rows = yield Pipeline(request.statements())
     return in_order(rows)
 
@@ -102,6 +114,7 @@ class PendingQueues:
     queues: list[str]  # with something ready, and not paused
     due: bool  # scheduled jobs wait to be made ready
     breakers: tuple[OpenBreaker, ...] = ()
+    limited: frozenset[str] = frozenset()  # those of the queues that are claimed by lanes
 
 
 def poll() -> Op[PendingQueues]:
@@ -120,7 +133,8 @@ def _read_pending(rows: Rows) -> PendingQueues:
     queues = [queue for queue, task, *_ in rows if isinstance(queue, str) and task is None]
     due = any(queue is None for queue, *_ in rows)
     breakers = tuple(read_breaker(row) for row in rows if row[1] is not None)
-    return PendingQueues(queues, due, breakers)
+    limited = frozenset(row[0] for row in rows if row[1] is None and row[-1])
+    return PendingQueues(queues, due, breakers, limited)
 
 
 def read_breaker(row: Row) -> OpenBreaker:

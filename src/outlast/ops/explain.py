@@ -16,6 +16,7 @@ from .access import ALL_JOBS, Access
 from .breaker_report import BreakerState, breaker_of, breakers
 from .flow_links import FAILED_STATES
 from .flow_report import prerequisites_in, root_cause
+from .lane_report import LaneSlots, lane_slots
 from .operation import Op
 from .reclaim import signs_of_loss
 from .report import WorkerInfo
@@ -40,6 +41,7 @@ class JobFacts:
     cause: Job | None = None  # the one that it died of
     access: Access = ALL_JOBS  # of whom it is told: other jobs than these are not named
     breaker: BreakerState | None = None  # of its task in its queue, if it is open
+    slots: LaneSlots | None = None  # of its lane, in a limited queue
 
     @property
     def owner(self) -> WorkerInfo | None:
@@ -78,8 +80,11 @@ def explain(
     cause = (yield from root_cause(job)) if job.state in FAILED_STATES else None
     stopped = paused.get(job.queue, False)
     breaker = breaker_of((yield from breakers()), Circuit(job.queue, job.task))
+    slots = None
+    if job.state is State.READY and job.lane is not None:
+        slots = yield from lane_slots(job.queue, job.lane, now)
     facts = JobFacts(
-        job, now, stopped, workers, ahead, free, before, still_open, cause, reach, breaker
+        job, now, stopped, workers, ahead, free, before, still_open, cause, reach, breaker, slots
     )
     return describe(facts)
 
@@ -140,6 +145,8 @@ def _ready(facts: JobFacts) -> str:
             f"No live worker that serves {job.queue!r} knows the task {job.task!r}: deploy the code"
             " that defines it. Meanwhile the job is kept, unspent."
         )
+    if facts.slots is not None and (obstacle := facts.slots.obstacle(job.id)):
+        return obstacle
     many = "at least " if facts.ahead >= report.MAX_AHEAD else ""
     number = f"{many}{pluralize(facts.ahead, 'job')}" if facts.ahead else "no job"
     whose = " of yours" if facts.access.tenant is not None else ""

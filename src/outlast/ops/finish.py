@@ -19,6 +19,7 @@ from .claim import ClaimRequest, in_order
 from .dependents import apply_counted, dependents_statements, notify_dependents
 from .enqueue import enqueue
 from .flow_links import hold_flows
+from .lanes import LaneClaim, claim_locked, return_tokens
 from .operation import BEGIN, CommitPipeline, Op, Pipeline, Rows, Statement
 
 
@@ -93,6 +94,8 @@ def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
                 ),
             ]
         )
+    if tokens := return_tokens(accepted):
+        yield Pipeline(tokens)
     queues = yield from enqueue_followups([job for t in accepted for job in t.jobs])
     ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]
     return queues | (yield from notify_dependents(ended, _traces(accepted)))
@@ -143,8 +146,26 @@ def finish_and_claim(
     transitions: Sequence[Transition], request: ClaimRequest | None = None
 ) -> Op[tuple[Finished, list[Claim]]]:
     """Give back first-try successes without follow-ups, and take new jobs: in one round trip."""
+    if request is not None and request.turn is not None:
+        return (yield from finish_and_claim_lanes(transitions, request.by_lanes()))
     finished, answers = yield from finish_and(transitions, _claim_statements(request))
     return finished, in_order(answers[-1]) if request else []
+
+
+def finish_and_claim_lanes(
+    transitions: Sequence[Transition], asked: LaneClaim
+) -> Op[tuple[Finished, list[Claim]]]:
+    """The same of a limited queue, in one transaction: the slots that are freed here can be taken
+    again. Jobs whose end concerns others are finished first: that commits, and ends locks."""
+    tied = any(transition.claim.has_dependents for transition in transitions)
+    if tied:
+        finished, _ = yield from finish_and(transitions, [])
+    yield BEGIN
+    if tied:
+        answers: list[Rows] = yield Pipeline(asked.opening())
+    else:
+        finished, answers = yield from finish_and(transitions, asked.opening())
+    return finished, (yield from claim_locked(asked, answers))
 
 
 def finish_and(

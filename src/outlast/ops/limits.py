@@ -76,12 +76,16 @@ def _hold(queue: str) -> Op[tuple[QueueLimits, dict[str, Any]]]:
 
 def _set(declared: QueueLimits, overrides: dict[str, Any]) -> Op[QueueLimits]:
     limits = declared.with_overrides(overrides)
+    # A limit that an operator lifts may come back: jobs keep their lanes until the code says so.
+    limited = limits.limited or declared.limited
     stored = {
         "declared": _text(declared),
         "overrides": json.dumps(overrides) if overrides else None,
     }
-    yield Statement("set_limits", rows=[{**limits.row(), **stored}])
+    yield Statement("set_limits", rows=[{**limits.row(), **stored, "limited": limited}])
     yield Statement("forget_room", {"queue": declared.name})  # counted for another limit
+    if limited:
+        yield Statement("adopt_running", {"queue": declared.name})
     return limits
 
 

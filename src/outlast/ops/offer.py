@@ -17,6 +17,7 @@ from ..model.lifecycle import State
 from ..model.outcome import Transition, release
 from .claim import ClaimRequest, in_order
 from .finish import Finished, finish, finish_and
+from .lanes import claim_lanes
 from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
 EventKey = tuple[Claim, int]  # an event: the claim under which it was said, and its number there
@@ -40,6 +41,8 @@ class OfferRequest(ClaimRequest):
 
 def offer(request: OfferRequest) -> Op[list[Claim]]:
     """Take jobs to be offered, in the order in which they should start."""
+    if request.turn is not None:
+        return (yield from claim_lanes(request.by_lanes()))
     *_, rows = yield Pipeline(request.statements())
     return in_order(rows)
 
@@ -75,6 +78,10 @@ def finish_hold_and_claim(
     """First-try successes are given back, others are held on to, new ones are taken: in one round
     trip. What was neither renewed nor refused is to be asked for by itself."""
     holding = [_hold(held, lease)] if held else []
+    if request is not None and request.turn is not None:
+        finished, answers = yield from finish_and(ended, holding)
+        kept = _hold_result(answers[0]) if held else HoldResult({})
+        return finished, kept, (yield from claim_lanes(request.by_lanes()))
     asking = request.statements() if request else []
     finished, answers = yield from finish_and(ended, [*holding, *asking])
     kept = _hold_result(answers[0]) if held else HoldResult({})

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..model.errors import JobNotFound
 from ..model.job import Job, lenient_json, read_job, read_result
+from ..model.lane import in_force
 from ..model.lifecycle import State
 from ..model.timestamps import age, to_datetime
 from ..model.unreadable import read_state, read_whole
@@ -104,6 +105,7 @@ class Queue:
     oldest: float | None = None  # seconds the oldest ready job has existed
     keep: float | None = None  # seconds ended jobs are kept at the most; None: as in all queues
     breakers: list[BreakerState] = field(default_factory=list)  # those of its tasks that are open
+    limits: dict[str, Any] = field(default_factory=dict)  # those that it has, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ def steps(id: str) -> Op[list[Step]]:
 
 def queues() -> Op[list[Queue]]:
     settings, counted = yield Pipeline([Statement("queue_settings"), Statement("queue_counts")])
-    found = {name: Queue(name, bool(paused), keep=keep) for name, paused, keep in settings}
+    found = {row[0]: _queue(*row) for row in settings}
     for name, state, number, oldest in counted:
         queue = found.setdefault(name, Queue(name))
         queue.counts[state] = int(number)
@@ -199,7 +201,15 @@ def queues() -> Op[list[Queue]]:
 def queue_settings() -> Op[dict[str, Queue]]:
     """Queues of which somebody has said something, without counting what they hold."""
     rows: Rows = yield Statement("queue_settings")
-    return {name: Queue(name, bool(paused), keep=keep) for name, paused, keep in rows}
+    return {row[0]: _queue(*row) for row in rows}
+
+
+def _queue(
+    name: str, paused: bool, keep: float | None, declared: str | None, overrides: str | None
+) -> Queue:
+    return Queue(
+        name, bool(paused), keep=keep, limits=in_force(name, declared, overrides).as_json()
+    )
 
 
 def paused() -> Op[dict[str, bool]]:

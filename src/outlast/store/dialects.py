@@ -15,6 +15,8 @@
     ol.proof()        what a proof of life says that was given now
     ol.index(name)    an index of ours where it is made;  ol.old_index(name)  where it is dropped
     ol.place(e)       where an event stands for those who read them
+    ol.least(a, b)    the lesser of two numbers;  ol.greatest(a, b)
+    ol.whole(x)       a number that is not negative, without its fraction
     ol.lane_lock(q, l)   the number of the advisory lock of a lane, or ('') of a whole queue
     ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
 
@@ -91,6 +93,9 @@ _MACROS: dict[str, dict[str, Macro]] = {
         "each_id": _as(_IDS),
         "in_ids": _as(f"{{}} = ANY (ARRAY(SELECT {_IDS}))"),
         "not_in_ids": _as(f"{{}} <> ALL (ARRAY(SELECT {_IDS}))"),
+        "least": _as("LEAST({}, {})"),
+        "greatest": _as("GREATEST({}, {})"),
+        "whole": _as("CAST(floor({} + 0.000001) AS integer)"),
         "place": _as("{}.place"),
         "updated": _as("j.{}"),
     },
@@ -109,6 +114,9 @@ _MACROS: dict[str, dict[str, Macro]] = {
         "each_id": _as("value FROM json_each({})"),
         "in_ids": _as("{} IN (SELECT value FROM json_each({}))"),
         "not_in_ids": _as("{} NOT IN (SELECT value FROM json_each({}))"),
+        "least": _as("min({}, {})"),
+        "greatest": _as("max({}, {})"),
+        "whole": _as("CAST({} + 0.000001 AS INTEGER)"),
         "updated": _as("{}"),  # RETURNING knows no other names
         "place": _as("{}.seq"),  # one writer at a time: numbers are in order
     },

@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -17,11 +17,13 @@ from ..model.errors import ClaimLost, InvalidOption, TooLate, Unsupported
 from ..model.flow import Enqueueable
 from ..model.flow_builder import build_jobs
 from ..model.job import Claim, Job, NewJob, read_args
+from ..model.lane import seconds_of_pause
 from ..model.lazy_property import lazy
 from ..model.lifecycle import State
 from ..model.safe_text import storable_text, type_name
 from ..model.schedule import tick_of_key
 from ..model.timestamps import to_datetime
+from ..ops.lanes import slow_down
 from ..store import OperationRunner, Store
 from ..store.blobs.store import Blobs
 from ..tracing import traced
@@ -91,6 +93,7 @@ class Context:
             tenant=claim.tenant, priority=claim.priority, key=claim.key, failures=claim.failures,
             crashes=claim.crashes, max_attempts=claim.max_attempts, max_crashes=claim.max_crashes,
             fence=claim.fence, timeout=claim.timeout, trace=claim.trace, flow=claim.flow,
+            lane=claim.lane,
         )  # fmt: skip
 
     @property
@@ -169,6 +172,25 @@ class Context:
         return CompletionTransaction(
             self, self._store, encode_result(result, limit=self.inline_limit)
         )
+
+    def slow_down(self, seconds: float | timedelta) -> Any:
+        """Close this job's lane for so long, for all workers: another system said that it is called
+        too often (429). Jobs that run go on; raise `RetryLater` to try this one again.
+
+        In an async handler, await it. Without a limited queue there is no lane to close."""
+        self._check()
+        if not self.has_database:
+            raise Unsupported(
+                reason="slow_down() needs the database, which a remote worker does not have: raise"
+                " RetryLater(seconds) instead, or declare a lane_rate"
+            )
+        if self._claim.lane is None:
+            reason = f"needs a lane: declare limits with ol.queue({self._claim.queue!r}, …)"
+            raise InvalidOption(option="slow_down", reason=reason)
+        given = self._claim.queue, self._claim.lane, seconds_of_pause(seconds)
+        if in_event_loop():
+            return self._operations.arun(slow_down, *given)
+        return self._operations.run(slow_down, *given)
 
     def disown(self) -> None:
         """From now on this attempt owns nothing."""

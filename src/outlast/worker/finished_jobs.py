@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from ..model.job import Claim
 from ..model.lifecycle import State
 from ..ops.finish import Finished
 from ..ops.reclaim import Refusal
@@ -24,11 +25,13 @@ class FinishedJobs:
         metrics: WorkerMetrics,
         on_ready: Callable[[set[str]], None] = lambda queues: None,
         refused: deque[Refusal] | None = None,
+        on_freed: Callable[[Claim], None] = lambda claim: None,
     ) -> None:
         self._in_flight = in_flight
         self._metrics = metrics
         self._counts = metrics.counts
         self._on_ready = on_ready  # called with the queues in which jobs became ready
+        self._on_freed = on_freed  # called with each claim of a limited queue that has ended
         # Refused outcomes, until they are on record.
         self.refused = deque(maxlen=MAX_REFUSED) if refused is None else refused
 
@@ -38,6 +41,8 @@ class FinishedJobs:
         others = 0
         for transition, state in finished.accepted:
             self._in_flight.remove(transition.claim)
+            if transition.claim.lane is not None:
+                self._on_freed(transition.claim)
             if state is not State.SUCCEEDED:
                 others += 1
                 self._counts[state] += 1

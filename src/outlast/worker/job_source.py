@@ -20,6 +20,7 @@ from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
 from ..model.job import Claim
 from ..ops.breakers import take_probe
 from ..ops.claim import ClaimRequest
+from ..ops.lanes import LaneTurn
 from .batches import OpenBatch
 from .breaker import Breakers
 from .capacity import Capacity
@@ -181,6 +182,8 @@ class DatabaseSource:
             if not claims and request.queue in self.breakers.held:
                 self.poller.rest_held(request.queues, took)
             all_there_was = len(claims) < request.limit and request.cursor is None
+            if request.turn is not None:  # lanes give their shares, and may have more
+                all_there_was = not claims
             for queue in request.queues:
                 self._runner.batches.note_claim(queue, all_there_was)
 
@@ -226,7 +229,11 @@ class DatabaseSource:
             promote=due,
             allow_one_crash_left=not self._in_flight.has_one_crash_left(),
             cursor=None if others else self.poller.cursor(queue),
+            turn=self._turn(queue) if queue in self.poller.lanes else None,
         )
+
+    def _turn(self, queue: str) -> LaneTurn | None:
+        return self.poller.lanes.next(queue, [job.claim for job in self._finisher.waiting()])
 
     # Circuit breakers
 

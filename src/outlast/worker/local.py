@@ -55,6 +55,9 @@ def local_worker(app: Outlast, queues: Sequence[str] | None, settings: WorkerSet
     def became_ready(queues: set[str]) -> None:
         source.became_ready(queues)
 
+    def slot_freed(claim: Claim) -> None:
+        source.poller.slot_freed(claim)
+
     def deliver(job: InFlight) -> None:
         sink.add(job)
         wakeup.set()
@@ -69,7 +72,7 @@ def local_worker(app: Outlast, queues: Sequence[str] | None, settings: WorkerSet
     runner = JobRunner(
         app.registry, shared, breakers, context=context, deliver=deliver, slot_freed=wakeup.set
     )
-    finished = FinishedJobs(shared.in_flight, shared.metrics, became_ready)
+    finished = FinishedJobs(shared.in_flight, shared.metrics, became_ready, on_freed=slot_freed)
     sink = database_sink(hot_store, store, shared, finished, runner)
     leases = heartbeat(
         app, registration, shared, runner,

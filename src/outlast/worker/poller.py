@@ -16,6 +16,7 @@ from ..model.job import Claim
 from ..model.settings import WorkerSettings
 from ..ops.claim import ClaimCursor, ClaimRequest, PendingQueues, poll, poll_queues, promote
 from ..store import Store
+from .lane_turns import LaneTurns
 from .loop import Backoff
 from .queue_rotation import QueueRotation
 
@@ -56,6 +57,7 @@ class Poller:
         self._settings = settings
         self.held: Mapping[str, frozenset[str]] = {}  # tasks that breakers hold back, by queue
         self._rotation = QueueRotation(settings.poll_min, settings.poll_max)
+        self.lanes = LaneTurns()
         self._backing_off: dict[str, Backoff] = {}  # queues whose claims fail
         self._cursors: dict[str, tuple[ClaimCursor, float]] = {}  # where to go on, and until when
         self._full_answers: dict[
@@ -102,6 +104,7 @@ class Poller:
             took = time.monotonic() - now
             self._rest_poll_at = time.monotonic() + min(took, self._settings.poll_max)
             self._busy_poll_at = _next_time(BUSY_POLL_S, took)
+        self.lanes.update(pending.queues, pending.limited)
         self._add_pending(pending.queues)
         return pending
 
@@ -112,6 +115,8 @@ class Poller:
         if first is None:
             return ()
         self._alone = max(0, self._alone - 1)
+        if first in self.lanes:
+            return (first,)
         if self._alone or self._is_dense_queue(first) or len(self._rotation) < MAX_SINGLE_QUEUES:
             return (first,)
         most = self._held_together if first in self.held else MAX_QUEUES_TOGETHER
@@ -138,7 +143,8 @@ class Poller:
             if (queue := self._rotation.next()) is None:
                 break
             same = (queue in self._full_answers) == full and self.held.get(queue) == held
-            (together if same and not self._is_dense_queue(queue) else others).append(queue)
+            alone = queue in self.lanes or self._is_dense_queue(queue)
+            (together if same and not alone else others).append(queue)
         self._rotation.put_back(others)
         return together
 
@@ -157,7 +163,9 @@ class Poller:
         more."""
         if request.queue in self.held:
             self._adapt(len(request.queues), took)
-        if request.other_queues:
+        if request.turn is not None:
+            self._claimed_by_lanes(request.queue, claims)
+        elif request.other_queues:
             self._claimed_across(request, claims)
         else:
             self._note_cursor(request, claims, took)
@@ -169,6 +177,25 @@ class Poller:
             self._poll_at = min(self._poll_at, time.monotonic() + self._idle_backoff)
         else:
             self._vain_until = time.monotonic() + VAIN_SHARE * took
+
+    def _claimed_by_lanes(self, queue: str, claims: Sequence[Claim]) -> None:
+        """A limited queue that gave nothing may have jobs all the same: it rests until a slot is
+        freed here, news come, or a look is due."""
+        self._backing_off.pop(queue, None)
+        more = self.lanes.claimed(queue, claims)
+        if more is None:
+            self._rotation.rest(queue, self._settings.poll_min)
+        elif more:
+            self._rotation.had_jobs(queue)
+            self._rotation.found(queue)
+        else:
+            self._rotation.was_empty(queue)
+
+    def slot_freed(self, claim: Claim) -> None:
+        """A job of a limited queue has ended: there is room in its lane."""
+        if claim.lane is not None and self.serves(claim.queue):
+            self.lanes.freed(claim.queue, claim.lane)
+            self._rotation.notified(claim.queue)
 
     def _adapt(self, queues: int, took: float) -> None:
         """A claim walks over all jobs that are held back: fewer queues, if these are many."""

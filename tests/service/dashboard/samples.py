@@ -19,6 +19,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "overview_page": {},
     "live_overview": {},
     "queues_page": {},
+    "lanes_page": {"params": A_QUEUE},
     "workers_page": {},
     "recovery_page": {},
     "ask_pause_queue": {"params": A_QUEUE},
@@ -74,7 +75,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
 
 # Of these, those that name a queue: a token for other queues is refused.
 NAMED_QUEUE = {
-    "ask_pause_queue", "ask_resume_queue", "ask_keep_queue",
+    "lanes_page", "ask_pause_queue", "ask_resume_queue", "ask_keep_queue",
     "do_pause_queue", "do_resume_queue", "do_keep_queue",
     "ask_close_breaker", "do_close_breaker",
 }  # fmt: skip

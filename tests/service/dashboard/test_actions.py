@@ -47,6 +47,16 @@ def test_a_queue_is_paused_and_resumed_by_people(
     assert "is resumed" in resumed.text and served.ol.store.run(paused) == {"mail": False}
 
 
+def test_the_lanes_of_a_limited_queue_are_shown(served: Served, browser: Browser) -> None:
+    served.ol.limit("mail", running=9, lane_running=2)
+    put(served.ol.store.run, 3, queue="mail", lane="<acme>")
+    browser.log_in(served.token("admin", name="ada"))
+    page = browser.go("/queues")
+    assert "0 of 9 running, 2 of a lane" in page.text
+    lanes = browser.go("/queues/lanes?queue=mail")
+    assert "<acme>" in lanes.text and "0 / 2" in lanes.text
+
+
 def test_an_open_breaker_is_shown_and_closed_by_people(
     served: Served, browser: Browser, database: Database
 ) -> None:

@@ -75,6 +75,10 @@ class Arguments:
             raise self._refusal(problems + found)
         return mark_secrets(text, self.secrets) if self.secrets else text
 
+    def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The given arguments by name, as they were given."""
+        return self._bind(args, kwargs)[0]
+
     def decode(self, text: str) -> dict[str, Any]:
         """The keyword arguments for the call, as the annotated types."""
         try:

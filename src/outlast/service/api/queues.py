@@ -6,10 +6,13 @@ from dataclasses import asdict
 from typing import Any
 
 from ...model.api_token import Scope
+from ...model.lane import checked_overrides
 from ...model.lifecycle import State
 from ...ops import job_actions, report
 from ...ops.breaker_report import BreakerState, breakers
 from ...ops.breakers import close_breaker
+from ...ops.lane_report import deepest_lanes
+from ...ops.limits import change_limits
 from ...ops.retention import set_retention
 from ...ops.search import KindCount
 from ..job_counts import by_state
@@ -18,8 +21,16 @@ from ..request import RequestContext
 from ..route import Route
 from . import PREFIX
 from .job_actions import notify_workers
-from .request_models import BreakerBody, KeepBody, QueueBody
-from .response_models import BreakersClosed, BreakerView, QueueKeep, Queues, QueueState
+from .request_models import BreakerBody, KeepBody, LanesQuery, LimitBody, QueueBody
+from .response_models import (
+    BreakersClosed,
+    BreakerView,
+    Lanes,
+    QueueKeep,
+    QueueLimitsView,
+    Queues,
+    QueueState,
+)
 
 
 async def list_queues(call: RequestContext) -> dict[str, Any]:
@@ -46,7 +57,7 @@ async def list_queues(call: RequestContext) -> dict[str, Any]:
 def _queue(queue: report.Queue, kinds: list[KindCount]) -> dict[str, Any]:
     ready = [kind.oldest for kind in kinds if kind.state == State.READY]
     oldest = max(ready, default=None)
-    facts = {"name": queue.name, "paused": queue.paused, "keep": queue.keep}
+    facts = {"name": queue.name, "paused": queue.paused, "keep": queue.keep, "limits": queue.limits}
     return {**facts, "counts": by_state(kinds), "oldest": oldest}
 
 
@@ -93,6 +104,24 @@ async def keep_queue(call: RequestContext) -> dict[str, object]:
     return {"queue": body.queue, "keep": body.keep}
 
 
+async def list_lanes(call: RequestContext) -> dict[str, Any]:
+    """The deepest lanes of a queue. Their names may be tenants': not for a tenant's token."""
+    query: LanesQuery = call.query
+    require_queue(call, query.queue)
+    found = await call.ol.store.arun(deepest_lanes, query.queue)
+    return {"queue": query.queue, "lanes": [asdict(lane) for lane in found]}
+
+
+async def limit_queue(call: RequestContext) -> dict[str, Any]:
+    body: LimitBody = call.body
+    require_queue(call, body.queue)
+    changes = checked_overrides(body.changes)
+    changed = await call.ol.store.arun(change_limits, body.queue, changes, call.by, body.reset)
+    await notify_workers(call, body.queue)
+    limits = changed.limits.as_json()
+    return {"queue": body.queue, "limits": limits, "overrides": changed.overrides}
+
+
 def require_queue(call: RequestContext, queue: str) -> None:
     if not call.who.can_access(queue):
         raise Forbidden(f"this token has no access to the queue {queue!r}")
@@ -122,5 +151,15 @@ ROUTES = (
         "POST", f"{PREFIX}/queues/keep", Scope.ADMIN, keep_queue,
         "Set how long this queue keeps ended jobs at most",
         request=KeepBody, response=QueueKeep, everyone=True,
+    ),
+    Route(
+        "GET", f"{PREFIX}/queues/lanes", Scope.READ, list_lanes,
+        "The lanes of a limited queue with the most ready jobs",
+        query=LanesQuery, response=Lanes, everyone=True,
+    ),
+    Route(
+        "POST", f"{PREFIX}/queues/limit", Scope.ADMIN, limit_queue,
+        "Change limits of this queue at run time",
+        request=LimitBody, response=QueueLimitsView, everyone=True,
     ),
 )  # fmt: skip

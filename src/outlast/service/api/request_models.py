@@ -232,5 +232,18 @@ class KeepBody(QueueBody):
     )
 
 
+class LanesQuery(QueueBody):
+    pass
+
+
+class LimitBody(QueueBody):
+    changes: dict[str, Any] = Field(
+        {},
+        description="limits by name (running, lane_running, rate, lane_rate, burst, weights,"
+        " on_dead); null lifts one",
+    )
+    reset: bool = Field(False, description="put back what the code declares first")
+
+
 class WorkerBody(RequestModel):
     worker: Name

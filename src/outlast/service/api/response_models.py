@@ -172,11 +172,32 @@ class QueueView(BaseModel):
         description="maximum seconds to keep ended jobs; null: as in all queues"
     )
     breakers: list[BreakerView] = Field(description="open circuit breakers of its tasks")
+    limits: dict[str, Any] = Field(description="limits in force, by name; rates are per second")
 
 
 class Queues(BaseModel):
     queues: list[QueueView]
     age: float = Field(description="seconds since the count")
+
+
+class LaneView(BaseModel):
+    lane: str
+    ready: int
+    oldest: float = Field(description="seconds since the oldest ready job was due")
+    running: int
+    limit: int | None = Field(description="jobs of the lane that may run at once")
+    paused: bool
+
+
+class Lanes(BaseModel):
+    queue: str
+    lanes: list[LaneView] = Field(description="at most 50, those with the most ready jobs first")
+
+
+class QueueLimitsView(BaseModel):
+    queue: str
+    limits: dict[str, Any] = Field(description="limits in force; rates are per second")
+    overrides: dict[str, Any] = Field(description="those that were changed at run time")
 
 
 class QueueKeep(BaseModel):

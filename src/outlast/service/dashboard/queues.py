@@ -9,11 +9,12 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 from starlette.responses import Response
 
+from ...model.lane import QueueLimits
 from ...model.lifecycle import State
 from ...ops.access import Access
 from ...ops.statistics import StatisticsRow
-from ..api.queues import list_queues
-from ..api.request_models import RequestModel
+from ..api.queues import list_lanes, list_queues
+from ..api.request_models import LanesQuery, RequestModel
 from ..request import RequestContext
 from . import queue_actions
 from .filters import FilterText
@@ -45,6 +46,9 @@ async def queues_page(call: RequestContext) -> Response:
     first = (params.page - 1) * PAGE_SIZE
     shown = found[first : first + PAGE_SIZE]
     recent = latest_steps(snapshot.hour, snapshot.board.at, RATE_WINDOW_S)
+    for queue in shown:
+        limits = QueueLimits(queue["name"], **queue["limits"])
+        queue["limits_in_words"] = limits.in_words(running=queue["counts"]["running"])
     return await render_page(
         call,
         "queues.html",
@@ -57,6 +61,11 @@ async def queues_page(call: RequestContext) -> Response:
         drains=drain_rates(recent, call.reach, shown),
         query={name: value for name, value in params if name != "page" and value},
     )
+
+
+async def lanes_page(call: RequestContext) -> Response:
+    listed = await list_lanes(call)
+    return await render_page(call, "lanes.html", **listed)
 
 
 def _sort_key(queue: Mapping[str, Any], sort: str) -> tuple[float, str]:
@@ -97,5 +106,6 @@ def _drain_rate(
 
 ROUTES = (
     page_route("/queues", queues_page, "Queues", query=QueuesQuery),
+    page_route("/queues/lanes", lanes_page, "Lanes of a queue", query=LanesQuery, everyone=True),
     *queue_actions.ROUTES,
 )

@@ -30,6 +30,7 @@ from ...ops import offer as ops
 from ...ops.breakers import take_probe
 from ...ops.claim import PendingQueues
 from ...ops.finish import finish
+from ...ops.lanes import TurnClaims
 from ...ops.reclaim import Refusal
 from ...worker.breaker import Breakers
 from ...worker.finished_jobs import MAX_REFUSED, FinishedJobs
@@ -120,7 +121,9 @@ class Dispatcher:
             self.app.registry, shared, self.breakers, context=_no_job, deliver=_no_job,
             slot_freed=self.wakeup.set,
         )  # fmt: skip
-        finished = FinishedJobs(shared.in_flight, self.metrics, self.became_ready, self.refused)
+        finished = FinishedJobs(
+            shared.in_flight, self.metrics, self.became_ready, self.refused, self.slot_freed
+        )
         sink = database_sink(self.steady, self.store, shared, finished, runner)
         self._leases = heartbeat(
             self.app, self._registration, shared, runner,
@@ -195,6 +198,10 @@ class Dispatcher:
                 stream.notify(queue)
         self._leases.notify(queues)
 
+    def slot_freed(self, claim: Claim) -> None:
+        for stream in self.streams:
+            stream.slot_freed(claim)
+
     async def poll(self) -> PendingQueues:
         """Which queues have something: asked once for all streams that ask at the same time, also
         of a database that takes its time."""
@@ -246,7 +253,8 @@ class Dispatcher:
 
     async def _offer(self, stream: WorkerStream, request: ops.OfferRequest) -> list[Claim]:
         claims = await self.steady.arun(ops.offer, request)
-        return self.assign(stream, claims)
+        ours = self.assign(stream, claims)
+        return claims.holding(ours) if isinstance(claims, TurnClaims) else ours
 
     def assign(self, stream: WorkerStream, claims: Sequence[Claim]) -> list[Claim]:
         """Claims that were made for a stream. If it is gone, they go back."""

@@ -49,8 +49,9 @@ class ReportFinisher:
         self._dispatcher = dispatcher
         self._in_flight = InFlightJobs()
         self._finished = FinishedJobs(
-            self._in_flight, dispatcher.metrics, dispatcher.became_ready, dispatcher.refused
-        )
+            self._in_flight, dispatcher.metrics, dispatcher.became_ready, dispatcher.refused,
+            dispatcher.slot_freed,
+        )  # fmt: skip
         # One failure is enough to take a batch apart: the next call has another one.
         self._finisher = Finisher(
             dispatcher.store,

@@ -231,6 +231,7 @@ class WorkerStream:
             cursor=self._poller.cursor(queues[0]) if len(queues) == 1 else None,
             tasks=tasks,
             tenant=info.tenant,
+            turn=self._poller.lanes.next(queues[0]),
         )
 
     def _held(self) -> HeldTasks:
@@ -289,6 +290,11 @@ class WorkerStream:
             await store.arun(worker_ops.register, self._registration)
 
     # News
+
+    def slot_freed(self, claim: Claim) -> None:
+        """A job of a limited queue has ended: any worker may have the next of its lane."""
+        self._poller.slot_freed(claim)
+        self._wakeup.set()
 
     def reopen(self, queue: str) -> None:
         self._poller.reopen(queue)

@@ -20,7 +20,7 @@ from ...model.job import Claim
 PURPOSE = "task tokens"
 MAX_TOKEN_LENGTH = 4_000  # characters
 
-_KIND = "2"
+_KIND = "3"
 # What a finish needs to know of a claim. Whoever changes this list changes the kind as well.
 _CLAIM_FIELDS = (
     "id",
@@ -40,9 +40,11 @@ _CLAIM_FIELDS = (
     "has_dependents",
     "has_hooks",
     "offered_by",
+    "lane",
 )
-# A token of the first kind does not say which server offered the job: it is good once accepted.
-_FIELDS_OF_KIND = {"1": _CLAIM_FIELDS[:-1], _KIND: _CLAIM_FIELDS}
+# A token of the first kind does not say which server offered the job: it is good once accepted. One
+# of the second does not know lanes.
+_FIELDS_OF_KIND = {"1": _CLAIM_FIELDS[:-2], "2": _CLAIM_FIELDS[:-1], _KIND: _CLAIM_FIELDS}
 _DEFAULTS: dict[str, Any] = {
     "args": "null", "priority": 0, "run_at": 0.0, "created_at": 0.0, "timeout": None,
     "trace": None, "key": None,

@@ -80,8 +80,8 @@ CREATE INDEX job_lane_ready ON ol.job (queue, lane, priority DESC, run_at, id)
     WHERE state = 'ready' AND lane IS NOT NULL;
 CREATE INDEX job_lane_running ON ol.job (queue, lane, started_at)
     WHERE state = 'running' AND lane IS NOT NULL;
-CREATE INDEX job_lane_begun ON ol.job (queue, lane, run_at)
-    WHERE lane IS NOT NULL AND attempt > 0 AND state IN ('scheduled', 'ready');
+CREATE INDEX job_lane_begun ON ol.job (queue, lane, id)
+    WHERE lane IS NOT NULL AND fence > 0 AND state IN ('scheduled', 'ready');
 CREATE INDEX job_lane_dead ON ol.job (queue, lane) WHERE state = 'dead' AND lane IS NOT NULL;
 CREATE INDEX job_due ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX job_lease ON ol.job (lease_until) WHERE state = 'running';

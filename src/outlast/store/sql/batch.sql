@@ -10,7 +10,7 @@ picked AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
     WHERE id IN (SELECT id FROM near WHERE task = :task) AND state = 'ready'
         AND (expires_at IS NULL OR expires_at > ol.now())
-        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND (q.paused OR q.limited))
         AND (crashes = 0 OR crashes < max_crashes - 1)
         AND (failures = 0 OR failures < max_attempts - 1)
     ORDER BY priority DESC, run_at, id
@@ -25,7 +25,7 @@ WHERE j.id IN (
         ORDER BY priority DESC, run_at, id LIMIT :reach)
     WHERE task = :task
         AND (expires_at IS NULL OR expires_at > ol.now())
-        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND (q.paused OR q.limited))
         AND (crashes = 0 OR crashes < max_crashes - 1)
         AND (failures = 0 OR failures < max_attempts - 1)
     ORDER BY priority DESC, run_at, id

@@ -10,7 +10,9 @@ b.queue, b.task, b.opening, b.kind, ol.epoch(b.opened_at), b.probes
         AND p.id = b.probe_job AND p.fence = b.probe_fence AND p.state || '' = 'running')
 
 -- fragment: probe_claimable
-ol.claimable AND task = :task
+state = 'ready' AND queue = :queue AND ol.startable
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
+        AND ol.one_last_life AND task = :task
 
 -- name: open_breaker
 -- Open the breaker of a task in a queue; no row if it is open already.
@@ -60,7 +62,7 @@ UPDATE ol.breaker AS b SET probes = b.probes + 1, probe_at = ol.later(:wait), pr
     opened_at = CASE WHEN b.opened_at > ol.now() THEN ol.ago(0.01) ELSE b.opened_at END
 WHERE b.queue = :queue AND b.task = :task AND b.opening = :opening AND b.probes = :probes
     AND ol.probe_due AND EXISTS (SELECT 1 FROM ol.job WHERE ol.probe_claimable)
-RETURNING probes
+RETURNING EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.limited)
 
 -- name: claim_probe
 -- Take the first ready job of one task as a probe.

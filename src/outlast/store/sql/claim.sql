@@ -13,17 +13,21 @@ WHERE id IN (
 
 -- fragment: no_breaker
 CAST(NULL AS text), CAST(NULL AS text), CAST(NULL AS text), CAST(NULL AS double precision),
-    CAST(NULL AS integer), ol.boolean(NULL)
+    CAST(NULL AS integer)
+
+-- fragment: is_limited
+EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = hop.queue AND q.limited)
 
 -- fragment: beside_queues
-SELECT NULL, ol.no_breaker
+SELECT NULL, ol.no_breaker, ol.boolean(NULL)
 WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
 UNION ALL
 SELECT ol.breaker_columns, ol.probe_due FROM ol.breaker AS b
 
 -- name: poll
 -- Which queues have something to claim, found by hopping from name to name along the index; and, as
--- a NULL, whether scheduled jobs are due; and the breakers that are open. Asked by idle workers, so it
+-- a NULL, whether scheduled jobs are due; and the breakers that are open. The last column says of a
+-- queue whether it is limited, of a breaker whether it may be probed. Asked by idle workers, so it
 -- locks nothing.
 WITH RECURSIVE hop (queue) AS (
     SELECT (SELECT queue FROM ol.job WHERE state = 'ready' ORDER BY queue LIMIT 1)
@@ -31,7 +35,7 @@ WITH RECURSIVE hop (queue) AS (
     SELECT (SELECT j.queue FROM ol.job AS j
         WHERE j.state = 'ready' AND j.queue > hop.queue ORDER BY j.queue LIMIT 1)
     FROM hop WHERE hop.queue IS NOT NULL)
-SELECT hop.queue, ol.no_breaker FROM hop
+SELECT hop.queue, ol.no_breaker, ol.is_limited FROM hop
 WHERE hop.queue IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = hop.queue AND q.paused)
 UNION ALL
@@ -40,7 +44,9 @@ ol.beside_queues
 -- name: poll_queues
 -- The same for named queues alone, each looked up by itself: a sub-select is never made into a join
 -- that reads all ready jobs.
-SELECT t.queue, ol.no_breaker FROM ol.rows(queue text)
+SELECT t.queue, ol.no_breaker, EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue
+    AND q.limited)
+FROM ol.rows(queue text)
 WHERE (SELECT 1 FROM ol.job AS j WHERE j.state = 'ready' AND j.queue = t.queue LIMIT 1) IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND q.paused)
 UNION ALL
@@ -53,8 +59,11 @@ ol.beside_queues
 -- (A sum could overflow, and then no job of the queue could be claimed: so a difference is compared.)
 -- fragment: claimable
 state = 'ready' AND queue = :queue AND ol.startable
-        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
-        AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND (q.paused OR q.limited))
+        AND ol.one_last_life
+
+-- fragment: one_last_life
+(crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
             SELECT id FROM ol.job
             WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes >= max_crashes - 1
                 AND ol.startable
@@ -65,7 +74,7 @@ state = 'ready' AND queue = :queue AND ol.startable
 
 -- fragment: claimable_there
 state = 'ready' AND queue = t.queue AND ol.startable_of_tenant
-            AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND q.paused)
+            AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND (q.paused OR q.limited))
             AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
                 SELECT id FROM ol.job
                 WHERE state = 'ready' AND queue IN (SELECT t.queue FROM ol.rows(queue text))

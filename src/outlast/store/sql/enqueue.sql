@@ -1,9 +1,12 @@
 -- name: insert_jobs
--- Insert new jobs; a job whose id or key already stands is left alone and not returned.
+-- Insert new jobs; a job whose id or key already stands is left alone and not returned. In a limited
+-- queue every job has a lane: its own, its tenant's or the default one.
 INSERT INTO ol.job ol.columns(
     id = t.id,
     tenant = t.tenant,
     queue = t.queue,
+    lane = COALESCE(t.lane, (SELECT CASE q.lane_by WHEN 'tenant' THEN t.tenant ELSE 'default' END
+        FROM ol.queue AS q WHERE q.name = t.queue AND q.limited)),
     task = t.task,
     args = ol.json(t.args),
     state = CASE WHEN t.waits_for > 0 THEN 'waiting'
@@ -29,7 +32,8 @@ INSERT INTO ol.job ol.columns(
 FROM ol.rows(ol.new_job_row)
 WHERE true
 ON CONFLICT DO NOTHING
-RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.epoch(expires_at)
+RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.epoch(expires_at),
+    lane
 
 -- name: existing_jobs
 -- The jobs that already stand where new ones were refused: by id, or by key.

@@ -6,7 +6,7 @@ state = 'ready' AND queue = :queue
 
 -- fragment: offerable
 ol.for_them
-        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.paused)
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND (q.paused OR q.limited))
         AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
             SELECT id FROM ol.job
             WHERE ol.for_them AND crashes > 0 AND crashes >= max_crashes - 1

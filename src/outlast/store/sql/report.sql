@@ -59,8 +59,9 @@ FROM ol.job WHERE state IN ('waiting', 'scheduled', 'ready', 'running', 'dead')
 GROUP BY queue, state ORDER BY queue, state
 
 -- name: queue_settings
--- Queues of which somebody has said something: whether they are paused, and how long they keep.
-SELECT name, paused, keep FROM ol.queue ORDER BY name
+-- Queues of which somebody has said something: whether they are paused, how long they keep, and what
+-- their limits are.
+SELECT name, paused, keep, CAST(declared AS text), CAST(overrides AS text) FROM ol.queue ORDER BY name
 
 -- name: attempts
 -- How a job's earlier attempts ended.

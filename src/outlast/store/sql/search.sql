@@ -3,7 +3,7 @@ CAST(j.id AS text), j.task, j.queue, j.state, j.attempt, CAST(NULL AS text), CAS
     CAST(j.error AS text), ol.epoch(j.run_at), ol.epoch(j.created_at), ol.epoch(j.started_at),
     ol.epoch(j.finished_at), j.worker, j.tenant, j.priority, j.key, j.failures, j.crashes,
     j.max_attempts, j.max_crashes, j.fence, ol.epoch(j.lease_until), ol.epoch(j.expires_at),
-    j.timeout, j.cancelling, j.trace, CAST(j.flow AS text), j.waits_for
+    j.timeout, j.cancelling, j.trace, CAST(j.flow AS text), j.waits_for, j.lane
 
 -- fragment: job_fits
 j.id < ol.id(:before) AND j.id > ol.id(:floor)

@@ -1,0 +1,84 @@
+"""Turns of lanes: whose turn it is, and how many jobs each lane may give. Decisions only.
+
+    cursor ─▶ b   c   d   a        lanes with ready jobs, from the cursor on and round
+              1   1   4   1        jobs a turn: the weight of the lane
+    room 3:   1   1   1            b, c, and one of d's four; the cursor stays at d, 3 left
+
+A claim with room for more than one turn of all gives every lane as many whole turns, and the rest
+in order. So a lane with a million jobs delays one with a single job by one turn, not by a million.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+MAX_LANES = 64  # lanes that one claim looks at
+
+
+class LaneCursor(NamedTuple):
+    """Where a worker's turns go on."""
+
+    lane: str = ""
+    left: int = 0  # jobs that the lane may still give in its turn; 0: the next lane is first
+
+
+FIRST_LANE = LaneCursor()
+
+
+class LaneShare(NamedTuple):
+    """How many jobs a lane may give to one claim."""
+
+    lane: str
+    share: int
+
+
+def turn_order(lanes: Sequence[str], cursor: LaneCursor) -> list[str]:
+    """Lanes in the order of their turns. The lane at the cursor is last if its turn is over."""
+    if lanes and lanes[0] == cursor.lane and not cursor.left:
+        return [*lanes[1:], lanes[0]]
+    return list(lanes)
+
+
+def share_out(
+    lanes: Sequence[str], cursor: LaneCursor, weights: Mapping[str, int], limit: int
+) -> list[LaneShare]:
+    """The share of each lane, given in the order of their turns. Together the first lanes can fill
+    the limit; those after them are there for lanes that have no room."""
+    quanta = [weights.get(lane, 1) for lane in lanes]
+    total = sum(quanta)
+    if limit < total:
+        if lanes and lanes[0] == cursor.lane and cursor.left:
+            quanta[0] = min(cursor.left, quanta[0])
+        return [LaneShare(*pair) for pair in zip(lanes, quanta, strict=True)]
+    turns, rest = divmod(limit, total) if total else (0, 0)
+    shares = []
+    for lane, quantum in zip(lanes, quanta, strict=True):
+        extra = min(quantum, rest)
+        rest -= extra
+        shares.append(LaneShare(lane, quantum * turns + extra))
+    return shares
+
+
+def next_cursor(
+    shares: Sequence[LaneShare], weights: Mapping[str, int], limit: int, given: Counter[str]
+) -> LaneCursor:
+    """Where the next claim goes on, by how many jobs each lane gave."""
+    if not shares:
+        return FIRST_LANE
+    if given.total() < limit:
+        return LaneCursor(shares[-1].lane)
+    if limit < sum(weights.get(lane, 1) for lane, _ in shares):
+        last = next(share for share in reversed(shares) if given[share.lane])
+        return LaneCursor(last.lane, max(0, last.share - given[last.lane]))
+    with_rest = [
+        (lane, quantum - share % quantum)
+        for lane, share in shares
+        if share % (quantum := weights.get(lane, 1))
+    ]
+    if with_rest:  # only the last lane of the rest can have had a part of its turn
+        return LaneCursor(*with_rest[-1])
+    turns = shares[-1].share // weights.get(shares[-1].lane, 1)
+    more = [lane for lane, share in shares if share > turns * weights.get(lane, 1)]
+    return LaneCursor(more[-1]) if more else LaneCursor(shares[-1].lane)

@@ -1,0 +1,296 @@
+-- fragment: lane_head
+j.state = 'ready' AND j.lane IS NOT NULL AND j.queue = :queue
+
+-- Lanes with ready jobs, found by hopping along their index: from the cursor on, and round.
+-- fragment: hops
+ahead (lane, n) AS (
+    SELECT (SELECT j.lane FROM ol.job AS j WHERE ol.lane_head AND j.lane >= :lane
+        ORDER BY j.lane LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT j.lane FROM ol.job AS j WHERE ol.lane_head AND j.lane > ahead.lane
+        ORDER BY j.lane LIMIT 1), ahead.n + 1
+    FROM ahead WHERE ahead.lane IS NOT NULL AND ahead.n <= :lanes),
+behind (lane, n) AS (
+    SELECT (SELECT j.lane FROM ol.job AS j WHERE ol.lane_head AND j.lane < :lane
+        ORDER BY j.lane LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT j.lane FROM ol.job AS j WHERE ol.lane_head AND j.lane > behind.lane
+        AND j.lane < :lane ORDER BY j.lane LIMIT 1), behind.n + 1
+    FROM behind WHERE behind.lane IS NOT NULL AND behind.n <= :lanes),
+turns (lane, n) AS (
+    SELECT lane, n FROM (
+        SELECT lane, n FROM ahead WHERE lane IS NOT NULL
+        UNION ALL
+        SELECT lane, 1000 + n FROM behind WHERE lane IS NOT NULL) AS found
+    LIMIT :lanes),
+chosen (lane, n) AS (
+    SELECT lane, n FROM turns
+    UNION ALL
+    SELECT t.lane, 10000 FROM ol.rows(lane text) WHERE t.lane NOT IN (SELECT lane FROM turns))
+
+-- name: lock_lanes
+-- The lanes of a queue whose turn it is, and those with slots that were just freed, locked against
+-- other claims until this one commits. What is running is counted afterwards, by a statement that
+-- sees what the last owner of the lock committed.
+-- postgres: locks of transactions, tried and not waited for. The whole queue is locked first: for
+-- itself if it has limits of its own, else shared, so that a change of limits waits for claims.
+WITH RECURSIVE held AS MATERIALIZED (
+    SELECT q.running IS NOT NULL OR q.rate IS NOT NULL AS alone, q.ordered,
+        q.rate IS NOT NULL OR q.lane_rate IS NOT NULL AS rated, CAST(q.weights AS text) AS weights,
+        CASE WHEN q.running IS NOT NULL OR q.rate IS NOT NULL
+            THEN pg_try_advisory_xact_lock(ol.lane_lock(:queue, ''))
+            ELSE pg_try_advisory_xact_lock_shared(ol.lane_lock(:queue, '')) END AS got
+    FROM ol.queue AS q WHERE q.name = :queue AND q.limited AND NOT q.paused),
+ol.hops
+SELECT chosen.lane, chosen.n, held.got AND pg_try_advisory_xact_lock(
+        ol.lane_lock(:queue, chosen.lane)), held.alone, held.ordered, held.rated, held.weights
+FROM held CROSS JOIN chosen
+-- sqlite: who has begun is alone
+WITH RECURSIVE ol.hops
+SELECT chosen.lane, chosen.n, 1, 1, q.ordered, q.rate IS NOT NULL OR q.lane_rate IS NOT NULL,
+    q.weights
+FROM ol.queue AS q CROSS JOIN chosen WHERE q.name = :queue AND q.limited AND NOT q.paused
+
+-- Tokens in a bucket now. One without a row is full; one that is closed has none.
+-- fragment: lane_tokens
+CASE WHEN s.filled_at > ol.now() THEN 0.0
+        ELSE ol.least(ol.lane_burst, COALESCE(s.tokens
+            + (ol.epoch(ol.now()) - ol.epoch(s.filled_at)) * q.lane_rate, ol.lane_burst)) END
+
+-- fragment: lane_burst
+COALESCE(q.burst, ol.greatest(1.0, q.lane_rate))
+
+-- fragment: queue_tokens
+CASE WHEN s.filled_at > ol.now() THEN 0.0
+        ELSE ol.least(ol.queue_burst, COALESCE(s.tokens
+            + (ol.epoch(ol.now()) - ol.epoch(s.filled_at)) * q.rate, ol.queue_burst)) END
+
+-- fragment: queue_burst
+COALESCE(q.burst, ol.greatest(1.0, q.rate))
+
+-- How many more jobs of the queue may run; counted only where there is a limit.
+-- fragment: queue_room
+CASE WHEN q.running IS NULL THEN :limit
+        ELSE ol.least(:limit, q.running - (SELECT count(*) FROM ol.job AS r
+            WHERE r.state = 'running' AND r.lane IS NOT NULL AND r.queue = :queue)) END
+
+-- fragment: lane_room
+CASE WHEN q.lane_running IS NULL THEN t.share
+        ELSE ol.least(t.share, q.lane_running - (SELECT count(*) FROM ol.job AS r
+            WHERE r.state = 'running' AND r.lane IS NOT NULL AND r.queue = :queue
+                AND r.lane = t.lane)) END
+
+-- Limits as they are now that the locks are held. A queue that has got a limit of its own since then
+-- is locked for itself by the next claim.
+-- fragment: claim_limits
+SELECT q.*, ol.greatest(0, ol.least(ol.queue_room, CASE
+            WHEN q.rate IS NULL AND (s.filled_at IS NULL OR s.filled_at <= ol.now()) THEN :limit
+            ELSE ol.whole(ol.queue_tokens) END)) AS room
+    FROM ol.queue AS q LEFT JOIN ol.lane AS s ON s.queue = q.name AND s.lane = ''
+    WHERE q.name = :queue AND q.limited AND NOT q.paused
+        AND (ol.boolean(:alone) OR (q.running IS NULL AND q.rate IS NULL))
+
+-- fragment: claim_takes
+SELECT t.lane, q.ordered, q.on_dead, ol.greatest(0, ol.least(ol.lane_room, CASE
+            WHEN q.lane_rate IS NULL AND (s.filled_at IS NULL OR s.filled_at <= ol.now())
+                THEN t.share
+            ELSE ol.whole(ol.lane_tokens) END)) AS take
+    FROM ol.rows(lane text, share integer) CROSS JOIN limits AS q
+    LEFT JOIN ol.lane AS s ON s.queue = :queue AND s.lane = t.lane
+    WHERE q.room > 0 AND NOT COALESCE(s.paused, false) AND NOT (COALESCE(q.lane_by, '') = 'tenant'
+        AND EXISTS (SELECT 1 FROM ol.lane AS p WHERE p.queue = '' AND p.lane = t.lane AND p.paused))
+
+-- One more lost worker would end such a job: at most one of them goes to one worker.
+-- fragment: spared
+(crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
+            SELECT id FROM ol.job
+            WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes >= max_crashes - 1
+                AND lane IN (SELECT t.lane FROM ol.rows(lane text)) AND ol.startable_of_tenant
+            ORDER BY priority DESC, run_at, id LIMIT 1)))
+
+-- A range of one lane, and an order that begins with it: an equation would let the planner take the
+-- index of all ready jobs, and pass over those of other lanes.
+-- fragment: next_in_lane
+state = 'ready' AND lane IS NOT NULL AND queue = :queue
+                AND lane >= takes.lane AND lane <= takes.lane
+                AND ol.startable_of_tenant AND ol.spared
+
+-- name: claim_lanes
+-- Take the next ready jobs of lanes that are locked, as many of each as its share, its limit and its
+-- tokens allow, and no more than the queue has room for.
+-- postgres: locked where they are picked, lane by lane. The constant LIMIT tells the planner that few
+-- rows are wanted; by the limits alone it would read the whole table.
+WITH limits AS MATERIALIZED (ol.claim_limits),
+takes AS MATERIALIZED (ol.claim_takes),
+picked AS MATERIALIZED (
+    SELECT few.chosen FROM (
+        SELECT near.chosen FROM takes
+        CROSS JOIN LATERAL (
+            SELECT id AS chosen FROM ol.job
+            WHERE ol.next_in_lane
+            ORDER BY lane, priority DESC, run_at, id
+            LIMIT takes.take
+            FOR UPDATE SKIP LOCKED) AS near
+        WHERE takes.take > 0
+        LIMIT 1000) AS few
+    LIMIT COALESCE((SELECT room FROM limits), 0))
+ol.take_picked
+-- sqlite: has no LATERAL, and no LIMIT that depends on a row: the next ones of a lane are numbered
+WITH limits AS MATERIALIZED (ol.claim_limits),
+takes AS MATERIALIZED (ol.claim_takes)
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (
+    SELECT near.id FROM takes CROSS JOIN ol.job AS near
+    WHERE takes.take > 0 AND near.id IN (
+        SELECT id FROM (
+            SELECT id, row_number() OVER () AS place FROM (
+                SELECT id FROM ol.job
+                WHERE ol.next_in_lane
+                ORDER BY lane, priority DESC, run_at, id
+                LIMIT :limit))
+        WHERE place <= takes.take)
+    LIMIT COALESCE((SELECT room FROM limits), 0))
+RETURNING ol.claim_columns
+
+-- The head of an ordered lane: a job that has begun and is to go on, else the first in line. A dead
+-- one may block the lane.
+-- fragment: ordered_head
+COALESCE(
+            (SELECT b.id FROM ol.job AS b WHERE b.lane IS NOT NULL AND b.fence > 0
+                AND b.state IN ('scheduled', 'ready') AND b.queue = :queue AND b.lane = takes.lane
+            ORDER BY b.id LIMIT 1),
+            (SELECT b.id FROM ol.job AS b WHERE b.state = 'ready' AND b.lane IS NOT NULL
+                AND b.queue = :queue AND b.lane >= takes.lane AND b.lane <= takes.lane
+            ORDER BY b.lane, b.priority DESC, b.run_at, b.id LIMIT 1))
+
+-- fragment: blocked_by_dead
+takes.on_dead = 'block' AND EXISTS (SELECT 1 FROM ol.job AS d
+                WHERE d.state = 'dead' AND d.lane IS NOT NULL AND d.queue = :queue
+                    AND d.lane = takes.lane)
+
+-- name: claim_ordered_lanes
+-- Take the head of each lane that is locked, if it is ready. A head that has failed and waits for its
+-- next attempt holds its lane, and so does one that another transaction has locked.
+-- postgres: the head is found first and locked then: SKIP LOCKED would go on to the next in line
+WITH limits AS MATERIALIZED (ol.claim_limits),
+takes AS MATERIALIZED (ol.claim_takes),
+picked AS MATERIALIZED (
+    SELECT few.chosen FROM (
+        SELECT near.chosen FROM takes
+        CROSS JOIN LATERAL (
+            SELECT id AS chosen FROM ol.job
+            WHERE id = ol.ordered_head AND state || '' = 'ready'
+                AND ol.startable_of_tenant AND ol.spared AND NOT (ol.blocked_by_dead)
+            FOR UPDATE SKIP LOCKED) AS near
+        WHERE takes.take > 0 AND takes.ordered
+        LIMIT 1000) AS few
+    LIMIT COALESCE((SELECT room FROM limits), 0))
+ol.take_picked
+-- sqlite: one writer at a time
+WITH limits AS MATERIALIZED (ol.claim_limits),
+takes AS MATERIALIZED (ol.claim_takes)
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (
+    SELECT near.id FROM takes CROSS JOIN ol.job AS near
+    WHERE takes.take > 0 AND takes.ordered AND near.id = ol.ordered_head
+        AND NOT (ol.blocked_by_dead) AND near.id IN (
+            SELECT id FROM ol.job WHERE id = near.id AND state || '' = 'ready'
+                AND ol.startable_of_tenant AND ol.spared)
+    LIMIT COALESCE((SELECT room FROM limits), 0))
+RETURNING ol.claim_columns
+
+-- name: spend_tokens
+-- Take tokens out of the buckets of lanes, and of the whole queue (''), for jobs that were claimed.
+INSERT INTO ol.lane AS b (queue, lane, tokens, filled_at)
+SELECT :queue, t.lane, CASE WHEN t.lane = '' THEN ol.queue_tokens ELSE ol.lane_tokens END - t.spent,
+    ol.now()
+FROM ol.rows(lane text, spent integer) JOIN ol.queue AS q ON q.name = :queue
+LEFT JOIN ol.lane AS s ON s.queue = :queue AND s.lane = t.lane
+WHERE CASE WHEN t.lane = '' THEN q.rate ELSE q.lane_rate END IS NOT NULL
+ON CONFLICT (queue, lane) DO UPDATE SET tokens = excluded.tokens, filled_at = excluded.filled_at
+
+-- name: return_tokens
+-- Put tokens back for jobs that were released unspent. A bucket without a row is full.
+UPDATE ol.lane AS b SET tokens = b.tokens + t.spent
+FROM ol.rows(queue text, lane text, spent integer)
+WHERE b.queue = t.queue AND b.lane = t.lane AND b.tokens IS NOT NULL
+
+-- name: adopt_jobs
+-- Give lanes to jobs of a limited queue that have none: they were enqueued before it had limits.
+-- postgres: SKIP LOCKED, as in promote_due
+WITH near AS MATERIALIZED (
+    SELECT id, lane FROM ol.job WHERE state = 'ready' AND queue = :queue
+    ORDER BY priority DESC, run_at, id LIMIT :reach),
+found AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job WHERE id IN (SELECT id FROM near WHERE lane IS NULL)
+        AND state || '' = 'ready'
+    FOR UPDATE SKIP LOCKED)
+UPDATE ol.job AS j SET lane = CASE q.lane_by WHEN 'tenant' THEN j.tenant ELSE 'default' END
+FROM found, ol.queue AS q WHERE j.id = found.chosen AND q.name = :queue AND q.limited
+RETURNING 1
+-- sqlite: one writer at a time
+UPDATE ol.job SET lane = (SELECT CASE q.lane_by WHEN 'tenant' THEN ol.job.tenant ELSE 'default' END
+    FROM ol.queue AS q WHERE q.name = :queue)
+WHERE EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.limited) AND id IN (
+    SELECT id FROM (
+        SELECT id, lane FROM ol.job WHERE state = 'ready' AND queue = :queue
+        ORDER BY priority DESC, run_at, id LIMIT :reach)
+    WHERE lane IS NULL)
+RETURNING 1
+
+-- name: adopt_running
+-- Count what runs already, when a queue gets its first limit.
+UPDATE ol.job SET lane = COALESCE((SELECT CASE q.lane_by WHEN 'tenant' THEN tenant END
+    FROM ol.queue AS q WHERE q.name = :queue), 'default')
+WHERE state = 'running' AND queue = :queue AND lane IS NULL
+
+-- name: slow_down
+-- Close a lane for a while: its bucket is empty, and fills again from then on.
+INSERT INTO ol.lane AS b (queue, lane, tokens, filled_at)
+VALUES (:queue, :lane, 0, ol.later(:seconds))
+ON CONFLICT (queue, lane) DO UPDATE SET tokens = 0,
+    filled_at = ol.greatest(COALESCE(b.filled_at, excluded.filled_at), excluded.filled_at)
+RETURNING ol.epoch(filled_at)
+
+-- name: set_lane_paused
+-- Stop or start the claiming of a lane, or (queue '') of a tenant's lanes; no row if it is so already.
+INSERT INTO ol.lane AS b (queue, lane, paused) VALUES (:queue, :lane, ol.boolean(:paused))
+ON CONFLICT (queue, lane) DO UPDATE SET paused = excluded.paused WHERE b.paused <> excluded.paused
+RETURNING lane
+
+-- name: limited_queues
+-- Queues that are claimed by lanes.
+SELECT name FROM ol.queue WHERE limited
+
+-- name: lane_slots
+-- What bears on one lane: how many jobs run in it and in the whole queue, whether it or its tenant is
+-- paused, when it opens, how many tokens it and the queue have, and the job that holds its order.
+SELECT (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
+        AND r.queue = :queue AND r.lane = :lane),
+    (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
+        AND r.queue = :queue),
+    COALESCE(s.paused, false) OR EXISTS (SELECT 1 FROM ol.lane AS p WHERE p.queue = ''
+        AND p.lane = :lane AND p.paused AND q.lane_by = 'tenant'),
+    ol.epoch(s.filled_at), CASE WHEN q.lane_rate IS NULL THEN NULL ELSE ol.lane_tokens END,
+    (SELECT CAST(b.id AS text) FROM ol.job AS b WHERE b.lane IS NOT NULL AND b.fence > 0
+        AND b.state IN ('scheduled', 'ready') AND b.queue = :queue AND b.lane = :lane AND q.ordered
+    ORDER BY b.id LIMIT 1),
+    (SELECT CAST(d.id AS text) FROM ol.job AS d WHERE d.state = 'dead' AND d.lane IS NOT NULL
+        AND d.queue = :queue AND d.lane = :lane AND q.on_dead = 'block' LIMIT 1)
+FROM ol.queue AS q LEFT JOIN ol.lane AS s ON s.queue = q.name AND s.lane = :lane
+WHERE q.name = :queue AND q.limited
+
+-- name: lane_running
+-- The jobs that run in a lane, the longest first.
+SELECT CAST(id AS text) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
+    AND r.queue = :queue AND r.lane = :lane ORDER BY r.started_at LIMIT :limit
+
+-- name: deepest_lanes
+-- The lanes of a queue with the most ready jobs: how many, since when the oldest is due, how many run.
+SELECT g.lane, g.ready, ol.epoch(ol.now()) - g.oldest,
+    (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
+        AND r.queue = :queue AND r.lane = g.lane),
+    COALESCE((SELECT s.paused FROM ol.lane AS s WHERE s.queue = :queue AND s.lane = g.lane), false)
+FROM (SELECT j.lane AS lane, count(*) AS ready, min(ol.epoch(j.run_at)) AS oldest
+    FROM ol.job AS j WHERE ol.lane_head GROUP BY j.lane ORDER BY count(*) DESC, j.lane LIMIT :limit) AS g
+ORDER BY g.ready DESC, g.lane

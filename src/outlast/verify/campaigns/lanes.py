@@ -1,0 +1,92 @@
+"""`outlast verify lanes`: limits, order and turns, while workers are killed and limits are changed.
+
+ask       an enqueuer asks for jobs in lanes, of a queue with limits and of one that runs in order
+work      worker processes run them; one is killed every one to three seconds
+change    an operator changes the limits about once a second
+settle    the rest is worked off; the history says whether a limit was ever exceeded, or an order
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from functools import partial
+from typing import Any
+
+from ...model.errors import InvalidOption
+from ..checks.judge import STALL_LIMIT_S
+from ..checks.lanes import judge_lanes
+from ..graph_load import wait_until_idle
+from ..lane_load import LaneTasks, run_lane_load, run_limiter
+from ..load import Gate
+from ..scenarios import Scenario
+from .long_campaign import LongCampaign, run_worker
+
+KILL_RANGE_S = (1.0, 3.0)  # seconds between kills
+WORKERS = 4
+WORKER_SETTINGS: dict[str, Any] = {"poll_max": 0.2, "grace": 5.0, "concurrency": 8}
+
+
+class LaneCampaign(LongCampaign):
+    name = "lanes"
+    columns = ("runs", "kills", "changes")
+    goal = "runs"
+
+    def drive(self) -> None:
+        self.rng, self.gate = random.Random(self.seed), Gate()
+        self.kills: dict[int, float] = {}
+        tasks = LaneTasks(self.work)
+        self.workers = self.process_group("worker", partial(run_worker, self.work, WORKER_SETTINGS))
+        self.loaders = self.process_group(
+            "enqueuer", partial(run_lane_load, self.work, tasks, self.gate, self.seed)
+        )
+        self.limiters = self.process_group(
+            "operator", partial(run_limiter, self.work, self.gate, self.seed)
+        )
+        self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
+        self.loaders.start_missing(1)
+        self.limiters.start_missing(1)
+        while not self.is_over():
+            self._poll_once()
+        self._drain()
+
+    def _poll_once(self) -> None:
+        """Count what the ledger tells, and keep killing workers."""
+        self.poll()
+        self.workers.start_missing(self.options.at_once or WORKERS)
+        for entry in self.tail.read():
+            if entry.kind == "left":
+                self.results.counts_of(entry.data[0]).add("runs")
+                self.points_started += 1
+            elif entry.kind == "limits" and entry.data[2] == "changed":
+                self.results.counts_of("limits").add("changes")
+        if time.monotonic() >= self._kill_at:
+            pid = self.rng.choice(sorted(self.workers.running))
+            self.kills[pid] = time.monotonic()
+            self.workers.kill(pid)
+            self.results.counts_of("workers").add("kills")
+            self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
+
+    def _drain(self) -> None:
+        """No more is asked for, and workers die until all is done."""
+        self.gate.set(Gate.SHUT)
+        for group in (self.loaders, self.limiters):
+            group.expect_exit()
+            self.wait_for_exit(group)
+        ends: list[object] = []
+        self.children.start(partial(wait_until_idle, self.work, STALL_LIMIT_S), ends.append)
+        while not ends:
+            self._poll_once()
+        for pid in list(self.workers.running):  # all is done: nothing is left to be put back
+            self.workers.kill(pid)
+        self.wait_for_exit(self.workers)
+
+    def _judge(self) -> None:
+        super()._judge()
+        for wrong in judge_lanes(self.work.ledger.read(), self.kills):
+            self.results.add_violation(self.name, self.name, wrong)
+
+    def _selected_scenarios(self) -> list[Scenario]:
+        if self.options.paths:
+            raise InvalidOption(option="path", reason="is not for this campaign")
+        return []

@@ -1,0 +1,94 @@
+"""Load of limited queues: handlers that tell when they hold a slot, jobs for them, and an operator
+who keeps changing the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import random
+import time
+from itertools import count
+from typing import TYPE_CHECKING
+
+from ..model.errors import OutlastError
+from ..model.retry import Retry
+from ..worker.context import Context
+from .load import EXPECTED_ERRORS, Gate
+
+if TYPE_CHECKING:
+    from .workload import Workload
+
+SLOTS, ORDERED = "slots", "ordered"  # queues
+LANES = 12  # of each queue
+FAIL_SHARE = 0.1  # attempts in order that fail
+MAX_WAITING = 400  # jobs in the table while more are asked for
+JOBS_PER_CALL = 60
+CHANGE_RANGE_S = (0.3, 1.5)  # seconds between changes of limits
+RETRY = Retry(max_attempts=1000, base=0.01, cap=0.05)
+FIRST_RUNNING, FIRST_LANE_RUNNING = 8, 2  # limits until they are changed
+
+
+class LaneTasks:
+    """Tasks whose handlers tell the ledger when they enter and leave a slot of their lane."""
+
+    def __init__(self, work: Workload) -> None:
+        ol = work.ol
+        ol.queue(SLOTS, running=FIRST_RUNNING, lane_running=FIRST_LANE_RUNNING)
+        ol.queue(ORDERED, ordered=True)
+
+        @ol.task(queue=SLOTS, lane=lambda lane, **_: lane, max_crashes=1000, retry=RETRY)
+        async def slotted(ctx: Context, lane: str, n: int) -> dict[str, int]:
+            work.ledger.write("began", ctx.job.id, ctx.fence)
+            work.ledger.write("entered", ctx.job.id, ctx.fence, [SLOTS, lane, n])
+            await asyncio.sleep(random.uniform(0.0, 0.02))
+            work.ledger.write("left", ctx.job.id, ctx.fence, [SLOTS, lane, n])
+            return {"fence": ctx.fence}
+
+        @ol.task(queue=ORDERED, lane=lambda lane, **_: lane, max_crashes=1000, retry=RETRY)
+        async def in_order(ctx: Context, lane: str, n: int) -> dict[str, int]:
+            work.ledger.write("began", ctx.job.id, ctx.fence)
+            work.ledger.write("entered", ctx.job.id, ctx.fence, [ORDERED, lane, n])
+            await asyncio.sleep(random.uniform(0.0, 0.005))
+            if random.random() < FAIL_SHARE:
+                work.ledger.write("failed", ctx.job.id, ctx.fence, [ORDERED, lane, n])
+                raise RuntimeError("not this time")
+            work.ledger.write("left", ctx.job.id, ctx.fence, [ORDERED, lane, n])
+            return {"fence": ctx.fence}
+
+        self.slotted, self.in_order = slotted, in_order
+
+
+def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, number: int) -> None:
+    """In a child: ask for jobs in lanes as long as there is room; the only one who does, so that
+    the order in each lane is known."""
+    faulthandler.cancel_dump_traceback_later()
+    rng, numbers = random.Random(seed), count()
+    while gate.state != Gate.SHUT:
+        try:
+            waiting = work.ol.counts()
+            if waiting["ready"] + waiting["scheduled"] > MAX_WAITING:
+                time.sleep(0.05)
+                continue
+            calls = []
+            for _ in range(JOBS_PER_CALL):
+                lane, n = f"lane-{rng.randrange(LANES)}", next(numbers)
+                calls.append(rng.choice((tasks.slotted, tasks.in_order)).job(lane=lane, n=n))
+            for job in work.ol.enqueue(*calls):
+                work.ledger.write("promised", job.id, 0, ["succeeded"])
+        except EXPECTED_ERRORS:
+            time.sleep(0.05)
+
+
+def run_limiter(work: Workload, gate: Gate, seed: int, number: int) -> None:
+    """In a child: change limits now and then. The ledger says what they may be meanwhile."""
+    faulthandler.cancel_dump_traceback_later()
+    rng = random.Random(seed + number)
+    while gate.state != Gate.SHUT:
+        time.sleep(rng.uniform(*CHANGE_RANGE_S))
+        running, lane_running = rng.randint(3, 12), rng.randint(1, 3)
+        work.ledger.write("limits", SLOTS, 0, [running, lane_running, "asked"])
+        try:
+            work.ol.limit(SLOTS, running=running, lane_running=lane_running)
+        except OutlastError:
+            continue
+        work.ledger.write("limits", SLOTS, 0, [running, lane_running, "changed"])

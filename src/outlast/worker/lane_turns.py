@@ -1,0 +1,81 @@
+"""A worker's turns in limited queues: where each goes on, and which lanes have a slot again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..model.job import Claim
+from ..model.turns import FIRST_LANE, MAX_LANES, LaneCursor
+from ..ops.lanes import ADOPTED_ROWS, LaneTurn, TurnClaims
+
+ADOPT_INTERVAL_S = 1.0  # seconds between looks for jobs that have no lane
+MAX_VAIN_TURNS = 32  # claims in a row that find lanes without room, before the queue rests
+
+
+@dataclass(slots=True)
+class _QueueTurn:
+    cursor: LaneCursor = FIRST_LANE
+    freed: dict[str, None] = field(default_factory=dict)  # the latest is last
+    adopt_at: float = 0.0
+    vain: int = 0  # claims in a row
+
+
+class LaneTurns:
+    """Queues that are claimed by lanes, with the cursor of each."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, _QueueTurn] = {}
+
+    def __contains__(self, queue: str) -> bool:
+        return queue in self._queues
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def update(self, seen: Collection[str], limited: Collection[str]) -> None:
+        """What a poll says of the queues that it saw."""
+        for queue in limited:
+            self._queues.setdefault(queue, _QueueTurn())
+        if self._queues:
+            for queue in set(self._queues).intersection(seen).difference(limited):
+                del self._queues[queue]
+
+    def freed(self, queue: str, lane: str) -> None:
+        """A job has ended: whoever claims next looks into its lane too."""
+        if (turn := self._queues.get(queue)) is not None:
+            turn.freed.pop(lane, None)
+            turn.freed[lane] = None
+            if len(turn.freed) > MAX_LANES:
+                del turn.freed[next(iter(turn.freed))]
+
+    def next(self, queue: str, ended: Iterable[Claim] = ()) -> LaneTurn | None:
+        """The turn of a claim; `ended` are jobs whose outcomes travel with it. None: the queue has
+        no lanes."""
+        turn = self._queues.get(queue)
+        if turn is None:
+            return None
+        lanes = [claim.lane for claim in ended if claim.queue == queue and claim.lane is not None]
+        freed, turn.freed = {**turn.freed, **dict.fromkeys(lanes)}, {}
+        adopt = time.monotonic() >= turn.adopt_at
+        return LaneTurn(turn.cursor, tuple(freed)[-MAX_LANES:], adopt)
+
+    def claimed(self, queue: str, claims: Sequence[Claim]) -> bool | None:
+        """How a turn went. True: there may be more. None: other claims had the lanes at that
+        moment. False: there is nothing to claim for now."""
+        turn = self._queues.get(queue)
+        if turn is None or not isinstance(claims, TurnClaims):
+            return bool(claims)
+        turn.cursor = claims.cursor
+        full = claims.adopted >= ADOPTED_ROWS
+        turn.adopt_at = 0.0 if full else time.monotonic() + ADOPT_INTERVAL_S
+        turn.vain = 0 if claims or claims.adopted else turn.vain + 1
+        if not turn.vain:
+            return True
+        if claims.busy:
+            return None
+        if claims.more and turn.vain < MAX_VAIN_TURNS:
+            return True
+        turn.vain = 0
+        return False
