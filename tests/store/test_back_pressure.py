@@ -11,7 +11,8 @@ import pytest
 
 from outlast import InvalidOption, JobCancelled, Outlast, QueueFull, Task, chain
 from outlast.client import room
-from outlast.model.admission import QueueRoom
+from outlast.model.admission import Admission, QueueRoom
+from outlast.ops.admission import enqueue_bounded
 from outlast.ops.enqueue import enqueue
 from outlast.ops.table_metrics import read_table_metrics
 from tests.store.callers import Caller, Psycopg, Sqlite3
@@ -94,6 +95,76 @@ def test_drop_oldest_makes_room_among_the_lowest_priority(app: Outlast, verb: Ru
     new = verb("enqueue", load.job(3), load.job(4))
     states = [str(app.job(job.id).state) for job in (high, *old, *new)]
     assert states == ["ready", "cancelled", "cancelled", "ready", "ready"]
+
+
+def test_jobs_that_are_not_ready_at_once_need_no_room(app: Outlast, verb: Run) -> None:
+    """R244: scheduled jobs and those that wait for others are not counted, so nothing is refused
+    or dropped for them either."""
+    load = bounded(app, 1, "refuse")
+    verb("enqueue", chain(load.job(1), load.job(2), load.job(3)))
+    verb("enqueue", load.using(delay=60).job(4), load.using(delay=60).job(5))
+    load.using(key="doc", debounce=60).enqueue(6)
+    with pytest.raises(QueueFull):
+        load.enqueue(7)
+
+
+@pytest.mark.parametrize("unique", [None, "waiting", "active", 600])
+@pytest.mark.parametrize("overflow", ["refuse", "wait", "drop_new", "drop_oldest"])
+def test_a_key_that_stands_gets_its_job_from_a_full_queue(
+    app: Outlast, database: Database, overflow: str, unique: Any
+) -> None:
+    """R003, R242, R244: without an error, and at no other job's cost."""
+    load = bounded(app, 2, overflow).using(unique=unique)
+    jobs = app.enqueue(load.using(key="a").job(1), load.using(key="b").job(1))
+    again = app.enqueue(load.using(key="b").job(1))
+    assert [job.id for job in again] == [jobs[1].id]
+    assert ready(database) == 2
+
+
+def test_a_key_that_stands_in_the_callers_transaction_needs_no_room(
+    app: Outlast, caller: Caller, database: Database
+) -> None:
+    load = bounded(app, 1, "refuse").using(key="a", unique="waiting")
+    (first,) = caller.enqueue(app, load.job(1))
+    (again,) = caller.enqueue(app, load.job(1))
+    caller.commit()
+    assert again.id == first.id and ready(database) == 1
+
+
+@pytest.mark.parametrize("overflow", ["drop_oldest", "drop_new"])
+def test_an_enqueue_that_is_repeated_drops_nothing_more(
+    app: Outlast, database: Database, overflow: str
+) -> None:
+    """R004, R244: the answer of a commit was lost, and the store sends it again."""
+    load = bounded(app, 3, overflow)
+    app.enqueue(*(load.job(n) for n in range(3)))
+    full = Admission("ingest", 2, 0, QueueRoom(3, overflow, 0, 3, 0.0))
+    jobs = [new(queue="ingest", task="load") for _ in range(2)]
+    sent = app.store.run(enqueue_bounded, jobs, [full])
+    again = app.store.run(enqueue_bounded, jobs, [full])
+    assert [job.state for job in again] == [job.state for job in sent]
+    assert ready(database) == 3
+
+
+def test_a_call_that_is_larger_than_the_queue_keeps_its_last_jobs(
+    app: Outlast, verb: Run, database: Database
+) -> None:
+    """R244: drop_oldest never holds more than it may."""
+    load = bounded(app, 2, "drop_oldest")
+    verb("enqueue", load.job(0))
+    jobs = verb("enqueue", *(load.job(n) for n in range(1, 6)))
+    assert [str(job.state) for job in jobs] == ["cancelled"] * 3 + ["ready"] * 2
+    assert ready(database) == 2
+
+
+def test_drop_new_keeps_as_many_new_jobs_as_fit(
+    app: Outlast, verb: Run, database: Database
+) -> None:
+    """Jobs whose keys stand take no room from the others of their call."""
+    load = bounded(app, 2, "drop_new")
+    verb("enqueue", load.using(key="a").job(1))
+    jobs = verb("enqueue", load.using(key="a").job(1), load.job(2))
+    assert [str(job.state) for job in jobs] == ["ready"] * 2 and ready(database) == 2
 
 
 def test_a_dropped_job_takes_its_followers_along(app: Outlast) -> None:

@@ -63,6 +63,7 @@ def test_a_debounced_call_replaces_the_one_before(app: Outlast, index: Task[...,
         ({"key": "k", "unique": 0}, "must be a span above 0 seconds"),
         ({"key": "k", "debounce": -1}, "must be a span above 0 seconds"),
         ({"key": "k", "max_wait": 5}, "max_wait needs debounce"),
+        ({"key": "k", "unique": "active", "max_wait": 5}, "max_wait needs debounce"),
         ({"key": "k", "debounce": 5, "max_wait": 4}, "max_wait must be at least debounce"),
         ({"key": "k", "debounce": 5, "unique": "active"}, "cannot be given together with debounce"),
         ({"key": "k", "debounce": 5, "delay": 4}, "cannot be given together with delay or at"),
@@ -124,6 +125,22 @@ def test_a_waiting_job_does_not_start_before_its_caller_commits(
     assert [claim.id for claim in take(app.store.run)] == [first.id]
 
 
+@pytest.mark.kinds("sqlite")
+def test_a_waiting_job_on_sqlite_does_not_start_before_its_caller_commits(
+    app: Outlast, index: Task[..., Any], caller: Caller, database: Database
+) -> None:
+    """Although the caller's connection has written nothing so far, and no transaction is open."""
+    once = index.using(key="k", unique="waiting")
+    first = once.enqueue(1)
+    assert caller.enqueue(app, once.job(2))[0].id == first.id
+    impatient = Outlast(database.url, settings=StoreSettings(timeout=0.2))
+    with pytest.raises(StoreBusy):
+        take(impatient.store.run)
+    impatient.close()
+    caller.commit()
+    assert [claim.id for claim in take(app.store.run)] == [first.id]
+
+
 @pytest.mark.kinds("postgres")
 def test_an_active_job_is_renewed_and_finished_beside_its_callers(
     app: Outlast, index: Task[..., Any], caller: Caller, database: Database
@@ -148,3 +165,22 @@ def test_a_call_that_is_sent_again_makes_no_second_job(app: Outlast, index: Task
     take(app.store.run)
     assert [job.id for job in app.store.run(enqueue, jobs)] == [job.id for job in first]
     assert len(app.jobs()) == 1
+
+
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("options", [{"debounce": 5}, {"unique": "waiting"}])
+def test_a_call_that_is_sent_again_does_not_undo_a_later_one(
+    app: Outlast, index: Task[..., Any], database: Database, options: Any, started: bool
+) -> None:
+    """R004: its answer was lost, and another call of the key came in between."""
+    once = index.using(key="k", **options)
+    jobs = [once.job(1).new_job()]
+    (first,) = app.store.run(enqueue, jobs)
+    if started:
+        make_due(database)
+        app.store.run(promote, 10)
+        take(app.store.run)
+    later = once.enqueue(2)
+    (again,) = app.store.run(enqueue, jobs)
+    assert again.id == first.id
+    assert app.job(later.id).args == later.args

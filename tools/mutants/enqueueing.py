@@ -13,8 +13,8 @@ ONE_BY_ONE = Edit(
 )
 OWN_CONNECTION = Edit(
     "client/enqueue.py",
-    "        return await on.run_on(conn, _insert_and_notify(on, jobs, dropping))\n",
-    "        return await on.run(_insert_and_notify, on, jobs, dropping)\n",
+    "        return await on.run_on(conn, _insert_and_notify(on, jobs, full))\n",
+    "        return await on.run(_insert_and_notify, on, jobs, full)\n",
 )
 TRANSACTIONS = ("rollback", "transaction")
 

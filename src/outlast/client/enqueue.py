@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from ..model.admission import Admission
 from ..model.job import Job, NewJob
 from ..model.lifecycle import State
-from ..ops.admission import NOTHING, Dropping, enqueue_bounded
+from ..ops.admission import enqueue_bounded
 from ..ops.enqueue import enqueue, notify_queues
 from ..ops.operation import Op
 from ..store import Store
@@ -33,20 +34,20 @@ async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
         jobs = await on.in_thread(partial(parts.blobs.put_arguments, jobs))
     if conn is None or parts.bounded_queues:
         await declare_queues(on)
-    dropping = (await make_room(on, jobs, conn)) if parts.bounded_queues else NOTHING
+    full = (await make_room(on, jobs, conn)) if parts.bounded_queues else []
     if conn is not None:
-        return await on.run_on(conn, _insert_and_notify(on, jobs, dropping))
-    if dropping:
-        made = await on.run(enqueue_bounded, jobs, dropping)
+        return await on.run_on(conn, _insert_and_notify(on, jobs, full))
+    if full:
+        made = await on.run(enqueue_bounded, jobs, full)
     else:
         made = await on.run(enqueue, jobs)
     await on.notify(_queues_to_notify(parts.store, made, parts.notify_limiter))
     return made
 
 
-def _insert_and_notify(on: Face, jobs: list[NewJob], dropping: Dropping) -> Op[list[Job]]:
-    if dropping:
-        made = yield from enqueue_bounded(jobs, dropping, ours=False)
+def _insert_and_notify(on: Face, jobs: list[NewJob], full: list[Admission]) -> Op[list[Job]]:
+    if full:
+        made = yield from enqueue_bounded(jobs, full, ours=False)
     else:
         made = yield from enqueue(jobs, ours=False)
     if queues := _queues_to_notify(on.store, made, on.parts.tx_notify_limiter):

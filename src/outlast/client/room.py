@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ..model.admission import Admission
+from ..model.admission import Admission, needs_room
 from ..model.errors import QueueFull
 from ..model.job import NewJob
-from ..ops.admission import NOTHING, Dropping, admit, count_here, take_room
+from ..ops.admission import admit, count_here, standing, take_room
 from ..store.dialects import SQLITE
 from .faces import Face
 
@@ -16,34 +16,31 @@ WAIT_FOR_ROOM_S = 30.0
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 0.5
 
 
-async def make_room(on: Face, jobs: Sequence[NewJob], conn: object) -> Dropping:
-    """Take room in every bounded queue of these jobs; returns what is dropped for it."""
-    by_queue: dict[str, list[str]] = {}
+async def make_room(on: Face, jobs: Sequence[NewJob], conn: object) -> list[Admission]:
+    """Take room in every bounded queue of these jobs; returns where something is to be dropped."""
+    bounded, now = on.parts.bounded_queues, time.time()
+    by_queue: dict[str, list[NewJob]] = {}
     for job in jobs:
-        if job.queue in on.parts.bounded_queues:
-            by_queue.setdefault(job.queue, []).append(job.id)
-    oldest: list[tuple[str, int]] = []
-    new: set[str] = set()
-    for queue, ids in sorted(by_queue.items()):
-        answer = await _take(on, queue, len(ids), conn)
-        if answer.missing and answer.found.overflow == "drop_oldest":
-            oldest.append((queue, answer.missing))
-        elif answer.missing:
-            new.update(ids[answer.taken :])
-    return Dropping(tuple(oldest), frozenset(new)) if oldest or new else NOTHING
+        if job.queue in bounded and needs_room(job, now):
+            by_queue.setdefault(job.queue, []).append(job)
+    answers = [await _take(on, queue, some, conn) for queue, some in sorted(by_queue.items())]
+    return [answer for answer in answers if answer.missing]
 
 
-async def _take(on: Face, queue: str, asked: int, conn: object) -> Admission:
+async def _take(on: Face, queue: str, jobs: Sequence[NewJob], conn: object) -> Admission:
     """Room, as the queue's policy has it; QueueFull if there is none in time."""
     until = time.monotonic() + WAIT_FOR_ROOM_S
     # SQLite has one writer, the caller's transaction: nothing is drained while it waits.
     inside = conn is not None and on.store.address.dialect == SQLITE
-    pause = FIRST_PAUSE_S
+    pause, asked = FIRST_PAUSE_S, len(jobs)
     while True:
         answer = await _ask(on, queue, asked, conn, inside=inside)
         found = answer.found
         if not answer.missing or found.overflow in ("drop_oldest", "drop_new"):
             return answer
+        if asked == len(jobs) and (stand := await _standing(on, jobs, conn)):
+            asked -= len(stand)
+            continue
         hopeless = inside or asked > (found.most_waiting or 0)
         if found.overflow != "wait" or hopeless or time.monotonic() + pause > until:
             raise QueueFull(
@@ -51,6 +48,15 @@ async def _take(on: Face, queue: str, asked: int, conn: object) -> Admission:
             )
         await on.sleep(pause)
         pause = min(2 * pause, MAX_PAUSE_S)
+
+
+async def _standing(on: Face, jobs: Sequence[NewJob], conn: object) -> set[str]:
+    """Those whose keys stand: their callers get the jobs that exist, full queue or not."""
+    if not (keyed := [job for job in jobs if job.key is not None]):
+        return set()
+    if conn is not None:
+        return await on.run_on(conn, standing(keyed))
+    return await on.run(standing, keyed)
 
 
 async def _ask(on: Face, queue: str, asked: int, conn: object, *, inside: bool) -> Admission:

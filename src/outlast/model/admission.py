@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .job import NewJob
 from .lane import MAX_WAITING, TELL
 
 ALWAYS_COUNTED_JOBS = 1000  # so few are counted whenever there is no room
@@ -65,3 +66,8 @@ def grant(queue: str, asked: int, found: QueueRoom) -> Admission:
         return Admission(queue, asked, asked, found)
     drops = found.overflow in ("drop_oldest", "drop_new")
     return Admission(queue, asked, found.room if drops else 0, found)
+
+
+def needs_room(job: NewJob, now: float) -> bool:
+    """Whether a new job is ready at once. Others enter their queue later, without a check."""
+    return not job.waits_for and not job.delay and (job.at is None or job.at <= now)

@@ -42,9 +42,9 @@ def check_uniqueness(options: Options) -> None:
 
 def unique_fields(options: Options) -> dict[str, Any]:
     """The fields of a new job that say how it is unique; none for a plain one."""
+    if options.debounce is None and options.max_wait is not None:
+        raise InvalidOption(option="max_wait", reason="needs debounce=…")
     if options.unique is None and options.debounce is None:
-        if options.max_wait is not None:
-            raise InvalidOption(option="max_wait", reason="needs debounce=…")
         return {}
     given = "unique" if options.debounce is None else "debounce"
     if options.key is None:

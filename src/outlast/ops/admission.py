@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..model.admission import Admission, QueueRoom, grant
@@ -20,20 +19,7 @@ from .dependents import notify_dependents
 from .enqueue import enqueue
 from .job_actions import record_action
 from .operation import BEGIN, Op, Pipeline, Rows, Statement, creates_database
-
-
-@dataclass(frozen=True, slots=True)
-class Dropping:
-    """Jobs that a full queue gives up for new ones, and new ones that it does not take."""
-
-    oldest: tuple[tuple[str, int], ...] = ()  # queue, number
-    new: frozenset[str] = frozenset()  # ids
-
-    def __bool__(self) -> bool:
-        return bool(self.oldest or self.new)
-
-
-NOTHING = Dropping()
+from .unique_keys import held_keys
 
 
 @creates_database
@@ -90,29 +76,55 @@ def _count(queue: str, found: QueueRoom, seen: int) -> Op[QueueRoom]:
     return counted
 
 
+def standing(jobs: Sequence[NewJob]) -> Op[set[str]]:
+    """Those of new keyed jobs that would not be inserted, because their keys stand."""
+    plain = [job for job in jobs if job.unique_mode is None]
+    rows: Rows = yield Statement("existing_jobs", rows=[job.row() for job in plain])
+    held = yield from held_keys([job for job in jobs if job.unique_mode is not None])
+    return {row[0] for row in rows} | held
+
+
 @creates_database
 def enqueue_bounded(
-    jobs: Sequence[NewJob], dropping: Dropping, *, ours: bool = True
+    jobs: Sequence[NewJob], full: Sequence[Admission], *, ours: bool = True
 ) -> Op[list[Job]]:
-    """Insert jobs and drop others, or some of these, all or nothing. What is dropped is cancelled
-    with the reason, so that whoever waits for it is told."""
+    """Insert jobs, and drop what full queues do not hold, all or nothing. Only jobs that are really
+    new cost others their place: not one whose key stands, and not one that was sent before."""
     yield BEGIN
-    for queue, number in dropping.oldest:
-        yield from _drop_oldest(queue, number)
+    before: Rows = yield Statement("existing_jobs", rows=[{"id": job.id} for job in jobs])
+    new = {job.id for job in jobs}.difference(row[0] for row in before)
     made = yield from enqueue(jobs, ours=ours)
-    new = {job.id: job.queue for job in made if job.id in dropping.new}
-    if not new:
+    ready = {job.id: job for job in made if job.id in new and job.state is State.READY}
+    dropped: list[str] = []
+    for admission in full:
+        here = [id for id, job in ready.items() if job.queue == admission.queue]
+        dropped += yield from _drop_overflow(admission, here)
+    if not dropped:
         return made
-    for queue in sorted(set(new.values())):
-        yield from _drop([id for id in sorted(new) if new[id] == queue], queue, "new")
-    rows: Rows = yield Statement("existing_jobs", rows=[{"id": id} for id in sorted(new)])
+    rows: Rows = yield Statement("existing_jobs", rows=[{"id": id} for id in sorted(dropped)])
     now = {row[0]: read_job(row[1:]) for row in rows}
     return [now.get(job.id, job) for job in made]
 
 
-def _drop_oldest(queue: str, number: int) -> Op[None]:
+def _drop_overflow(admission: Admission, new: Sequence[str]) -> Op[Sequence[str]]:
+    """Drop the new jobs of a queue that it has no room for, or older ones in their stead; returns
+    those of the new ones that were dropped."""
+    if len(new) <= admission.taken:
+        return ()
+    if admission.found.overflow == "drop_new":
+        yield from _drop(new[admission.taken :], admission.queue, "new")
+        return new[admission.taken :]
+    surplus = new[: max(0, len(new) - (admission.found.most_waiting or 0))]
+    if surplus:
+        yield from _drop(surplus, admission.queue, "oldest")
+    yield from _drop_oldest(admission.queue, len(new) - admission.taken - len(surplus), new)
+    return surplus
+
+
+def _drop_oldest(queue: str, number: int, new: Sequence[str]) -> Op[None]:
+    given = {"queue": queue, "new": json.dumps(sorted(new))}
     while number > 0:
-        rows: Rows = yield Statement("oldest_ready", {"queue": queue, "limit": number})
+        rows: Rows = yield Statement("oldest_ready", {**given, "limit": number})
         if not rows:
             return  # workers were faster
         yield from _drop([id for (id,) in rows], queue, "oldest")

@@ -126,6 +126,12 @@ def _take(jobs: Sequence[NewJob], holders: Mapping[str, str]) -> Op[set[str]]:
     return {id for (id,) in rows}
 
 
+def held_keys(jobs: Sequence[NewJob]) -> Op[set[str]]:
+    """Those of unique jobs whose keys others hold, as far as can be seen without a lock."""
+    rows: Rows = yield Statement("key_holders", rows=[_wanted(job) for job in jobs])
+    return {id for id, _, in_the_way, *_ in rows if in_the_way}
+
+
 def keys_to_revive(ids: Sequence[str]) -> Op[dict[str, str]]:
     """Take the keys of jobs that are unique while active and are to live again. Returns those that
     cannot, by the jobs that hold their keys: another one of that key has not ended."""

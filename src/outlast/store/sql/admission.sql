@@ -38,13 +38,14 @@ UPDATE ol.admission SET room = :room, waiting = :waiting, counted_at = ol.now() 
 UPDATE ol.admission SET room = 0, counted_at = ol.moment(0) WHERE queue = :queue
 
 -- fragment: lowest_ready
-SELECT id FROM ol.job WHERE state = 'ready' AND queue = :queue
-    AND priority = (SELECT priority FROM ol.job WHERE state = 'ready' AND queue = :queue
+SELECT id FROM ol.job WHERE state = 'ready' AND queue = :queue AND ol.not_in_ids(id, :new)
+    AND priority = (SELECT priority FROM ol.job
+        WHERE state = 'ready' AND queue = :queue AND ol.not_in_ids(id, :new)
         ORDER BY priority LIMIT 1)
 ORDER BY run_at, id LIMIT :limit
 
 -- name: oldest_ready
--- The jobs of a queue's lowest priority that have waited longest.
+-- The jobs of a queue's lowest priority that have waited longest, but for the new ones.
 -- postgres: SKIP LOCKED: one that somebody holds is about to start
 SELECT CAST(o.id AS text) FROM (ol.lowest_ready FOR UPDATE SKIP LOCKED) AS o
 -- sqlite: one writer at a time
