@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from outlast import InvalidOption, Outlast, Task, chain, group
+from outlast import InvalidOption, Outlast, StoreBusy, StoreSettings, Task, chain, group
 from outlast.ops.enqueue import enqueue
 from outlast.ops.renew import renew
 from tests.store.callers import Caller, Psycopg, Sqlite3
-from tests.store.jobs import column, end, take
+from tests.store.jobs import column, end, make_due, take
 from tests.support import Database
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
@@ -133,7 +133,7 @@ def test_a_waiting_job_on_sqlite_does_not_start_before_its_caller_commits(
     once = index.using(key="k", unique="waiting")
     first = once.enqueue(1)
     assert caller.enqueue(app, once.job(2))[0].id == first.id
-    impatient = Outlast(database.url, settings=StoreSettings(timeout=0.2))
+    impatient = Outlast(database.url, settings=StoreSettings(lock_timeout=0.2))
     with pytest.raises(StoreBusy):
         take(impatient.store.run)
     impatient.close()
@@ -178,7 +178,6 @@ def test_a_call_that_is_sent_again_does_not_undo_a_later_one(
     (first,) = app.store.run(enqueue, jobs)
     if started:
         make_due(database)
-        app.store.run(promote, 10)
         take(app.store.run)
     later = once.enqueue(2)
     (again,) = app.store.run(enqueue, jobs)

@@ -49,8 +49,14 @@ def take_unique(jobs: Sequence[NewJob]) -> Op[UniqueJobs]:
     open_ones = {own.id: own for _, own in chosen}
     for _ in range(MAX_ROUNDS):
         rows: Rows = yield Statement("key_holders", rows=[_wanted(j) for j in open_ones.values()])
+        sent = {id for id, _, _, sent, *_ in rows if sent}  # before, and the answer was lost
+        open_ones = {id: job for id, job in open_ones.items() if id not in sent}
         holders = {id: holder for id, holder, *_ in rows}
-        blocking = {id: read_job(job) for id, _, in_the_way, *job in rows if in_the_way}
+        blocking = {
+            id: read_job(job)
+            for id, _, in_the_way, _, *job in rows
+            if in_the_way and id in open_ones
+        }
         won = yield from _still_blocking(open_ones, blocking)
         found.winners |= won
         free = [job for job in open_ones.values() if job.id not in won]

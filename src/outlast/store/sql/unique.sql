@@ -1,11 +1,13 @@
 -- name: key_holders
--- The job that holds each unique key, if there is one, and whether it stands in the way of a new one. A
--- period that begins later than a period from now is from before the clock stepped back, and is over.
+-- The job that holds each unique key, if there is one, whether it stands in the way of a new one, and
+-- whether the new one was sent before. A period that begins later than a period from now is from before
+-- the clock stepped back, and is over.
 SELECT CAST(t.id AS text), CAST(u.job AS text),
     CASE t.unique_mode WHEN 'active' THEN j.state IN ('waiting', 'scheduled', 'ready', 'running')
         WHEN 'period' THEN u.taken_at > ol.ago(t.unique_span) AND u.taken_at < ol.later(t.unique_span)
             AND j.id IS NOT NULL
         ELSE j.state IN ('waiting', 'scheduled', 'ready') END,
+    EXISTS (SELECT 1 FROM ol.job AS own WHERE own.id = t.id),
     ol.job_columns
 FROM ol.rows(id uuid, tenant text, queue text, key text, unique_mode text,
     unique_span double precision)
