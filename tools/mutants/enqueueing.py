@@ -65,6 +65,44 @@ MUTANTS = [
         points=8,
     ),
     Mutant(
+        "unique-waiting-ignored",
+        "a job that waits under a unique key holds no other one back",
+        [
+            Edit(
+                "ops/unique_keys.py",
+                "            if in_the_way and id in open_ones\n",
+                "            if False\n",
+            )
+        ],
+        paths=("unique-waiting",),
+        points=8,
+    ),
+    Mutant(
+        "debounce-replaces-running",
+        "a debounced call replaces the arguments of a job that runs",
+        [
+            Edit(
+                "store/sql/unique.sql",
+                "        ELSE j.state IN ('waiting', 'scheduled', 'ready') END,\n",
+                "        ELSE j.state IN ('waiting', 'scheduled', 'ready', 'running') END,\n",
+            ),
+            Edit(
+                "store/sql/unique.sql",
+                "WHERE j.id = t.id AND j.state || '' IN ('scheduled', 'ready')\n",
+                "WHERE j.id = t.id AND j.state || '' IN ('scheduled', 'ready', 'running')\n",
+            ),
+        ],
+        paths=("debounce",),
+        points=8,
+    ),
+    Mutant(
+        "overflow-ignored",
+        "a full queue takes every job",
+        [Edit("model/admission.py", "    if asked <= found.room:\n", "    if True:\n")],
+        paths=("queue-full",),
+        points=8,
+    ),
+    Mutant(
         "retry-on-unknown-commit",
         "an enqueue whose answer got lost is sent again as another job",
         [

@@ -4,6 +4,7 @@ The code before a scenario's `yield` prepares; the code after it runs under the 
 scenario records the answers it got in the ledger, and the judge compares them with the tables.
 
     enqueue             a call becomes a row: alone, in bulk, or in the caller's transaction
+    unique_keys         unique keys, debounce, full queues
     claims              claim, renew, report, release
     finish              the one way out of running, in all outcomes
     job_actions         operators: cancel, redrive, pause
@@ -52,6 +53,7 @@ from . import (
     steps,
     stuck_workers,
     tokens,
+    unique_keys,
     whole_workers,
 )
 from .scenario import ARM_LATER, SCENARIOS, Scenario, run_scenario
@@ -61,4 +63,4 @@ __all__ = ["ARM_LATER", "SCENARIOS", "Scenario", "run_scenario"]
 _MODULES = (enqueue, claims, finish, job_actions, maintenance, audit, steps, whole_workers,
             migrate, no_false_positives, races, not_due, lost_answers, flows, flow_races,
             tokens, offers, database_faults, stale_claims, breakers, lease_trust,
-            stuck_workers, schedules)  # fmt: skip
+            stuck_workers, schedules, unique_keys)  # fmt: skip

@@ -1,0 +1,107 @@
+"""Unique keys, debounce and full queues: calls that are killed, and sent again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from ...model.errors import QueueFull
+from ...model.job import Claim, Job
+from ...model.lifecycle import QUEUED
+from ...ops.claim import promote
+from ..scenario_context import ScenarioContext
+from .scenario import scenario
+
+KEYS = ("a", "b")
+DEBOUNCE_S, DUE_WITHIN_S = 0.02, 20.0
+MOST_WAITING = 2
+
+
+@scenario("unique-waiting")
+def waiting(ctx: ScenarioContext) -> Iterator[None]:
+    """While one job of each key runs, calls make one more of each."""
+    _call_unique(ctx)
+    ctx.record_begun(ctx.claim())
+    yield
+    _call_unique(ctx)
+    _call_unique(ctx)
+
+
+@waiting.on_retry
+def call_again(ctx: ScenarioContext) -> Iterator[str]:
+    _call_unique(ctx)
+    if (keys := sorted(str(job.key) for job in _not_started(ctx))) != sorted(KEYS):
+        yield f"one job of each key waits, not those of {keys}"
+
+
+def _call_unique(ctx: ScenarioContext) -> None:
+    task = ctx.work.mark.using(queue=ctx.queue, unique="waiting")
+    for job in ctx.ol.enqueue(*[task.using(key=key).job() for key in KEYS]):
+        ctx.record_promise(job.id)
+
+
+def _not_started(ctx: ScenarioContext) -> list[Job]:
+    """Jobs that no worker ever had: one that is reclaimed may wait beside a newer one."""
+    jobs = ctx.ol.jobs(queue=ctx.queue)
+    return [job for job in jobs if job.state in QUEUED and job.fence == 0]
+
+
+@scenario("debounce")
+def debounced(ctx: ScenarioContext) -> Iterator[None]:
+    """A call replaces the arguments of a job that waits, and none of a job that runs."""
+    _call_debounced(ctx, 0.001, "a")
+    ctx.record_begun(_claim_due(ctx))
+    _call_debounced(ctx, 0.001, "b")
+    yield
+    _call_debounced(ctx, 0.002, *KEYS)
+
+
+@debounced.on_retry
+def last_call(ctx: ScenarioContext) -> Iterator[str]:
+    _call_debounced(ctx, 0.003, *KEYS)
+    found = sorted((job.key, job.args["seconds"]) for job in _not_started(ctx))
+    if found != [(key, 0.003) for key in KEYS]:
+        yield f"one job of each key waits with the last call's arguments, not {found}"
+    begun = [job.args["seconds"] for job in ctx.ol.jobs(queue=ctx.queue) if job.fence > 0]
+    if begun != [0.001]:
+        yield f"a job that had started with 0.001 now has {begun}"
+
+
+def _call_debounced(ctx: ScenarioContext, seconds: float, *keys: str) -> None:
+    task = ctx.work.naps.using(queue=ctx.queue, debounce=DEBOUNCE_S, max_wait=10 * DEBOUNCE_S)
+    for job in ctx.ol.enqueue(*[task.using(key=key).job(seconds) for key in keys]):
+        ctx.record_promise(job.id)
+
+
+def _claim_due(ctx: ScenarioContext) -> list[Claim]:
+    """The claim of a debounced job, as soon as it is due."""
+    until = time.monotonic() + DUE_WITHIN_S
+    while time.monotonic() < until:
+        ctx.run(promote)
+        if claims := ctx.claim():
+            return claims
+        time.sleep(DEBOUNCE_S)
+    raise AssertionError("a debounced job did not become due")
+
+
+@scenario("queue-full")
+def full(ctx: ScenarioContext) -> Iterator[None]:
+    """A bounded queue takes as many jobs as it may hold, whoever was killed with room in hand."""
+    ctx.ol.limit(ctx.queue, most_waiting=MOST_WAITING, overflow="refuse")
+    yield
+    _fill(ctx)
+
+
+@full.on_retry
+def fill_up(ctx: ScenarioContext) -> Iterator[str]:
+    _fill(ctx)
+    if (number := len(_not_started(ctx))) != MOST_WAITING:
+        yield f"{number} jobs are ready in a queue for {MOST_WAITING}"
+
+
+def _fill(ctx: ScenarioContext) -> None:
+    ctx.ol._refresh_bounds()
+    with suppress(QueueFull):
+        for _ in range(MOST_WAITING + 1):
+            ctx.record_promise(ctx.work.mark.using(queue=ctx.queue).enqueue().id)
