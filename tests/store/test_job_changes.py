@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from outlast import InvalidOption, Outlast
+from outlast.model.bulk import KEY_TAKEN
 from outlast.model.job_change import JobChange
 from outlast.ops.access import Access
 from outlast.ops.bulk import change_some
+from tests.store.callers import Psycopg
 from tests.store.conftest import Run
 from tests.store.jobs import column, end, make_due, put, table, take
-from tests.support import Database
+from tests.support import Database, eventually
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
 
@@ -113,3 +116,25 @@ def test_bad_changes_are_refused(app: Outlast) -> None:
     ]:
         with pytest.raises(InvalidOption, match=said):
             getattr(app, name)(**given)
+
+
+@pytest.mark.kinds("postgres")
+def test_a_job_whose_key_is_being_taken_in_the_other_queue_stays(
+    app: Outlast, database: Database
+) -> None:
+    """The other job commits while the move waits for it."""
+
+    @app.task
+    def work() -> None: ...
+
+    work.using(key="k").enqueue()
+    caller = Psycopg(database)
+    caller.enqueue(app, work.using(key="k", queue="bulk").job())
+    with ThreadPoolExecutor(1) as thread:
+        moving = thread.submit(app.move_all, "bulk", queue="default")
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        eventually(lambda: database.rows(waits) != [(0,)])
+        caller.commit()
+        done = moving.result(30)
+    caller.close()
+    assert done == 0 and done.left == {KEY_TAKEN: 1}

@@ -10,7 +10,7 @@ import pytest
 
 from outlast import KeyConflict, TooLate
 from outlast.model.job import Job, NewJob
-from outlast.ops import job_actions, retention
+from outlast.ops import audit, job_actions, retention
 from outlast.ops.bulk import redrive_some
 from outlast.ops.enqueue import enqueue
 from outlast.ops.reclaim import reclaim
@@ -227,6 +227,17 @@ def test_a_pruned_job_leaves_no_key_behind(run: Run, database: Database) -> None
     table = f"{database.schema}_unique_key" if database.is_sqlite else "unique_key"
     assert database.rows(f"SELECT count(*) FROM {table}") == [(0,)]
     assert submit(run, "active").id != first.id
+
+
+def test_the_audit_removes_a_key_whose_job_is_gone(run: Run, database: Database) -> None:
+    """A call that was rolled back held the key while its last job was pruned."""
+    kept, lost = submit(run, "active"), submit(run, "active", key="lost")
+    where = f"id = '{lost.id}'"
+    database.rows(f"DELETE FROM {table(database, 'job')} WHERE {where}")
+    gone, _ = run(audit.dangling_rows, "unique keys", audit.LOWEST_ID)
+    assert gone == [lost.id]
+    assert run(audit.delete_dangling("unique keys"), [kept.id, lost.id]) == 1
+    assert submit(run, "active").id == kept.id
 
 
 def test_a_plain_enqueue_knows_nothing_of_unique_keys(run: Run) -> None:

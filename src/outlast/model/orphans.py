@@ -103,6 +103,7 @@ ORPHANS = {orphan.name: orphan for orphan in _ALL}
 
 # Not jobs, but what they leave lying about; the audit clears it away under these names.
 DANGLING = {
-    "left-behind": "Attempts, events, steps and ties whose job is gone, and flows without a job.",
+    "left-behind": "Attempts, events, steps, ties and unique keys whose job is gone, and"
+    " flows without a job.",
     "silent-worker": "Cards of workers that died long ago.",
 }

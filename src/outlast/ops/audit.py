@@ -113,8 +113,8 @@ def _leaked_slots(state: str, keep: float) -> Check:
 
 
 def dangling_rows(kind: str, after: str, limit: int = 2 * PAGE) -> Op[tuple[list[str], str]]:
-    """Jobs that are gone and still have attempts, events, steps or ties, and flows without a job;
-    and where the next page begins."""
+    """Jobs that are gone and still have attempts, events, steps, ties or unique keys, and flows
+    without a job; and where the next page begins."""
     rows: Rows = yield Statement(_PAGES[kind], {"after": after, "limit": limit})
     gone = [id for id, exists in rows if not exists]
     return gone, rows[-1][0] if len(rows) == limit else LOWEST_ID
@@ -136,6 +136,7 @@ _PAGES = {
     "steps": "steps_after",
     "edges": "edges_after",
     "flows": "flows_after",
+    "unique keys": "unique_keys_after",
 }
 _REMOVALS = {
     "attempts": "remove_lost_attempts",
@@ -143,6 +144,7 @@ _REMOVALS = {
     "steps": "remove_lost_steps",
     "edges": "remove_lost_edges",
     "flows": "remove_lost_flows",
+    "unique keys": "remove_lost_unique_keys",
 }
 KINDS = tuple(_PAGES)
 

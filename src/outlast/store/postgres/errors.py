@@ -18,6 +18,8 @@ from ...model.errors import (
     StoreUnavailable,
 )
 
+JOB_KEY_INDEX = "job_key"  # idempotency keys
+
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
@@ -57,11 +59,18 @@ def translate_errors() -> Iterator[None]:
         broke = error.sqlstate is None or error.sqlstate[:2] in {"57", "08"}
         raise StoreUnavailable(reason=first_line(error), broke=broke) from error
     except psycopg.Error as error:
-        if type(error) is psycopg.DatabaseError and error.sqlstate is None:
-            # In a pipeline, a connection that breaks is an answer without a code.
-            raise StoreUnavailable(reason=first_line(error), broke=True) from error
-        rows = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
-        raise StoreError(f"PostgreSQL refused: {first_line(error)}", refused=rows) from error
+        raise _refusal(error) from error
+
+
+def _refusal(error: psycopg.Error) -> StoreError:
+    if isinstance(error, errors.UniqueViolation) and error.diag.constraint_name == JOB_KEY_INDEX:
+        # A key that another transaction took meanwhile: the next try sees its job.
+        return Contention(reason=first_line(error))
+    if type(error) is psycopg.DatabaseError and error.sqlstate is None:
+        # In a pipeline, a connection that breaks is an answer without a code.
+        return StoreUnavailable(reason=first_line(error), broke=True)
+    rows = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+    return StoreError(f"PostgreSQL refused: {first_line(error)}", refused=rows)
 
 
 def first_line(error: BaseException) -> str:

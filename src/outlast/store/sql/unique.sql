@@ -85,3 +85,17 @@ SELECT CAST(id AS text), tenant, queue, key FROM ol.job
 WHERE ol.in_ids(id, :ids) AND unique_mode = 'active' AND key IS NOT NULL
     AND state || '' IN ('dead', 'cancelled')
 ORDER BY id DESC
+
+-- name: unique_keys_after
+-- A page of jobs that hold unique keys, and whether each still exists.
+SELECT CAST(u.job AS text), EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = u.job) FROM (
+    SELECT DISTINCT job FROM ol.unique_key WHERE job > ol.id(:after) ORDER BY job LIMIT :limit) AS u
+ORDER BY u.job
+
+-- name: remove_lost_unique_keys
+-- Remove unique keys whose job is gone: one that was held while its job was pruned, by a call that was
+-- rolled back.
+DELETE FROM ol.unique_key AS u
+WHERE ol.in_ids(u.job, :ids)
+    AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = u.job)
+RETURNING CAST(job AS text)

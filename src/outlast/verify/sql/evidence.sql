@@ -36,7 +36,8 @@ FROM ol.flow AS w
 SELECT d.name, d.found FROM ol.duty AS d WHERE d.found > 0
 
 -- name: dump_orphans
--- What is left of jobs that are gone: attempts, events, steps, edges, and flows without a job.
+-- What is left of jobs that are gone: attempts, events, steps, edges, unique keys, and flows without a
+-- job.
 SELECT 'attempt', CAST(a.job AS text) FROM ol.attempt AS a
 WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = a.job)
 UNION ALL
@@ -49,6 +50,9 @@ UNION ALL
 SELECT 'edge', CAST(e.follower AS text) FROM ol.edge AS e
 WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job)
     OR NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.follower)
+UNION ALL
+SELECT 'unique key', CAST(u.job AS text) FROM ol.unique_key AS u
+WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = u.job)
 UNION ALL
 SELECT 'flow', CAST(w.id AS text) FROM ol.flow AS w
 WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j
