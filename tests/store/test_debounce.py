@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from outlast import KeyConflict
 from outlast.model.job import Job, NewJob
 from outlast.ops.enqueue import enqueue
+from outlast.ops.operation import Op
 from outlast.ops.report import job
 from outlast.ops.steps import keep
 from outlast.store import Store
@@ -172,3 +174,32 @@ def test_the_last_of_many_calls_in_one_batch_counts(run: Run) -> None:
     assert made[0].args == {"n": 3}
     with pytest.raises(KeyConflict, match="use another key for 'other'"):
         run(enqueue, [debounced(4, task="other")])
+
+
+@pytest.mark.kinds("postgres")
+def test_batches_that_overlap_never_deadlock(store: Store, database: Database) -> None:
+    """One call finds a job that waits, another one finds it started; both need a second key."""
+    submit(store.run, 1, key="b")
+    make_due(database)
+    tries: list[str] = []
+    started = threading.Event()
+
+    def other() -> Op[list[Job]]:
+        tries.append("other")
+        return (yield from enqueue([debounced(3, key) for key in "ab"]))
+
+    def overtake() -> None:
+        take(store.run)
+        thread.start()
+        started.wait(0.5)  # never set: time for the other call to lock what it can
+
+    def first() -> Op[list[Job]]:
+        tries.append("first")
+        calls = enqueue([debounced(2, key) for key in "ab"])
+        return (yield from interposed(calls, "replace_waiting", overtake))
+
+    thread = threading.Thread(target=store.run, args=(other,))
+    store.run(first)
+    thread.join(30)
+    assert sorted(tries) == ["first", "other"]  # neither was a deadlock's victim
+    assert sorted(column(database, "key")) == ["a", "b", "b"]

@@ -47,6 +47,8 @@ def take_unique(jobs: Sequence[NewJob]) -> Op[UniqueJobs]:
     chosen = _one_per_key(jobs)
     found = UniqueJobs(twins={job.id: own.id for job, own in chosen if job is not own})
     open_ones = {own.id: own for _, own in chosen}
+    if len(open_ones) > 1 and any(job.unique_mode == DEBOUNCE for job in jobs):
+        yield Statement("lock_unique_keys", rows=[_wanted(job) for job in open_ones.values()])
     for _ in range(MAX_ROUNDS):
         rows: Rows = yield Statement("key_holders", rows=[_wanted(j) for j in open_ones.values()])
         sent = {id for id, _, _, sent, *_ in rows if sent}  # before, and the answer was lost

@@ -1,3 +1,12 @@
+-- name: lock_unique_keys
+-- Lock the keys of a call that exist, all at once and in one order: locked in two steps, those that are
+-- debounced and those that are taken, two calls with many keys would wait for each other.
+-- postgres only: on SQLite there is one writer at a time
+SELECT u.key
+FROM ol.rows(tenant text, queue text, key text)
+JOIN ol.unique_key AS u ON u.tenant = t.tenant AND u.queue = t.queue AND u.key = t.key
+ORDER BY u.tenant, u.queue, u.key FOR UPDATE OF u
+
 -- name: key_holders
 -- The job that holds each unique key, if there is one, whether it stands in the way of a new one, and
 -- whether the new one was sent before. A period that begins later than a period from now is from before
