@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+from contextlib import closing
 from dataclasses import dataclass, field
 
+from outlast import Outlast
 from outlast.model.histogram import BUCKETS
 from outlast.ops.statistics import LONG_SPAN_S, SPAN_S
 from tests.browser.payloads import PAYLOADS
@@ -59,7 +61,18 @@ def a_day(database: Database) -> Stage:
         for name, scopes, said in TOKENS:
             rows.insert("token", id=rows.id(9000), name=name, hash=name, scopes=scopes,
                         created_at=rows.now - 90_000, **said)  # fmt: skip
+    _schedule(database)
     return stage
+
+
+def _schedule(database: Database) -> None:
+    """A schedule for the pages that ask before they act on one."""
+    with closing(Outlast(database.url, schema=database.schema)) as ol:
+
+        @ol.task(queue="mail")
+        def daily_report() -> None: ...
+
+        ol.create_schedule("nightly", daily_report.job(), cron="0 3 * * *", tz="Europe/Berlin")
 
 
 def _recovered(rows: Rows, stage: Stage) -> None:
@@ -205,6 +218,7 @@ def malice(database: Database, at_once: int) -> Stage:
     with filling(database) as rows:
         for number in range(len(chunks)):
             _malicious(rows, stage, chunks, number)
+    _schedule(database)
     return stage
 
 
@@ -221,6 +235,9 @@ def _malicious(rows: Rows, stage: Stage, chunks: list[str], number: int) -> None
                 cancelled_at=rows.now, settled_at=rows.now)  # fmt: skip
     rows.worker(worker, host=evil(10), queues=[evil(11)], tasks=[evil(12)], version=evil(13))
     rows.insert("queue", name=evil(6), paused=1, changed_at=rows.now)
+    rows.insert("schedule", name=f"{evil(27)} {number}", tenant=evil(7), queue=evil(6), task=evil(5),
+                spec={"cron": evil(28)}, job={}, note=evil(29), error=evil(30), paused_by=evil(31),
+                pause_reason=evil(32), created_at=rows.now, changed_at=rows.now)  # fmt: skip
     rows.insert("token", id=rows.id(), name=evil(14), hash=f"{number}", scopes=[evil(15)],
                 tenant=evil(16), queues=[evil(17)], created_at=rows.now)  # fmt: skip
     dead = rows.job("dead", **names, key=f"{evil(18)} {number}", args={evil(19): evil(20)},

@@ -25,7 +25,11 @@ EVENTS = "WHERE j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running
 EVENTS_WITHOUT_FENCE = Edit(OPERATE, EVENTS, EVENTS.replace("j.fence = t.fence AND ", ""))
 WORKERS_CLOCK = [
     Edit("ops/claim.py", "import json\n", "import json\nimport time\n"),
-    Edit("ops/claim.py", '"lease": self.lease}', '"lease": time.time() + self.lease}'),
+    Edit(
+        "ops/claim.py",
+        'self.limit, "lease": self.lease}',
+        'self.limit, "lease": time.time() + self.lease}',
+    ),
     Edit(
         "store/sql/claim.sql",
         "    lease_until = ol.later(:lease), started_at = ol.now()\n",

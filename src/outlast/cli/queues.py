@@ -49,7 +49,7 @@ def queue_columns(states: Sequence[str]) -> list[str]:
 
 
 def limits_in_words(queue: Queue) -> str:
-    limits = QueueLimits(queue.name, **queue.limits)
+    limits = QueueLimits(queue.name).with_overrides(queue.limits)
     return limits.in_words(running=queue.counts.get("running", 0))
 
 

@@ -11,7 +11,7 @@ import click
 
 from ..store.dialects import POSTGRES, SQLITE
 from .database_options import json_option, with_database_options
-from .output import print_json, print_table
+from .output import print_json, print_table, shorten
 
 if TYPE_CHECKING:
     from ..store.statements import Query
@@ -70,5 +70,7 @@ def _list(found: Iterable[Query], as_json: bool) -> None:
     if as_json:
         print_json([{"name": name, "purpose": purpose} for name, purpose in told])
     else:
-        rows = [(name, purpose.partition(". ")[0].removesuffix(".")) for name, purpose in told]
+        rows = [
+            (name, shorten(purpose.partition(". ")[0].removesuffix("."))) for name, purpose in told
+        ]
         print_table(["name", "purpose"], rows, none="")

@@ -128,7 +128,7 @@ class Outlast:
         `overflow` an enqueue is refused, or the oldest or the new job is dropped, or it waits.
 
         Stored when a worker starts or at the next enqueue."""
-        return self._parts.declare_queue(QueueLimits(name, **limits))
+        return self._parts.declare_queue(QueueLimits.declared(name, **limits))
 
     # Enqueue
 

@@ -78,9 +78,6 @@ class QueueLimits:
     overflow: Overflow = "tell"  # what happens then to an enqueue
 
     def __post_init__(self) -> None:
-        check_name("queue", self.name)
-        if not isinstance(self.name, str):
-            raise InvalidOption(option="queue", reason="must be a name")
         for field in ("running", "lane_running"):
             _check_whole(field, getattr(self, field), 0, MAX_LIMIT)
         _check_whole("burst", self.burst, 1, MAX_LIMIT)
@@ -138,6 +135,14 @@ class QueueLimits:
             )
         )  # fmt: skip
 
+    @classmethod
+    def declared(cls, name: str, **limits: Any) -> QueueLimits:
+        """Limits that code declares: the name is checked, too. A stored one may be any text."""
+        check_name("queue", name)
+        if not isinstance(name, str):
+            raise InvalidOption(option="queue", reason="must be a name")
+        return cls(name, **limits)
+
     def with_overrides(self, overrides: Mapping[str, Any]) -> QueueLimits:
         """These limits where an operator has not changed them. A change that does not fit what is
         declared since (two at a time of an ordered lane) has no effect."""
@@ -164,7 +169,7 @@ class QueueLimits:
         """Limits as they are stored. Fields of a later release are left alone."""
         known = {field.name for field in fields(cls)} - {"name"}
         stored = json.loads(text) if text else {}
-        return cls(name, **{field: value for field, value in stored.items() if field in known})
+        return cls(name).with_overrides({key: stored[key] for key in stored if key in known})
 
     def in_words(self, running: int | None = None) -> str:
         """What it allows, for people: "12 of 50 running, 3 of a lane, 10/s"."""

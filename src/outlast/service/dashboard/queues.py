@@ -47,7 +47,7 @@ async def queues_page(call: RequestContext) -> Response:
     shown = found[first : first + PAGE_SIZE]
     recent = latest_steps(snapshot.hour, snapshot.board.at, RATE_WINDOW_S)
     for queue in shown:
-        limits = QueueLimits(queue["name"], **queue["limits"])
+        limits = QueueLimits(queue["name"]).with_overrides(queue["limits"])
         queue["limits_in_words"] = limits.in_words(running=queue["counts"]["running"])
     return await render_page(
         call,
