@@ -1,9 +1,9 @@
-"""Whether a bounded queue has room for new jobs: decided from a count that is seldom made.
+"""Admission: whether a bounded queue has room for new jobs, decided from an occasional count.
 
-    room = most_waiting − ready jobs, counted now and then; every enqueue takes its part of it
+    room = most_waiting − ready jobs at the last count; every enqueue uses up part of it
 
-Claims only make more room than is known, so what was counted is never too much; when it is used up,
-jobs are counted again. Counting a hundred thousand takes milliseconds, and is done once a second.
+Claims only add room, so the known room is never too large. When it is used up, the jobs are counted
+again. Counting a hundred thousand jobs takes milliseconds and happens once a second.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from dataclasses import dataclass
 from .job import NewJob
 from .lane import MAX_WAITING, TELL
 
-ALWAYS_COUNTED_JOBS = 1000  # so few are counted whenever there is no room
-COUNTED_PER_S = 100_000  # of more: jobs counted in a second, by all processes together
+ALWAYS_COUNTED_JOBS = 1000  # a queue this small is counted whenever it has no room
+COUNTED_PER_S = 100_000  # for larger queues, over all processes
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRoom:
-    """What is known of one queue."""
+    """The known state of one queue."""
 
     most_waiting: int | None
     overflow: str | None
     room: int
-    waiting: int  # ready jobs, when they were counted
-    age_s: float  # seconds since then; below zero: never, or the clock has stepped back
+    waiting: int  # ready jobs at the last count
+    age_s: float  # seconds since that count; negative: never counted, or the clock has stepped back
 
     @property
     def unbounded(self) -> bool:
-        """An operator has lifted the limit, or nothing was declared."""
+        """Whether no limit was declared, or an operator has lifted it."""
         return self.most_waiting is None or self.overflow in (None, TELL)
 
     @property
     def fresh(self) -> bool:
-        """Whether it was counted so lately that it is not done again."""
+        """Whether the last count is too recent to be repeated."""
         most = self.most_waiting or 0
         return most > ALWAYS_COUNTED_JOBS and 0 <= self.age_s < most / COUNTED_PER_S
 
     def counted(self, waiting: int) -> QueueRoom:
-        """The same after a count."""
+        """This state after a new count."""
         if self.unbounded:
             return QueueRoom(self.most_waiting, self.overflow, MAX_WAITING, 0, 0.0)
         room = max(0, (self.most_waiting or 0) - waiting)
@@ -48,7 +48,7 @@ class QueueRoom:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The answer to an enqueue: room for some of its jobs, or for all."""
+    """The decision about an enqueue: room for all of its jobs, or for some."""
 
     queue: str
     asked: int
@@ -61,7 +61,7 @@ class Admission:
 
 
 def grant(queue: str, asked: int, found: QueueRoom) -> Admission:
-    """Room for all, or, where the rest is dropped, for as many as fit."""
+    """Room for all jobs or, if the queue drops the rest, for as many as fit."""
     if asked <= found.room:
         return Admission(queue, asked, asked, found)
     drops = found.overflow in ("drop_oldest", "drop_new")

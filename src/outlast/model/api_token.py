@@ -1,8 +1,8 @@
-"""Tokens: what a caller of the service shows, and what it may do with it.
+"""API tokens: credentials of the service's callers, and the scopes that they grant.
 
-A token is 256 random bits behind a prefix by which people, and programs that look for leaked
-secrets, know it. It is shown once. What is kept is its SHA-256: so much randomness needs no salt,
-and the look-up by a hash tells nothing by the time it takes.
+A token is 256 random bits behind a prefix that people and secret scanners recognise. It is shown
+once; the database stores its SHA-256. So much randomness needs no salt, and a lookup by hash leaks
+nothing through its timing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .options import check_name, seconds
 
 PREFIX = "olt_"
 TOKEN_BYTES = 32
-MAX_TOKEN_CHARS = 200  # characters that are looked at
+MAX_TOKEN_CHARS = 200  # characters; longer credentials are rejected unread
 MAX_QUEUES = 100
 
 
 class Scope(StrEnum):
-    """What a token allows; each route needs one. `admin` is all of them."""
+    """The scope of a token; each route requires one. `admin` includes all of them."""
 
     ENQUEUE = "enqueue"
     WORK = "work"
@@ -35,7 +35,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token that is to be kept: all of it but the token itself."""
+    """A token to be stored: everything but the secret itself."""
 
     id: str
     name: str
@@ -48,7 +48,7 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it stood when it was read."""
+    """A token as read from the database."""
 
     id: str
     name: str
@@ -59,7 +59,7 @@ class Token:
     expires_at: datetime | None
     used_at: datetime | None
     revoked_at: datetime | None
-    now: float  # by the database's clock, when it was read
+    now: float  # the database's clock at the time of the read
 
     @property
     def state(self) -> str:
@@ -93,7 +93,7 @@ def new_token(
     queues: Iterable[str] | None = None,
     expires_in: float | None = None,
 ) -> tuple[str, NewToken]:
-    """A fresh token: what its owner is told once, and what is kept of it."""
+    """Create a token: the secret, shown once, and the record to store."""
     given = tuple(dict.fromkeys(_scope(one) for one in scopes))
     if not given:
         raise InvalidOption(option="scope", reason=f"must be one of {', '.join(Scope)}, or several")

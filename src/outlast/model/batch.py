@@ -1,7 +1,7 @@
-"""Many jobs in one call: how they are gathered, and how the one that spoils a call is found.
+"""Batches: many jobs in one call, and the search for the item that makes a call fail.
 
-A handler that raises without naming an item leaves all of them under suspicion. Its items are
-called again in halves, level by level, until those that fail stand alone:
+A handler that raises without naming an item makes all of them suspects. The items are called again
+in halves, level by level, until the failing ones are alone:
 
     ········x·······          fails
     ········ x·······         succeeds, fails
@@ -25,17 +25,17 @@ T = TypeVar("T")
 MAX_BATCH_ITEMS = 10_000  # items of one call
 DEFAULT_WAIT_S = 0.05  # seconds
 
-# Calls in a row that may fail without naming an item before it is taken to be no item's fault:
+# Consecutive calls that may fail without naming an item before the search stops:
 # 1 + 2 + 4 + 8 and one more, so that eight bad items are found however they are spread. When
-# everything fails, the next thousand calls would only burden what is down already.
+# everything fails, a thousand more calls would only burden a dependency that is down.
 MAX_FAILED_CALLS = 16
-# The same for connection errors: a batch and both of its halves. One bad item is in one of them.
+# The same for connection errors: a batch and both halves. A single bad item is in one half only.
 MAX_CONNECTION_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Up to `size` items make a call, or as many as there are `wait` seconds after the first."""
+    """A call takes up to `size` items, or those gathered `wait` seconds after the first."""
 
     size: int
     wait: float = DEFAULT_WAIT_S
@@ -54,7 +54,7 @@ class Batch:
 
 
 def batch_of(size: int | None, wait: float | None) -> Batch | None:
-    """What a task says about batches, if it does."""
+    """A task's batch options, if it has any."""
     if size is not None:
         return Batch(size, DEFAULT_WAIT_S if wait is None else seconds("wait", wait) or 0.0)
     if wait is not None:
@@ -63,52 +63,52 @@ def batch_of(size: int | None, wait: float | None) -> Batch | None:
 
 
 def last_try(claim: Claim) -> bool:
-    """One more failure would end it."""
+    """Whether one more failure would end the job."""
     return claim.failures + 1 >= claim.max_attempts
 
 
 def runs_alone(claim: Claim) -> bool:
-    """Whether one more crash or failure would end an item that has had some: no other's error, hang
-    or crash may be what it dies of, so its last chance is a call of its own."""
+    """Whether one more crash or failure would end an item that has had some. Its last attempt is a
+    call of its own, so that it does not die of another item's error, hang or crash."""
     return claim.one_crash_left or (claim.failures > 0 and last_try(claim))
 
 
 class Bisection(Generic[T]):
-    """What is still to be called, together. Level by level: were it half by half, a bad first item
-    would look like an outage all the way down."""
+    """The parts of a batch still to be called, level by level: depth first, a bad first item would
+    look like an outage all the way down."""
 
     def __init__(self, items: Sequence[T]) -> None:
         self._parts: deque[list[T]] = deque([list(items)])
-        self._failed = 0  # calls in a row
+        self._failed = 0  # consecutive calls
 
     def next(self) -> list[T] | None:
         return self._parts.popleft() if self._parts else None
 
     @property
     def failed_calls(self) -> int:
-        """In a row, without a word about any item."""
+        """Consecutive failed calls that named no item."""
         return self._failed
 
     def drain(self) -> list[T]:
-        """Those that are still to be called, once it is known to be in vain."""
+        """Take the items still to be called, once the search is known to be futile."""
         items = [item for part in self._parts for item in part]
         self._parts.clear()
         return items
 
     def succeeded(self) -> None:
-        """A call told of each of its items."""
+        """Record a call that reported each of its items."""
         self._failed = 0
 
     def failed(self, part: Sequence[T]) -> None:
-        """A call did not: its halves are called in their turn. One item has no halves."""
+        """Record a call that failed as a whole and queue its halves; a single item has none."""
         self._failed += 1
         half = (len(part) + 1) // 2
         if len(part) > 1:
             self._parts += [list(part[:half]), list(part[half:])]
 
     def abandon_hopeless(self, last_try: Callable[[T], bool]) -> list[T]:
-        """Those that are not searched any more, once too many calls have failed in a row. An item
-        that would die of it is never among them: it has to fail by itself."""
+        """Take the items that are no longer searched after too many consecutive failures. An item
+        on its last try is never among them: it must fail alone."""
         if self._failed <= MAX_FAILED_CALLS:
             return []
         items = [item for part in self._parts for item in part]
@@ -118,14 +118,14 @@ class Bisection(Generic[T]):
 
 
 def results_of(returned: object, number: int) -> list[object] | None:
-    """A result for each item, or None: what was returned does not fit them."""
+    """One result for each item, or None if the returned value does not match the items."""
     if returned is None:
         return [None] * number
     return returned if isinstance(returned, list) and len(returned) == number else None
 
 
 def batch_failure_problem(failed: BatchFailed, number: int) -> str | None:
-    """What is wrong with how a handler named its failed items, if anything is."""
+    """The problem with a handler's `BatchFailed`, if it has one."""
     if wrong := [index for index in failed.errors if not 0 <= index < number]:
         return f"BatchFailed names item {wrong[0]}: this call had items 0 to {number - 1}"
     if results_of(failed.results, number) is None:

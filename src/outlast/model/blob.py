@@ -1,14 +1,14 @@
-"""Arguments and results that are too large for a row: the row refers to a blob that holds them.
+"""Blobs: arguments and results too large for a row, which refers to them instead.
 
     row      ["outlast:blob","9f0c…","args-5d2e41c7",104857612,"a3f1…"]   place, part, size, SHA-256
     blob     9f0c…/0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f.args-5d2e41c7     place/job.part
 
-What a blob is called follows from its job's id, so that no text in a row can name another job's.
-Each is written once, under a part that is never used again: one that no row refers to, and that is
-older than any transaction, will not be referred to later.
+A blob's name contains its job's id, so that no text in a row can name another job's blob. Each blob
+is written once, under a part that is never reused: a blob without a reference that is older than
+any transaction will never be referred to.
 
-A call's text is always an object, so that it cannot be taken for a reference. A result can be
-anything: one whose text begins like a reference is stored with a space more, and means the same.
+The text of a call is always an object, so it cannot look like a reference. A result can be any
+value: if its text starts like a reference, it is stored with an extra space that changes nothing.
 """
 
 from __future__ import annotations
@@ -31,34 +31,33 @@ _NAME = re.compile(rf"({_NAMESPACE})/({_ID})\.({_PART})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """What stands where arguments or a result would, when they are kept by reference. Two are equal
-    if they hold the same text."""
+    """A reference in place of arguments or a result. Two are equal if they hold the same text."""
 
     size: int  # in bytes
     sha256: str
-    namespace: str = field(compare=False, repr=False)  # which database it belongs to
-    part: str = field(compare=False, repr=False)  # what of its job it holds
+    namespace: str = field(compare=False, repr=False)  # of its database
+    part: str = field(compare=False, repr=False)  # arguments or result of its job
 
     def name(self, job: str) -> str:
-        """What it is called where it is kept."""
+        """The blob's name in the blob store."""
         return f"{self.namespace}/{job}.{self.part}"
 
     def holds(self, data: bytes) -> bool:
-        """Whether this is what was stored."""
+        """Whether this is the stored data."""
         return len(data) == self.size and hashlib.sha256(data).hexdigest() == self.sha256
 
     def as_text(self) -> str:
-        """What its row says."""
+        """The reference as stored in the row."""
         reference = [REFERENCE_TAG, self.namespace, self.part, self.size, self.sha256]
         return json.dumps(reference, separators=(",", ":"))
 
     def as_json(self) -> dict[str, object]:
-        """What is shown of it."""
+        """The reference as shown to callers."""
         return {REFERENCE_TAG: {"bytes": self.size, "sha256": self.sha256}}
 
 
 def new_namespace() -> str:
-    """A database's own folder: two that share a store do not meet in it."""
+    """A database's own folder: two databases that share a blob store stay apart."""
     return entropy(8).hex()
 
 
@@ -76,7 +75,7 @@ def _new(namespace: str, what: str, data: bytes) -> Blob:
 
 
 def blob_of_value(value: object) -> Blob | None:
-    """The blob that a row's value refers to, if it does."""
+    """The blob that a row's value refers to, if it is a reference."""
     match value:
         case [str(word), str(namespace), str(part), int(size), str(digest)] if (
             word == REFERENCE_TAG
@@ -89,7 +88,7 @@ def blob_of_value(value: object) -> Blob | None:
 
 
 def parse_reference(text: str | None) -> Blob | None:
-    """The same, from its text."""
+    """The blob that a row's text refers to, if it is a reference."""
     if text is None or not text.startswith(REFERENCE_PREFIX):
         return None
     try:
@@ -99,18 +98,18 @@ def parse_reference(text: str | None) -> Blob | None:
 
 
 def escape_reference(text: str) -> str:
-    """A result's text, which must not be taken for a reference."""
+    """A result's text, changed if it could be read as a reference."""
     return f"[ {text[1:]}" if text.startswith(REFERENCE_PREFIX) else text
 
 
 def parse_name(name: str) -> tuple[str, str, str] | None:
-    """Place, job and part of a blob's name; None if it is no name of ours."""
+    """Namespace, job and part of a blob's name; None if the name is not one of Outlast's."""
     found = _NAME.fullmatch(name)
     return (found[1], found[2], found[3]) if found else None
 
 
 def same_text(requested: str, existing: str) -> bool:
-    """Whether two texts are one, of which either may be kept by reference."""
+    """Whether two texts are equal, where either may be stored by reference."""
     one, other = parse_reference(requested), parse_reference(existing)
     if one is None or other is None:
         one = one or args_blob("", requested.encode())

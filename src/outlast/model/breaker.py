@@ -1,4 +1,4 @@
-"""Circuit breaker: what counts as an outage, and when it is probed. Decisions only.
+"""Circuit breaker: which failures count as an outage, and when to probe. Pure decisions.
 
            N connection errors in a row, of different jobs;
            a whole batch; DependencyDown
@@ -6,7 +6,7 @@
        ▲                                                 │        │ fails: refunded, wait longer
        └── a probe succeeds, or an operator; no job is left ◀─────┘
 
-A circuit is one task in one queue. While it is open its jobs stay ready and unspent.
+A circuit is one task in one queue. While it is open, its jobs stay ready and spend no attempt.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from .errors import DependencyDown, InvalidOption
 
 MAX_FAILURES = 10_000
 MAX_PROBE_WAIT_S = 86_400.0
-CHAIN_LIMIT = 20  # causes of an error that are looked at
-RELAPSE_S = 60.0  # seconds after a close in which an inferred outage is charged to its jobs
+CHAIN_LIMIT = 20  # links of an error's cause chain that are inspected
+RELAPSE_S = 60.0  # seconds after a close in which an inferred outage counts as its jobs' failures
 
-# A plain OSError stands for a lost connection if it says so by one of these.
+# An OSError with one of these numbers is a lost connection.
 UNREACHABLE = frozenset(
     {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ENETRESET}
 )
 
 
 class Outage(StrEnum):
-    """How sure it is that a failure is the dependency's and not the job's."""
+    """How certain it is that a failure is the dependency's and not the job's."""
 
-    CERTAIN = "certain"  # the handler says so, or no call of a whole batch got through
+    CERTAIN = "certain"  # the handler raised DependencyDown, or every call of a batch failed
     SUSPECTED = "suspected"  # one connection error
 
 
 class CloseReason(StrEnum):
-    """Why a breaker was closed, as the event and the log say it."""
+    """Why a breaker closed, as shown in the event and the log."""
 
     PROBE = "a probe succeeded"
     OPERATOR = "by hand"
@@ -47,7 +47,7 @@ class CloseReason(StrEnum):
 
 
 class Circuit(NamedTuple):
-    """What one breaker stands for."""
+    """The task and queue that one breaker protects."""
 
     queue: str
     task: str
@@ -57,8 +57,8 @@ class Circuit(NamedTuple):
 class Breaker:
     """When a task's calls stop, and how they resume: `@ol.task(breaker=Breaker(failures=3))`.
 
-    `failures` errors in a row that are one of `kinds` (or were raised from one), each of another
-    job, open it; any success between them starts the count again. The first probe is made
+    `failures` errors in a row that are one of `kinds` (or were raised from one), each of a
+    different job, open it; any success in between resets the count. The first probe is made
     `probe_first` seconds later, each further one after twice as long, at most `probe_cap`.
     """
 
@@ -83,21 +83,21 @@ class Breaker:
             raise _invalid("probe_cap", wanted, self.probe_cap)
 
     def __repr__(self) -> str:
-        """What is not as by default."""
+        """Only the fields that differ from the defaults."""
         defaults = {one.name: one.default for one in fields(self)}
         given = {name: getattr(self, name) for name in defaults}
         changed = [f"{n}={_format_value(v)}" for n, v in given.items() if v != defaults[n]]
         return f"Breaker({', '.join(changed)})"
 
     def wait(self, probes: int, jitter: float) -> float:
-        """Seconds until the next probe after so many failed ones; `luck` in [0, 1) is the jitter,
-        up to 20 % sooner."""
+        """Seconds until the next probe after `probes` failed ones; `jitter` in [0, 1) makes it up
+        to 20 % sooner."""
         exact = min(self.probe_cap, self.probe_first * 2.0 ** min(max(probes, 0), 60))
         return exact * (1.0 - 0.2 * jitter)
 
 
 def outage_of(error: BaseException, breaker: Breaker | None) -> Outage | None:
-    """Whether an error means that what the task depends on is away."""
+    """Whether an error means that the task's dependency is unavailable."""
     if isinstance(error, DependencyDown):
         return Outage.CERTAIN
     if breaker is None:
@@ -115,8 +115,8 @@ def _is_of(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and those it was raised from, as a traceback shows them. Broker clients wrap the
-    socket's error in one of their own."""
+    """The error and its causes, as a traceback shows them. Broker clients wrap the socket's
+    error."""
     one: BaseException | None = error
     for _ in range(CHAIN_LIMIT):
         if one is None:
@@ -132,25 +132,25 @@ class FailureStreak:
     jobs: set[str] = field(default_factory=set)
 
     def failed(self, job: str) -> int:
-        """One job that fails again and again counts once: it is dead by its own budget."""
+        """Count a failure; a job that fails repeatedly counts once and dies of its own budget."""
         self.jobs.add(job)
         return len(self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenBreaker:
-    """A breaker that is open, as the database has it."""
+    """An open breaker as read from the database."""
 
     circuit: Circuit
-    opening: str  # the id of this opening: a later one has another
+    opening: str  # the id of this opening; a later opening has another
     kind: str = ""  # the type of the error that opened it
     opened_at: float = math.inf  # by the database's clock; infinite: not written yet
-    probes: int = 0  # that have been made
+    probes: int = 0  # probes made so far
     due: bool = False  # a probe may be made now
 
     def precedes(self, started_at: float) -> bool:
-        """Whether an attempt began after the breaker opened: only such a one tells whether the
-        dependency is back."""
+        """Whether an attempt began after the breaker opened: only such an attempt shows whether the
+        dependency has recovered."""
         return started_at > self.opened_at
 
 

@@ -1,4 +1,4 @@
-"""Actions on every job that matches a filter: how many were done, and why not the others.
+"""Bulk actions on every job that matches a filter: how many were changed, and why not the others.
 
 127 matched, 120 were retried. Left alone: 5 running, 2 succeeded.
 """
@@ -12,7 +12,7 @@ from typing import Self
 
 from .humanize import pluralize
 
-REMOVED = "removed"  # the job does not exist any more
+REMOVED = "removed"  # the job no longer exists
 TOO_RECENT = "ended too recently"
 NEEDED = "needed by a flow"
 BLOCKED = "blocked by a dead prerequisite"
@@ -21,8 +21,9 @@ UNIQUE_THERE = "unique in its queue"
 
 
 class BulkCount(int):
-    """How many jobs an action changed. Of those that matched, `left` were left alone, by reason:
-    the state that each is in by now, or why it cannot be changed. `more` came along with others."""
+    """The number of jobs that an action changed. Of the matching jobs, `left` were left alone, by
+    reason: the job's state by now, or why it cannot be changed. `more` changed along with
+    others."""
 
     left: Mapping[str, int]
     more: int
@@ -41,12 +42,12 @@ class BulkCount(int):
         return cls.of(done, left, more)
 
     def as_json(self) -> dict[str, object]:
-        """Why it differs from what was announced."""
+        """The reasons why the count differs from the announced one."""
         return {"left": dict(self.left), "more": self.more}
 
 
 def explain_difference(announced: int, done: BulkCount) -> str:
-    """Why the number of jobs that were changed is not the number that was announced."""
+    """Why the number of changed jobs differs from the announced number."""
     sentences: list[str] = []
     if done.left:
         sentences.append(
@@ -68,11 +69,11 @@ def list_reasons(left: Mapping[str, int]) -> str:
 
 
 def pack_reasons(left: Mapping[str, int]) -> str:
-    """Reasons as the text of one form field."""
+    """Encode reasons as the text of one form field."""
     return ",".join(f"{reason}={number}" for reason, number in sorted(left.items()))
 
 
 def unpack_reasons(text: str) -> Counter[str]:
-    """The same read; what cannot be read is left out."""
+    """Decode packed reasons; unreadable ones are dropped."""
     pairs = re.findall(r"(?:^|,)([a-z ]{1,40})=([0-9]{1,15})(?=,|$)", text)
     return Counter({reason: int(number) for reason, number in pairs})

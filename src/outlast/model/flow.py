@@ -1,10 +1,10 @@
-"""Jobs that wait for each other, as callers say it.
+"""Flows as callers declare them: jobs that wait for each other.
 
     chain(a, b, c)                      b after a, c after b
     group(a, b, c).then(d)              d after all three
     flow = Flow(); x = flow.add(a); flow.add(b, after=x)      any graph without a cycle
 
-`layout` makes rows of it.
+`flow_builder` turns these declarations into rows.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ class Keyed:
     key: str | None = None
 
     def using(self, *, key: str) -> Self:
-        """The same flow under an idempotency key. Enqueued again under that key, nothing is made:
-        the caller gets the jobs of the flow that exists."""
+        """The same flow under an idempotency key. Enqueuing it again under that key creates nothing
+        and returns the jobs of the existing flow."""
         keyed = copy(self)
         keyed.key = check_name("key", key)
         return keyed
 
 
 class Group(Keyed):
-    """Jobs that may run side by side, and whose ends can be waited for together. Made by
-    `group(…)`; its parts are calls, chains and groups."""
+    """Jobs that may run concurrently, and that others can wait for together. Made by `group(…)`;
+    its parts are calls, chains and groups."""
 
     def __init__(self, *parts: Part, fail_fast: bool | int = False) -> None:
         self.parts = _parts(parts)
         self.fail_after = _fail_after(fail_fast)
 
     def then(self, *parts: Part, when: str | None = None) -> Chain:
-        """This group and what comes after all of it, as a chain.
+        """A chain of this group and parts that follow all of it.
 
-        Each part comes after the one before it. They need all of the group to have succeeded, and
-        end dead if something in it did not; with `when="finished"` it only has to have ended.
+        Each part follows the one before it. The parts need every job of the group to have succeeded
+        and end dead otherwise; with `when="finished"` the group only has to have ended.
         """
         first = copy(self)
         first.key = None  # the key belongs to the whole flow
@@ -55,16 +55,16 @@ class Group(Keyed):
 
 
 class Chain(Keyed):
-    """Parts that come one after the other: each after all that comes last in the one before. Made
-    by `chain(…)`; its parts are calls, groups and chains."""
+    """Parts in sequence: each follows the last jobs of the one before. Made by `chain(…)`; its
+    parts are calls, groups and chains."""
 
     def __init__(self, *parts: Part) -> None:
         self.parts = _parts(parts)
         self._when: dict[int, str] = {}
 
     def then(self, *parts: Part, when: str | None = None) -> Chain:
-        """A longer chain; this one stays as it is. With `when="finished"` these parts also run if
-        what comes before them did not succeed."""
+        """A longer chain; this one is unchanged. With `when="finished"` the new parts also run if
+        the parts before them did not succeed."""
         longer = Chain(*self.parts, *parts)
         longer._when = dict(self._when)
         longer.key = self.key
@@ -79,21 +79,21 @@ class Chain(Keyed):
 
 @dataclass(eq=False)
 class Node:
-    """A job's place in a flow: what `Flow.add` returns, to be given to the `after` of others."""
+    """A job's node in a flow: returned by `Flow.add`, and accepted by the `after` of others."""
 
     call: Call
     name: str | None = None
     after: list[Any] = field(default_factory=list)  # nodes, calls, jobs, ids, names
     when: str | None = None
     fail_group: str | None = None
-    quorum: float | None = None  # a milestone: the share of those before it that must have ended
+    quorum: float | None = None  # milestone: share of earlier jobs that must have ended
     id: str = ""
     flow: Any = None
-    unit: str | None = None  # the group, chain or flow that it was given in
+    unit: str | None = None  # the group, chain or flow that contains it
 
 
 class Flow(Keyed):
-    """A graph of jobs: `add` each with those it comes after, then enqueue the flow.
+    """A graph of jobs: `add` each job with its prerequisites, then enqueue the flow.
 
         flow = Flow("month end")
         first, second = flow.add(load.job(1)), flow.add(load.job(2))
@@ -101,9 +101,9 @@ class Flow(Keyed):
         jobs = ol.enqueue(flow)
         ol.flow(jobs[0].flow).state
 
-    It is a plan, and may be enqueued more than once: each time it is a new flow, unless it has a
-    `key`: then it is one flow. With `fail_fast`, the first of its jobs that goes dead or is
-    cancelled has the others cancelled; a number says how many it takes.
+    A `Flow` can be enqueued more than once. Each time creates a new flow, unless it has a `key`.
+    With `fail_fast`, the first job that goes dead or is cancelled cancels the others; a number sets
+    how many such jobs it takes.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class Flow(Keyed):
     def add(
         self, call: Call, *, name: str | None = None, after: Any = (), when: str | None = None
     ) -> Node:
-        """Add a job, after one or a list of: nodes of this flow, names of such (also of ones that
-        are added later), jobs that exist already, or ids of those.
+        """Add a job after one prerequisite or a list of them: nodes of this flow, names of
+        nodes (also of nodes added later), existing jobs, or ids of existing jobs.
 
-        It needs them to have succeeded, and ends dead if one did not; with `when="finished"` they
-        only have to have ended.
+        The job needs its prerequisites to have succeeded and ends dead otherwise; with
+        `when="finished"` they only have to have ended.
         """
         if not isinstance(call, Call):
             raise InvalidOption(option="flow", reason=f"takes task.job(…), not {call!r:.80}")
@@ -130,8 +130,8 @@ class Flow(Keyed):
         return node
 
     def milestone(self, share: float, call: Call) -> Node:
-        """Add a job that runs once, when this share (0 … 1) of what was added before it has ended,
-        in whatever way. Other milestones are not counted."""
+        """Add a job that runs once, when this share (0 … 1) of the jobs added before it has ended,
+        in whatever state. Other milestones are not counted."""
         if not isinstance(share, int | float) or not 0 < share <= 1:
             raise InvalidOption(option="milestone", reason=f"must be in (0, 1], not {share!r}")
         before = [node for node in self.nodes if node.quorum is None]
@@ -147,16 +147,16 @@ Enqueueable = Call | Group | Chain | Flow
 def group(*parts: Part, fail_fast: bool | int = False) -> Group:
     """Jobs (or chains, or groups) side by side: `group(a.job(), b.job()).then(c.job())`.
 
-    With `fail_fast`, the first of them that goes dead or is cancelled has the others cancelled; a
-    number says how many it takes. A group of nothing is no obstacle to what comes after it.
+    With `fail_fast`, the first job that goes dead or is cancelled cancels the others; a number sets
+    how many such jobs it takes. An empty group completes immediately.
     """
     return Group(*parts, fail_fast=fail_fast)
 
 
 def chain(*parts: Part) -> Chain:
-    """Jobs (or groups, or chains) one after the other: `chain(a.job(), b.job(), c.job())`.
+    """Jobs (or groups, or chains) in sequence: `chain(a.job(), b.job(), c.job())`.
 
-    Each needs the one before it to have succeeded: see `Chain.then` for other cases.
+    Each part needs the one before it to have succeeded; see `Chain.then` for other conditions.
     """
     return Chain(*parts)
 

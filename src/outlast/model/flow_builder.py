@@ -1,7 +1,6 @@
-"""Calls, groups, chains and flows as rows: each job with the ids of those it waits for.
+"""Build rows from calls, groups, chains and flows: each job with the ids of its prerequisites.
 
-Everything of one call is laid out here, whole, before anything is inserted. The database only
-counts.
+The whole call is laid out before anything is inserted. The database only counts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .task import Call
 from .uniqueness import check_unique_job
 
 IN_A_CYCLE = "is part of a cycle, or comes after one"
-MAX_EDGES = 200_000  # of one call: a group of hundreds after a group of hundreds has too many
+MAX_EDGES = 200_000  # per call; a group of hundreds after a group of hundreds exceeds it
 
 
 def build_jobs(
@@ -31,9 +30,9 @@ def build_jobs(
     sibling_of: str | None = None,
     limit: int = MAX_PAYLOAD,
 ) -> list[NewJob]:
-    """Everything of one call as rows, in the order given; if anything is wrong, one error names
-    every problem. `within` is a flow that stands already: what comes joins it. Whoever waits for
-    the job `beside` is to wait for what comes last here, too. `limit`: bytes of one's arguments."""
+    """The rows of one call, in the order given; a single error names every problem. `within` is an
+    existing flow that the jobs join. Dependents of the job `beside` also wait for the last jobs of
+    this call. `limit` bounds the bytes of one job's arguments."""
     items = list(items)
     if into_flow is None and sibling_of is None and all(map(_is_independent, items)):
         return _independent_jobs(items, limit)
@@ -57,7 +56,7 @@ def build_jobs(
 
 
 def _refuse_unique(jobs: Sequence[NewJob], followed: Collection[str]) -> None:
-    """Unique jobs that are tied to others, by themselves or by whoever waits for them."""
+    """Refuse unique jobs with prerequisites or dependents."""
     for job in jobs:
         if job.unique_mode is not None:
             check_unique_job(replace(job, unit=job.id) if job.id in followed else job)
@@ -68,7 +67,7 @@ def _is_independent(item: Any) -> bool:
 
 
 def _independent_jobs(calls: Sequence[Call], limit: int) -> list[NewJob]:
-    """Jobs that are tied to nothing, as most are: there is nothing to lay out."""
+    """Rows of jobs without prerequisites, the common case: there is no graph to build."""
     jobs: list[NewJob] = []
     refused: list[tuple[int, InvalidArguments]] = []
     for number, call in enumerate(calls):
@@ -105,8 +104,8 @@ def _add_item(
 
 
 class _GraphBuilder:
-    """The jobs of one flow, as they are put one after the other. What joins a flow that exists is
-    a part of that flow; `whole` identifies the part."""
+    """The jobs of one flow, added one after the other. Jobs that join an existing flow form a part
+    of it, identified by `part`."""
 
     def __init__(self, flow: str, part: str | None = None) -> None:
         self.flow = flow
@@ -115,7 +114,7 @@ class _GraphBuilder:
         self.fail_groups: list[NewFlow] = []
 
     def add_flow(self, flow: Flow) -> None:
-        """A flow may be enqueued twice: its nodes are copied, and their links go to the copies."""
+        """Add copies of a flow's nodes, linked to each other: the flow may be enqueued again."""
         team = self._fail_group(flow.fail_after)
         self.nodes = [
             replace(node, fail_group=team, flow=self.flow, unit=self.unit) for node in flow.nodes
@@ -129,8 +128,8 @@ class _GraphBuilder:
     def add_part(
         self, part: Any, after: list[Any], team: str | None = None, when: str | None = None
     ) -> list[Any]:
-        """Put a part after others; return what comes last in it. An empty group passes on what it
-        should have come after."""
+        """Add a part after other nodes and return its last nodes. An empty group returns the nodes
+        that it follows."""
         _refuse_inner_keys(part)
         match part:
             case Group():
@@ -172,7 +171,7 @@ def _node(call: Call) -> Node:
 
 
 def _resolve_prerequisites(nodes: Sequence[Node]) -> list[list[str]]:
-    """For each node the ids of those it waits for, once each, in the order given."""
+    """For each node the ids of its prerequisites, without duplicates, in the order given."""
     by_object = {id(node): node.id for node in nodes} | {id(node.call): node.id for node in nodes}
     names: dict[tuple[Any, str], str] = {}
     problems: list[Problem] = []
@@ -195,7 +194,7 @@ def _resolve_prerequisites(nodes: Sequence[Node]) -> list[list[str]]:
 
 
 def _existing_id(one: Any) -> str | None:
-    """The id of a job that exists already, if this names one."""
+    """The id of an existing job, if `one` names one."""
     if isinstance(one, Job):
         return one.id
     try:
@@ -221,8 +220,8 @@ def _refuse_cycles(nodes: Sequence[Node], prerequisites: Sequence[Sequence[str]]
 
 
 def _in_cycles(prerequisites: Mapping[str, Iterable[str]]) -> Collection[str]:
-    """Take away, again and again, whatever waits for nothing that is left: the rest is cycles, and
-    what comes after them."""
+    """Repeatedly remove nodes without remaining prerequisites; the rest are cycles and their
+    dependents."""
     unresolved = {id: set(ids) for id, ids in prerequisites.items()}
     for waits in unresolved.values():
         waits.intersection_update(unresolved)
@@ -242,8 +241,8 @@ def _in_cycles(prerequisites: Mapping[str, Iterable[str]]) -> Collection[str]:
 
 
 def merge_duplicates(jobs: Sequence[NewJob], replacements: Mapping[str, str]) -> list[NewJob]:
-    """Some jobs of one call stand for others of it, which have the same keys: whoever comes after
-    one of those comes after the one that stands for it, and waits for it once."""
+    """Replace jobs of a call by others of it with the same keys: dependents of a replaced job wait
+    for its replacement, once."""
     after = {
         job.id: tuple(dict.fromkeys(replacements.get(a, a) for a in job.after)) for job in jobs
     }

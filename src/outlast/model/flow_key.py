@@ -1,8 +1,8 @@
 """Idempotency keys of flows: one key for the whole flow; keys of single jobs must not split it.
 
-A flow with a key is inserted whole or not at all; whoever comes second gets the jobs of the first.
-A key on one job of a flow cannot do that: the keyed job would be found, and the other jobs would be
-made, and run, a second time.
+A flow with a key is inserted whole or not at all; a second call gets the jobs of the first. A key
+on one job of a flow cannot do that: the keyed job would be found, and the other jobs would be
+inserted and run a second time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .job import Job, NewFlow, NewJob, read_args
 
 
 def with_identity(flow: NewFlow, jobs: Sequence[NewJob]) -> NewFlow:
-    """A flow with the tenant of its jobs and a digest of their calls, if it has a key."""
+    """Add the tenant of its jobs and a digest of their calls to a flow with a key."""
     if flow.key is None:
         return flow
     own = members(flow.id, jobs)
@@ -34,13 +34,13 @@ def with_identity(flow: NewFlow, jobs: Sequence[NewJob]) -> NewFlow:
 
 
 def members(flow: str, jobs: Iterable[NewJob]) -> list[NewJob]:
-    """The jobs that were given in one group, chain or flow, in the order given."""
+    """The jobs declared in one group, chain or flow, in the order given."""
     return [job for job in jobs if job.unit == flow]
 
 
 def _digest(jobs: Sequence[NewJob]) -> str:
-    """A digest of tasks, arguments, queues and order. Arguments are compared as they are shown:
-    secrets are left out, here as for single jobs."""
+    """A digest of tasks, arguments, queues and order. Arguments are compared in masked form:
+    secrets are left out, as for single jobs."""
     positions = {job.id: place for place, job in enumerate(jobs)}
     calls = [
         [
@@ -57,9 +57,9 @@ def _digest(jobs: Sequence[NewJob]) -> str:
 
 
 def existing_units(jobs: Sequence[NewJob], existing: Mapping[str, Job | NewJob]) -> set[str]:
-    """The groups, chains and flows whose jobs all exist already, under keys of their own: they are
-    not made again. One of which only some exist would be split, and is refused by name. `elsewhere`
-    has the jobs that exist, by the ids of those that were to be inserted."""
+    """The groups, chains and flows whose jobs all exist already under their own keys; they are not
+    inserted again. A unit of which only some jobs exist would be split and is refused with the
+    names of those jobs. `existing` maps ids of jobs to insert to the existing jobs."""
     by_unit: dict[str | None, list[NewJob]] = {}
     for job in jobs:
         by_unit.setdefault(job.unit, []).append(job)
@@ -85,7 +85,7 @@ def _is_one_flow(outside: Sequence[NewJob], existing: Mapping[str, Job | NewJob]
 def _unordered(
     jobs: Sequence[NewJob], ids: set[str], existing: Mapping[str, Job | NewJob]
 ) -> Iterator[Problem]:
-    """Jobs that exist already, and were asked for after jobs that are made just now."""
+    """Existing jobs that this call places after jobs inserted just now."""
     for job in jobs:
         found = existing.get(job.id)
         if found is None or found.id in ids:

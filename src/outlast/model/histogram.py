@@ -1,5 +1,5 @@
-"""How long things took, counted in a few classes: small to keep, exact to add, good for percentiles
-to within a class."""
+"""Histograms of durations with a few buckets: small to store, exact to add, and accurate to within
+a bucket in their percentiles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import add
 
-# Seconds. A class holds what took less than its bound, and no less than the one before; the last
+# Seconds. A bucket holds durations below its bound and not below the bound before it; the last
 # one holds the rest. The statement `ended_between` has the same bounds, and a test compares them.
 BOUNDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 300.0,
@@ -24,7 +24,7 @@ class DurationHistogram:
 
     @classmethod
     def read(cls, stored: object) -> DurationHistogram:
-        """What `kept` wrote; what somebody else wrote there counts as nothing."""
+        """Read a stored histogram; malformed data counts as empty."""
         if isinstance(stored, list) and len(stored) == BUCKETS + 1:
             *numbers, total = stored
             return cls(list(map(int, numbers)), float(total))
@@ -40,7 +40,7 @@ class DurationHistogram:
 
     def record(self, bucket: int, number: int, seconds: float) -> None:
         self.counts[bucket] += number
-        if math.isfinite(seconds):  # else of a row with a moment that is none
+        if math.isfinite(seconds):  # not finite if the row has an invalid moment
             self.total += seconds
 
     def add(self, other: DurationHistogram) -> None:
@@ -52,7 +52,7 @@ class DurationHistogram:
         return self.total / self.count if self.count else None
 
     def percentile(self, share: float) -> float | None:
-        """So many of all took no longer; evenly spread within a class."""
+        """The duration that a share of all does not exceed, interpolated within its bucket."""
         if not self.count:
             return None
         wanted, below = share * self.count, 0

@@ -1,4 +1,4 @@
-"""Numbers as people say them, and spans of time as they type them."""
+"""Format counts and durations for people, and parse durations that they type."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def format_duration(seconds: float) -> str:
 
 
 def compact_duration(seconds: float) -> str:
-    """A span as it would be typed: 90s, 5m, 2h, 1d."""
+    """A duration as people type it: 90s, 5m, 2h, 1d."""
     whole = (unit for unit in ("d", "h", "m") if seconds and not seconds % UNITS[unit])
     unit = next(whole, "s")
     return f"{seconds / UNITS[unit]:.15g}{unit}"
 
 
 def duration_seconds(text: str) -> float | None:
-    """The same read: seconds, or a number with s, m, h or d; None: it is no span."""
+    """Parse a duration: seconds, or a number with s, m, h or d; None if it is neither."""
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([smhd]?)", text.strip())
     return None if found is None else float(found[1]) * UNITS[found[2]]

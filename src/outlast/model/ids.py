@@ -1,7 +1,7 @@
-"""Names that are made here and never asked for: job ids and instance ids.
+"""Generated ids of jobs and instances.
 
-A job's id is a UUIDv7 made by the client, so a submit that is sent twice is the same job, and ids
-made later by one process sort later. One seam, `entropy`, is where all randomness comes from.
+A job's id is a UUIDv7 made by the client, so that a repeated submit names the same job, and later
+ids of one process sort later. `entropy` is the only source of randomness.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-INSTANCE_VARIABLE = "OUTLAST_INSTANCE"  # how a supervisor tells its child who it is
+INSTANCE_VARIABLE = "OUTLAST_INSTANCE"  # the instance id that a supervisor gives its child
 
 entropy: Callable[[int], bytes] = os.urandom
 
@@ -20,7 +20,7 @@ _last = 0  # 60 bits: milliseconds, then a 12-bit counter that keeps one process
 
 
 def new_job_id() -> str:
-    """A UUIDv7 that sorts after every id this process made before."""
+    """A UUIDv7 that sorts after every earlier id of this process."""
     global _last  # noqa: PLW0603
     with _lock:
         _last = tick = max(_last + 1, time.time_ns() // 1_000_000 << 12)
@@ -30,7 +30,7 @@ def new_job_id() -> str:
 
 
 def new_instance_id() -> str:
-    """Who a process is, anew at every start: a restarted worker never answers for a dead one."""
+    """The id of a process, new at every start: a restarted worker never answers for a dead one."""
     return entropy(10).hex()
 
 

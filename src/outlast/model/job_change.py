@@ -1,4 +1,4 @@
-"""A change that an operator makes to jobs that have not started: moment, priority or queue."""
+"""Changes that an operator makes to jobs that have not started: due time, priority or queue."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RESCHEDULE, PRIORITIZE, MOVE = "reschedule", "prioritize", "move"
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """One of three kinds, with what it sets."""
+    """One of three kinds of change, with its new value."""
 
     kind: str
     sets: dict[str, Any]
 
     @classmethod
     def reschedule(cls, delay: float | timedelta | None, at: datetime | None) -> Self:
-        """Start so many seconds from now by the database's clock, or at a moment."""
+        """Make a job due after a delay by the database's clock, or at a given time."""
         if (delay is None) == (at is None):
             raise InvalidOption(option="delay", reason="or at must be given, and not both")
         return cls(RESCHEDULE, {"delay": seconds("delay", delay), "at": to_epoch("at", at)})
@@ -42,16 +42,17 @@ class JobChange:
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states of jobs that it is for. One that waits for others starts when these end."""
+        """The states of jobs that it applies to. A waiting job starts when its prerequisites
+        end."""
         if self.kind == RESCHEDULE:
             return State.SCHEDULED, State.READY
         return State.WAITING, State.SCHEDULED, State.READY
 
     def check_source(self, queue: str | None) -> None:
-        """Jobs are moved from one queue: of two queues, two jobs might have the same key."""
+        """Require a source queue for a move: jobs of two queues might have the same key."""
         if self.kind == MOVE and (queue is None or queue == self.sets["queue"]):
             raise InvalidOption(option="queue", reason="must name the queue that the jobs leave")
 
     def as_json(self) -> dict[str, Any]:
-        """What is on record."""
+        """The change as recorded in the event."""
         return {name: value for name, value in self.sets.items() if value is not None}

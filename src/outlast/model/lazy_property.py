@@ -1,8 +1,8 @@
-"""A value that is worked out when it is first asked for, and then kept.
+"""A property computed on first access and then cached.
 
 Like `functools.cached_property`, but without a lock: up to Python 3.11 that one has a lock for the
-whole class, and a process that is forked while another thread works out a value waits for ever.
-Two threads that ask at once may both work it out; both get the one that was kept first.
+whole class, and a process forked while another thread holds it waits for ever. Concurrent threads
+may both compute the value; both get the one cached first.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ class lazy(Generic[T]):
     def __get__(self, instance: object | None, owner: type | None = None) -> T:
         if instance is None:
             return self  # type: ignore[return-value]
-        # Found before us from now on, because this class has no __set__.
+        # Without __set__, the instance's attribute takes precedence from now on.
         value: T = vars(instance).setdefault(self._name, self._work_out(instance))
         return value

@@ -6,7 +6,7 @@
        │  finished        │ └── due ── scheduled ◀──┘ │ └─────────────▶ cancelled
        └─ flow            └───── release / reclaim ───┘
 
-`LEGAL` is the whole truth; both schemas repeat it as CHECK constraints where a single row can show
+`LEGAL` is authoritative; both schemas repeat it as CHECK constraints where a single row can show
 it, and every statement that changes a state names the states it changes from. The three final
 states change only by a redrive, which is recorded.
 """
@@ -38,10 +38,10 @@ QUEUED = frozenset({State.WAITING, State.SCHEDULED, State.READY})
 LEGAL: dict[State, frozenset[State]] = {
     State.WAITING: frozenset({State.READY, State.SCHEDULED, State.DEAD, State.CANCELLED}),
     State.SCHEDULED: frozenset({State.READY, State.CANCELLED}),
-    # Put off: by the next call of a debounced key, or rescheduled by an operator.
+    # Deferred by the next call of a debounced key, or rescheduled by an operator.
     State.READY: frozenset({State.RUNNING, State.SCHEDULED, State.CANCELLED}),
     State.RUNNING: frozenset({State.READY, State.SCHEDULED}) | FINAL,
-    # Redrive, and nothing else:
+    # Only by a redrive:
     State.DEAD: frozenset({State.WAITING, State.READY}),
     State.CANCELLED: frozenset({State.WAITING, State.READY}),
     State.SUCCEEDED: frozenset(),
@@ -54,10 +54,10 @@ class Outcome(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # the handler raised
     TIMED_OUT = "timed-out"  # the handler ran past the job's timeout
-    PERMANENT = "permanent"  # the handler said that no retry can help
-    POSTPONED = "postponed"  # the handler asked to be called later
+    PERMANENT = "permanent"  # the handler raised `Permanent`
+    POSTPONED = "postponed"  # the handler postponed the job
     CANCELLED = "cancelled"
-    RELEASED = "released"  # given back unspent: shutdown, unknown task, lost in transit
+    RELEASED = "released"  # attempt unspent: shutdown, unknown task, lost in transit
     CRASHED = "crashed"  # its owner was lost
-    STALLED = "stalled"  # its owner stopped renewing, and its process exists
+    STALLED = "stalled"  # its owner stopped renewing although its process exists
     UNDECODABLE = "undecodable"  # its arguments could not be read

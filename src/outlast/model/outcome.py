@@ -1,7 +1,7 @@
-"""What an attempt's end means for its job: a pure decision, from facts to a transition.
+"""Outcomes: the next state of a job after an attempt, a pure decision from facts to a transition.
 
-The worker turns whatever happened into an `Ended` value, `decide` turns that into a `Transition`,
-and `ops.finish` applies it if, and only if, the claim still holds.
+The worker turns the end of an attempt into an `AttemptEnd`, `decide` turns that into a
+`Transition`, and `ops.finish` applies it if, and only if, the claim still holds.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ Error = dict[str, str]
 
 
 class AttemptEnd(NamedTuple):
-    """How an attempt ended, before anything is decided about its job."""
+    """How an attempt ended, before the job's next state is decided."""
 
     outcome: Outcome
     result: str | None = None  # JSON text
     error: Error | None = None
-    delay: float | None = None  # the handler's own wish
-    jobs: tuple[NewJob, ...] = ()  # what the handler enqueued; kept only with a success
-    outage: Outage | None = None  # the failure may be the dependency's, and not the job's
-    quiet: bool = False  # released by a breaker: no record, event or log line of its own
+    delay: float | None = None  # requested by the handler; seconds
+    jobs: tuple[NewJob, ...] = ()  # enqueued by the handler; inserted only on success
+    outage: Outage | None = None  # the failure may be the dependency's
+    quiet: bool = False  # released by a breaker, without record, event or log line
 
 
 class Transition(NamedTuple):
-    """One guarded step out of `running`."""
+    """One guarded transition out of `running`."""
 
     claim: Claim
     outcome: Outcome
     to: State
-    delay: float | None = None  # seconds until it is due again; None keeps its place
-    min_delay: float | None = None  # how many the handler asked for at least
+    delay: float | None = None  # seconds until the job is due again; None keeps its position
+    min_delay: float | None = None  # minimum requested by the handler; seconds
     result: str | None = None
     error: Error | None = None
     failures: int = 0
@@ -44,16 +44,16 @@ class Transition(NamedTuple):
     jobs: tuple[NewJob, ...] = ()
     outage: Outage | None = None
     quiet: bool = False
-    trace: str | None = None  # the span of the attempt: jobs made of its end belong under it
+    trace: str | None = None  # the attempt's span, parent of the jobs that its end creates
 
     @property
     def is_simple_success(self) -> bool:
-        """Nothing but the row itself changes: a first-try success without follow-ups."""
+        """Whether only the job's row changes: a first-try success without follow-ups."""
         return self.to is State.SUCCEEDED and not self.jobs and self.claim.attempt == 1
 
 
 def decide(claim: Claim, ended: AttemptEnd, retry: Retry, jitter: float) -> Transition:
-    """What becomes of the job."""
+    """The transition of the job."""
     match ended.outcome:
         case Outcome.SUCCEEDED:
             return Transition(
@@ -102,21 +102,21 @@ def _failed(claim: Claim, ended: AttemptEnd, retry: Retry, jitter: float) -> Tra
 
 
 def release(claim: Claim, delay: float | None = None, error: Error | None = None) -> Transition:
-    """Back where it was, the attempt unspent; with a delay where coming back at once would spin.
-    With a delay of 0 it is ready, behind the others of its priority."""
+    """Release the job with its attempt unspent; a delay prevents an immediate claim from spinning.
+    With a delay of 0 the job is ready, behind the others of its priority."""
     to = State.SCHEDULED if delay else State.READY
     return Transition(claim, Outcome.RELEASED, to, delay=delay, error=error, refund=1)
 
 
 def counter_at_limit(claim: Claim) -> AttemptEnd:
-    """How a claim ends whose row has used up its numbers."""
-    told = f"its attempt ({claim.attempt}) or fence ({claim.fence}) is the largest number there is"
+    """The end of a claim whose row has exhausted its counters."""
+    told = f"its attempt ({claim.attempt}) or fence ({claim.fence}) is at the maximum"
     error = {"type": "CounterAtLimit", "message": f"{told}: enqueue the call anew", "traceback": ""}
     return AttemptEnd(Outcome.UNDECODABLE, error=error)
 
 
 def crashed(claim: Claim, *, cancelling: bool, error: Error) -> Transition:
-    """Its owner is gone: run it again, unless it has cost too many workers already."""
+    """The owner is gone: run the job again, unless it has cost too many workers already."""
     if cancelling:
         to = State.CANCELLED
     elif claim.crashes + 1 >= claim.max_crashes:
@@ -127,10 +127,10 @@ def crashed(claim: Claim, *, cancelling: bool, error: Error) -> Transition:
 
 
 def stalled(claim: Claim, before: int, *, cancelling: bool, error: Error) -> Transition:
-    """Its owner stopped renewing although its process exists: run it elsewhere. `before`: how often
-    this happened to the job. The first stalls charge no crash. The last but one makes the job a
-    suspect: it then shares a process with no other suspect (`Claim.last_life`), so that the next
-    stall ends the job that wedges its processes, and none of its neighbours."""
+    """The owner stopped renewing although its process exists: run the job elsewhere. `before`
+    counts earlier stalls of the job. The first stalls charge no crash. The last but one makes the
+    job a suspect: it then shares a process with no other suspect (`Claim.last_life`), so that the
+    next stall ends the job that blocks its processes, and none of its neighbours."""
     stalls, suspect_at = before + 1, claim.max_crashes - 1
     if cancelling:
         return Transition(claim, Outcome.STALLED, State.CANCELLED, error=error)
@@ -141,7 +141,7 @@ def stalled(claim: Claim, before: int, *, cancelling: bool, error: Error) -> Tra
 
 
 def reason(error: object) -> str:
-    """An error in one line, for people."""
+    """An error as one line for people."""
     if not isinstance(error, dict):
         return "no reason was recorded"
     kind, message = error.get("type", ""), error.get("message", "")

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again: a policy as a value, and a pure function of it."""
+"""Retry policy: a value, and a pure function from failures to the next delay."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MAX_DELAY_S = 10 * 365 * 86400.0  # seconds, ten years: beyond this a delay is a
 class Retry:
     """`base · 2ⁿ⁻¹` seconds after the n-th failure, at most `cap`, spread by `jitter`.
 
-    `jitter=0.2` means up to 20 % sooner or later, so that jobs that failed together do not come
-    back together. `max_attempts=1` means no retry.
+    `jitter=0.2` means up to 20 % sooner or later, so that jobs that failed together are not retried
+    together. `max_attempts=1` means no retry.
     """
 
     max_attempts: int = 5
@@ -38,7 +38,8 @@ class Retry:
             raise _invalid("jitter", "a share from 0 to 1", self)
 
     def delay(self, failures: int, position: float) -> float:
-        """Seconds to wait after the n-th failure; `luck` in [0, 1) places it in the jitter band."""
+        """Seconds to wait after the n-th failure; `position` in [0, 1) places it in the jitter
+        band."""
         doublings = min(max(failures, 1) - 1, 60)
         exact = min(self.cap, self.base * 2.0**doublings)
         return min(self.cap, exact * (1 + self.jitter * (2 * position - 1)))

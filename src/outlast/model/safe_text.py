@@ -1,4 +1,4 @@
-"""Text that any database can hold: whatever a user's program says, storing it cannot fail."""
+"""Text that any database can store: sanitised output of users' programs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import traceback
 MESSAGE_LIMIT = 2_000
 TRACEBACK_LIMIT = 16_000
 
-# A retry loop can chain thousands of errors, and groups of groups multiply.
+# A retry loop can chain thousands of errors, and nested groups multiply.
 _MAX_CHAINED_ERRORS = 500
 
 
 def storable_text(text: str, limit: int) -> str:
-    """The text with NULs and lone surrogates made visible, and its middle cut out if it is long."""
+    """The text with NULs and lone surrogates escaped, and its middle cut out if it is too long."""
     text = str.__str__(text)  # a subclass's own methods may lie or raise
     if "\0" in text:
         text = text.replace("\0", "\\x00")
@@ -22,12 +22,12 @@ def storable_text(text: str, limit: int) -> str:
 
 
 def error_summary(error: BaseException) -> str:
-    """An error in one line: its type and message."""
+    """An error as one line: its type and message."""
     return f"{type_name(error)}: {_message(error)}".rstrip(": ")
 
 
 def error_record(error: BaseException) -> dict[str, str]:
-    """What is stored of an error. It never raises, whatever the error does."""
+    """The stored form of an error. It never raises, whatever the error does."""
     return {
         "type": storable_text(type_name(error), MESSAGE_LIMIT),
         "message": _message(error),
@@ -36,15 +36,15 @@ def error_record(error: BaseException) -> dict[str, str]:
 
 
 def format_frames(error: BaseException) -> str:
-    """Where an error came from, without what it says: files, lines and functions."""
+    """An error's traceback without its messages: files, lines and functions."""
     try:
         return storable_text("".join(traceback.format_tb(error.__traceback__)), TRACEBACK_LIMIT)
-    except BaseException:  # an error may come with a traceback of its own making
+    except BaseException:  # an error may bring a forged traceback
         return ""
 
 
 def type_name(value: object) -> str:
-    """The qualified name of a value's type, without the `builtins.` that nobody writes."""
+    """The qualified name of a value's type, without `builtins.`."""
     kind = type(value)
     try:
         module = kind.__module__
@@ -54,10 +54,10 @@ def type_name(value: object) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    room = limit - 40  # the mark takes the rest, at most
+    room = limit - 40  # the omission mark takes at most the rest
     if room < 2:
         return text[:limit]
-    # The head of a traceback says what was called, its tail what went wrong: keep both.
+    # The head of a traceback shows the call, its tail the failure: keep both.
     head = room // 2
     tail = room - head
     return f"{text[:head]}… ({len(text) - room:,} more characters) …{text[-tail:]}"
@@ -86,7 +86,7 @@ def _full_traceback(error: BaseException) -> str:
 
 
 def _short_traceback(error: BaseException) -> str:
-    """Without its causes and members."""
+    """The traceback without causes and group members."""
     lines = traceback.format_tb(error.__traceback__)
     return "".join(["Traceback (most recent call last):\n", *lines, error_summary(error), "\n"])
 

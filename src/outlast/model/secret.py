@@ -1,11 +1,11 @@
-"""Arguments that are nobody's business but the handler's: `Annotated[str, Secret]`.
+"""Secret arguments, shown only to the handler: `Annotated[str, Secret]`.
 
     stored   {"user": 7, "secret:card": "4111…"}   the row keeps the value, and what it is
     shown    {"user": 7, "card": "***"}            by everyone who shows a job
     called   charge(user=7, card="4111…")
 
-The mark is in the row, so that a server, a dashboard or a command line that has never seen the task
-knows it too.
+The mark is stored in the row, so that a server, a dashboard or a command line without the task's
+code masks the value, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 MARK = "secret:"
 MASK = "***"
-MIN_MASKED_CHARS = 4  # characters of a value that is looked for in what an error says
+MIN_MASKED_CHARS = 4  # characters; shorter values are not masked in errors
 
 
 class Secret:
@@ -25,7 +25,7 @@ class Secret:
 
 
 def is_secret(hint: object) -> bool:
-    """Whether a type is marked, or has a part that is: `Annotated[str, Secret] | None`."""
+    """Whether a type, or a part of it, is marked: `Annotated[str, Secret] | None`."""
     inner = typing.get_args(hint)
     if typing.get_origin(hint) is Annotated and any(map(_is_mark, inner[1:])):
         return True
@@ -37,7 +37,7 @@ def _is_mark(mark: object) -> bool:
 
 
 def masked_args(args: object) -> Any:
-    """A job's arguments as anybody may see them."""
+    """A job's arguments with secrets masked."""
     if not isinstance(args, dict):
         return args
     if not any(name.startswith(MARK) for name in args):
@@ -49,19 +49,19 @@ def masked_args(args: object) -> Any:
 
 
 def mark_secrets(text: str, secrets: Collection[str]) -> str:
-    """A call's text, in which these arguments are marked."""
+    """The text of a call with these arguments marked as secret."""
     return _renamed(text, lambda name: MARK + name if name in secrets else name)
 
 
 def unmark_secrets(text: str, secrets: Collection[str]) -> str:
-    """The same without the marks, for the call itself. Whoever enqueues without knowing the task
-    may have marked none, or others."""
+    """The text of a call without marks, for the call itself. A client without the task's code may
+    have marked none, or others."""
     marks = {MARK + name: name for name in secrets}
     return _renamed(text, lambda name: marks.get(name, name))
 
 
 def secret_values(calls: Iterable[Mapping[str, object]], secrets: Iterable[str]) -> tuple[str, ...]:
-    """The words by which the values of these arguments could be told, the longest first."""
+    """The words that would reveal the values of these arguments, the longest first."""
     named = [call[name] for call in calls for name in secrets if name in call]
     words = {word for value in named for word in _words(value)}
     return tuple(
@@ -70,14 +70,14 @@ def secret_values(calls: Iterable[Mapping[str, object]], secrets: Iterable[str])
 
 
 def mask(error: dict[str, str], values: Iterable[str]) -> dict[str, str]:
-    """What an error says, without these words."""
+    """An error record with these words masked."""
     for value in values:
         error = {name: text.replace(value, MASK) for name, text in error.items()}
     return error
 
 
 def json_object_or_empty(text: str) -> dict[str, object]:
-    """A JSON object; whatever else it is, an empty one."""
+    """Parse a JSON object; anything else gives an empty one."""
     try:
         stored = json.loads(text)
     except ValueError:
@@ -107,7 +107,7 @@ def _words(value: object) -> Iterator[str]:
 
 
 def _spellings(value: object) -> Iterator[str]:
-    """As it is, and as a traceback or a message would show it."""
+    """The value's text, plain and as a traceback or message would show it."""
     for spelling in (str, repr):
         try:
             yield spelling(value).strip("'\"")

@@ -21,8 +21,8 @@ DAY = 86400.0  # seconds; PostgreSQL takes a timeout of up to 24 days
 
 
 def setting(default: Any, about: str, low: float, high: float | None = None) -> Any:
-    """A field with its meaning and its range, both ends included. Seconds are bounded even where
-    nothing else bounds them: databases refuse to add 1e300 to a time."""
+    """A field with its description and range, both ends included. Seconds are always bounded:
+    databases refuse to add 1e300 to a time."""
     if high is None:
         high = MAX_DELAY_S if isinstance(default, float) else math.inf
     return field(default=default, metadata={"about": about, "low": low, "high": high})
@@ -37,7 +37,7 @@ class Settings:
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ, /, **given: Any) -> Self:
-        """What was given, else what the environment says, else the defaults."""
+        """Given values first, then the environment, then the defaults."""
         known = {spec.name: spec for spec in fields(cls)}  # type: ignore[arg-type]
         if unknown := sorted(given.keys() - known.keys()):
             raise InvalidSetting(
@@ -52,16 +52,16 @@ class Settings:
 
     @classmethod
     def derived(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What follows from other fields, where nobody said anything."""
+        """Defaults that depend on other given fields."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings(Settings):
-    """How we talk to the database."""
+    """Settings of the database connections."""
 
     statement_timeout: float = setting(
-        10.0, "seconds one statement may take in the database", 0.1, DAY
+        10.0, "seconds one statement may run in the database", 0.1, DAY
     )
     lock_timeout: float = setting(5.0, "seconds a statement may wait for a lock", 0.05, DAY)
     idle_timeout: float = setting(
@@ -69,10 +69,13 @@ class StoreSettings(Settings):
     )
     connect_timeout: float = setting(5.0, "seconds to wait for a connection", 0.1, DAY)
     deadline: float = setting(
-        15.0, "seconds any call may take, measured here; then its connection is given up", 0.1, DAY
+        15.0,
+        "seconds any call may take on the client's clock; then its connection is closed",
+        0.1,
+        DAY,
     )
     pool_size: int = setting(
-        10, "connections one process opens at most for callers, in all threads and loops", 1, 1000
+        10, "maximum connections of one process for callers, in all threads and loops", 1, 1000
     )
     prepare: bool = setting(
         True, "use named prepared statements (PostgreSQL; never through a pooler)", 0
@@ -82,18 +85,18 @@ class StoreSettings(Settings):
     )
     blob_over: int = setting(
         100_000,
-        "characters of arguments or a result, as JSON, that go to the blob store, if there is one",
+        "characters of JSON above which arguments or a result go to the blob store, if any",
         1_000,
         1_000_000,
     )
     blob_limit: int = setting(
-        250_000_000, "bytes of arguments or a result, as JSON, with a blob store", 1_000_000
+        250_000_000, "maximum bytes of arguments or a result, as JSON, with a blob store", 1_000_000
     )
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings(Settings):
-    """How a worker works."""
+    """Settings of a worker."""
 
     concurrency: int = setting(
         32, "jobs in flight at once in one process; a batch counts as one", 1, 10_000
@@ -104,22 +107,24 @@ class WorkerSettings(Settings):
         "seconds between renewals; at most a third of lease; if not given, 5 or that third",
         0.05,
     )
-    reclaim_every: float = setting(0.5, "seconds between looks for lost claims", 0.05, 3600)
+    reclaim_every: float = setting(0.5, "seconds between checks for lost claims", 0.05, 3600)
     audit_every: float = setting(
-        60.0, "seconds between looks for what should be impossible", 0.05, 86400
+        60.0, "seconds between audits for states that should be impossible", 0.05, 86400
     )
-    poll_min: float = setting(0.01, "seconds before an idle worker looks again", 0.001)
-    poll_max: float = setting(1.0, "seconds between looks of a worker idle for long", 0.01, 3600)
-    watch_every: float = setting(0.005, "seconds between looks for a change (SQLite)", 0.001, 10)
-    grace: float = setting(25.0, "seconds to let running jobs end at shutdown", 0.0)
+    poll_min: float = setting(0.01, "seconds before an idle worker polls again", 0.001)
+    poll_max: float = setting(1.0, "maximum seconds between polls of an idle worker", 0.01, 3600)
+    watch_every: float = setting(
+        0.005, "seconds between checks for a changed file (SQLite)", 0.001, 10
+    )
+    grace: float = setting(25.0, "seconds that running jobs have to end at shutdown", 0.0)
     cancel_grace: float = setting(
         5.0, "seconds a cancelled or timed-out handler has to return before it is abandoned", 0.0
     )
     stall_limit: float = setting(
-        300.0, "seconds its event loop may stand still before a worker process ends; 0: no limit", 0
+        300.0, "seconds its event loop may block before a worker process exits; 0: no limit", 0
     )
     live_within: float = setting(
-        30.0, "seconds its event loop may stand still before /livez says that it is stuck", 0.5
+        30.0, "seconds its event loop may block before /livez reports it as stuck", 0.5
     )
     memory_floor: int = setting(
         0, "MB of memory that must be free for a worker to claim; 0: not checked", 0
@@ -165,95 +170,96 @@ class WorkerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings(Settings):
-    """How long what has ended is kept. Dead jobs are kept until someone acts."""
+    """How long ended jobs and records are kept. Dead jobs are kept until an operator acts."""
 
     keep_succeeded: float = setting(86400.0, "seconds a succeeded job is kept", 0.0)
     keep_cancelled: float = setting(7 * 86400.0, "seconds a cancelled job is kept", 0.0)
-    keep_workers: float = setting(3600.0, "seconds a silent worker is still listed", 1.0)
+    keep_workers: float = setting(3600.0, "seconds a worker without heartbeat stays listed", 1.0)
     keep_incidents: float = setting(
-        30 * 86400.0, "seconds lost workers, refused writes and wrong tokens stay on record", 0.0
+        30 * 86400.0,
+        "seconds that records of lost workers, refused writes and wrong tokens are kept",
+        0.0,
     )
     prune_every: float = setting(30.0, "seconds between prunings", 0.05)
     prune_batch: int = setting(1000, "jobs pruned in one transaction", 1, 100_000)
     blob_grace: float = setting(
         86400.0,
-        "seconds a blob is kept that no job refers to: more than any caller's transaction takes",
+        "seconds an unreferenced blob is kept; must exceed any caller's transaction",
         0.0,
     )
-    blob_sweep_every: float = setting(3600.0, "seconds between looks for such blobs", 0.05)
+    blob_sweep_every: float = setting(3600.0, "seconds between sweeps for unreferenced blobs", 0.05)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings(Settings):
-    """What the service allows its callers."""
+    """Limits of the service for its callers."""
 
     max_connections: int = setting(
-        0, "connections open at once; 0: as many as the limit of open files leaves room for", 0
+        0, "maximum open connections; 0: derived from the limit of open files", 0
     )
     header_timeout: float = setting(
-        10.0, "seconds a connection may take to send the head of a request", 0.1, 3600
+        10.0, "seconds a client may take to send the head of a request", 0.1, 3600
     )
-    max_body: int = setting(2_000_000, "bytes of one request's body", 1_000, 100_000_000)
-    max_jobs: int = setting(1000, "jobs enqueued by one request", 1, 10_000)
+    max_body: int = setting(2_000_000, "maximum bytes of a request's body", 1_000, 100_000_000)
+    max_jobs: int = setting(1000, "maximum jobs enqueued by one request", 1, 10_000)
     max_queues: int = setting(
-        1000, "names of queues in which one tenant's tokens may have unfinished jobs", 1, 1_000_000
+        1000,
+        "maximum queues with unfinished jobs that the tokens of one tenant may use",
+        1,
+        1_000_000,
     )
-    max_page: int = setting(500, "items on one page of a list", 1, 10_000)
+    max_page: int = setting(500, "maximum items on one page of a list", 1, 10_000)
     max_wait: float = setting(60.0, "seconds a request may wait for a result", 0.0, 3600)
-    max_waiters: int = setting(1000, "requests that may wait for results at once", 1, 100_000)
-    waiters_per_token: int = setting(500, "requests of one token that may wait for results", 1)
+    max_waiters: int = setting(1000, "maximum requests that wait for results", 1, 100_000)
+    waiters_per_token: int = setting(500, "maximum requests of one token that wait for results", 1)
     tenant_share: float = setting(
         0.5,
         "share of each limit on streams and waiters that the tokens of one tenant may use",
         0.001,
         1,
     )
-    guesses: int = setting(
-        20, "wrong tokens from one address before it has to wait; it may try as many per minute", 1
-    )
-    events_subscribers: int = setting(
-        1000, "streams of events that may be open in one process", 1, 100_000
-    )
-    events_per_token: int = setting(100, "streams of events that one token may have open", 1)
+    guesses: int = setting(20, "wrong tokens per minute from one address before it is throttled", 1)
+    events_subscribers: int = setting(1000, "maximum open event streams of one process", 1, 100_000)
+    events_per_token: int = setting(100, "maximum open event streams of one token", 1)
     events_buffer: int = setting(
-        1000, "events that may wait for one subscriber; beyond, it reads them from the store", 1
+        1000, "maximum buffered events of one subscriber; beyond, it reads them from the store", 1
     )
     events_buffer_bytes: int = setting(
-        1_000_000, "bytes that may wait for one subscriber", 10_000, 1_000_000_000
+        1_000_000, "maximum buffered bytes of one subscriber", 10_000, 1_000_000_000
     )
     events_stall: float = setting(
-        10.0, "seconds a subscriber may take nothing before its stream is cut", 0.05, 3600
+        10.0, "seconds a subscriber may read nothing before its stream is closed", 0.05, 3600
     )
     events_keep_alive: float = setting(
-        15.0, "seconds of silence after which an open stream says that it is", 0.05, 3600
+        15.0, "seconds of silence after which an event stream sends a keep-alive", 0.05, 3600
     )
-    events_life: float = setting(3600.0, "seconds one stream lasts at the most", 0.05, 86400)
+    events_life: float = setting(3600.0, "maximum seconds of one event stream", 0.05, 86400)
     events_retry: float = setting(2.0, "seconds a browser waits before it reconnects", 0.0, 3600)
     events_poll: float = setting(
         0.25,
-        "seconds between looks for events while somebody follows and nothing wakes us",
+        "seconds between polls for events while a stream is open and no notification arrives",
         0.02,
         60,
     )
     session_life: float = setting(8 * 3600.0, "seconds a browser stays logged in", 60.0)
-    snapshot_every: float = setting(
-        1.0, "seconds between counts of all jobs, however many callers ask", 0.1, 3600
-    )
+    snapshot_every: float = setting(1.0, "minimum seconds between counts of all jobs", 0.1, 3600)
     open_metrics: bool = setting(
-        False, "serve /metrics to whoever can reach it; else to tokens that may read everything", 0
+        False, "serve /metrics without a token; else only to tokens that may read everything", 0
     )
     offer_lease: float = setting(
-        5.0, "seconds a remote worker has to accept a job that it was offered", 0.2, 3600
+        5.0, "seconds a remote worker has to accept an offered job", 0.2, 3600
     )
     remote_lease: float = setting(
-        15.0, "seconds a remote worker holds a job without renewing", 0.6, 86400
+        15.0, "seconds a remote worker's claim is held without being renewed", 0.6, 86400
     )
-    max_credit: int = setting(1000, "jobs that one remote worker may hold", 1, 10_000)
-    max_streams: int = setting(1000, "streams of remote workers open at once", 1, 100_000)
-    streams_per_token: int = setting(500, "streams of remote workers that one token may have", 1)
-    keep_alive: float = setting(10.0, "seconds of silence on a stream before a sign of life", 0.1)
+    max_credit: int = setting(1000, "maximum jobs in flight of one remote worker", 1, 10_000)
+    max_streams: int = setting(1000, "maximum open streams of remote workers", 1, 100_000)
+    streams_per_token: int = setting(500, "maximum open streams of remote workers of one token", 1)
+    keep_alive: float = setting(
+        10.0, "seconds of silence after which a remote worker's stream gets a keep-alive", 0.1
+    )
     stream_life: float = setting(
-        600.0, "seconds after which a stream ends, so that the next one is opened", 0.05
+        600.0, "seconds after which a remote worker's stream ends and is opened again", 0.05
     )
 
 
@@ -262,7 +268,7 @@ def _check(name: str, value: Any, default: Any, rule: Mapping[str, Any]) -> None
     fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
     if not fits or (kind is not bool and isinstance(value, bool)):
         raise InvalidSetting(field=name, reason=f"must be of type {kind.__name__}, not {value!r}")
-    # A float is a span: what a database adds to its clock must stay a moment that it can hold.
+    # Floats are durations: added to the database's clock, they must stay a valid time.
     high = min(rule["high"], MAX_DELAY_S) if kind is float else rule["high"]
     if (not is_finite(value) and kind is not bool) or not rule["low"] <= value <= high:
         top = "" if high == math.inf else f" and at most {high:g}"

@@ -1,4 +1,4 @@
-"""JSON as it is defined: no NaN, and no name twice in one object."""
+"""Strict JSON: no NaN, and no duplicate names in an object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def read(text: str) -> Any:
-    """The value, or a ValueError (for nesting beyond all measure a RecursionError)."""
+    """Parse JSON; raises ValueError, or RecursionError for excessive nesting."""
     return json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
 
 
@@ -17,7 +17,7 @@ def _refuse(constant: str) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
-    """An object whose names are all different: of two values, nobody could say which is meant."""
+    """An object without duplicate names, whose meaning would be ambiguous."""
     found = dict(pairs)
     if len(found) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)

@@ -1,9 +1,9 @@
-"""Which callables can be tasks. What cannot is refused where it is declared, not when it runs.
+"""Which callables can be tasks. Others are refused at declaration, not at run time.
 
     def, async def, lambda, bound method, functools.partial, object with __call__    yes
     generator function, sync or async; class; positional-only or *args parameters    no
 
-Nothing is imported for this, and annotations are not resolved: types may be defined later.
+This imports nothing and resolves no annotations: types may be defined later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 
 
 def task_name(function: Any) -> str:
-    """The name of a task that was given none."""
+    """The default name of a task."""
     if not callable(function):
         raise _no_function(function)
     name = getattr(function, "__name__", None)
@@ -48,19 +48,20 @@ def is_async(function: Function) -> bool:
 
 
 def is_importable(function: Function) -> bool:
-    """Whether another process can find it by its module and name."""
+    """Whether another process can import it by module and name."""
     return inspect.isroutine(function)
 
 
 def same_function(one: Function, other: Function) -> bool:
-    """A module that is imported again (a reload, __main__ beside its name) is not a clash."""
+    """Whether two functions are the same: a re-imported module (a reload, __main__) is not a
+    clash."""
     if one is other or not (is_importable(one) and is_importable(other)):
         return one is other
     return one.__qualname__ == other.__qualname__ and _source(one) == _source(other)
 
 
 def namespace(function: Function) -> dict[str, Any]:
-    """The names that its annotations may use."""
+    """The names that its annotations may refer to."""
     found = getattr(inspect.unwrap(_underlying_function(function)), "__globals__", {})
     return dict(found) if not isinstance(found, dict) else found
 

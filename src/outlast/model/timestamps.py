@@ -1,4 +1,4 @@
-"""Moments within bounds: checked on the way in, read without failing on the way out.
+"""Timestamps within bounds: validated on input, read without failing on output.
 
 A moment is stored only if every reader can show it: Python's dates end with the year 9999, time
 zones shift a date by up to a day, and PostgreSQL and SQLite hold dates far beyond both. The years
@@ -34,15 +34,15 @@ def is_finite(value: Any) -> bool:
 
 
 def to_epoch(name: str, value: Any) -> float | None:
-    """A moment as seconds since 1970, or a clear refusal: a naive datetime means many moments."""
+    """A datetime as seconds since 1970; raises for a naive one, which is ambiguous."""
     if value is None:
         return None
     if not isinstance(value, datetime):
         raise InvalidOption(option=name, reason=f"must be a datetime, not {value!r:.80}")
     try:
-        offset = value.utcoffset()  # None for a naive one, and for a time zone that does not know
+        offset = value.utcoffset()  # None if naive, or if the time zone does not define it
         since = None if offset is None else (value - offset).replace(tzinfo=UTC).timestamp()
-    except OverflowError:  # the first or the last day of all time, elsewhere on earth
+    except OverflowError:  # the first or last representable day, in another time zone
         raise _out_of_bounds(name, value) from None
     if since is None:
         raise InvalidOption(
@@ -56,7 +56,7 @@ def to_epoch(name: str, value: Any) -> float | None:
 
 
 def check_epoch(name: str, value: float | None) -> float | None:
-    """The same for a moment that arrives as seconds since 1970."""
+    """Validate a moment given as seconds since 1970."""
     if value is not None and not within_bounds(value):
         raise InvalidOption(option=name, reason=f"must be a moment {BOUNDS}, not {value!r:.80}")
     return value
@@ -67,16 +67,16 @@ def within_bounds(since: Any) -> bool:
 
 
 def age(seconds: Any) -> float:
-    """A stored span for its readers: finite, whatever moments it was computed from."""
+    """A stored duration for readers: finite, whatever moments it was computed from."""
     if not isinstance(seconds, int | float) or math.isnan(seconds):
         return 0.0
     return min(max(float(seconds), -LATEST), LATEST)
 
 
-@lru_cache(64)  # jobs of one call often share their moments
+@lru_cache(64)  # jobs of one call often share timestamps
 def to_datetime(since: float | None) -> datetime | None:
-    """A stored moment for its readers. One that is out of bounds is shown at the bound that it
-    exceeds, because lists and pages sort and subtract moments; `read_job` says so beside it."""
+    """A stored moment for readers. A moment out of bounds is clamped, because lists and pages sort
+    and subtract moments; `read_job` reports it as unreadable."""
     if since is None:
         return None
     if within_bounds(since):

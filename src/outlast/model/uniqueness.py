@@ -29,7 +29,7 @@ MODES = (WAITING, ACTIVE, PERIOD, DEBOUNCE)
 
 
 def check_uniqueness(options: Options) -> None:
-    """Refuse values that can be wrong by themselves; a key may still be added."""
+    """Refuse values that are invalid on their own; a key may still be added."""
     if options.unique is not None:
         _period(options.unique)
     wait = _span("debounce", options.debounce)
@@ -41,7 +41,7 @@ def check_uniqueness(options: Options) -> None:
 
 
 def unique_fields(options: Options) -> dict[str, Any]:
-    """The fields of a new job that say how it is unique; none for a plain one."""
+    """The uniqueness fields of a new job; none for a plain one."""
     if options.debounce is None and options.max_wait is not None:
         raise InvalidOption(option="max_wait", reason="needs debounce=…")
     if options.unique is None and options.debounce is None:
@@ -63,7 +63,8 @@ def unique_fields(options: Options) -> dict[str, Any]:
 
 
 def check_unique_job(job: NewJob) -> None:
-    """Refuse a unique job that is part of a flow, or that came damaged from another process."""
+    """Refuse a unique job that is part of a flow, or that arrives malformed from another
+    process."""
     if job.unique_mode is None:
         return
     option = "debounce" if job.unique_mode == DEBOUNCE else "unique"
@@ -82,7 +83,7 @@ def check_unique_job(job: NewJob) -> None:
 
 
 def _period(unique: Any) -> float | None:
-    """The seconds of a period; None for a mode that has a name."""
+    """The seconds of a period; None for a named mode."""
     if unique in (WAITING, ACTIVE):
         return None
     seconds = duration_seconds(unique) if isinstance(unique, str) else unique
@@ -95,7 +96,7 @@ def _period(unique: Any) -> float | None:
 
 
 def _span(name: str, value: Any) -> float | None:
-    """A span above zero, in seconds."""
+    """A positive duration in seconds."""
     if isinstance(value, str):
         value = duration_seconds(value) or value
     if isinstance(value, timedelta):

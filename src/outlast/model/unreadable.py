@@ -1,8 +1,8 @@
-"""Jobs whose row cannot be read as it should be: shown with what can be read, and the reason.
+"""Jobs with an unreadable row: shown with the facts that can be read, and the reason.
 
-Nothing of ours writes such a row; a restored dump, an `UPDATE` by hand or a broken disk can. A row
-like that must not break a list, a page or a stream for everybody else. Each fact that cannot be
-read is replaced by a harmless one of its type, and `Job.unreadable` names all of them.
+Outlast never writes such a row; a restored dump, a manual `UPDATE` or a broken disk can. Such a row
+must not break a list, a page or a stream for other jobs. Each unreadable fact is replaced by a
+harmless one of its type, and `Job.unreadable` names all of them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _MAX_NAMED_PROBLEMS = 5  # problems in one reason
 
 
 def _unreadable_state() -> State:
-    """What `Job.state` is where the row has another word than one of the seven. It is not a member
-    of `State`: nothing is filtered, counted or changed by it."""
+    """The `Job.state` of a row with an unknown state. It is not a member of `State`: no filter,
+    count or change uses it."""
     made = str.__new__(State, "unreadable")
     made._name_, made._value_ = "UNREADABLE", "unreadable"
     return made
@@ -27,12 +27,12 @@ UNREADABLE = _unreadable_state()
 
 
 def read_state(word: Any) -> State:
-    """A stored state for its readers."""
+    """A stored state for readers."""
     return STATES.get(word, UNREADABLE) if isinstance(word, str) else UNREADABLE
 
 
 def read_whole(value: Any) -> int:
-    """A stored whole number for its readers; 0 where there is none."""
+    """A stored whole number for readers; 0 if it is unreadable."""
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError):
@@ -40,7 +40,7 @@ def read_whole(value: Any) -> int:
 
 
 class Repair:
-    """Reads the facts of one row one by one, and remembers what is wrong with them."""
+    """Reads the facts of one row one by one and collects their problems."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []

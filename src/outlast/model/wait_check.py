@@ -1,4 +1,4 @@
-"""What is wrong with a job that waits for others, if anything is."""
+"""Consistency check of a job that waits for prerequisites."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FAULTS = (UNFIRED, DEAF, MISCOUNTED)
 
 @dataclass(frozen=True, slots=True)
 class WaitCheck:
-    """What a waiting job says that it waits for, and what there truly is to wait for.
+    """A waiting job's recorded prerequisites, and those that the rows show.
 
     The order of the fields is the order of the columns that `waiting_after` returns.
     """
@@ -25,7 +25,8 @@ class WaitCheck:
 
     @property
     def fault(self) -> str | None:
-        """Its class in the catalogue. One that comes after nobody needs what is not there."""
+        """Its class in the catalogue of orphans. A job that needs a success and has no
+        prerequisites has lost their rows."""
         if self.needs == "succeeded" and (self.failed or not self.prerequisites):
             return DEAF
         needed = min(self.quorum or self.prerequisites, self.prerequisites)

@@ -1,4 +1,4 @@
-"""What a batch task's function takes: a list, of which each job brings one item."""
+"""The signature of a batch task: a list, to which each job contributes one item."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from ..secret import Secret, is_secret
 from .signature import Signature, read_signature, refuse
 
-ITEM = "item"  # what the one argument of such a job is called, whatever the list is
+ITEM = "item"  # the stored name of a batch job's only argument
 
 
 def read_item_signature(
     function: Callable[..., Any], task: str, context_type: type | None
 ) -> tuple[str, str | None, Signature]:
-    """The list's name, the context's name, and what is stored of each job."""
+    """The list's name, the context's name, and the signature stored for each job."""
     whole = read_signature(function, task, context_type)
     name = _the_list(whole, task)
     item = Signature(
@@ -52,7 +52,7 @@ def _element(hint: Any, task: str, name: str) -> Any:
 
 
 def _element_of(hint: Any) -> Any:
-    """What such a list holds; None if it is no list."""
+    """The element type of a list type; None if it is not a list."""
     if typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]
     if hint is list:

@@ -1,12 +1,12 @@
-"""The half of arguments that needs pydantic, imported when a task is first enqueued or run.
+"""Encode and decode arguments; needs pydantic, so it is imported with the first enqueue or run.
 
-Nothing is taken on trust: a value is accepted only if its JSON text, read back, gave an equal
-value. So what may be enqueued is not a list of rules that could have a gap.
+A value is accepted only if its JSON text, read back, gives an equal value. There is no list of
+permitted types that could have a gap.
 
-    given ─▶ look for the unstorable ─▶ validate strictly ─▶ write ─▶ read back ─▶ equal? ─▶ text
+    given ─▶ refuse unstorable ─▶ validate strictly ─▶ write ─▶ read back ─▶ equal? ─▶ text
 
-`proven` does that at once for a whole call. When it says no, `careful` does it again for each
-argument, to name everything that is wrong.
+`encode_fast` does this at once for a whole call. If it fails, `encode_checked` repeats it for each
+argument, to name every problem.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Codec:
         self._writer = Writer(adapter.serializer)
 
     def encode_fast(self, given: Values, limit: int = MAX_PAYLOAD) -> str | None:
-        """The text of these arguments, or None if anything at all is doubtful."""
+        """The text of these arguments, or None if anything is doubtful."""
         try:
             if not is_plain(given, limit) and unstorable(given, (), limit):
                 return None
@@ -55,18 +55,18 @@ class Codec:
             return text.decode() if sound else None
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # `careful` will meet it again and name it
+        except BaseException:  # `encode_checked` meets it again and names it
             return None
 
     def encode_checked(self, given: Values, limit: int = MAX_PAYLOAD) -> tuple[str, list[Problem]]:
-        """The text, or everything that is wrong with these arguments."""
+        """The text, or every problem with these arguments."""
         if problems := [one for item in given.items() for one in self._examine(*item, limit)]:
             return "", _at_most(MAX_PROBLEMS, problems)
         text, problems = self._writer.write_checked(given, "", limit)
         return text.decode(), problems or oversized(text, "the arguments take", limit)
 
     def read(self, text: str) -> Values:
-        """The arguments as the annotated types."""
+        """The arguments as their annotated types."""
         try:
             values = self._read(text)
         except (KeyboardInterrupt, SystemExit):
@@ -98,7 +98,7 @@ class Codec:
             found, _validation_problems(lambda: checked.update(self._check(one)), one)
         )
         if changed := self._not_equal(one, render([name]), limit):
-            # Where validation alone changes it, as it makes a model of a dictionary, say just that.
+            # If validation alone changes the value (a dictionary to a model), report only that.
             found += _unrelated_problems(found, _different(one, checked) if checked else [])
             found += _unrelated_problems(found, changed)
         return found
@@ -129,7 +129,7 @@ class Codec:
 
 
 def read_value(value: Any, annotation: Any) -> tuple[Any, list[Problem]]:
-    """A JSON value as the annotated type, and what is wrong with it."""
+    """A JSON value as the annotated type, and the problems with it."""
     adapter, text = type_adapter(annotation), to_json(value)
     read: list[Any] = []
     problems = _validation_problems(
@@ -143,7 +143,7 @@ def _different(given: Values, back: Values) -> list[Problem]:
 
 
 def _unrelated_problems(known: list[Problem], more: list[Problem]) -> list[Problem]:
-    """Later steps stumble over what earlier ones have named better."""
+    """Drop the problems of later steps at paths that earlier steps have named better."""
     return [each for each in more if not any(overlaps(each.path, one.path) for one in known)]
 
 
@@ -156,7 +156,7 @@ def _at_most(limit: int, problems: list[Problem]) -> list[Problem]:
 def _validation_problems(
     check: Callable[[], object], values: Any, root: list[object] | None = None
 ) -> list[Problem]:
-    """What a check says about one argument, or about a value that stands at `root`; a user's
+    """The problems that validation finds in one argument, or in a value at `root`; a user's
     validator may raise anything."""
     root = list(values) if root is None else root
     try:
@@ -172,7 +172,7 @@ def _validation_problems(
 
 
 def _located(error: ValidationError, values: Any, root: list[object]) -> Iterator[Problem]:
-    # A union complains once for each branch, all at the same place.
+    # A union reports one error per branch, all at the same path.
     by_path: dict[str, list[str]] = {}
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     for each in errors[: MAX_PROBLEMS + 1]:

@@ -1,4 +1,4 @@
-"""A quick look at arguments that are what most arguments are: plain values, lists, dictionaries."""
+"""Fast path for common arguments: plain values, lists and dictionaries."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _PLAIN = SAFE_TYPES | {str, int, float, Decimal}
 
 
 def is_plain(values: Mapping[str, object], limit: int = MAX_PAYLOAD) -> bool:
-    """Level by level: nothing but plain values, in not too many lists and dictionaries?
+    """Whether all values are plain, level by level, in not too many lists and dictionaries.
 
-    It does not look inside text and numbers: what is wrong there shows when they are written and
-    read back. So it may only be trusted together with that.
+    Text and numbers are not inspected: writing and reading them back shows their problems. The
+    result is valid only together with that round trip.
     """
     level: list[object] = list(values.values())
     if _PLAIN.issuperset(map(type, level)):
@@ -23,7 +23,7 @@ def is_plain(values: Mapping[str, object], limit: int = MAX_PAYLOAD) -> bool:
     for _ in range(MAX_DEPTH):
         if (inner := _inside(level)) is None:
             return False
-        # One list, or one text, in many places is written many times.
+        # A shared list or text is written once for each reference.
         weight += sum([len(value) if type(value) is str else 1 for value in inner])
         if weight > limit:
             return False

@@ -1,4 +1,4 @@
-"""Values as JSON text, by pydantic; imported when the first value is written."""
+"""Write values as JSON text with pydantic; imported with the first write."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Writer:
     """Writes values of one type."""
 
     def __init__(self, serializer: SchemaSerializer) -> None:
-        # Field names, not aliases: those for reading and for writing may differ.
+        # Field names, not aliases: the aliases for reading and writing may differ.
         self._serialize: Callable[..., bytes] = partial(
             serializer.to_json, by_alias=False, round_trip=True, warnings=False
         )
 
     def write(self, value: object) -> bytes:
-        """The text; raises whatever pydantic or a user's serialiser raises."""
+        """The JSON text; raises whatever pydantic or a user's serialiser raises."""
         return self._serialize(value)
 
     def write_checked(
         self, value: object, path: str, limit: int = MAX_PAYLOAD
     ) -> tuple[bytes, list[Problem]]:
-        """The text, or why a value that looked storable cannot be written after all."""
+        """The JSON text, or the reason why a value that seemed storable cannot be written."""
         unknown: list[object] = []
         try:
             text = self._serialize(value, fallback=unknown.append)
@@ -47,16 +47,16 @@ class Writer:
 
 
 def _name_unknown(value: object, unknown: list[object], path: str) -> list[Problem]:
-    """Where the objects stand that JSON has no form for."""
+    """The paths of objects that have no JSON form."""
     if found := unstorable(value, {id(one) for one in unknown}):
         return found
     return [Problem(path, f"holds {type_name(unknown[0])}, which cannot be JSON")]
 
 
 def suspicious(text: bytes) -> bool:
-    """A user's serialiser can write what its value did not show.
+    """Whether a user's serialiser may have written something that the value did not show.
 
-    In plain text all of these are harmless, so they only mean: look again.
+    In plain text all of these are harmless; a match only asks for a second check.
     """
     return b"\\u0000" in text or b"NaN" in text or b"Infinity" in text
 
@@ -68,7 +68,8 @@ def oversized(text: bytes, what: str, limit: int) -> list[Problem]:
 
 
 def write_result(value: object, annotation: Any, limit: int = MAX_PAYLOAD) -> str:
-    """A handler's result. It need not come back equal, so a tuple may become a list."""
+    """The JSON text of a handler's result. It need not read back equal: a tuple may become a
+    list."""
     text, problems = b"", unstorable(value, limit=limit)
     if not problems:
         text, problems = _writer(annotation).write_checked(value, "", limit)
@@ -79,7 +80,8 @@ def write_result(value: object, annotation: Any, limit: int = MAX_PAYLOAD) -> st
 
 
 def type_adapter(annotation: Any) -> TypeAdapter[Any]:
-    """What pydantic makes of a type; plain JSON, if it is unhashable or unknown to pydantic."""
+    """The pydantic adapter of a type; plain JSON if the type is unhashable or unknown to
+    pydantic."""
     try:
         return _typed_adapter(annotation)
     except Exception:

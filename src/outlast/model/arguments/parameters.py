@@ -1,4 +1,4 @@
-"""A task's parameters as one pydantic schema, so that one call into compiled code does it all."""
+"""A task's parameters as one pydantic schema: a single call into compiled code checks them all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .signature import Signature
 
 
 def adapter_of(task: str, signature: Signature) -> TypeAdapter[Any]:
-    """What validates and serialises the arguments of one task."""
+    """The adapter that validates and serialises the arguments of one task."""
     shape: Any = Annotated[dict, _Schema(task, signature)]
     try:
         return TypeAdapter(shape)
@@ -25,7 +25,7 @@ def adapter_of(task: str, signature: Signature) -> TypeAdapter[Any]:
 
 
 class _Schema:
-    """No parameter is required in it: who is missing is said by us, in one way both times."""
+    """A schema without required parameters: `Codec` reports missing ones itself, always alike."""
 
     def __init__(self, task: str, signature: Signature) -> None:
         self._task = task
@@ -55,5 +55,5 @@ class _Schema:
 
 
 def _first_sentence(error: Exception) -> str:
-    # Pydantic goes on with advice about its own settings, which are out of reach here.
+    # Pydantic continues with advice about settings that users cannot reach here.
     return storable_text(str(error).split(". ")[0].split("\n")[0], 300)

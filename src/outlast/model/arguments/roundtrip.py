@@ -1,4 +1,4 @@
-"""Tells where a value that came back from its JSON text is not the one that was given."""
+"""Find the places where a value read back from its JSON text differs from the given one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ABSENT = object()
 
 
 def differences(given: Any, back: Any, trail: tuple[object, ...] = ()) -> Iterator[Problem]:
-    """One problem for each place where the two are not equal."""
+    """One problem for each place where the two values differ."""
     try:
         if given is not _ABSENT and back is not _ABSENT and (given == back or _one(given, back)):
             return
@@ -34,19 +34,20 @@ def differences(given: Any, back: Any, trail: tuple[object, ...] = ()) -> Iterat
 
 
 def _one(given: Any, back: Any) -> bool:
-    """Python calls one moment in two zones unequal in the hour when clocks change (PEP 495)."""
+    """Compare moments by instant: in the hour when clocks change, Python calls equal moments in two
+    zones unequal (PEP 495)."""
     if isinstance(given, datetime) and isinstance(back, datetime) and given.tzinfo and back.tzinfo:
         return given.astimezone(UTC) == back.astimezone(UTC)
     return False
 
 
 def _pairs(given: Any, back: Any) -> list[tuple[object, Any, Any]] | None:
-    """What to compare instead of two unequal values of the same make: their parts."""
+    """The parts to compare of two unequal values of the same kind."""
     ours, theirs = _parts(given), _parts(back)
     mappings = isinstance(given, Mapping) and isinstance(back, Mapping)
     if ours is None or theirs is None or not (mappings or type(given) is type(back)):
         return None
-    # A key that became text is lost in ours and new in theirs: one problem, not two.
+    # A key that became text is missing on one side and new on the other: one problem, not two.
     keys = ours if ours.keys() - theirs.keys() else theirs
     return [(key, ours.get(key, _ABSENT), theirs.get(key, _ABSENT)) for key in keys]
 

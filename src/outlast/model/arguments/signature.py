@@ -1,4 +1,4 @@
-"""What a task's function takes, read once from its signature."""
+"""The parameters of a task's function, read once from its signature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..task_function import namespace
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters that are stored with a job, and the one that the worker fills in."""
+    """The parameters stored with a job, and the one that the worker fills in."""
 
     hints: dict[str, Any]  # every stored parameter and its type, in order
     positional: tuple[str, ...]
@@ -30,7 +30,7 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any], task: str, context_type: type | None) -> Signature:
-    """The function's signature, or a sentence about why it cannot be a task."""
+    """The function's signature; raises with the reason if it cannot be a task."""
     parameters = parameters_of(function, task)
     hints = {p.name: _hint(function, task, p) for p in parameters}
     context = _context(hints, task, context_type)
@@ -50,7 +50,7 @@ def read_signature(function: Callable[..., Any], task: str, context_type: type |
 
 
 def parameters_of(function: Callable[..., Any], task: str) -> list[inspect.Parameter]:
-    """Its parameters, if each has a name to store an argument by."""
+    """The function's parameters, provided that each can be stored by name."""
     try:
         parameters = list(_inspect(function).parameters.values())
     except (TypeError, ValueError) as error:
@@ -64,7 +64,7 @@ def parameters_of(function: Callable[..., Any], task: str) -> list[inspect.Param
 
 
 def _inspect(function: Callable[..., Any]) -> inspect.Signature:
-    if sys.version_info >= (3, 14):  # annotations are evaluated late there, and all at once
+    if sys.version_info >= (3, 14):  # there, annotations are evaluated lazily and all at once
         from annotationlib import Format
 
         return inspect.signature(function, annotation_format=Format.FORWARDREF)
@@ -87,13 +87,13 @@ def _hint(function: Callable[..., Any], task: str, parameter: inspect.Parameter)
 
 
 def _resolve(function: Callable[..., Any], annotation: Any) -> Any:
-    # One at a time, so that an error can name its parameter.
+    # Resolve one at a time, so that an error can name its parameter.
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     return typing.get_type_hints(holder, namespace(function), include_extras=True)["it"]
 
 
 def returns(function: Callable[..., Any]) -> Any:
-    """What it promises to return; only a hint for storing the result, so never an error."""
+    """The return annotation; only a hint for storing the result, so never an error."""
     try:
         annotation = _inspect(function).return_annotation
         return Any if annotation is inspect.Signature.empty else _resolve(function, annotation)

@@ -1,7 +1,7 @@
-"""What a step gives, as JSON text and back: its first run and every later one give the same value.
+"""Results of steps as JSON text and back: the first run and every later one return the same value.
 
-The function's return annotation says as what it comes back; without one, or with one that pydantic
-does not know, as plain JSON.
+The step's return annotation is the type that is read back; without one, or with one that pydantic
+does not know, the value is plain JSON.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from .signature import returns
 
 
 def return_annotation(function: Callable[..., Any]) -> Any:
-    """The annotated type of what a function gives; Any if it does not say."""
+    """A function's return annotation; Any if it has none."""
     while isinstance(function, partial):
         function = function.func
     return returns(function)
 
 
 def write(step: str, value: Any, annotation: Any) -> str:
-    """The text that is kept, or an error that names the step."""
+    """The text to store, or an error that names the step."""
     try:
         text = encode_result(value, annotation) or "null"
     except InvalidResult as error:
         raise _refused(step, error.problems) from None
-    read(step, text, annotation)  # what does not come back must not be kept
+    read(step, text, annotation)  # refuse a value that cannot be read back
     return text
 
 
 def read(step: str, text: str, annotation: Any) -> Any:
-    """The value of what was kept."""
-    # Pydantic takes a tenth of a second to import: not for those who keep no steps.
+    """The value of a stored text."""
+    # Importing pydantic takes 0.1 s; spare processes that use no steps.
     from .jsontext import type_adapter
 
     try:

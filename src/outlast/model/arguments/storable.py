@@ -1,7 +1,7 @@
-"""Looks through a value for what JSON text in a database cannot hold.
+"""Search a value for anything that JSON text in a database cannot hold.
 
-This runs before anything is serialised, so nothing hostile reaches the serialiser: a generator
-without end, a list that contains itself, or one that multiplies itself a hundred times.
+This runs before serialisation, so nothing hostile reaches the serialiser: an infinite generator, a
+list that contains itself, or one that multiplies itself a hundred times.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..safe_text import error_summary, type_name
 from .value_path import named_fields, render
 
 MAX_DEPTH = 100
-MAX_DIGITS = 4_300  # Python itself refuses to read longer ones
+MAX_DIGITS = 4_300  # Python refuses to parse longer numbers
 MAX_PAYLOAD = 1_000_000
 MAX_PROBLEMS = 100
 
-# A list of lists of the same list can be without end in practice. Half as many values as bytes are
-# allowed take more than those however small they are: stop looking there.
+# Nested references to one list can be practically infinite. Each value weighs this many bytes, so
+# that half as many values as the limit has bytes stop the walk, however small they are.
 _NODE_BYTES = 32
 _MAX_EXPANSION = 16
 
@@ -34,7 +34,7 @@ SAFE_TYPES = frozenset({bool, type(None), datetime, date, time, timedelta, UUID}
 
 
 def too_big(limit: int) -> str:
-    """More than in a row, in which case a blob store would do, or more than that takes."""
+    """The part of a message about size: the limit of a row, or of the blob store."""
     elsewhere = "store the data elsewhere and pass its key"
     if limit > MAX_PAYLOAD:
         return f"more than {limit:,} (blob_limit): {elsewhere}"
@@ -44,12 +44,12 @@ def too_big(limit: int) -> str:
 def unstorable(
     value: object, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD
 ) -> list[Problem]:
-    """Every reason why this value cannot be stored. `unknown` are ids of objects to refuse."""
+    """Every reason why this value cannot be stored. `unknown` holds ids of objects to refuse."""
     return examine(value, unknown, limit).problems
 
 
 def examine(value: object, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD) -> Walk:
-    """Look through a value for everything that is wrong with it."""
+    """Walk through a value and collect its problems."""
     walk = Walk(unknown, limit)
     walk.visit(value)
     if walk.weight > walk.max_weight:
@@ -58,7 +58,7 @@ def examine(value: object, unknown: Collection[int] = (), limit: int = MAX_PAYLO
 
 
 class Walk:
-    """One look through one value."""
+    """One walk through one value."""
 
     def __init__(self, unknown: Collection[int] = (), limit: int = MAX_PAYLOAD) -> None:
         self.problems: list[Problem] = []
@@ -71,7 +71,7 @@ class Walk:
 
     @property
     def endless(self) -> bool:
-        """Whoever else looks through this value may never come back."""
+        """Whether walking this value to its end may never finish."""
         return self.weight > self.max_weight or self._iterators
 
     def visit(self, value: object) -> None:

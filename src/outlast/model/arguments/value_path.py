@@ -1,4 +1,4 @@
-"""Where in a call's arguments something stands: `doc`, `items[3].price`, `meta['a b']`."""
+"""Paths in a call's arguments: `doc`, `items[3].price`, `meta['a b']`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNKNOWN = object()
 
 
 def render(trail: Trail) -> str:
-    """A trail of keys and indexes as one would write it in Python."""
+    """A trail of keys and indexes in Python syntax."""
     return storable_text("".join(map(_step, trail)).removeprefix("."), 200)
 
 
@@ -26,12 +26,12 @@ def _step(key: object) -> str:
 
 
 def short_repr(value: object) -> str:
-    """A value's repr, one short line whatever it is."""
+    """A value's repr as one short line."""
     return storable_text(_SHORT.repr(value), 100)
 
 
 class _Short(reprlib.Repr):
-    """Asks only the standard library for a repr: others may raise, or go on for ever."""
+    """Calls `repr` only on types of the standard library: others may raise, or never return."""
 
     def repr_instance(self, value: object, level: int) -> str:
         if type(value).__module__ in ("builtins", "datetime", "decimal", "uuid"):
@@ -43,7 +43,7 @@ _SHORT = _Short()
 
 
 def named_fields(value: object) -> dict[str, Any] | None:
-    """The named parts of a dataclass, a named tuple or a pydantic model; None for all else."""
+    """The fields of a dataclass, a named tuple or a pydantic model; None for other values."""
     kind = type(value)
     if hasattr(kind, "__dataclass_fields__"):
         names: Iterable[str] = (field.name for field in dataclasses.fields(value))  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def named_fields(value: object) -> dict[str, Any] | None:
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return dict(zip(kind._fields, value, strict=True))
     if hasattr(kind, "__pydantic_fields__"):
-        # By its dunder, as asking isinstance would import pydantic for everyone.
+        # By its dunder: isinstance would import pydantic in every process.
         state: Any = value
         own = {name: state.__dict__[name] for name in kind.__pydantic_fields__}
         return own | (state.__pydantic_extra__ or {}) | (state.__pydantic_private__ or {})
@@ -59,9 +59,9 @@ def named_fields(value: object) -> dict[str, Any] | None:
 
 
 def actual_path(loc: Iterable[int | str], value: object, *, missing: bool) -> list[object]:
-    """Pydantic's location of an error without the names of union branches and validators.
+    """Pydantic's location of an error, without the names of union branches and validators.
 
-    What is missing cannot be found in the value, and is still a place.
+    A missing value is absent from the data, and still has a path.
     """
     trail: list[object] = []
     steps = list(loc)
@@ -85,6 +85,6 @@ def _child(value: object, key: int | str) -> Any:
 
 
 def overlaps(one: str, other: str) -> bool:
-    """The same place, or one inside the other."""
+    """Whether two paths are equal, or one is inside the other."""
     inner, outer = (one, other) if len(one) > len(other) else (other, one)
     return inner.startswith(outer) and inner[len(outer) : len(outer) + 1] in ("", ".", "[")
