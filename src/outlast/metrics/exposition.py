@@ -1,5 +1,5 @@
-"""Samples as text for Prometheus, in whichever form it asks for. Only what we are given is told:
-nothing is registered anywhere, and a program's own metrics stay its own."""
+"""Render samples as Prometheus text, in the format that the scraper asks for. Only the given
+samples are rendered: nothing is registered globally, and a program's own metrics stay separate."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ Values = dict[tuple[str, ...], float | DurationBuckets]
 
 
 def check_exporter() -> None:
-    """At start-up, because metrics that are quietly missing are missed when they are needed."""
+    """Check for the package at start-up: metrics that are silently missing are missed when they are
+    needed."""
     if find_spec("prometheus_client") is None:
         reason = "metrics need the package prometheus-client: pip install 'outlast[serve]'"
         raise Unsupported(reason=reason)
 
 
 class Exposition:
-    """What some sources say, as text. `who` says whose metrics are listed even while they have
-    nothing to say, so that whoever scrapes can tell a zero from a name that is gone."""
+    """The samples of some collectors as text. The metrics of `origins` are listed even without
+    samples, so that a scraper can tell a zero from a removed name."""
 
     def __init__(self, origins: Collection[Origin], *collectors: Collector) -> None:
         check_exporter()
@@ -42,12 +43,12 @@ class Exposition:
         self._collectors = collectors
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
-        """The text, and its content type; `accept` is what the scraper's header says."""
+        """The text and its content type; `accept` is the scraper's Accept header."""
         from prometheus_client.exposition import choose_encoder
 
         try:
             encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # a version that is no number
+        except (TypeError, ValueError):  # a version that is not a number
             encode, content_type = choose_encoder("")
         return encode(self), content_type
 
@@ -61,7 +62,7 @@ class Exposition:
 
 
 def _add_sample(values: Values, sample: Sample) -> None:
-    """Two names that look the same as labels are one."""
+    """Merge samples whose names give the same label."""
     before = values.get(sample.labels)
     if isinstance(before, DurationBuckets) and isinstance(sample.value, DurationBuckets):
         values[sample.labels] = _merge_histograms(before, sample.value)
@@ -89,7 +90,7 @@ def _family(metric: Metric, values: Values) -> Family:
     family: Family = kinds[metric.kind](metric.family, metric.about, labels=metric.labels)
     for labels, value in values.items():
         if isinstance(value, DurationBuckets):
-            counts = list(value.counts)  # a job may end while we write
+            counts = list(value.counts)  # a job may end during the rendering
             buckets = list(zip(BOUNDS, accumulate(counts), strict=True))
             family.add_metric(labels, buckets, value.total)  # type: ignore[attr-defined]
         else:

@@ -1,8 +1,7 @@
-"""Figures that other parts of a process keep, told with the rest: a name from the catalogue, and a
-function that gives the number.
+"""Gauges that other parts of a process register: a name from the catalogue and a function.
 
-    gauges = Gauges()
-    gauges.read("outlast_event_subscribers", lambda: len(hub))
+gauges = Gauges()
+gauges.register("outlast_event_subscribers", lambda: len(hub))
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ class Gauges:
         self._readers: dict[str, Callable[[], float]] = {}
 
     def register(self, name: str, read: Callable[[], float]) -> None:
-        """Ask this function whenever somebody asks; it must be quick, and safe from any thread."""
+        """Call this function at every scrape; it must be fast and thread-safe."""
         if CATALOGUE[name].labels:
             raise ValueError(f"{name} has labels")
         self._readers[name] = read

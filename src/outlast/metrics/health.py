@@ -1,10 +1,10 @@
-"""Two questions that must not be mixed up.
+"""Liveness and readiness, two separate checks.
 
-Alive: does this process make progress of its own? Whoever hears "no" kills it, so nothing that
-it depends on has a say: a database that is away for an hour is no reason to kill a worker.
-Ready: is all that it needs there? Whoever hears "no" waits, and sends nothing here meanwhile.
+Liveness: does this process make progress? A failure gets the process killed, so dependencies have
+no influence: a database outage of an hour is no reason to kill a worker. Readiness: is everything
+that the process needs available? A failure only pauses traffic to it.
 
-What is said of either is for anybody to hear: no address, no name of a user, no text of an error.
+The responses are public: no address, no user name, no error text.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..store import Store
 from ..worker.supervisor import Supervisor
 from ..worker.worker import Worker
 
-ANSWER_VALID_S = 1.0  # seconds for which an answer of the database is as good as a new one
-ANSWER_WAIT_S = 2.0  # seconds to wait for one
-PROCESS_PAUSE_S = 5.0  # seconds between two pulses that mean a pause of the whole process
+ANSWER_VALID_S = 1.0  # seconds for which a response of the database stays valid
+ANSWER_WAIT_S = 2.0  # seconds to wait for a response
+PROCESS_PAUSE_S = 5.0  # seconds between two pulses that show a pause of the whole process
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Yes, if there is no reason against it."""
+    """Healthy, unless there are reasons against it."""
 
     reasons: tuple[str, ...] = ()
 
@@ -43,13 +43,13 @@ class Health:
 
 
 def worker_alive(worker: Worker) -> Health:
-    """Its event loop goes round, and so does the thread that renews."""
+    """Whether the event loop and the heartbeat thread make progress."""
     now, limit = time.monotonic(), worker.settings.live_within
     reasons = []
     if (stalled_for := now - worker.shared.state.beat_at) > limit:
         reasons.append(f"the event loop has stood still for {stalled_for:.0f} s")
     leases = worker.leases
-    if leases.started and not worker.stopping:  # it starts when the database has been reached
+    if leases.started and not worker.stopping:  # it starts once the database is reached
         if not leases.alive:
             reasons.append("the thread that renews leases has ended")
         elif (stalled_for := now - leases.watchdog_at) > limit:
@@ -69,8 +69,8 @@ def supervisor_alive(supervisor: Supervisor, limit: float) -> Health:
 
 
 class DatabaseProbe:
-    """Whether the database answers. Asked at most once a second, and never waited for for long,
-    whoever asks. For one event loop."""
+    """Whether the database responds. Probed at most once a second, with a bounded wait, for any
+    number of callers. For one event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -97,7 +97,7 @@ class DatabaseProbe:
             await self._store.arun(schema_version)
             self._health = Health()
         except OutlastError as error:
-            # Its kind alone: what it says may name the address.
+            # Only the type: the message may contain the address.
             self._health = Health((f"the database does not answer ({type(error).__name__})",))
         finally:
             self._probing = None

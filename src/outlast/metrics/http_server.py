@@ -1,9 +1,9 @@
-"""A small HTTP server for processes that have no other: /metrics, /livez and /readyz.
+"""A small HTTP server for processes without another: /metrics, /livez and /readyz.
 
-In a thread of its own, with an event loop and a connection of its own: whatever is asked here, and
-however slowly it is read, no job waits. It takes a few connections at a time, each for one short
-request. A connection that does not send its request is closed after a few seconds, and before that
-when there is no room for the next one.
+It runs in its own thread, with its own event loop and database connection, so that no scrape and no
+slow reader delays a job. It accepts a few connections at a time, each for one short request. A
+connection without a complete request is closed after a few seconds, or earlier to make room for the
+next one.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from .targets import Target
 
 log = logging.getLogger("outlast.metrics")
 
-MAX_CONNECTIONS = 16  # connections at a time
+MAX_CONNECTIONS = 16  # connections
 MAX_REQUEST_BYTES = 8192  # bytes of a request
-REQUEST_TIMEOUT_S = 5.0  # seconds that one may take to ask, and to read the answer
+REQUEST_TIMEOUT_S = 5.0  # seconds for a client to send its request, and to read the response
 PULSE_INTERVAL_S = 1.0  # seconds
-ACCEPT_BATCH = 4  # connections accepted before the ones before them are counted
-BACKLOG = 64  # connections that the kernel keeps for us
+ACCEPT_BATCH = 4  # connections accepted before earlier ones are counted
+BACKLOG = 64  # connections queued by the kernel
 
 
 class MetricsServer:
     def __init__(self, target: Target, host: str, port: int) -> None:
-        """Refuses at once what could not be served later."""
+        """Binds the port and checks the exporter at once, so that errors show at start-up."""
         self._target = target
         self._store = target.store.clone(connections=1) if target.store else None
         self._routes = MetricsRoutes(target, self._store)
         self._socket = _listen(host, port)
         self._open = 0
-        self._reading: dict[asyncio.StreamWriter, None] = {}  # no whole request yet; oldest first
+        self._reading: dict[asyncio.StreamWriter, None] = {}  # no complete request; oldest first
         self._stopped: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="outlast-metrics", daemon=True)
@@ -53,7 +53,7 @@ class MetricsServer:
 
     def stop(self) -> None:
         if self._loop is not None and self._stopped is not None:
-            with suppress(RuntimeError):  # it is gone already
+            with suppress(RuntimeError):  # the loop is closed already
                 self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join(REQUEST_TIMEOUT_S)
 
@@ -61,7 +61,7 @@ class MetricsServer:
         try:
             asyncio.run(self._serve())
         except Exception:
-            log.exception("the metrics are no longer served")
+            log.exception("the metrics server has stopped")
 
     async def _serve(self) -> None:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
@@ -86,7 +86,7 @@ class MetricsServer:
         self._reading[writer] = None
         if self._open > MAX_CONNECTIONS and len(self._reading) > 1:
             self._drop(next(iter(self._reading)))
-        writer.transport.set_write_buffer_limits(high=0)  # what is drained has been sent
+        writer.transport.set_write_buffer_limits(high=0)  # drained data has been sent
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 response, head = await self._respond(reader, writer)
@@ -94,9 +94,9 @@ class MetricsServer:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await writer.drain()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
-            log.debug("a connection came to nothing: %s", type(error).__name__)
+            log.debug("a connection failed: %s", type(error).__name__)
         except Exception:
-            log.exception("a question could not be answered")
+            log.exception("a request failed")
             writer.write(_encode(error_response(HTTPStatus.INTERNAL_SERVER_ERROR), False))
         finally:
             self._open -= 1
@@ -104,14 +104,14 @@ class MetricsServer:
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
 
     def _drop(self, writer: asyncio.StreamWriter) -> None:
-        """Make room: this connection has not sent its request."""
+        """Make room by closing a connection that has not sent its request."""
         del self._reading[writer]
-        writer.transport.abort()  # its reader learns of it
+        writer.transport.abort()  # its reader gets an error
 
     async def _respond(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> tuple[RawResponse, bool]:
-        if self._open > 2 * MAX_CONNECTIONS:  # dropped ones may not be gone yet
+        if self._open > 2 * MAX_CONNECTIONS:  # dropped connections may still be open
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE), False
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         self._reading.pop(writer, None)
@@ -128,7 +128,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=64)
     except (OSError, OverflowError) as error:
         raise InvalidSetting(
-            field="metrics_port", reason=f"cannot be had: {host}, port {port}: {error}"
+            field="metrics_port", reason=f"cannot be bound: {host}, port {port}: {error}"
         ) from None
 
 

@@ -1,5 +1,5 @@
-"""Names of queues and tasks as labels. Anybody who may enqueue can make up names: a bounded number
-of them is told apart, each of a bounded length; all others are one."""
+"""Names of queues and tasks as labels. A caller that may enqueue can invent names, so a bounded
+number of them gets labels of its own, each of bounded length; all others share one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..worker.worker_metrics import MAX_NAMES, OTHER_NAME
 
 
 def label(name: object) -> str:
-    """A name that any scraper can read. Escaping is the exposition's work."""
+    """A name that any scraper can read. Escaping is left to the exposition."""
     return storable_text(str(name), MAX_NAME_CHARS)
 
 
 class Labels:
-    """The first names are told apart for as long as this process lives, so that none of its series
-    comes and goes; those that come later are `other`."""
+    """The first names keep labels of their own for the life of this process, so that no series
+    comes and goes; later names are `other`."""
 
     def __init__(self, limit: int = MAX_NAMES) -> None:
         self._limit = limit
@@ -34,5 +34,5 @@ class Labels:
 
     @property
     def given(self) -> list[str]:
-        """Every label that was given out."""
+        """Every label in use."""
         return list(dict.fromkeys([*self._known, *([OTHER_NAME] if self._others else [])]))

@@ -1,4 +1,4 @@
-"""What is said at /metrics, /livez and /readyz, whichever server is asked."""
+"""The responses at /metrics, /livez and /readyz, for any server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RawResponse = tuple[int, str, bytes]  # status, content type, body
 
 
 class MetricsRoutes:
-    """What is said at each path."""
+    """The response at each path."""
 
     def __init__(
         self, target: Target, store: Store | None, slow_store: Store | None = None

@@ -19,8 +19,8 @@ from ..store import Store
 log = logging.getLogger("outlast.metrics")
 
 FRESH_FOR_S = 2.0
-COST_FACTOR = 20  # reading takes at most one part in so many of a connection's time
-REFRESH_WAIT_S = 0.5  # that a scrape waits for a new snapshot
+COST_FACTOR = 20  # reads take at most this fraction (1/n) of a connection's time
+REFRESH_WAIT_S = 0.5  # seconds that a scrape waits for a new snapshot
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class TableSnapshot:
         self._cached = Cached(self._read, fresh, COST_FACTOR)
         self._created_at = time.monotonic()
         self._retry_at = 0.0
-        self.cost = 0.0  # seconds that the last read took
+        self.cost = 0.0  # duration of the last read; seconds
         self.failures = 0
         self.failing = False  # the last read failed
 
@@ -52,7 +52,7 @@ class TableSnapshot:
         return time.monotonic() - self._created_at if last is None else last.age
 
     async def latest(self, wait: float = REFRESH_WAIT_S) -> TableMetrics | None:
-        """The metrics, read anew if they are old and that does not take long."""
+        """The metrics, read again if they are stale and the read is fast."""
         if time.monotonic() >= self._retry_at:
             with suppress(Exception):  # logged and counted
                 await self._cached.latest_within(wait)
@@ -79,7 +79,7 @@ class TableSnapshot:
     def _failed(self, error: Exception) -> None:
         self.failures += 1
         if not isinstance(error, OutlastError):
-            log.error("the tables cannot be measured: %s", error, exc_info=error)
-        elif not self.failing:  # once; the age tells the rest
-            log.warning("the tables cannot be measured: %s", error)
+            log.error("table metrics cannot be read: %s", error, exc_info=error)
+        elif not self.failing:  # once; afterwards the age shows it
+            log.warning("table metrics cannot be read: %s", error)
         self.failing = True

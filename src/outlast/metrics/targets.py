@@ -1,4 +1,4 @@
-"""Whom an endpoint speaks for."""
+"""Targets: the process that a metrics endpoint reports on."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .health import PROCESS_PAUSE_S, Health, supervisor_alive, worker_alive, wor
 class Target(ABC):
     role: str
     origins: tuple[Origin, ...]
-    store: Store | None  # None: there is no database here
+    store: Store | None  # None: a process without a database
 
     @abstractmethod
     def samples(self) -> Iterable[Sample]:
-        """What it did. Called from another thread."""
+        """Its samples. Called from another thread."""
 
     @abstractmethod
     def alive(self) -> Health: ...
 
     def ready(self) -> Health:
-        """Apart from the database, which is asked by whoever asks this."""
+        """Readiness apart from the database, which the caller probes itself."""
         return Health()
 
     def pulse(self) -> None:  # noqa: B027
@@ -55,17 +55,18 @@ class WorkerTarget(Target):
         return worker_ready(self._worker)
 
     def pulse(self) -> None:
-        """The heartbeat thread asks for these too, but it is not there before the database is."""
+        """Beat for a worker before its heartbeat thread runs, which starts only with the
+        database."""
         now = time.monotonic()
         if now - self._pulse_at > PROCESS_PAUSE_S:
-            # The whole process stood still, and not its loop.
+            # The whole process was paused, not only its loop.
             self._worker.shared.state.beat_at = now
         self._pulse_at = now
         self._worker.call_soon(self._worker.beat)
 
 
 class RemoteWorkerTarget(WorkerTarget):
-    """What is in the tables is told where they are."""
+    """A remote worker; table metrics come from the server that has the tables."""
 
     origins = (Origin.PROCESS, Origin.WORKER, Origin.WORK)
 
@@ -82,7 +83,7 @@ class RemoteWorkerTarget(WorkerTarget):
 
 
 class ServiceTarget(Target):
-    """Who can be asked goes round: it is its own event loop that answers."""
+    """The service; it is alive if it responds, because its own event loop serves the request."""
 
     role = "service"
     origins = (Origin.TABLES, Origin.PROCESS, Origin.SERVICE)
