@@ -97,7 +97,7 @@ def test_a_killed_worker_that_nobody_follows_is_found(
     assert "1 running job lost the owner" in found["owner-dead"]["sentence"]
     assert "Start a worker" in found["owner-dead"]["advice"]
     assert f"pid {worker.pid}" in found["silent-worker"]["sentence"]
-    assert found["silent-worker"]["sentence"].endswith("with 1 job in hand.")
+    assert found["silent-worker"]["sentence"].endswith("with 1 job in flight.")
     assert found["silent-worker"]["problem"] is True
 
     heir = program.worker()
@@ -119,7 +119,7 @@ def test_late_timers_are_found(run: Commands, database: Database) -> None:
     code, found = examined(run)
     assert code == 1
     assert found["timer-lost"]["sentence"].startswith("1 scheduled job should have become ready")
-    assert "at the longest 60.0 min ago" in found["timer-lost"]["sentence"]
+    assert "up to 60.0 min ago" in found["timer-lost"]["sentence"]
     assert found["expired"]["sentence"].startswith("1 queued job should have been cancelled")
 
 
@@ -137,9 +137,9 @@ def test_late_and_failing_nets_are_found(run: Commands, ol: Outlast, database: D
     assert answer.code == 1
     sentences = [one["sentence"] for one in json.loads(answer.out) if one["name"] == "stalled-net"]
     assert sentences == [
-        "The duty 'failing' failed when it was last done: disk on fire",
-        "The duty 'late' was last done 60.0 min ago, and should be done every 60.0 s: no live"
-        " worker does it.",
+        "The last run of the duty 'failing' failed: disk on fire",
+        "The duty 'late' last ran 60.0 min ago and should run every 60.0 s: no live worker"
+        " runs it.",
     ]
 
 
@@ -157,7 +157,7 @@ def test_what_is_worth_knowing_is_no_problem(run: Commands, ol: Outlast) -> None
     hopeless.enqueue()
     asyncio.run(work_off(ol, ready=1))
     _, found = examined(run)
-    assert found["dead"]["sentence"] == "1 job gave up and waits for someone to act."
+    assert found["dead"]["sentence"] == "1 dead job waits for an operator."
     assert found["dead"]["problem"] is False
 
 
@@ -214,4 +214,4 @@ def test_a_queue_that_is_full_is_found(run: Commands, ol: Outlast) -> None:
     for _ in range(2):
         assert run("enqueue", "t").code == 0
     _, found = examined(run)
-    assert "has 2 ready jobs, and may have 1" in found["queue-full"]["sentence"]
+    assert "has 2 ready jobs, and its limit is 1" in found["queue-full"]["sentence"]

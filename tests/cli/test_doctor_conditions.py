@@ -102,7 +102,7 @@ def a_user_with_few_rights(postgres: Postgres) -> None:
     with psycopg.connect(postgres.url()):
         (found,) = on(postgres, postgres.url().replace("postgres@", "plain@"))
     assert (found["name"], found["problem"]) == ("not-visible", False)
-    assert "This user may not see what" in found["sentence"]
+    assert "This user may not see the activity of" in found["sentence"]
 
 
 @pytest.mark.kinds("postgres")

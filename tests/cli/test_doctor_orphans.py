@@ -87,7 +87,7 @@ def test_a_net_that_has_not_succeeded_for_three_periods_is_late(
         database.rows(f"{set_duty} = {moment(database, 2 - late)} WHERE name = '{duty.name}'")
         assert "stalled-net" not in examined(run)[1], duty.name
         database.rows(f"{set_duty} = {moment(database, -late - 1)} WHERE name = '{duty.name}'")
-        assert f"'{duty.name}' was last done" in examined(run)[1]["stalled-net"]["sentence"]
+        assert f"'{duty.name}' last ran" in examined(run)[1]["stalled-net"]["sentence"]
         database.rows(f"{set_duty} = {moment(database, 0)} WHERE name = '{duty.name}'")
 
 
@@ -107,7 +107,7 @@ async def test_a_net_that_stops_in_a_live_worker_is_told_of(
         [loop] = [loop for loop in worker.leases.loops if loop.name == "expire"]
         worker.leases._call(loop.stop)
         (late,) = await asyncio.to_thread(patiently, told)
-        assert late.startswith("The duty 'expire' was last done")
+        assert late.startswith("The duty 'expire' last ran")
     await ol.aclose()
 
 

@@ -1,4 +1,4 @@
-"""Whose jobs a caller may see and change: part of every statement that serves one."""
+"""Access: whose jobs a caller may see and change; part of every statement that serves a caller."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One tenant's jobs, or everybody's; those of some queues, or of all. What is out of reach is
-    not there."""
+    """The jobs of one tenant or of all, in some queues or in all. Other jobs do not exist for the
+    caller."""
 
     tenant: str | None = None
     queues: frozenset[str] | None = None
@@ -22,7 +22,7 @@ class Access:
 
     @property
     def params(self) -> dict[str, Any]:
-        """For the fragment `in_reach`."""
+        """Parameters of the fragment `in_reach`."""
         names = None if self.queues is None else json.dumps(sorted(self.queues))
         return {"tenant": self.tenant, "queues": names}
 

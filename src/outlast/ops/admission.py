@@ -1,9 +1,9 @@
-"""Admission to bounded queues: room is taken before jobs are inserted.
+"""Admission to bounded queues: room is reserved before jobs are inserted.
 
-Room is taken in a short transaction of its own, never in the caller's: a row that is locked until a
-caller commits would stop all other producers. If the jobs are not inserted after all, their room is
-missing until the next count. A count misses what other transactions have not committed yet, so a
-queue may hold more by that; what the caller's own transaction holds is counted there.
+Room is reserved in a short transaction of its own, never in the caller's: a row locked until the
+caller commits would block all other producers. If the jobs are not inserted after all, their room
+is missing until the next count. A count misses uncommitted jobs of other transactions, so a queue
+may exceed its limit by those; jobs of the caller's own transaction are counted there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .unique_keys import held_keys
 
 @creates_database
 def take_room(queue: str, asked: int) -> Op[Admission | None]:
-    """Take room for new jobs of a queue, if so much is known to be there."""
+    """Reserve room for new jobs of a queue, if that much is known to be free."""
     given = {"queue": queue, "asked": asked}
     *_, taken = yield Pipeline([Statement("commit_lazily"), Statement("take_room", given)])
     if not taken:
@@ -33,8 +33,8 @@ def take_room(queue: str, asked: int) -> Op[Admission | None]:
 
 
 def count_here(queue: str) -> Op[int]:
-    """The ready jobs of a queue that this transaction sees, its own among them; none where they
-    were counted lately."""
+    """The ready jobs of a queue that this transaction sees, including its own; 0 if the queue was
+    counted recently."""
     found = yield from _read(queue)
     if found.fresh or found.unbounded:
         return 0
@@ -44,8 +44,8 @@ def count_here(queue: str) -> Op[int]:
 
 @creates_database
 def admit(queue: str, asked: int, seen: int = 0) -> Op[Admission]:
-    """Take room for new jobs of a queue, and count its ready ones if it is used up. `seen`: so many
-    there are for sure."""
+    """Reserve room for new jobs of a queue; count its ready jobs if the known room is used up.
+    `seen` is a lower bound of that count."""
     if (answer := (yield from take_room(queue, asked))) is not None:
         return answer
     found = yield from _read(queue)
@@ -126,13 +126,13 @@ def _drop_oldest(queue: str, number: int, new: Sequence[str]) -> Op[None]:
     while number > 0:
         rows: Rows = yield Statement("oldest_ready", {**given, "limit": number})
         if not rows:
-            return  # workers were faster
+            return  # workers claimed them first
         yield from _drop([id for (id,) in rows], queue, "oldest")
         number -= len(rows)
 
 
 def _drop(ids: Sequence[str], queue: str, which: str) -> Op[None]:
-    """Cancel jobs of a full queue. Their followers hear of it as of any other cancel."""
+    """Cancel jobs of a full queue. Their dependents are notified as of any cancel."""
     error: dict[str, Any] = {
         "type": "QueueFull", "message": f"dropped: the queue {queue!r} was full", "traceback": "",
     }  # fmt: skip

@@ -1,8 +1,8 @@
-"""Recompute from truth what should be impossible, or healed long ago.
+"""Audit: find and repair rows that should be impossible, or repaired long ago.
 
-A check names a class of the catalogue, finds its rows page by page, and repairs them by writes
-that ask again whether each row still needs it: between the finding and the repair its owner may
-have come back, and then it is left alone.
+A check names a class of the catalogue of orphans, finds its rows page by page, and repairs them by
+guarded writes: a row that no longer needs the repair, because its owner has returned, is left
+alone.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from .reclaim import DecideFn, LockedFn, none_locked, release_expired, release_o
 from .retention import delete_dependents_rows
 
 PAGE = 500
-OVERDUE_AFTER_S = 60.0  # seconds after which a net that works would have healed it
+OVERDUE_AFTER_S = 60.0  # seconds after which a working duty would have healed it
 LOWEST_ID = "00000000-0000-0000-0000-000000000000"  # sorts before every id
 
 Repair = Callable[[Sequence[str]], Op[int]]
 
 
 class OrphanRow(NamedTuple):
-    """One row that was found, and for how many seconds it has been so."""
+    """One row that was found, and its age in this condition in seconds."""
 
     id: str
     seconds: float
 
 
 class LeaseEvidence(NamedTuple):
-    """How far leases and clocks are to be believed at the moment of a repair."""
+    """How far leases and clocks are trusted at the moment of a repair."""
 
     belief: Callable[[], Belief] = lambda: BELIEVE
     locked: LockedFn = none_locked
@@ -50,7 +50,7 @@ class Check:
     repair: Repair
     params: Mapping[str, object] = field(default_factory=dict)
     loud: bool = True
-    trusted: LeaseEvidence | None = None  # of what is found by leases: right after a step, nothing
+    trusted: LeaseEvidence | None = None  # for checks by lease
 
     def find(self, limit: int = PAGE, skip: int = 0) -> Op[list[OrphanRow]]:
         leases = self.trusted.belief().leases if self.trusted else {}
@@ -58,7 +58,7 @@ class Check:
 
 
 def find(finder: str, limit: int = PAGE, skip: int = 0, **params: object) -> Op[list[OrphanRow]]:
-    """A page of what a finder finds."""
+    """A page of the rows that a finder returns."""
     rows: Rows = yield Statement(finder, {"limit": limit, "skip": skip, **params})
     return [OrphanRow(id, float(seconds or 0.0)) for id, seconds in rows]
 
@@ -67,12 +67,12 @@ def checks(
     keep: Mapping[str, float], silent: float, slack: float, decided: DecideFn,
     trusted: LeaseEvidence = TRUST_LEASES,
 ) -> list[Check]:  # fmt: skip
-    """What the audit looks at: `keep` says how long ended jobs are kept, by their state, `silent`
-    how long a silent worker is listed, `slack` how far past its deadline a job may be,
-    `decided` what becomes of it then, `trusted` whether expired leases are to be believed."""
+    """The checks of the audit. `keep` is the retention of ended jobs by state, `silent` how long a
+    worker without heartbeat stays listed, `slack` how far a job may exceed its deadline, `decided`
+    its transition then, `trusted` whether expired leases are believed."""
     late = {"late": OVERDUE_AFTER_S}
     hung = slack + OVERDUE_AFTER_S
-    endless = "was not heard of, and its lease had no end in sight"
+    endless = "was unknown, and its lease ended too far in the future"
     return [
         Check(
             "invisible", "find_ownerless", _release_expired("had no owner and no lease", trusted)
@@ -80,7 +80,7 @@ def checks(
         Check("invisible", "find_invisible", _guarded_write("clear_owner")),
         _by_lease("owner-dead", "find_endless", endless, trusted),
         _by_lease("uncancelled", "find_uncancelled", "stopped renewing", trusted, late),
-        _by_lease("forgotten", "find_forgotten", "let go of it", trusted, late),
+        _by_lease("forgotten", "find_forgotten", "lost track of it", trusted, late),
         _by_lease("owner-dead", "find_owner_dead", "stopped renewing", trusted, late),
         Check(
             "owner-hung",
@@ -113,15 +113,15 @@ def _leaked_slots(state: str, keep: float) -> Check:
 
 
 def dangling_rows(kind: str, after: str, limit: int = 2 * PAGE) -> Op[tuple[list[str], str]]:
-    """Jobs that are gone and still have attempts, events, steps, ties or unique keys, and flows
-    without a job; and where the next page begins."""
+    """Deleted jobs that still have attempts, events, steps, edges or unique keys, and flows without
+    a job; and the cursor of the next page."""
     rows: Rows = yield Statement(_PAGES[kind], {"after": after, "limit": limit})
     gone = [id for id, exists in rows if not exists]
     return gone, rows[-1][0] if len(rows) == limit else LOWEST_ID
 
 
 def delete_dangling(kind: str) -> Repair:
-    """How what they left behind is removed. The number is that of jobs, not of rows."""
+    """The repair that deletes such rows. It counts jobs, not rows."""
 
     def repair(ids: Sequence[str]) -> Op[int]:
         rows: Rows = yield Statement(_REMOVALS[kind], {"ids": json.dumps(list(ids))})
@@ -170,7 +170,7 @@ def _release_overdue(slack: float, decided: DecideFn, trusted: LeaseEvidence) ->
 
 
 def _guarded_write(statement: str) -> Repair:
-    """One guarded write, which says what it changed."""
+    """One guarded write, which returns the rows that it changed."""
 
     def repair(ids: Sequence[str]) -> Op[int]:
         yield BEGIN

@@ -1,4 +1,4 @@
-"""What rows say of the blobs that hold what is too large for them."""
+"""Blob references in rows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from ..model.blob import new_namespace, parse_name, parse_reference
 from .operation import Op, Rows, Statement, creates_database
 from .tokens import secret
 
-NAMESPACE_KEY = "blobs"  # under which name a database keeps what its own folder is called
+NAMESPACE_KEY = "blobs"  # the name under which a database stores its namespace
 
 
 class Removed(int):
-    """How many jobs were removed, which, and the names of the blobs that they alone referred to."""
+    """The number of removed jobs, their ids, and the names of the blobs that only they referred
+    to."""
 
     ids: frozenset[str] = frozenset()
     blobs: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, rows: Rows) -> Self:
-        """From rows that begin with a job's id and end with its two references."""
+        """Build from rows that begin with a job's id and end with its two references."""
         removed = cls(len(rows))
         removed.ids = frozenset(str(row[0]) for row in rows)
         removed.blobs = names(rows)
@@ -40,12 +41,12 @@ def names(rows: Iterable[tuple[object, ...]]) -> tuple[str, ...]:
 
 @creates_database
 def blob_namespace() -> Op[str]:
-    """What the folder of this database is called, in whatever store it is."""
+    """The name of this database's folder in any blob store."""
     return (yield from secret(NAMESPACE_KEY, new_namespace()))
 
 
 def unreferenced(blobs: Collection[str]) -> Op[list[str]]:
-    """Those of the blobs that no job refers to, and that no running one is about to."""
+    """The blobs that no job refers to, and that no running job is about to refer to."""
     parts = {name: parse_name(name) for name in blobs}
     ids = sorted({part[1] for part in parts.values() if part})
     rows: Rows = yield Statement("referred", {"ids": json.dumps(ids)})
@@ -59,5 +60,5 @@ def unreferenced(blobs: Collection[str]) -> Op[list[str]]:
 
 
 def _stem(name: str) -> str:
-    """Its job and what it holds, whichever time that was stored."""
+    """The job and part of a blob's name, without the suffix of its upload."""
     return name.split("/", 1)[1][:-8]

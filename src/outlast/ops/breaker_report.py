@@ -1,4 +1,4 @@
-"""Circuit breakers that are open, as people see them. Reads only."""
+"""Open circuit breakers, as shown to people. Read only."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class BreakerState:
     queue: str
     task: str
     kind: str  # the type of the error that opened it
-    message: str  # what the latest one said
+    message: str  # of the latest error
     opened_by: str
     opened_at: datetime
     open_for: float  # seconds
-    probes: int  # that have been made
-    next_probe: float  # seconds until one may be made; 0: now
-    probing: bool  # one is under way
+    probes: int  # made so far
+    next_probe: float  # seconds until the next probe; 0: now
+    probing: bool  # a probe is running
 
     @property
     def reason(self) -> str:
@@ -42,7 +42,7 @@ class BreakerState:
 
 
 def breakers() -> Op[list[BreakerState]]:
-    """Every breaker that is open."""
+    """Every open breaker."""
     rows: Rows = yield Statement("breakers")
     return [_state(row) for row in rows]
 

@@ -1,8 +1,7 @@
-"""Redrive, remove or change a few of the jobs that match a filter; say why some were left alone.
+"""Bulk actions: redrive, remove or change some of the jobs that match a filter, and count the rest.
 
-Between the moment when jobs are counted or read and the one when they are changed they may change
-by themselves. What is changed is decided by the row; a job that is in another state by now is left
-alone and reported under that state.
+Jobs may change between the count and the action. The row decides: a job that is in another state by
+now is left alone and reported under that state.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def matching(which: Filter, before: str | None, limit: int) -> Op[list[str]]:
 def redrive_some(
     ids: Sequence[str], state: str, by: str, action: str, reach: Access = ALL_JOBS
 ) -> Op[tuple[set[str], BulkCount]]:
-    """Redrive those of the jobs that are in this state; returns the ids of all that got a new life,
-    and the count. Redriven under the same action before, a job counts as done."""
+    """Redrive the given jobs that are in this state; returns the ids of all redriven jobs, and the
+    count. A job already redriven under the same action counts as done."""
     yield BEGIN
     before: Rows = yield Statement("read_prerequisites", {"ids": json.dumps(sorted(ids))})
     others = {id for id, found in before if found in FAILED_STATES and found != state}
@@ -64,7 +63,7 @@ def purge_some(
     ids: Sequence[str], state: str, older: float, by: str, selection: dict[str, Any],
     reach: Access = ALL_JOBS,
 ) -> Op[tuple[Removed, BulkCount]]:  # fmt: skip
-    """Remove those of the jobs that are in this state and ended so many seconds ago."""
+    """Remove the given jobs that are in this state and ended at least `older` seconds ago."""
     removed = yield from purge(ids, older, by, selection, reach, state)
     left = yield from _why_left(set(ids) - removed.ids, state, older, NEEDED)
     return removed, BulkCount.of(int(removed), left)
@@ -73,7 +72,7 @@ def purge_some(
 def change_some(
     ids: Sequence[str], state: str, change: JobChange, by: str, reach: Access = ALL_JOBS
 ) -> Op[BulkCount]:
-    """Change those of the jobs that are in this state; what was changed is on record."""
+    """Change the given jobs that are in this state; the change is recorded."""
     yield BEGIN
     given = {"ids": json.dumps(sorted(ids)), "state": state, **change.sets, **reach.params}
     rows: Rows = yield Statement(_CHANGES[change.kind], given)

@@ -1,7 +1,7 @@
-"""A flow is cancelled as a whole: first it is said, then it is done, a few jobs at a time.
+"""Cancel a flow as a whole: first record the cancellation, then cancel its jobs page by page.
 
-From the first moment on nothing joins the flow. Whoever said it goes on cancelling; if that process
-dies, or if it was a failure that said it, every worker sees that something is left, and goes on.
+From the record on, no job joins the flow. The caller goes on cancelling; if that process dies, or
+if a failure caused the cancellation, every worker sees the remaining jobs and continues.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ PAGE_JOBS = 200
 
 @dataclass(frozen=True, slots=True)
 class CancelProgress:
-    """What one pass did."""
+    """The result of one pass."""
 
     ended: int = 0
-    stopping: int = 0  # running: their owners were asked to stop
-    left: bool = False  # something is still to be done
-    queues: frozenset[str] = frozenset()  # where something became ready by it
+    stopping: int = 0  # running jobs whose owners were asked to stop
+    left: bool = False  # jobs remain
+    queues: frozenset[str] = frozenset()  # with jobs that became ready
 
 
 def mark_cancelled(flow: str, by: str, reason: str) -> Op[str]:
-    """Say that a flow is cancelled; returns why, as it will stand with its jobs. Saying it twice
-    is saying it once."""
+    """Record that a flow is cancelled; returns the reason that its jobs will show. Idempotent."""
     yield BEGIN
     why = reason or f"its flow was cancelled by {by}"
     marked: Rows = yield Statement("cancel_flow", {"id": flow, "reason": why})
@@ -43,7 +42,7 @@ def mark_cancelled(flow: str, by: str, reason: str) -> Op[str]:
 
 
 def cancel_page(flow: str, why: str, limit: int = PAGE_JOBS) -> Op[CancelProgress]:
-    """Cancel a few jobs of a flow that was said to be cancelled."""
+    """Cancel one page of jobs of a flow that is marked as cancelled."""
     yield BEGIN
     error = {"type": "Cancelled", "message": why, "traceback": ""}
     given = {"flow": flow, "limit": limit, "error": json.dumps(error)}
@@ -56,6 +55,6 @@ def cancel_page(flow: str, why: str, limit: int = PAGE_JOBS) -> Op[CancelProgres
 
 
 def unfinished_cancels(limit: int = 100) -> Op[list[tuple[str, str]]]:
-    """Flows that were cancelled and have jobs left that nobody has cancelled, and why."""
+    """Cancelled flows with jobs that are not cancelled yet, and the reasons."""
     rows: Rows = yield Statement("unsettled_flows", {"limit": limit})
     return [(id, reason or "its flow was cancelled") for id, reason in rows]

@@ -1,4 +1,5 @@
-"""A job is finished in the transaction of its handler's own writes: both commit, or neither."""
+"""Completion: finish a job in the transaction of its handler's own writes. Both commit, or
+neither."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from .operation import BEGIN, Op, Statement
 
 
 def complete(transition: Transition, events: Sequence[dict[str, object]] = ()) -> Op[None]:
-    """Finish, or raise and thereby take back what was written beside it. What the handler enqueued
-    goes first: a key may have to wait for others, and until then no row of ours is locked."""
+    """Finish, or raise and thereby roll back the handler's writes. Jobs that the handler enqueued
+    go first: a key may have to wait for other transactions, and until then no job row is locked."""
     yield from enqueue_followups(transition.jobs)
     finished = yield from finish([transition._replace(jobs=())], events)
     if finished.lost or finished.duplicates:
@@ -20,8 +21,8 @@ def complete(transition: Transition, events: Sequence[dict[str, object]] = ()) -
 
 
 def completed(transition: Transition) -> Op[bool]:
-    """Whether a completion whose answer got lost was accepted. One that is still under way holds
-    the job's row, and is waited for."""
+    """Whether a completion whose response was lost was accepted. An open one holds the lock on the
+    job's row, so this waits for it."""
     yield BEGIN
     yield Statement("await_job", {"id": transition.claim.id})
     return not (yield from lookup_finished([transition])).lost

@@ -1,10 +1,10 @@
-"""What the end of a job means for others: every way to a final state passes here, in the same
+"""Effects of a job's end on others: every transition to a final state passes here, in the same
 transaction.
 
-    ended ─┬─▶ hooks       the jobs that were to be made when it ends so
-           ├─▶ team        so many failures, and the rest of its group is to be cancelled
-           └─▶ followers   counted off; the last one starts them. One that needed a success ends,
-                           and its own end passes here in turn
+    ended ─┬─▶ hooks       jobs to be enqueued at this end
+           ├─▶ group       after enough failures, the rest of it is to be cancelled
+           └─▶ dependents  counted down; the last prerequisite starts them. A dependent that needed
+                           a success ends, and its own end passes here in turn
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .flow_links import FAILED_STATES
 from .operation import Op, Pipeline, Rows, Statement
 
 NO_TRACES: Mapping[str, str] = MappingProxyType({})
-Ending = tuple[str, str]  # a job by its id, and the final state that it has come to
+Ending = tuple[str, str]  # a job's id and its final state
 
 
 def notify_dependents(
     ended: Sequence[Ending], traces: Mapping[str, str] = NO_TRACES
 ) -> Op[set[str]]:
-    """Tell everyone whom the end of these jobs concerns; returns the queues in which something
-    became ready. `traces` has the spans of their last attempts."""
+    """Apply the end of these jobs to all dependents; returns the queues in which jobs became ready.
+    `traces` has the spans of their last attempts."""
     if not ended:
         return set()
     dependents, counted = yield Pipeline(dependents_statements(ended))
@@ -38,7 +38,7 @@ def notify_dependents(
 
 
 def dependents_statements(ended: Sequence[Ending]) -> tuple[Statement, Statement]:
-    """Look up whom the end of these jobs concerns, and count them off for those who wait."""
+    """Look up the dependents of these jobs, and count down those that wait."""
     ids = json.dumps(sorted(id for id, _ in ended))
     rows = [{"id": id, "state": state} for id, state in ended]
     return Statement("dependents", {"ids": ids}), Statement("notify_followers", rows=rows)
@@ -47,8 +47,8 @@ def dependents_statements(ended: Sequence[Ending]) -> tuple[Statement, Statement
 def apply_counted(
     dependents: Rows, counted: Rows, traces: Mapping[str, str] = NO_TRACES
 ) -> Op[set[str]]:
-    """What follows from the answers: hooks, broken teams, and the ends of all who waited in vain,
-    of which others are told in turn."""
+    """Apply the returned rows: hooks, failed groups, and the ends of jobs that waited in vain,
+    whose own dependents are notified in turn."""
     queues: set[str] = set()
     while True:
         queues |= {queue for _, state, queue, _ in counted if state == State.READY}
@@ -77,8 +77,8 @@ def _fail_groups(dependents: Rows) -> Op[None]:
 
 
 def _enqueue_hooks(dependents: Rows, traces: Mapping[str, str]) -> Op[set[str]]:
-    """The new jobs can read the one that ended as any follower can; it has ended, so they wait for
-    nothing. They belong under the attempt that ended, if it was traced."""
+    """Hooks can read the ended job as any dependent can, and wait for nothing. Their spans are
+    children of the attempt that ended, if it was traced."""
     hooks_due = [job for id, state, hooks, _ in dependents for job in _hook_jobs(hooks, state, id)]
     if traces:
         hooks_due = [replace(job, trace=traces.get(job.after[0], job.trace)) for job in hooks_due]
@@ -87,8 +87,8 @@ def _enqueue_hooks(dependents: Rows, traces: Mapping[str, str]) -> Op[set[str]]:
 
 
 def _hook_jobs(hooks: str | None, state: str, id: str) -> list[NewJob]:
-    """The jobs to be made when a job ends so. What cannot be read is not made: no job's end, and no
-    end beside it, may fail of that. What a newer release says beside is left out."""
+    """The hooks of a job for this final state. Unreadable hooks are skipped: no job's end may fail
+    because of them. Fields of newer releases are ignored."""
     try:
         rows = json.loads(hooks or "{}").get(state, [])
         known = [{name: hook[name] for name in _FIELDS if name in hook} for hook in rows]

@@ -1,4 +1,4 @@
-"""An ended job is forgotten: what it was given, gave and said is erased; how it ended stays."""
+"""Erase an ended job: its arguments, result and messages are deleted; its final state stays."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .job_actions import record_action
 from .operation import BEGIN, Op, Rows, Statement
 from .report import job as one_job
 
-BlobNames = tuple[str, ...]  # the names of those that nobody refers to any more
+BlobNames = tuple[str, ...]  # of blobs without a reference left
 
 
 def erase(id: str, by: str, reach: Access = ALL_JOBS) -> Op[tuple[Job, BlobNames]]:
-    """Forgetting twice is forgetting once; what has not ended cannot be forgotten. Its key stays,
-    and with it the promise that the key stands for one job."""
+    """Erase an ended job; idempotent. Jobs that have not ended are refused. The key stays, and with
+    it the guarantee that it stands for one job."""
     yield BEGIN
     blobs = yield from _erase_job(id, {"by": by}, reach)
     job = yield from one_job(id, reach)
@@ -28,8 +28,8 @@ def erase(id: str, by: str, reach: Access = ALL_JOBS) -> Op[tuple[Job, BlobNames
 
 
 def take_result(id: str, by: str, action: str, reach: Access = ALL_JOBS) -> Op[BlobNames]:
-    """Forget a job whose result was read, for the one who did: of two only the first may say that
-    he has it. Under the name of an action it is done once, also if the answer to it got lost."""
+    """Erase a job whose result was read. Of two concurrent readers only the first succeeds. Under
+    the same action it is idempotent, also after a lost response."""
     yield BEGIN
     held: Rows = yield Statement("hold_result", {"id": id, **reach.params})
     if not held:
@@ -44,7 +44,7 @@ def take_result(id: str, by: str, action: str, reach: Access = ALL_JOBS) -> Op[B
     if needed:
         raise TooEarly(
             f"job {id} cannot be erased yet: jobs of its flow have not ended, or are dead and may"
-            " get a new life, and could ask for its result",
+            " be retried, and could read its result",
             job=id,
             state="succeeded",
         )
@@ -52,7 +52,7 @@ def take_result(id: str, by: str, action: str, reach: Access = ALL_JOBS) -> Op[B
 
 
 def erased_error(id: str) -> Op[Erased]:
-    """Who had a job forgotten, and when: as the error for whoever asks for its result."""
+    """The error for readers of an erased job's result: who erased it, and when."""
     rows: Rows = yield Statement("erased_by", {"id": id})
     data, at = (lenient_json(rows[0][0]), to_datetime(rows[0][1])) if rows else ({}, None)
     by = data.get("by", "somebody")
@@ -60,9 +60,9 @@ def erased_error(id: str) -> Op[Erased]:
 
 
 def _erase_job(id: str, data: dict[str, object], reach: Access) -> Op[BlobNames | None]:
-    """All of it, on record; None if it has not ended."""
+    """Erase all of a job and record it; None if the job has not ended."""
     ids = json.dumps([id])
-    yield Statement("hold_prerequisites", {"ids": ids})  # held: what it refers to stays the same
+    yield Statement("hold_prerequisites", {"ids": ids})  # locked: its references cannot change
     referred: Rows = yield Statement("referred", {"ids": ids})
     forgotten: Rows = yield Statement("erase_job", {"id": id, **reach.params})
     if not forgotten:

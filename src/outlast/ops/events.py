@@ -1,17 +1,16 @@
-"""Events for those who follow along: in one order, that is the same for every reader.
+"""Events for subscribers: in one order that is the same for every reader.
 
-A number (`seq`) is taken when an event is written, and seen when its transaction commits: who reads
-by number and remembers the highest misses whoever commits late.
+An event gets its number (`seq`) when it is written, and becomes visible when its transaction
+commits. A reader that remembers the highest number misses transactions that commit late.
 
     writer A   takes 7 ─────────────────────────────────────── commits
     writer B           takes 8 ── commits
     reader                                 sees 8, asks for 9…            7 is never seen
 
-So events are read by their *place*, which is given after the commit, by one at a time. Places
-become visible in their own order: who has seen one can see every lower one, now and for ever.
-Nobody waits for an open transaction, neither somebody else's nor one of ours: what it wrote comes
-after what was committed before it. On SQLite, where one writes at a time, an event's number is its
-place.
+So events are read by their *place*, which is assigned after the commit, by one process at a time.
+Places become visible in order: a reader that has seen one can see every lower one, now and later.
+No reader waits for an open transaction: its events get places after those committed before it. On
+SQLite, which has one writer at a time, an event's number is its place.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from ..model.job import lenient_json
 from ..model.lifecycle import FINAL
 from .operation import Op, Pipeline, Rows, Statement
 
-MAX_POSITIONS_PER_BATCH = 1000  # given in one transaction
+MAX_POSITIONS_PER_BATCH = 1000  # assigned in one transaction
 OF_BREAKERS = ("breaker-opened", "breaker-closed")
 
 
 class StoredEvent(NamedTuple):
-    """An event, and what never changes of the job that it is about: who follows by a filter reads
-    the same whenever it is read."""
+    """An event with the immutable facts of its job, so that a filter gives the same result at any
+    time."""
 
     position: int
     job: str | None
@@ -45,7 +44,7 @@ class StoredEvent(NamedTuple):
 
 
 class EventPage(NamedTuple):
-    """Some events in order, how far they reach, and whether there may be more."""
+    """Some events in order, the position they reach, and whether there may be more."""
 
     events: list[StoredEvent]
     position: int
@@ -53,7 +52,7 @@ class EventPage(NamedTuple):
 
 
 class JobStatus(NamedTuple):
-    """How a job stands."""
+    """The current state of a job."""
 
     id: str
     state: str
@@ -72,9 +71,9 @@ class JobStatus(NamedTuple):
 
 
 def assign_positions(above: int = 0, limit: int = MAX_POSITIONS_PER_BATCH) -> Op[tuple[int, int]]:
-    """Give places to events that have none, by a number above `above`: how many got one, and the
-    highest number among them. It is one round trip, so that nobody who is stopped in the middle of
-    it keeps the others waiting; and none but a look where there is nothing to do."""
+    """Assign places to events with a number above `above` that have none; returns how many, and
+    their highest number. This takes one round trip, so that a process that is paused in the middle
+    blocks no other; without such events it only reads."""
     waiting: Rows = yield Statement("unsequenced", {"above": above})
     if not waiting:
         return 0, above
@@ -89,21 +88,20 @@ def assign_positions(above: int = 0, limit: int = MAX_POSITIONS_PER_BATCH) -> Op
 
 
 def last_position() -> Op[int]:
-    """Where whoever wants only what is new begins. It never goes back, whatever is pruned: who has
-    seen a higher one has seen it in a database that is not this one any more (a backup was put in
-    its place)."""
+    """The position where a reader of only new events starts. It never decreases, whatever is
+    pruned: a reader with a higher one read another database (a backup was restored since)."""
     rows: Rows = yield Statement("last_position")
     return int(rows[0][0])
 
 
 def page(after: int, tenant: str | None, limit: int) -> Op[EventPage]:
-    """What comes next; of one tenant, or of all."""
+    """The next events, of one tenant or of all."""
     asked = {"after": after, "limit": limit}
     (reached,), rows = yield Pipeline(
         [Statement("events_reach", asked), Statement("events_from", asked | {"tenant": tenant})]
     )
     reach, number = reached
-    # More may have come between the two: that is for the next page.
+    # Events that arrived between the two statements belong to the next page.
     events = [
         _with_breaker_names(one) for one in map(StoredEvent._make, rows) if one.position <= reach
     ]
@@ -111,7 +109,7 @@ def page(after: int, tenant: str | None, limit: int) -> Op[EventPage]:
 
 
 def _with_breaker_names(event: StoredEvent) -> StoredEvent:
-    """An event of a breaker is of no job: its queue and task are in its data."""
+    """A breaker's event belongs to no job: its queue and task are in its data."""
     if event.kind not in OF_BREAKERS:
         return event
     data = lenient_json(event.data)
@@ -120,7 +118,7 @@ def _with_breaker_names(event: StoredEvent) -> StoredEvent:
 
 
 def page_of_job(id: str, after: int, tenant: str | None, limit: int) -> Op[EventPage]:
-    """The same of one job."""
+    """The next events of one job."""
     asked = {"id": id, "after": after, "tenant": tenant, "limit": limit}
     rows: Rows = yield Statement("events_of_job", asked)
     events = [StoredEvent._make(row) for row in rows]
@@ -128,15 +126,15 @@ def page_of_job(id: str, after: int, tenant: str | None, limit: int) -> Op[Event
 
 
 def unsequenced_of_job(id: str, tenant: str | None, limit: int) -> Op[list[StoredEvent]]:
-    """What was told of a job just now: it comes after all that has a place, and has none yet. For
-    who wants to see it and has no reason to write."""
+    """A job's newest events, which have no place yet and come after all that have one. For readers
+    that must not write."""
     asked = {"id": id, "tenant": tenant, "limit": limit}
     rows: Rows = yield Statement("unsequenced_of_job", asked)
     return [StoredEvent._make(row) for row in rows]
 
 
 def job_status(ids: Sequence[str], tenant: str | None = None) -> Op[dict[str, JobStatus]]:
-    """How these jobs stand; one that is not there, or somebody else's, is left out."""
+    """The states of these jobs; jobs that are missing, or of another tenant, are left out."""
     if not ids:
         return {}
     rows: Rows = yield Statement("job_status", {"ids": json.dumps(list(ids)), "tenant": tenant})

@@ -1,7 +1,7 @@
-"""Flows that have an idempotency key: the first one is inserted, and everybody else gets its jobs.
+"""Flows with an idempotency key: the first call inserts the flow, later calls get its jobs.
 
-The unique index on (tenant, key) of `flow` decides, before any job is inserted. A loser inserts
-nothing of its flow; each of its jobs stands for the winner's job at the same place.
+The unique index on (tenant, key) of `flow` decides, before any job is inserted. A losing call
+inserts nothing of its flow; each of its jobs stands for the winner's job at the same position.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ Member = tuple[NewFlow, Sequence[NewJob]]  # a flow with a key, and its jobs
 
 @dataclass(frozen=True, slots=True)
 class ExistingFlows:
-    """Flows of one call that exist already, or are in the call twice."""
+    """Flows of one call that exist already, or occur twice in the call."""
 
-    flows: set[str] = field(default_factory=set)  # which are not inserted, and parts of them
-    replacements: dict[str, str] = field(default_factory=dict)  # their jobs → the jobs that exist
-    jobs: Mapping[str, Job] = field(default_factory=dict)  # by id; those pruned since are missing
+    flows: set[str] = field(default_factory=set)  # not inserted, with their parts
+    replacements: dict[str, str] = field(default_factory=dict)  # their jobs → the existing jobs
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # by id, without pruned ones
 
     def new_flows(self, flows: Sequence[NewFlow]) -> list[NewFlow]:
-        """Those without a key, which are still to be inserted; with their parts."""
+        """The flows without a key that are still to be inserted, with their parts."""
         left_out = self.flows
         return [
             flow for flow in flows if flow.key is None and not {flow.id, flow.part_of} & left_out
         ]
 
     def leave_out(self, flow: NewFlow, jobs: Sequence[NewJob]) -> None:
-        """Within a flow that exists, groups that fail as one are parts of that flow: only the jobs
-        tell which are of this one."""
+        """Leave out a flow. Inside an existing flow, groups with fail_fast are parts of that flow:
+        only the jobs tell which parts belong to this one."""
         self.flows.update({flow.id, *(job.team for job in jobs if job.team is not None)})
 
     def new_jobs(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
@@ -43,7 +43,7 @@ class ExistingFlows:
         )
 
     def answer(self, id: str, answers: Mapping[str, Job]) -> Job | None:
-        """The job that one of the call is now; None if it has been pruned since."""
+        """The existing job for a job of the call; None if it has been pruned since."""
         id = self.replacements.get(id, id)
         return answers.get(id) or self.jobs.get(id)
 
@@ -52,7 +52,7 @@ NO_FLOWS = ExistingFlows()
 
 
 def take_keys(jobs: Sequence[NewJob], flows: Sequence[NewFlow]) -> Op[ExistingFlows]:
-    """Insert the flows that have keys; returns those whose keys were taken before."""
+    """Insert the flows with keys; returns those whose keys were taken already."""
     if all(flow.key is None for flow in flows):
         return NO_FLOWS
     unique, twins = _deduplicated(jobs, flows)
@@ -71,8 +71,8 @@ def take_keys(jobs: Sequence[NewJob], flows: Sequence[NewFlow]) -> Op[ExistingFl
 def _deduplicated(
     jobs: Sequence[NewJob], flows: Sequence[NewFlow]
 ) -> tuple[list[Member], list[tuple[Member, Member]]]:
-    """Flows of one call that share a key are one flow. They go in the order of their keys: two
-    calls that overlap then wait for each other in one direction only."""
+    """Flows of one call with the same key are one flow. They are sorted by key: two overlapping
+    calls then wait for each other in one direction only."""
     by_flow: dict[str | None, list[NewJob]] = {}
     for job in jobs:
         by_flow.setdefault(job.unit, []).append(job)
@@ -90,7 +90,7 @@ def _deduplicated(
 
 
 def _ids(jobs: Sequence[NewJob]) -> list[str]:
-    """The ids under which the jobs of a flow will be found: two with one key are one job."""
+    """The ids under which the jobs of a flow will be found: two with the same key are one job."""
     first: dict[tuple[str, str], str] = {}
     return [
         job.id if job.key is None else first.setdefault((job.queue, job.key), job.id)
@@ -108,7 +108,7 @@ def _existing(refused: Sequence[Member]) -> Op[ExistingFlows]:
             raise Contention(reason=f"the flow that held the key {flow.key!r} was just pruned")
         id, shape, ids = held[flow.tenant, flow.key]
         if id == flow.id:
-            continue  # sent before, and the answer got lost: its jobs are found by their ids
+            continue  # sent before, and the response was lost: its jobs are found by id
         _refuse_other(flow, id, shape)
         found.leave_out(flow, own)
         found.replacements.update(zip((job.id for job in own), json.loads(ids), strict=True))

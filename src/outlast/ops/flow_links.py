@@ -1,11 +1,11 @@
-"""Jobs that wait for each other: how they are tied when they are enqueued, counted anew where
-counting down is not enough, cancelled together, and read.
+"""Links between jobs of flows: insert edges at enqueue, recount where counting down is not enough,
+join followers, and hold flows.
 
-Who follows whom is in `edge`; how many a follower still waits for is in its own row. Whoever ends
-a job counts it off in the same transaction (`notify_dependents`), and locks the follower's row to
-do so. Whoever counts anew locks that row first and counts then, so that no end falls in between.
-Who makes a job wait that did not wait before locks those that it waits for: whoever ends one of
-them meanwhile would not look at it.
+The table `edge` has the prerequisites; the number that a dependent still waits for is in its own
+row. The end of a job counts it down in the same transaction (`notify_dependents`), under a lock on
+the dependent's row. A recount locks that row first and counts then, so that no end falls in
+between. To make a job wait that did not wait before, lock its prerequisites first: a concurrent
+finisher would otherwise miss the new edge.
 """
 
 from __future__ import annotations
@@ -30,17 +30,15 @@ from .operation import Op, Rows, Statement
 
 FAILED_STATES = (State.DEAD, State.CANCELLED)
 MAX_EDGES_PER_STATEMENT = 50_000  # edges in one statement
-MAX_RECOUNTED_JOBS = (
-    2_500  # jobs that are counted anew by one statement, which may compare each with each
-)
+MAX_RECOUNTED_JOBS = 2_500  # jobs recounted by one statement, whose cost may be quadratic
 
 
 def insert_flows(
     jobs: Sequence[NewJob], flows: Sequence[NewFlow], held: Collection[str]
 ) -> Op[dict[str | None, OutlastError]]:
-    """Insert flows, and hold those that the jobs join, but for those that are `held`; returns the
-    refusals of those that cannot be joined. (Whether a job would is known when it is inserted: one
-    that was sent before is in.)"""
+    """Insert flows, and lock the existing ones that the jobs join, except those already `held`;
+    returns the errors of flows that cannot be joined. (Whether a job joins is known only at its
+    insert: one that was sent before is in the flow already.)"""
     if flows:
         yield Statement("insert_flows", rows=[flow.row() for flow in flows])
     joined = {job.flow for job in jobs if job.flow is not None} - set(held)
@@ -57,22 +55,21 @@ def insert_flows(
 
 
 def delete_empty_flows(flows: Sequence[NewFlow], empty: Collection[str]) -> Op[None]:
-    """A flow whose jobs all stood already, under their keys, has none of its own."""
+    """Delete flows whose jobs all existed already, under their keys."""
     if ids := [flow.id for flow in flows if flow.id in empty]:
         yield Statement("prune_parts", {"ids": json.dumps(ids)})
         yield Statement("prune_flows", {"ids": json.dumps(ids)})
 
 
 def hold_flows(flows: Collection[str]) -> Op[dict[str, tuple[bool, bool]]]:
-    """Of each flow whether it was cancelled, and whether any of it is still to end."""
+    """Lock flows; for each, whether it is cancelled, and whether any of its jobs has not ended."""
     rows: Rows = yield Statement("hold_flows", {"ids": json.dumps(sorted(flows))})
     return {id: (bool(cancelled), bool(live)) for id, cancelled, live in rows}
 
 
 def link(jobs: Sequence[NewJob], replacements: dict[str, str], ours: bool) -> Op[dict[str, str]]:
-    """Say who comes after whom, for jobs that have just been inserted. `instead` names the jobs
-    that stand where others of the same call were refused for their keys. Returns the states of
-    those that were counted anew."""
+    """Insert the edges of newly inserted jobs. `replacements` maps jobs refused for their keys to
+    the existing jobs. Returns the states of the recounted jobs."""
     edges = [
         {"job": replacements.get(one, one), "follower": job.id, "place": position}
         for job in jobs
@@ -97,10 +94,10 @@ def link(jobs: Sequence[NewJob], replacements: dict[str, str], ours: bool) -> Op
 def _link_existing(
     jobs: Sequence[NewJob], outside: dict[str, set[str]], inside: Collection[str] | None
 ) -> Op[dict[str, str]]:
-    """Some of those that they come after stand already, or are others than were asked for. In a
-    transaction of our own we hold these for a moment. In a caller's, which may stay open for long,
-    that would hold up their owners: there (`inside` are its own jobs) the newcomers are only
-    marked, and whoever works counts them when they have come."""
+    """Link jobs to existing prerequisites. In a transaction of its own this locks them briefly. A
+    caller's transaction may stay open for long, and the locks would block their owners: there
+    (`inside` has its own jobs) the new jobs are only marked, and a worker links them after the
+    commit."""
     wanted = json.dumps(sorted(set().union(*outside.values())))
     statement = "hold_prerequisites" if inside is None else "read_prerequisites"
     rows: Rows = yield Statement(statement, {"ids": wanted})
@@ -122,9 +119,9 @@ def _link_existing(
 
 
 def join_followers(siblings: Sequence[tuple[str, str]], existing: dict[str, NewJob]) -> Op[None]:
-    """Whoever waits for the second job of a pair waits for the first too: for so many more, however
-    far the count of the others has come. Some of those stood already (`standing`), under the keys
-    of jobs that were to be added."""
+    """Make the dependents of the second job of each pair also wait for the first: add to their
+    counts, whatever these are by now. `existing` has the jobs that existed already under the keys
+    of jobs to be added."""
     given = {"ids": json.dumps(sorted(existing))}
     known: Rows = (yield Statement("hold_prerequisites", given)) if existing else []
     states = {id: read_state(state) for id, state in known}
@@ -144,7 +141,7 @@ def join_followers(siblings: Sequence[tuple[str, str]], existing: dict[str, NewJ
 
 
 def _refuse_joins(held: Rows, states: dict[str, State], existing: dict[str, NewJob]) -> Op[None]:
-    """One that stands may have failed already, or be waiting for those who are to wait for it."""
+    """Refuse existing jobs that have failed already, or that wait for their new dependents."""
     broken = [(id, state) for id, state in states.items() if state in FAILED_STATES]
     if broken and any(needs == "succeeded" for _, needs in held):
         raise PrerequisiteFailed(job=broken[0][0], state=broken[0][1])
@@ -161,10 +158,10 @@ def _refuse_joins(held: Rows, states: dict[str, State], existing: dict[str, NewJ
 
 
 def recount(ids: Iterable[str]) -> Op[Rows]:
-    """Count anew what these jobs wait for; they must be held by this transaction. Returns id,
-    state, queue and whether its end concerns others, of each for which that changed anything. Of
-    very many, the later ones are counted after the earlier ones have changed: whoever tells others
-    of these ends, too, must not ask for more than COUNTED."""
+    """Recount the prerequisites of these jobs, which this transaction must have locked. Returns id,
+    state, queue and whether it has dependents for each job that changed. Large numbers are
+    recounted in several statements, the later ones after the earlier ones have changed rows: a
+    caller that also notifies dependents must pass at most MAX_RECOUNTED_JOBS."""
     found: Rows = []
     wanted = sorted(ids)
     for start in range(0, len(wanted), MAX_RECOUNTED_JOBS):
@@ -175,6 +172,6 @@ def recount(ids: Iterable[str]) -> Op[Rows]:
 
 
 def recount_followers(ids: Sequence[str]) -> Op[Rows]:
-    """The same for all who wait for any of these."""
+    """Recount all dependents of these jobs."""
     held: Rows = yield Statement("hold_followers", {"ids": json.dumps(sorted(ids))})
     return (yield from recount(id for id, _ in held)) if held else []

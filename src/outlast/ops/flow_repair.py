@@ -4,7 +4,7 @@ A job that is enqueued after existing ones in a caller's own transaction is only
 transaction may stay open for long, and cannot lock the rows of jobs that run meanwhile. Once it has
 committed, any worker links the job to its prerequisites and counts which of them have ended.
 
-Wrong counters come from changes by hand: no operation of ours leaves them behind.
+Wrong counters come from manual changes: no operation of Outlast leaves them behind.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .reclaim import ReclaimResult
 
 
 def inconsistent_waits(after: str, limit: int = PAGE) -> Op[tuple[dict[str, list[str]], str]]:
-    """Of a page of waiting jobs, those with whom something is wrong, by its name; and where the
-    next page begins. One statement sees one moment: who is counted in the transaction that ends
-    what it waits for is never seen in between."""
+    """The faulty jobs of a page of waiting jobs, by fault, and the cursor of the next page. One
+    statement sees one snapshot: a count that changes in the transaction that ends a prerequisite is
+    never seen in between."""
     rows: Rows = yield Statement("waiting_after", {"after": after, "limit": limit})
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -33,7 +33,8 @@ def inconsistent_waits(after: str, limit: int = PAGE) -> Op[tuple[dict[str, list
 
 
 def repair_waits(ids: Sequence[str]) -> Op[int]:
-    """Hold them, count them in the next statement, and tell whomever an end by that concerns."""
+    """Lock the jobs, recount them in the next statement, and notify the dependents of those that
+    end by it."""
     yield BEGIN
     held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
     rows = yield from recount(id for (id,) in held)
@@ -44,9 +45,9 @@ def repair_waits(ids: Sequence[str]) -> Op[int]:
 
 
 def link_deferred(limit: int = 100, skip: int = 0) -> Op[ReclaimResult]:
-    """Count a few of them, beyond those that were found to be in the way; also says in which queues
-    something became ready. Those they come after are held first, and then they, as by whoever ends
-    a job."""
+    """Link a page of marked jobs, after skipping those known to fail; also returns the queues in
+    which jobs became ready. Prerequisites are locked first, then the jobs, in the same order as a
+    finish."""
     yield BEGIN
     found: Rows = yield Statement("find_unlinked", {"limit": limit, "skip": skip})
     if not found:

@@ -1,4 +1,4 @@
-"""How a flow stands: counted from its jobs, never kept beside them."""
+"""The state of a flow: counted from its jobs, never stored."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from .report import job as one_job
 
 PAGE = 500
 MAX_EDGES_SHOWN = 200_000
-MAX_JOBS_SHOWN = 20_000  # jobs; nobody reads on
+MAX_JOBS_SHOWN = 20_000  # jobs
 FLOW_STATES = ("running", "cancelling", "succeeded", "partial", "dead", "cancelled")
 LIVE = FLOW_STATES[:2]
-MAX_CAUSE_DEPTH = 100  # steps that are followed to where it began
+MAX_CAUSE_DEPTH = 100  # steps followed to the root cause
 
 
 @dataclass(frozen=True, slots=True)
 class FlowState:
-    """A flow as it stood when it was read: its jobs counted by state, and what that makes of it.
+    """A flow as read from the database: its jobs counted by state, and the state derived from them.
 
-    `state` is one word for all of it: "running" while anything is still to end ("cancelling" if the
-    flow was cancelled), then "succeeded" if all of it did, "partial" if some of it did, else
-    "cancelled" if all of it was, or "dead". `ended` of `total` jobs have ended; `final` says that
-    all have.
+    `state` is "running" while any job has not ended ("cancelling" if the flow is cancelled), then
+    "succeeded" if all jobs succeeded, "partial" if some did, otherwise "cancelled" if all were
+    cancelled, or "dead". `ended` of `total` jobs have ended; `final` is true if all have.
     """
 
     id: str
@@ -47,17 +46,17 @@ class FlowState:
 
     @property
     def total(self) -> int:
-        """How many jobs it has by now: those that run may add more."""
+        """The number of its jobs so far: running jobs may add more."""
         return sum(self.counts.values())
 
     @property
     def ended(self) -> int:
-        """How many of them have ended, in whatever way."""
+        """The number of its jobs that have ended, in any final state."""
         return sum(number for state, number in self.counts.items() if state in FINAL)
 
     @property
     def final(self) -> bool:
-        """Whether all of them have."""
+        """Whether all of its jobs have ended."""
         return self.ended == self.total
 
     @property
@@ -73,7 +72,7 @@ class FlowState:
         return "cancelled" if present <= {State.CANCELLED} else "dead"
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """This state as JSON values."""
         return {
             "id": self.id,
             "name": self.name,
@@ -90,7 +89,7 @@ class FlowState:
 
 @dataclass(frozen=True, slots=True)
 class JobOutline:
-    """A job of a flow as far as a picture of the flow shows it."""
+    """A job of a flow, with the facts that a drawing of the flow shows."""
 
     id: str
     task: str
@@ -106,7 +105,7 @@ class JobOutline:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A job before or after another one."""
+    """A prerequisite or dependent of a job."""
 
     id: str
     task: str
@@ -124,8 +123,8 @@ def flow(id: str) -> Op[FlowState]:
 
 
 def flows(state: str | None, before: str | None, limit: int) -> Op[list[FlowState]]:
-    """Flows, newest first, after a cursor. States are counted, not kept: pages are read until
-    enough of them fit."""
+    """Flows, newest first, after a cursor. States are derived, not stored: pages are read until
+    enough flows match."""
     found: list[FlowState] = []
     last = before or HIGHEST_ID
     while len(found) < limit:
@@ -140,7 +139,7 @@ def flows(state: str | None, before: str | None, limit: int) -> Op[list[FlowStat
 
 
 def read_flows(rows: Rows) -> Op[list[FlowState]]:
-    """Flows as rows have them, with their jobs counted."""
+    """Flows from their rows, with their jobs counted."""
     counts = (yield from _counts([row[0] for row in rows])) if rows else {}
     return [_state(row, counts.get(row[0], {})) for row in rows]
 
@@ -157,13 +156,13 @@ def _state(row: Sequence[object], counted: Mapping[str, int]) -> FlowState:
     id, name, reason, created_at, cancelled_at, key = row
     counts = {str(state): int(counted.get(state, 0)) for state in State}
     if unknown := sum(number for state, number in counted.items() if state not in counts):
-        counts[str(UNREADABLE)] = int(unknown)  # such a job has not ended, so nor has its flow
+        counts[str(UNREADABLE)] = int(unknown)  # such a job has not ended, so neither has its flow
     created, cancelled = to_datetime(created_at), to_datetime(cancelled_at)
     return FlowState(id, name, counts, created, cancelled, reason, key)  # type: ignore[arg-type]
 
 
 def flow_of(id: str) -> Op[str]:
-    """The flow that an id means: its own, that of a job in it, or that of a part of it."""
+    """The flow of an id: its own, that of a job in it, or that of a part of it."""
     rows: Rows = yield Statement("flow", {"id": id})
     if rows:
         return rows[0][2] or id
@@ -180,7 +179,7 @@ def flow_of(id: str) -> Op[str]:
 
 
 def outline(id: str, limit: int = MAX_JOBS_SHOWN) -> Op[list[JobOutline]]:
-    """A flow's jobs in the order they were enqueued, without arguments and results."""
+    """A flow's jobs in the order of enqueue, without arguments and results."""
     rows: Rows = yield Statement("flow_outline", {"id": id, "limit": limit})
     return [
         JobOutline(
@@ -191,13 +190,13 @@ def outline(id: str, limit: int = MAX_JOBS_SHOWN) -> Op[list[JobOutline]]:
 
 
 def flow_jobs(id: str, after: str = LOWEST_ID, limit: int = PAGE) -> Op[list[Job]]:
-    """A page of a flow's jobs, in the order they were enqueued."""
+    """A page of a flow's jobs, in the order of enqueue."""
     rows: Rows = yield Statement("flow_jobs", {"id": id, "after": after, "limit": limit})
     return [read_job(row) for row in rows]
 
 
 def jobs_of(id: str, after: str, limit: int) -> Op[list[Job]]:
-    """The same, of a flow that must be there."""
+    """A page of the jobs of a flow; raises if the flow does not exist."""
     page = yield from flow_jobs(id, after, limit)
     if not page:
         yield from flow(id)
@@ -205,19 +204,19 @@ def jobs_of(id: str, after: str, limit: int) -> Op[list[Job]]:
 
 
 def flow_edges(id: str, limit: int = MAX_EDGES_SHOWN) -> Op[list[tuple[str, str]]]:
-    """Who comes after whom: pairs of a job and its follower."""
+    """The edges of a flow: pairs of a job and its dependent."""
     rows: Rows = yield Statement("flow_edges", {"id": id, "limit": limit})
     return [(job, follower) for job, follower in rows]
 
 
 def prerequisites(id: str, position: int, limit: int) -> Op[list[tuple[int, Job]]]:
-    """A page of the jobs that one comes after, in the order given, each with its place."""
+    """A page of a job's prerequisites, in the order given, each with its position."""
     rows: Rows = yield Statement("prerequisites", {"id": id, "place": position, "limit": limit})
     return [(int(place), read_job(row)) for place, *row in rows]
 
 
 def neighbours(id: str, limit: int) -> Op[tuple[list[Neighbour], list[Neighbour]]]:
-    """The first few jobs before and after one."""
+    """The first few prerequisites and dependents of a job."""
     before = yield from prerequisites(id, -1, limit)
     rows: Rows = yield Statement("followers", {"id": id, "limit": limit})
     return [Neighbour(job.id, job.task, job.state) for _, job in before], [
@@ -226,7 +225,7 @@ def neighbours(id: str, limit: int) -> Op[tuple[list[Neighbour], list[Neighbour]
 
 
 def prerequisites_in(id: str, states: Collection[State], limit: int) -> Op[tuple[int, list[Job]]]:
-    """How many jobs one comes after, and the first few of those that are in certain states."""
+    """The number of a job's prerequisites, and the first few in certain states."""
     given = {"id": id, "states": json.dumps(sorted(states)), "limit": limit}
     counted, rows = yield Pipeline(
         [Statement("count_prerequisites", {"id": id}), Statement("prerequisites_in", given)]
@@ -235,7 +234,8 @@ def prerequisites_in(id: str, states: Collection[State], limit: int) -> Op[tuple
 
 
 def root_cause(job: Job) -> Op[Job | None]:
-    """The job that one died of: dead or cancelled by itself, however many stand between."""
+    """The job at the root of a failure: dead or cancelled by itself, however many jobs are in
+    between."""
     cause: Job | None = None
     for _ in range(MAX_CAUSE_DEPTH):
         if (job.error or {}).get("type") != "PrerequisiteFailed":

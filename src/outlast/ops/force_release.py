@@ -1,8 +1,8 @@
 """Force release: an operator takes a running job from its worker.
 
-For a handler that hangs in a worker which lives and renews: nothing else takes its job back before
-its timeout. The fence grows with the next claim, so whatever the old owner still does counts for
-nothing; it is told at its next renewal, and stops the handler.
+For a handler that hangs in a worker which is alive and renews: nothing else reclaims its job before
+its timeout. The fence grows with the next claim, so later writes of the old owner are refused; the
+old owner is notified at its next renewal and stops the handler.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .report import job as one_job
 
 
 def force_release(id: str, by: str, reach: Access = ALL_JOBS) -> Op[Job]:
-    """Put a running job back, unspent; or end it, if it was asked to stop. One that is queued needs
-    nothing."""
+    """Release a running job, unspent; or end it, if its cancellation was requested. No effect on a
+    queued job."""
     yield BEGIN
     rows: Rows = yield Statement("hold_running", {"id": id, **reach.params})
     for *claim, cancelling in rows:

@@ -1,4 +1,4 @@
-"""What people do to jobs: cancel, redrive, pause, resume. Every action is recorded."""
+"""Actions of operators on jobs: cancel, redrive, pause, resume. Every action is recorded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .unique_keys import keys_to_revive
 
 
 def cancel(id: str, by: str, reason: str, reach: Access = ALL_JOBS) -> Op[Job]:
-    """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel."""
+    """Cancel a queued job, or ask a running one to stop. Idempotent."""
     yield BEGIN
     error = {"type": "Cancelled", "message": reason or f"cancelled by {by}", "traceback": ""}
     given = {"id": id, "error": json.dumps(error), **reach.params}
@@ -43,17 +43,17 @@ def redrive(
     opens: bool = True,
     reach: Access = ALL_JOBS,
 ) -> Op[list[str]]:
-    """Give dead or cancelled jobs a new life, and those that are dead because of them; return the
-    ids of those that got one. One that waits for a job which stays dead stays so too. Under the
-    name of an action also those are told that got it by an earlier try, whose answer was lost.
-    Flows that are cancelled are opened with it; or, if they have been, they are left alone."""
+    """Redrive dead or cancelled jobs and the jobs that died because of them; returns the ids of the
+    redriven ones. A job whose prerequisite stays dead stays dead, too. Under an action's name, jobs
+    redriven by an earlier call with a lost response are returned as well. With `opens`, cancelled
+    flows are reopened; otherwise their jobs are left alone."""
     yield BEGIN
     doomed: Rows = yield Statement("failed_because_of", {"ids": json.dumps(sorted(ids))})
     wanted = sorted({*ids, *(id for (id,) in doomed)})
-    if reach != ALL_JOBS:  # those may be somebody else's, and so may the flows that they are in
+    if reach != ALL_JOBS:  # dependents and flows may belong to another tenant
         own: Rows = yield Statement("jobs_in_reach", {"ids": json.dumps(wanted), **reach.params})
         wanted = sorted(id for (id,) in own)
-    # Flows before jobs, as who joins a flow locks them; and those waited for before who waits.
+    # Lock flows before jobs, as joins do, and prerequisites before their dependents.
     if opens:
         yield Statement("reopen_flows_of", {"ids": json.dumps(wanted)})
     else:
@@ -65,7 +65,7 @@ def redrive(
     rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted), **reach.params})
     failed_again = yield from _failed_again([id for id, state, _ in rows if state == State.WAITING])
     if tied := [id for id, _, tied in rows if tied]:
-        yield from recount_followers(tied)  # some were counted as ended, and have not now
+        yield from recount_followers(tied)  # prerequisites counted as ended have not ended any more
     revived = [id for id, _, _ in rows if id not in failed_again]
     if opens and tied:
         yield Statement("reset_group_failures", {"ids": json.dumps(revived)})
@@ -80,8 +80,8 @@ def redrive(
 
 
 def _failed_again(ids: Sequence[str]) -> Op[set[str]]:
-    """Count what revived jobs wait for: those that wait for a job which stays dead, or for one of
-    these, end again."""
+    """Recount the prerequisites of redriven jobs: those with a prerequisite that stays dead end
+    again, and so do their dependents."""
     counted = (yield from recount(ids)) if ids else []
     again = {id for id, state, _, _ in counted if state in FAILED_STATES}
     if again:
@@ -91,9 +91,9 @@ def _failed_again(ids: Sequence[str]) -> Op[set[str]]:
 
 
 def redrive_one(id: str, by: str, reach: Access = ALL_JOBS) -> Op[Job]:
-    """Redrive a job, or say why not. A job that is queued or runs already needs nothing."""
+    """Redrive a job, or raise with the reason. No effect on a queued or running job."""
     if reach != ALL_JOBS:
-        yield from one_job(id, reach)  # a job never changes hands: what is seen now holds
+        yield from one_job(id, reach)  # a job's tenant never changes, so this check stays valid
     revived = yield from redrive([id], by, reach=reach)
     job = yield from one_job(id, reach)
     if not revived and job.state is State.SUCCEEDED:
@@ -107,7 +107,7 @@ def redrive_one(id: str, by: str, reach: Access = ALL_JOBS) -> Op[Job]:
         )
     if job.state in FAILED_STATES:
         raise TooLate(
-            f"job {id} cannot run: {reason(job.error)}; retry that one, and this one comes with it",
+            f"job {id} cannot run: {reason(job.error)}; retry that job, and this one follows",
             job=id,
             state=job.state,
         )
@@ -115,7 +115,7 @@ def redrive_one(id: str, by: str, reach: Access = ALL_JOBS) -> Op[Job]:
 
 
 def set_paused(queue: str, paused: bool, by: str) -> Op[None]:
-    """Stop or start the claiming of a queue; running jobs go on. Pausing twice is one pause."""
+    """Pause or resume the claiming of a queue; running jobs continue. Idempotent."""
     yield BEGIN
     changed: Rows = yield Statement("set_paused", {"queue": queue, "paused": paused})
     if changed:
@@ -125,7 +125,7 @@ def set_paused(queue: str, paused: bool, by: str) -> Op[None]:
 
 
 def record_actions(kind: str, data: Sequence[dict[str, Any]]) -> Op[None]:
-    """Several things of one kind that are no single job's."""
+    """Record several actions of one kind that belong to no single job."""
     yield Statement(
         "record_action", rows=[{"job": None, "kind": kind, "data": json.dumps(one)} for one in data]
     )

@@ -1,4 +1,4 @@
-"""What the pages of the dashboard show of this moment: the board, the losses, who holds what."""
+"""Live statistics of the dashboard: depths, losses and held jobs at this moment."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .doctor.findings import Finding
 from .operation import Op, Rows, Statement
 from .report import names_in
 
-LATE_LEASE_S = 3.0  # seconds: nets look twice a second; what is this late, nobody takes back
+LATE_LEASE_S = 3.0  # seconds; workers reclaim twice a second, so later means never
 LATE_PERIODS, MIN_LATE_S = (
     3,
     5.0,
-)  # a duty that was not done for so many periods, or so many seconds
+)  # a duty without success for so many periods, or so many seconds, is late
 MAX_LOSSES = 200
 MAX_HELD_JOBS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class TenantDepth:
-    """What one tenant has in one queue in one state, and for how long the first of it."""
+    """The jobs of one tenant in one queue and state, and the age of the oldest."""
 
     tenant: str
     queue: str
@@ -40,14 +40,14 @@ class TenantDepth:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker, as far as the overview is concerned."""
+    """A worker, as shown in the overview."""
 
     id: str
     state: str
     running: int
     silent_for: float
     lease: float
-    queues: list[str] | None  # None: all of them
+    queues: list[str] | None  # None: all queues
 
     @property
     def alive(self) -> bool:
@@ -61,7 +61,7 @@ class WorkerStatus:
 class DutyStatus:
     name: str
     every: float
-    silent_for: float | None  # None: it never went well
+    silent_for: float | None  # None: it never succeeded
     error: str | None
 
 
@@ -77,7 +77,7 @@ class HeldTask:
 
 @dataclass(slots=True)
 class LiveStats:
-    """One moment, of everybody. `of` is what one caller may see."""
+    """One moment of all tenants. `of` restricts it to a caller's access."""
 
     at: float = 0.0
     depths: list[TenantDepth] = field(default_factory=list)
@@ -148,7 +148,7 @@ def live_stats() -> Op[LiveStats]:
 
 
 def stuck_findings(board: LiveStats) -> list[Finding]:
-    """Pure: what does not go on, and would not by itself."""
+    """Pure: jobs and duties that make no progress, and would not without an operator."""
     return [finding for check in (_unserved, _lost, _failing) for finding in check(board)]
 
 
@@ -169,12 +169,12 @@ def _lost(board: LiveStats) -> Iterator[Finding]:
         longest = max(depth.oldest for depth in late)
         yield Finding(
             "owner-dead",
-            f"{pluralize(number, 'running job')} lost the owner, at the longest"
+            f"{pluralize(number, 'running job')} lost the owner up to"
             f" {format_duration(longest)} ago,"
-            " and nobody has taken them back.",
-            "Start a worker: any one takes them back within a second."
+            " and no worker has reclaimed them.",
+            "Start a worker: it reclaims them within a second."
             if not board.alive
-            else "Look into the logs of the workers: each of them should do it within a second.",
+            else "See the logs of the workers: each of them should do it within a second.",
         )
 
 
@@ -183,14 +183,14 @@ def _failing(board: LiveStats) -> Iterator[Finding]:
         if net.error:
             yield Finding(
                 "stalled-net",
-                f"The duty {net.name} failed when it was last done: {net.error}",
-                "It is tried again by itself; if this stays, the error says what to mend.",
+                f"The last run of the duty {net.name} failed: {net.error}",
+                "It is retried automatically; if this persists, fix the cause named by the error.",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class LossEvent:
-    """Something on record about the dead: workers that were lost, or a write that was refused."""
+    """A recorded loss: workers that were lost, or a write that was refused."""
 
     kind: str
     at: datetime
@@ -199,7 +199,7 @@ class LossEvent:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """A job whose worker was lost: when that was noticed, and when it ran again."""
+    """A job whose worker was lost: when the loss was noticed, and when the job ran again."""
 
     job: str
     task: str
@@ -232,7 +232,8 @@ class HeldJob:
 
 
 def losses(kind: str, limit: int = MAX_LOSSES) -> Op[list[LossEvent]]:
-    """Of one kind: many of the one hide none of the other."""
+    """The latest losses of one kind; each kind has its own limit, so that neither hides the
+    other."""
     rows: Rows = yield Statement("losses", {"kind": kind, "limit": limit})
     found = []
     for at, data in rows:
@@ -245,7 +246,7 @@ def losses(kind: str, limit: int = MAX_LOSSES) -> Op[list[LossEvent]]:
 def recoveries(
     seconds: float, limit: int = MAX_LOSSES, reach: Access = ALL_JOBS
 ) -> Op[list[Recovery]]:
-    """What was taken back from lost workers lately."""
+    """Jobs reclaimed recently from lost workers."""
     given = {"late": seconds, "limit": limit, **reach.params}
     rows: Rows = yield Statement("crashed_attempts", given)
     return [Recovery(**_named(Recovery, row)) for row in rows]
@@ -254,7 +255,7 @@ def recoveries(
 def jobs_by_worker(
     reach: Access = ALL_JOBS, limit: int = MAX_HELD_JOBS
 ) -> Op[dict[str, list[HeldJob]]]:
-    """What runs, by who runs it."""
+    """Running jobs by their worker."""
     rows: Rows = yield Statement("held_jobs", {"limit": limit, **reach.params})
     found: dict[str, list[HeldJob]] = {}
     for row in rows:
@@ -264,7 +265,7 @@ def jobs_by_worker(
 
 
 def _named(kind: type[Any], row: tuple[Any, ...]) -> dict[str, Any]:
-    """A row by the names of what it becomes; what is called a moment becomes one."""
+    """A row as keyword arguments of its class; fields named as times become datetimes."""
     names = [one.name for one in fields(kind)]
     return {
         name: to_datetime(value) if name.endswith(("_at", "_until")) else value

@@ -1,4 +1,4 @@
-"""What an operation is: a generator that yields named statements and returns a value.
+"""Operations: generators that yield named statements and return a value.
 
     def finish(transitions: list[Transition]) -> Op[Finished]:
         rows = yield Statement("finish", rows=[…])
@@ -25,7 +25,7 @@ Rows = list[Row]
 class Statement(NamedTuple):
     """A statement by its name in the .sql files, with its parameters.
 
-    With `rows`, it is done for all of them at once: they travel as one JSON parameter.
+    With `rows`, it applies to all of them at once, passed as one JSON parameter.
     """
 
     name: str
@@ -34,29 +34,29 @@ class Statement(NamedTuple):
 
     @property
     def bind(self) -> Mapping[str, object]:
-        """What the driver is given."""
+        """The parameters for the driver."""
         if self.rows is None:
             return self.params
-        from pydantic_core import to_json  # three times as fast as ours; not needed to get here
+        from pydantic_core import to_json  # three times as fast as json; imported only when used
 
-        # A number that is not finite comes from a row that somebody spoiled, and is no JSON.
+        # A number that is not finite comes from a damaged row and has no JSON form.
         return {**self.params, "rows": to_json(self.rows, inf_nan_mode="null").decode()}
 
 
 class Pipeline(tuple[Statement, ...]):
-    """Statements that travel together; the answer is a list with the rows of each."""
+    """Statements sent in one round trip; the result is a list with the rows of each."""
 
     __slots__ = ()
 
 
 class CommitPipeline(Pipeline):
-    """The same, when nothing comes after them: what was begun commits in their round trip."""
+    """A pipeline that ends the operation: the open transaction commits in its round trip."""
 
     __slots__ = ()
 
 
 class Begin:
-    """Says that all that follows commits together."""
+    """Start of a transaction: all later statements of the operation commit together."""
 
 
 BEGIN = Begin()
@@ -68,7 +68,7 @@ CREATES_DATABASE: set[Callable[..., Any]] = set()
 
 
 def creates_database(operation: F) -> F:
-    """Let an operation create the database if there is none: an enqueue, a worker's arrival. All
-    others refuse, so that a mistyped URL does not look like an empty database."""
+    """Let an operation create a missing database: an enqueue, or the start of a worker. Other
+    operations refuse, so that a mistyped URL does not look like an empty database."""
     CREATES_DATABASE.add(operation)
     return operation

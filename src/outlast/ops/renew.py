@@ -1,4 +1,4 @@
-"""A worker holds on to what it runs, and learns what it should let go."""
+"""Renewal: a worker extends the leases of its jobs and learns which it has lost."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .operation import Op, Pipeline, Rows, Statement
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The held jobs by what the database says of them."""
+    """The held jobs by the state of their claims."""
 
     kept: frozenset[str]
-    cancelling: frozenset[str]  # kept, but somebody asked to stop them
-    lost: frozenset[str]  # no longer ours: whatever they do now counts for nothing
-    busy: frozenset[str]  # still ours, but not renewed: somebody else holds them at this moment
-    unknown_claims: list[Claim]  # ours in the database, but not in our hands
-    draining: bool = False  # somebody wants us to claim no more
+    cancelling: frozenset[str]  # renewed, but their cancellation was requested
+    lost: frozenset[str]  # owned by another worker or ended: later writes are refused
+    busy: frozenset[str]  # still owned, but not renewed: another transaction has locked the row
+    unknown_claims: list[Claim]  # owned in the database, but not held by the worker
+    draining: bool = False  # an operator asked the worker to stop claiming
 
 
 def renew(worker: str, held: Mapping[str, int], lease: float) -> Op[Renewed]:
-    """Renew what is held (id → fence), and compare it with what the database says we own."""
-    # In the order of their ids, as in a finish: whoever locks many rows locks them in one order.
+    """Renew the held claims (id → fence), and compare them with those that the database has."""
+    # Sorted by id, as in a finish: all statements lock many rows in the same order.
     asked = [{"id": id, "fence": fence} for id, fence in sorted(held.items())]
     statements = [Statement(name, {"worker": worker}) for name in ("owned", "draining")]
     if asked:

@@ -1,4 +1,4 @@
-"""Retention: remove jobs whose time is over, or because an operator says so, and all their rows."""
+"""Retention: remove expired jobs, or those that an operator removes, with all their rows."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from .job_actions import record_action
 from .operation import BEGIN, Op, Rows, Statement
 from .report import clock
 
-VISIBILITY_LAG_S = 60.0  # seconds after its end within which a job's row is surely there to be seen
+VISIBILITY_LAG_S = 60.0  # seconds after its end by which a job's row is visible
 
 
 def prune(state: str, keep: float, limit: int) -> Op[Removed]:
-    """Remove one small batch of jobs that ended long ago, with all that belongs to them."""
+    """Remove one small batch of jobs that ended long ago, with all their rows."""
     yield BEGIN
     rows: Rows = yield Statement("prune_jobs", {"state": state, "keep": keep, "limit": limit})
     return (yield from delete_dependents_rows(rows))
 
 
 def set_retention(queue: str, keep: float | None, by: str) -> Op[None]:
-    """How many seconds ended jobs of a queue are kept at the most; None: as long as all others."""
+    """Set the maximum seconds that ended jobs of a queue are kept; None: the default."""
     yield BEGIN
     changed: Rows = yield Statement("set_keep", {"queue": queue, "keep": keep})
     if changed:
@@ -30,7 +30,7 @@ def set_retention(queue: str, keep: float | None, by: str) -> Op[None]:
 
 
 def queue_retentions() -> Op[list[tuple[str, float]]]:
-    """Queues with a time of their own."""
+    """Queues with a retention of their own."""
     rows: Rows = yield Statement("queue_retentions")
     return [(queue, float(keep)) for queue, keep in rows]
 
@@ -38,8 +38,8 @@ def queue_retentions() -> Op[list[tuple[str, float]]]:
 def prune_queue(
     queue: str, keep: float, since: float, limit: int
 ) -> Op[tuple[Removed, float, bool]]:
-    """Remove a small batch of a queue's jobs that ended between a moment and as long ago as it
-    keeps them: how many went, where to go on, and whether there is more now."""
+    """Remove a small batch of a queue's jobs that ended after a given time and are past its
+    retention: how many were removed, where to continue, and whether more are due now."""
     until = (yield from clock()) - keep
     given = {"queue": queue, "since": since, "until": until, "limit": limit}
     found: Rows = yield Statement("ended_in_queue", given)
@@ -61,10 +61,9 @@ def purge(
     reach: Access = ALL_JOBS,
     state: str | None = None,
 ) -> Op[Removed]:
-    """Remove those of the jobs that ended so many seconds ago (in one state, if given), with all
-    that belongs to them; how many they were is on record, with what was `told` about the wish. What
-    a flow still needs stays: what comes before jobs that are to end, or before dead ones that are
-    not removed with it."""
+    """Remove the given jobs that ended at least `older` seconds ago (in one state, if given), with
+    all their rows; the number and the `selection` are recorded. Jobs that a flow still needs stay:
+    prerequisites of unfinished jobs, or of dead jobs that are not removed with them."""
     yield BEGIN
     given = {"ids": json.dumps(sorted(ids)), "older": older, "state": state, **reach.params}
     rows: Rows = yield Statement("purge_jobs", given)
@@ -75,8 +74,8 @@ def purge(
 
 
 def delete_dependents_rows(rows: Rows) -> Op[Removed]:
-    """Remove what belonged to jobs that were removed, by their ids and flows. What they referred to
-    outside of the database is whoever's who asked for it: it goes when this has committed."""
+    """Delete the rows of removed jobs, by their ids and flows. The caller deletes their blobs after
+    the commit."""
     removed = Removed.of(rows)
     if not rows:
         return removed
@@ -100,6 +99,6 @@ def prune_workers(keep: float) -> Op[int]:
 
 
 def prune_incidents(keep: float, limit: int) -> Op[Removed]:
-    """Remove a small batch of what nobody did and that is no job's; what people did stays."""
+    """Remove a small batch of recorded incidents that belong to no job; actions of people stay."""
     rows: Rows = yield Statement("prune_incidents", {"keep": keep, "limit": limit})
     return Removed(len(rows))

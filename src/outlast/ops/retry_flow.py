@@ -1,5 +1,5 @@
-"""A flow gets a new life: first it is opened again, then what did not succeed in it is redriven, a
-page at a time. Whoever dies on the way says it again, and goes on.
+"""Retry a flow: first reopen it, then redrive its failed jobs page by page. If the process dies
+midway, the same call resumes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ PAGE_JOBS = 200
 
 
 def reopen(flow: str, by: str) -> Op[None]:
-    """Nothing of it counts as cancelled or failed any more. Not while it is being cancelled: what
-    was asked to stop would be left behind."""
+    """Clear the flow's cancellation and failures. Refused while it is being cancelled: jobs that
+    were asked to stop would be left behind."""
     yield BEGIN
     yield Statement("reopen_flow", {"id": flow})
     rows: Rows = yield Statement("flow", {"id": flow})
@@ -31,8 +31,8 @@ def reopen(flow: str, by: str) -> Op[None]:
 
 
 def redrive_page(flow: str, after: str | None, by: str) -> Op[tuple[str | None, int]]:
-    """Redrive a few; returns where to go on, and how many got a new life. What was cancelled, or
-    failed together, since the flow was opened again stays so."""
+    """Redrive a page of jobs; returns where to continue, and how many were redriven. Jobs cancelled
+    or failed together since the flow was reopened stay so."""
     asked = {"id": flow, "after": after or LOWEST_ID, "limit": PAGE_JOBS}
     rows: Rows = yield Statement("broken_in_flow", asked)
     ids = [id for (id,) in rows]

@@ -1,10 +1,10 @@
-"""Finding jobs for callers who may see some of them, in an answer's time however many there are.
+"""Search for jobs within a caller's access, with bounded cost however many jobs there are.
 
-A filter that fits little would have the database read everything. So a search looks at so many jobs
-below a cursor and says where to go on: a page may be short, or empty, and there may be more.
+A filter that matches few jobs would make the database read everything. So a search reads a bounded
+window of jobs below a cursor and returns where to continue: a page may be short or empty although
+more jobs match.
 
-The dead and those that wait have indexes by id, and are searched among themselves; those that run
-are few.
+Dead and waiting jobs have indexes by id and are searched separately; running ones are few.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .flow_report import FlowState, Neighbour, neighbours, read_flows
 from .operation import Op, Rows, Statement
 from .report import HIGHEST_ID, Queue, queue_settings
 
-WINDOW_JOBS = 5_000  # that one look reads
-WINDOW_FLOWS = 1_000  # that one look reads
-WINDOW_SCHEDULED = 1_000  # likewise: in the order of time, they lie all over the table
-RUN_AT = JOB_COLUMNS.index("run_at")  # as the row has it: a moment in Python is coarser
-MAX_KINDS = 50_000  # of jobs, in a census
+WINDOW_JOBS = 5_000  # jobs read by one statement
+WINDOW_FLOWS = 1_000  # flows read by one statement
+WINDOW_SCHEDULED = 1_000  # fewer: in the order of time, they are scattered over the table
+RUN_AT = JOB_COLUMNS.index("run_at")  # as stored: a Python datetime is coarser
+MAX_KINDS = 50_000  # kinds of jobs in a count
 
 _INDEXED_STATES = {State.DEAD: ("search_dead", "floor_of_dead"),
           State.WAITING: ("search_waiting", "floor_of_waiting")}  # fmt: skip
@@ -39,17 +39,17 @@ _INDEXED_STATES = {State.DEAD: ("search_dead", "floor_of_dead"),
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """Which jobs; None means all."""
+    """A filter of jobs; None matches all."""
 
     state: str | None = None
     queue: str | None = None
     task: str | None = None
-    text: str | None = None  # that is in its key or its id
+    text: str | None = None  # part of its key or id
     error: str | None = None  # the type of its last error
 
     @property
     def params(self) -> dict[str, object]:
-        """For the fragment `job_fits`."""
+        """Parameters of the fragment `job_fits`."""
         return {
             "queue": self.queue,
             "task": self.task,
@@ -69,21 +69,21 @@ ALL = JobQuery()
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
-    """How many jobs there are of one kind."""
+    """The number of jobs of one kind."""
 
     tenant: str
     queue: str
     task: str
     state: str
     number: int
-    oldest: float  # seconds that the oldest of them has existed
+    oldest: float  # age of the oldest of them; seconds
 
 
 def search(
     query: JobQuery, reach: Access, before: str | None, limit: int, window: int = WINDOW_JOBS
 ) -> Op[tuple[list[Job], str | None]]:
-    """Some jobs that fit, newest first, and where to go on: None if that is all there are. They are
-    without arguments and results."""
+    """Some matching jobs, newest first, and where to continue: None at the end. Arguments and
+    results are left out."""
     given = {**query.params, **reach.params, "before": before or HIGHEST_ID, "limit": limit}
     if query.state == State.RUNNING:
         running: Rows = yield Statement("search_running", given | {"floor": LOWEST_ID})
@@ -93,7 +93,7 @@ def search(
     if statement == "search_jobs":
         given["state"] = query.state
     floor = None
-    if among != ALL or reach != ALL_JOBS:  # else all that are looked at fit: no look is too long
+    if among != ALL or reach != ALL_JOBS:  # otherwise every job matches, and no window is needed
         floor = yield from _floor(bottom, given["before"], window)
     rows: Rows = yield Statement(statement, given | {"floor": floor or LOWEST_ID})
     return _page(rows, limit, floor)
@@ -103,17 +103,17 @@ def _page(rows: Rows, limit: int, floor: str | None) -> tuple[list[Job], str | N
     jobs = [read_job(row) for row in rows]
     if len(jobs) == limit:
         return jobs, jobs[-1].id
-    # The floor itself was not looked at: go on right above it.
+    # The floor itself was not read: continue right above it.
     return jobs, floor and above(floor)
 
 
 def above(id: str) -> str:
-    """The id right above one: before it comes that one itself."""
+    """The next id: as a cursor, it includes the given one."""
     return str(UUID(int=UUID(id).int + 1))
 
 
 def count_by_kind(limit: int = MAX_KINDS) -> Op[list[KindCount]]:
-    """All jobs, counted by kind. It reads all of them: ask seldom."""
+    """All jobs, counted by kind. This reads all of them: call it rarely."""
     rows: Rows = yield Statement("count_by_kind", {"limit": limit})
     return [
         KindCount(tenant, queue, task, state, int(number), age(oldest))
@@ -122,7 +122,7 @@ def count_by_kind(limit: int = MAX_KINDS) -> Op[list[KindCount]]:
 
 
 def all_queues() -> Op[list[Queue]]:
-    """The queues that hold a job or have a setting, with jobs of every state counted."""
+    """The queues that have a job or a setting, with their jobs counted by state."""
     found = yield from queue_settings()
     for kind in (yield from count_by_kind()):
         queue = found.setdefault(kind.queue, Queue(kind.queue))
@@ -138,14 +138,14 @@ def all_queues() -> Op[list[Queue]]:
 
 
 def all_in_reach(ids: Collection[str], reach: Access) -> Op[None]:
-    """Says which of the jobs is not there for this caller, if one is not."""
+    """Raise for a job that is outside this caller's access."""
     rows: Rows = yield Statement("jobs_in_reach", {"ids": json.dumps(sorted(ids)), **reach.params})
     if missing := sorted(set(ids) - {id for (id,) in rows}):
         raise JobNotFound(job=missing[0])
 
 
 def flow_in_reach(flow: str, reach: Access) -> Op[None]:
-    """A flow is there for a caller if all of it is."""
+    """Raise unless all jobs of a flow are within the caller's access."""
     rows: Rows = yield Statement("flow_reach", {"id": flow, **reach.params})
     inside, outside = rows[0]
     if not inside or outside:
@@ -154,10 +154,10 @@ def flow_in_reach(flow: str, reach: Access) -> Op[None]:
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Dead jobs of one task that died of the same kind of error."""
+    """Dead jobs of one task with the same type of error."""
 
     task: str
-    error: str  # its type
+    error: str  # the error's type
     number: int
     first_at: datetime
     last_at: datetime
@@ -171,7 +171,7 @@ class DeadGroup:
 
 @dataclass(frozen=True, slots=True)
 class DueCursor:
-    """A place in the schedule: after this one."""
+    """A position in the schedule: after this job."""
 
     run_at: float = 0.0
     id: str = LOWEST_ID
@@ -180,7 +180,7 @@ class DueCursor:
 def count_window(
     query: JobQuery, reach: Access, before: str | None, window: int = WINDOW_JOBS
 ) -> Op[tuple[int, str | None]]:
-    """How many of the next jobs below a cursor fit, and where to go on."""
+    """The number of matching jobs in the next window below a cursor, and where to continue."""
     if query.state == State.RUNNING:
         running, _ = yield from search(query, reach, before, window)
         return len(running), running[-1].id if len(running) == window else None
@@ -198,7 +198,7 @@ def count_window(
 def dead_by_error(
     reach: Access, before: str | None = None, window: int = WINDOW_JOBS
 ) -> Op[tuple[list[DeadGroup], str | None]]:
-    """The next dead jobs below a cursor by what they died of, and where to go on."""
+    """The next dead jobs below a cursor, grouped by error, and where to continue."""
     floor = yield from _floor("floor_of_dead", before or HIGHEST_ID, window)
     given = {**reach.params, "before": before or HIGHEST_ID, "floor": floor or LOWEST_ID}
     rows: Rows = yield Statement("dead_by_error", given)
@@ -216,7 +216,7 @@ def due(
     queue: str | None = None,
     window: int = WINDOW_SCHEDULED,
 ) -> Op[tuple[list[Job], DueCursor | None]]:
-    """Scheduled jobs in the order in which they fall due, and where to go on."""
+    """Scheduled jobs in the order of their due time, and where to continue."""
     cursor = {"run_at": after.run_at, "id": after.id}
     window = limit if reach == ALL_JOBS and queue is None else window
     params = {**cursor, **reach.params, "queue": queue, "limit": limit, "window": window}
@@ -231,7 +231,7 @@ def due(
 def search_flows(
     reach: Access, before: str | None, limit: int, window: int = WINDOW_FLOWS
 ) -> Op[tuple[list[FlowState], str | None]]:
-    """Flows of which all is in reach, newest first, and where to go on."""
+    """Flows within the caller's access, newest first, and where to continue."""
     asked = {"before": before or HIGHEST_ID, "window": window, "limit": limit, **reach.params}
     rows: Rows = yield Statement("flows_in_reach", asked)
     found = yield from read_flows(rows)
@@ -244,7 +244,7 @@ def search_flows(
 def neighbours_in_access(
     id: str, reach: Access, limit: int
 ) -> Op[tuple[list[Neighbour], list[Neighbour]]]:
-    """The first few jobs before and after one, as far as they are in reach."""
+    """The first few prerequisites and dependents of a job within the caller's access."""
     before, after = yield from neighbours(id, limit)
     ids = json.dumps(sorted({one.id for one in (*before, *after)}))
     rows: Rows = yield Statement("jobs_in_reach", {"ids": ids, **reach.params})

@@ -1,4 +1,5 @@
-"""Browsers log in with a token, and out. A session is a row: who deletes it has ended it."""
+"""Browser sessions: log in with a token, and out. A session is a row; deleting it ends the
+session."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from ..model.api_token import Token
 from .operation import BEGIN, Op, Rows, Statement
 from .tokens import read_token
 
-MAX_SESSIONS_PER_TOKEN = 100  # sessions of one token: who logs in once more ends the oldest
+MAX_SESSIONS_PER_TOKEN = 100  # per token; one more login ends the oldest
 
 
 def begin(hash: str, token: str, life: float) -> Op[None]:
@@ -19,17 +20,17 @@ def begin(hash: str, token: str, life: float) -> Op[None]:
 
 
 def end(hash: str) -> Op[None]:
-    """Ending twice is ending once."""
+    """End a session; idempotent."""
     yield Statement("end_session", {"hash": hash})
 
 
 def token_of(hash: str) -> Op[Token | None]:
-    """The token that a session began with, if both are good."""
+    """The token of a session, if both are valid."""
     rows: Rows = yield Statement("token_of_session", {"hash": hash})
     return read_token(rows[0]) if rows else None
 
 
 def valid_sessions(hashes: Collection[str]) -> Op[set[str]]:
-    """Those of the sessions that are good still."""
+    """The sessions that are still valid."""
     rows: Rows = yield Statement("good_sessions", {"hashes": json.dumps(sorted(hashes))})
     return {hash for (hash,) in rows}

@@ -1,8 +1,8 @@
-"""What happened, counted in spans of ten seconds from the rows themselves.
+"""Statistics of the past, counted from the rows in spans of ten seconds.
 
-Nothing counts while a job is on its way. What ended in a span is read once it is over, through the
-index of ends, and once more a minute later: whoever commits late is counted then. What is counted
-takes the place of what there was, so a count that dies midway, or is done twice, does no harm.
+Jobs are not counted while they run. The ends of a span are read once it is over, through the index
+of ends, and again a minute later, to include late commits. A count replaces the one before it, so
+an interrupted or repeated count does no harm.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ from .access import ALL_JOBS, Access
 from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
 SPAN_S = 10  # seconds
-LONG_SPAN_S = 600  # seconds; what is older than a day is kept in these
-MAX_KEYS_PER_SPAN = (
-    200  # tenants and queues that are kept apart in one span; others are counted together
-)
-OTHERS = ("", "")  # their name
+LONG_SPAN_S = 600  # seconds; the resolution after a day
+MAX_KEYS_PER_SPAN = 200  # tenants and queues with their own rows in one span; others are merged
+OTHERS = ("", "")  # the key of merged ones
 
 Whose = tuple[str, str]  # tenant, queue
 
 
 @dataclass(slots=True)
 class StatisticsRow:
-    """One tenant's jobs in one queue, in one span."""
+    """The jobs of one tenant in one queue and span."""
 
     at: int
     tenant: str
@@ -57,7 +55,7 @@ class StatisticsRow:
         return self.finished + self.failed + self.crashed + sum((self.depths or {}).values())
 
     def add(self, other: StatisticsRow) -> None:
-        """Somebody else's, in the same span."""
+        """Merge the row of another tenant or queue in the same span."""
         self._count(other)
         if other.depths is not None:
             there = self.depths or {}
@@ -66,8 +64,8 @@ class StatisticsRow:
             }
 
     def follow(self, other: StatisticsRow) -> None:
-        """The same one's, in another span: of what there was, the most is kept, so that what came
-        and went is seen."""
+        """Merge the row of the same key in another span; depths keep their maximum, so that peaks
+        stay visible."""
         self._count(other)
         if other.depths is not None:
             there = self.depths or {}
@@ -99,14 +97,14 @@ Depths = dict[Whose, dict[str, int]]
 
 
 def newest_span() -> Op[tuple[int | None, float]]:
-    """Where the last span begins that was counted, and what time it is."""
+    """The start of the last counted span, and the current time."""
     rows: Rows = yield Statement("newest_statistic", {"span": SPAN_S})
     newest, now = rows[0]
     return None if newest is None else int(newest), float(now)
 
 
 def depths() -> Op[Depths]:
-    """What there is now. It reads what has not ended: ask seldom."""
+    """The current depths. This reads all unfinished jobs: call it rarely."""
     rows: Rows = yield Statement("live_depths")
     found: Depths = {}
     for tenant, queue, state, number in rows:
@@ -115,7 +113,7 @@ def depths() -> Op[Depths]:
 
 
 def count(at: int, there: Depths | None = None) -> Op[int]:
-    """Count what happened in the span that begins at `at`, and keep it."""
+    """Count and store the span that starts at `at`."""
     given = {"low": at, "high": at + SPAN_S}
     ended, attempts, known = yield Pipeline(
         [
@@ -127,14 +125,14 @@ def count(at: int, there: Depths | None = None) -> Op[int]:
     found = bounded(counted(at, ended, attempts, there), separate_keys(map(_line, known)))
     if not found and known:
         return 0
-    if not found:  # that it was looked at is worth a row too
+    if not found:  # an empty row records that the span was counted
         found = [StatisticsRow(at, *OTHERS, depths=None if there is None else {})]
     yield Statement("keep_statistics", rows=[line.row(SPAN_S) for line in found])
     return sum(line.finished for line in found)
 
 
 def counted(at: int, ended: Rows, attempts: Rows, there: Depths | None) -> list[StatisticsRow]:
-    """Pure: the rows of a span as lines, one for each tenant and queue."""
+    """Pure: the statistics of a span, one row for each tenant and queue."""
     lines: dict[Whose, StatisticsRow] = {}
 
     def line(tenant: str, queue: str) -> StatisticsRow:
@@ -166,8 +164,9 @@ def bounded(
     separate: Set[Whose] = frozenset(),
     limit: int = MAX_KEYS_PER_SPAN,
 ) -> list[StatisticsRow]:
-    """The busiest by themselves, all others as one. Whoever was kept apart before stays so, and
-    where that was as many as may be nobody joins them: or they would be counted here and there."""
+    """The busiest keys on their own, all others merged. Keys that had their own row before keep it,
+    and once the limit is reached no key joins them; otherwise some jobs would be counted in
+    both."""
     ranked = sorted(
         lines,
         key=lambda line: (line.key == OTHERS, line.key not in separate, -line.weight, line.key),
@@ -184,7 +183,7 @@ def bounded(
 
 
 def fold(at: int) -> Op[int]:
-    """Keep a long span, made from the short ones in it."""
+    """Store a long span, merged from its short ones."""
     yield BEGIN
     short = yield from read_statistics(SPAN_S, at, at + LONG_SPAN_S)
     known = yield from read_statistics(LONG_SPAN_S, at, at + LONG_SPAN_S)
@@ -204,7 +203,7 @@ def separate_keys(known: Iterable[StatisticsRow]) -> set[Whose]:
 def read_statistics(
     span: int, low: int, high: int, reach: Access = ALL_JOBS
 ) -> Op[list[StatisticsRow]]:
-    """What was counted of a stretch of time."""
+    """The statistics of a period."""
     given = {"span": span, "low": low, "high": high, **reach.params}
     rows: Rows = yield Statement("statistics", given)
     return [_line(row) for row in rows]

@@ -1,4 +1,4 @@
-"""Tokens are made, looked up, seen in use and revoked. What people do with them is on record."""
+"""Tokens: create, look up, mark as used, revoke. Actions of people are recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model.timestamps import to_datetime
 from .job_actions import record_action
 from .operation import BEGIN, Op, Rows, Statement
 
-MAX_TOKENS_LISTED = 1000  # tokens that are listed
+MAX_TOKENS_LISTED = 1000
 
 
 def create(new: NewToken, by: str) -> Op[Token]:
@@ -41,7 +41,7 @@ def tokens(limit: int = MAX_TOKENS_LISTED) -> Op[list[Token]]:
 
 
 def revoke(id: str, by: str) -> Op[Token]:
-    """A token is good no longer. Revoking twice is revoking once."""
+    """Revoke a token; idempotent."""
     yield BEGIN
     changed: Rows = yield Statement("revoke_token", {"id": id})
     token = yield from _token(id)
@@ -51,19 +51,19 @@ def revoke(id: str, by: str) -> Op[Token]:
 
 
 def by_hash(hash: str) -> Op[Token | None]:
-    """The token of this hash, if it is good."""
+    """The token of this hash, if it is valid."""
     rows: Rows = yield Statement("token_by_hash", {"hash": hash})
     return read_token(rows[0]) if rows else None
 
 
 def valid_tokens(ids: Collection[str]) -> Op[set[str]]:
-    """Those of the tokens that are good still."""
+    """The tokens that are still valid."""
     rows: Rows = yield Statement("good_tokens", {"ids": json.dumps(sorted(ids))})
     return {id for (id,) in rows}
 
 
 def live_hashes(limit: int) -> Op[frozenset[str]]:
-    """The hashes of good tokens, of those that were used or made last."""
+    """The hashes of valid tokens, the most recently used or created first."""
     rows: Rows = yield Statement("live_token_hashes", {"limit": limit})
     return frozenset(hash for (hash,) in rows)
 
@@ -78,8 +78,8 @@ def mark_used(id: str) -> Op[None]:
 
 
 def secret(name: str, fresh: str) -> Op[str]:
-    """The secret of this name; a fresh one becomes it, if there is none. Whoever comes second gets
-    what the first one kept."""
+    """The secret of this name; `fresh` is stored if there is none. A concurrent second caller gets
+    the first one's."""
     rows: Rows = yield Statement("secret", {"name": name})
     if not rows:
         yield Statement("keep_secret", {"name": name, "value": fresh})
@@ -88,7 +88,7 @@ def secret(name: str, fresh: str) -> Op[str]:
 
 
 def record_wrong_tokens(tries: int, addresses: Collection[str]) -> Op[None]:
-    """Wrong tokens were shown, so many times since this was last said."""
+    """Record wrong tokens, as a number of attempts since the last record."""
     told = {"tries": tries, "addresses": sorted(addresses)}
     yield from record_action("wrong-tokens", [None], told)
 
@@ -108,7 +108,7 @@ def _audit_fields(token: Token) -> dict[str, Any]:
 
 
 def _names(found: Any) -> tuple[str, ...]:
-    """A stored list. One that cannot be read allows nothing: no scope and no queue is named so."""
+    """A stored list. An unreadable one grants nothing: no scope and no queue has that name."""
     return tuple(map(str, found)) if isinstance(found, list) else ("!unreadable",)
 
 

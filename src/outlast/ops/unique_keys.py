@@ -4,7 +4,7 @@
             ▲           else: take the key from that holder ─▶ taken: insert
             └────────────────── another call was faster ◀──────┘
 
-Lock and look are two statements: a statement that waited for another transaction's key would look
+Lock and read are two statements: a statement that waited for another transaction's key would read
 with a snapshot from before that transaction's job. The exchange names the holder that was seen, so
 of two calls that saw the same one exactly one wins.
 """
@@ -22,23 +22,23 @@ from ..model.job import Job, NewJob, read_job
 from ..model.uniqueness import ACTIVE, DEBOUNCE, WAITING
 from .operation import Op, Rows, Statement
 
-MAX_ROUNDS = 20  # of looking at a key that other calls keep taking
+MAX_ROUNDS = 20  # attempts to take a key that other calls keep taking
 
 
 @dataclass(slots=True)
 class UniqueJobs:
-    """What became of the unique jobs of one call."""
+    """The outcome for the unique jobs of one call."""
 
-    winners: dict[str, Job] = field(default_factory=dict)  # the jobs that exist, by the new ones'
-    twins: dict[str, str] = field(default_factory=dict)  # jobs of this call that stand for others
+    winners: dict[str, Job] = field(default_factory=dict)  # existing jobs by the ids of new ones
+    twins: dict[str, str] = field(default_factory=dict)  # jobs of this call → their substitutes
 
     def answer(self, id: str, answers: Mapping[str, Job]) -> Job | None:
-        """The job that a call gets for its own; None for one of a flow that was pruned since."""
+        """The job returned for a job of the call; None for one of a flow that was pruned since."""
         id = self.twins.get(id, id)
         return self.winners.get(id) or answers.get(id)
 
     def without(self, jobs: Iterable[NewJob]) -> list[NewJob]:
-        """Those that are to be inserted."""
+        """The jobs to insert."""
         return [job for job in jobs if job.id not in self.winners and job.id not in self.twins]
 
 
@@ -71,8 +71,8 @@ def take_unique(jobs: Sequence[NewJob]) -> Op[UniqueJobs]:
 
 
 def _one_per_key(jobs: Sequence[NewJob]) -> list[tuple[NewJob, NewJob]]:
-    """Each job with the one of this call that stands for its key: the first, or, debounced, the
-    last. In the order of the keys, which two calls with many keys then share."""
+    """Each job with the job of this call that represents its key: the first or, if debounced, the
+    last. Sorted by key, so that two calls with many keys take them in the same order."""
     chosen: dict[tuple[str, str, str], NewJob] = {}
     for job in jobs:
         _refuse_reference(job)
@@ -84,8 +84,8 @@ def _one_per_key(jobs: Sequence[NewJob]) -> list[tuple[NewJob, NewJob]]:
 
 
 def _still_blocking(jobs: Mapping[str, NewJob], blocking: dict[str, Job]) -> Op[dict[str, Job]]:
-    """Those of the holders that stand in the way for sure. One that is to start later must not
-    have started by now, and not before this transaction ends; a debounced one gets the call."""
+    """The holders that certainly block the call. A holder that has not started must not start
+    before this transaction ends; a debounced one gets the call's arguments."""
     for id, job in blocking.items():
         _refuse_other_task(jobs[id], job.task, job.id)
     modes = {id: jobs[id].unique_mode for id in blocking}
@@ -104,8 +104,8 @@ def _still_blocking(jobs: Mapping[str, NewJob], blocking: dict[str, Job]) -> Op[
 
 
 def _replace(jobs: Mapping[str, NewJob], holders: Mapping[str, Job]) -> Op[dict[str, Job]]:
-    """Give holders that are still to start the arguments of these calls; returns them as they are
-    then."""
+    """Give holders that have not started the arguments of these calls; returns the changed
+    holders."""
     ids = json.dumps(sorted(job.id for job in holders.values()))
     held: Rows = yield Statement("hold_debounced", {"ids": ids})
     first: dict[str, float] = dict(held)
@@ -128,7 +128,7 @@ def _replacement(job: NewJob, holder: str, first: float) -> dict[str, Any]:
 
 
 def _take(jobs: Sequence[NewJob], holders: Mapping[str, str]) -> Op[set[str]]:
-    """Make jobs the holders of their keys, unless another call has been faster."""
+    """Make jobs the holders of their keys, unless another call was faster."""
     stale = json.dumps(sorted(holders[job.id] for job in jobs if job.id in holders))
     rows: Rows = yield Statement("take_unique_keys", {"ids": stale}, [_wanted(job) for job in jobs])
     return {id for (id,) in rows}
@@ -141,8 +141,8 @@ def held_keys(jobs: Sequence[NewJob]) -> Op[set[str]]:
 
 
 def keys_to_revive(ids: Sequence[str]) -> Op[dict[str, str]]:
-    """Take the keys of jobs that are unique while active and are to live again. Returns those that
-    cannot, by the jobs that hold their keys: another one of that key has not ended."""
+    """Take the keys of jobs that are unique while active and are to be redriven. Returns the jobs
+    that cannot be, mapped to the unfinished holders of their keys."""
     rows: Rows = yield Statement("ended_active_keys", {"ids": json.dumps(sorted(ids))})
     refused: dict[str, str] = {}
     wanted: dict[tuple[str, str, str], str] = {}
@@ -198,5 +198,5 @@ def _refuse_reference(job: NewJob) -> None:
     if job.unique_mode == DEBOUNCE and parse_reference(job.args) is not None:
         raise InvalidOption(
             option="debounce",
-            reason="is for arguments that fit into a row: keep the data elsewhere, pass its key",
+            reason="needs arguments that fit into a row: store the data elsewhere, pass its key",
         )

@@ -17,33 +17,34 @@ def register(worker: dict[str, object]) -> Op[None]:
 
 
 def heartbeat(id: str, running: int, state: str) -> Op[tuple[bool, bool]]:
-    """Say that a worker is alive: whether it is still known, and its proof of life stands."""
+    """Record a heartbeat; returns whether the worker is still registered, and whether its proof of
+    liveness is valid."""
     rows: Rows = yield Statement("worker_heartbeat", {"id": id, "running": running, "state": state})
     return bool(rows), any(proven for (proven,) in rows)
 
 
 def prove_liveness(id: str) -> Op[bool]:
-    """A worker holds its liveness lock; False if nobody knows it."""
+    """Record that a worker holds its liveness lock; False if the worker is not registered."""
     rows: Rows = yield Statement("prove_liveness", {"id": id})
     return bool(rows)
 
 
 def report_trouble(worker: str, trouble: str | None) -> Op[None]:
-    """A worker cannot hand in outcomes, for this reason; or it can again."""
+    """Record why a worker cannot report outcomes, or that it can again."""
     yield Statement("report_trouble", {"worker": worker, "trouble": trouble})
 
 
 def held_by(worker: str) -> Op[list[str]]:
-    """The jobs that a worker runs."""
+    """The ids of the jobs that a worker runs."""
     rows: Rows = yield Statement("owned", {"worker": worker})
     return [row[0] for row in rows]
 
 
 def set_draining(worker: str, draining: bool, by: str) -> Op[None]:
-    """A worker claims no more, or does so again; what it runs goes on. Told twice is told once."""
+    """Stop or resume the claiming of a worker; its running jobs continue. Idempotent."""
     if is_remote(worker):
         raise InvalidOption(
-            option="worker", reason="is a remote one: stop it where it runs, and it drains"
+            option="worker", reason="is remote: stop it on its own machine, and it drains"
         )
     yield BEGIN
     changed: Rows = yield Statement("set_draining", {"worker": worker, "draining": draining})
@@ -58,7 +59,7 @@ def set_draining(worker: str, draining: bool, by: str) -> Op[None]:
 
 
 def deregister(worker: str) -> Op[int]:
-    """Release what was claimed and never reached our hands; say goodbye."""
+    """Release jobs that were claimed but never received, and delete the registration."""
     yield BEGIN
     rows: Rows = yield Statement("owned", {"worker": worker})
     if rows:

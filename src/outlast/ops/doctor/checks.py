@@ -1,7 +1,7 @@
-"""What is wrong here? Facts from the database, and one pure function per ailment.
+"""Doctor: facts from the database, and one pure function per kind of problem.
 
-A finding carries a name from the catalogue of orphans where there is one, a sentence that says
-what was seen, and what to do. A new check is a function from `Facts` to findings in `CHECKS`.
+A finding has a name (from the catalogue of orphans, if there is one), a sentence with the facts,
+and advice. A new check is a function from `SystemFacts` to findings in `CHECKS`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from .database import DatabaseFacts, HostFacts
 from .findings import Finding
 from .orphans import FoundOrphans
 
-LATE_PERIODS = 3  # a duty that has not succeeded for so many of its periods is late
-MIN_LATE_S = (
-    5.0  # seconds; or for this long, where a period is shorter than a busy machine's hiccup
-)
+LATE_PERIODS = 3  # periods without success after which a duty is late
+MIN_LATE_S = 5.0  # seconds; the minimum, for periods shorter than a hiccup of a busy machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class SystemFacts:
     unhandled: list[tuple[str, str, int]]
     orphans: FoundOrphans
     dangling: dict[str, int]
-    troubled: list[Row] = field(default_factory=list)  # workers, by id, pid, host and why
+    troubled: list[Row] = field(default_factory=list)  # workers: id, pid, host and reason
     limits: list[LimitsInForce] = field(default_factory=list)
 
     @property
@@ -81,7 +79,7 @@ def facts(host: HostFacts) -> Op[SystemFacts]:
 
 
 def findings(facts: SystemFacts) -> list[Finding]:
-    """Everything that was found, problems first."""
+    """Every finding, problems first."""
     found = [finding for check in CHECKS for finding in check(facts)]
     found += orphans.orphan_findings(facts.orphans, bool(facts.alive))
     found += orphans.dangling_findings(facts.dangling)
@@ -108,7 +106,7 @@ def full_queues(facts: SystemFacts) -> Iterator[Finding]:
             yield Finding(
                 "queue-full",
                 f"The queue {queue.name!r} has {pluralize(ready, 'ready job')},"
-                f" and may have {limit}.",
+                f" and its limit is {limit}.",
                 "Add workers, or raise most_waiting with ol.limit(…).",
             )
 
@@ -125,30 +123,30 @@ def unknown_tasks(facts: SystemFacts) -> Iterator[Finding]:
 
 
 def stalled_duties(facts: SystemFacts) -> Iterator[Finding]:
-    """Late: alive workers, and nobody has done it well for too long. Failing: its last pass healed
-    nothing and failed at something, or broke off. A class that the audit counts is late with it."""
+    """Late: workers are alive, and none has succeeded for too long. Failing: the last pass healed
+    nothing and failed at something, or was interrupted. A class that the audit counts is late with
+    it."""
     since = min((worker.started_at.timestamp() for worker in facts.alive), default=0.0)
     for duty in facts.duties:
         if duty.error:
             yield Finding(
                 "stalled-net",
-                f"The duty {duty.name!r} failed when it was last done: {duty.error}",
-                "It is tried again by itself; if this stays, the error says what to mend.",
+                f"The last run of the duty {duty.name!r} failed: {duty.error}",
+                "It is retried automatically; if this persists, fix the cause named by the error.",
             )
         elif facts.alive and duty.name not in ORPHANS | DANGLING:
             done = (duty.succeeded_at or duty.next_at).timestamp()
             if facts.now - max(done, since) > max(MIN_LATE_S, LATE_PERIODS * duty.every):
                 yield Finding(
                     "stalled-net",
-                    f"The duty {duty.name!r} was last done {format_duration(facts.now - done)}"
-                    " ago, and should"
-                    f" be done every {format_duration(duty.every)}: no live worker does it.",
+                    f"The duty {duty.name!r} last ran {format_duration(facts.now - done)} ago and"
+                    f" should run every {format_duration(duty.every)}: no live worker runs it.",
                     "Restart the workers one by one, and keep their logs.",
                 )
 
 
 def audit_found(facts: SystemFacts) -> Iterator[Finding]:
-    """What should never have been there to be found."""
+    """Orphans that should never have existed."""
     for duty in facts.duties:
         known = ORPHANS.get(duty.name)
         if known is not None and duty.found:
@@ -156,8 +154,8 @@ def audit_found(facts: SystemFacts) -> Iterator[Finding]:
                 duty.name,
                 f"The audit has found {duty.found} of these so far: {duty.healed} healed,"
                 f" {duty.skipped} left alone, {duty.failed} failed.",
-                f"{known.arises} {known.by} That it was found by the audit means that something"
-                " else has failed before: the logs of the workers tell when.",
+                f"{known.arises} {known.by} A find of the audit means that another mechanism"
+                " failed before: see the logs of the workers.",
                 problem=False,
             )
 
@@ -170,21 +168,21 @@ def silent_workers(facts: SystemFacts) -> Iterator[Finding]:
         yield Finding(
             "silent-worker",
             f"Worker {worker.id} (pid {worker.pid} on {worker.host}) has been silent for"
-            f" {format_duration(worker.silent_for)}, with {pluralize(held, 'job')} in hand.",
-            "If the process still runs, see what keeps it from the database; if it died, its jobs"
-            " are taken back by others, and this line goes away by itself.",
+            f" {format_duration(worker.silent_for)}, with {pluralize(held, 'job')} in flight.",
+            "If the process still runs, find out why it cannot reach the database; if it died, its"
+            " jobs are reclaimed by other workers, and this finding disappears.",
             problem=held > 0,
         )
 
 
 def stuck_workers(facts: SystemFacts) -> Iterator[Finding]:
-    """Workers that run jobs and cannot say how they ended."""
+    """Workers that run jobs and cannot report their outcomes."""
     for id, pid, host, trouble in facts.troubled:
         yield Finding(
             "cannot-hand-in",
-            f"Worker {id} (pid {pid} on {host}) cannot hand in: {trouble}",
-            "It keeps these jobs and tries again by itself. If this stays, fix what the error says;"
-            " a restart of the worker runs these jobs again.",
+            f"Worker {id} (pid {pid} on {host}) cannot report outcomes: {trouble}",
+            "It keeps these jobs and retries automatically. If this persists, fix the cause that"
+            " the error names; a restart of the worker runs these jobs again.",
         )
 
 
@@ -207,7 +205,7 @@ def open_breakers(facts: SystemFacts) -> Iterator[Finding]:
             f"The circuit breaker of the task {breaker.task!r} in the queue {breaker.queue!r} has"
             f" been open for {format_duration(breaker.open_for)}: {breaker.reason};"
             f" {breaker.probe_in_words}.",
-            "Bring back what the task depends on; the breaker closes by itself when a probe"
+            "Restore the task's dependency; the breaker closes automatically when a probe"
             f" succeeds. To try all jobs at once: outlast close-breaker {breaker.queue}"
             f" {breaker.task}",
         )
@@ -218,8 +216,8 @@ def dead_jobs(facts: SystemFacts) -> Iterator[Finding]:
     if dead:
         yield Finding(
             "dead",
-            f"{pluralize(dead, 'job')} gave up and wait{'s' * (dead == 1)} for someone to act.",
-            "outlast dead shows them with their reasons, outlast retry gives them a new life.",
+            f"{pluralize(dead, 'dead job')} wait{'s' * (dead == 1)} for an operator.",
+            "outlast dead lists them with their reasons, outlast retry retries them.",
             problem=False,
         )
 
@@ -228,9 +226,9 @@ def schema_ahead(facts: SystemFacts) -> Iterator[Finding]:
     if facts.version > facts.database.host.known_version:
         yield Finding(
             "newer-schema",
-            f"The tables are at version {facts.version}, this release knows"
+            f"The tables are at version {facts.version}; this release knows version"
             f" {facts.database.host.known_version} and can work with them.",
-            "Upgrade outlast here when the deploy is through.",
+            "Upgrade outlast here when the deployment is complete.",
             problem=False,
         )
 

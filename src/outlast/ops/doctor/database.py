@@ -1,6 +1,6 @@
-"""The conditions that the rows live under: how the database is run, who holds it up, whose locks
-are missing. Nothing here needs more than an ordinary user's rights; what may not be seen is
-said."""
+"""Conditions of the database: its configuration, sessions that hold back vacuum, missing locks.
+Every check works with an ordinary user's rights; facts hidden from that user are reported as
+hidden."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...model.humanize import format_duration, pluralize
 from ..operation import Op, Pipeline, Rows, Statement
 from .findings import Finding
 
-LONG_TRANSACTION_S = 300.0  # seconds: a transaction that is open for longer holds dead rows back
-LOCK_GRACE_S = 10.0  # seconds after its start by which a worker has its lock
+LONG_TRANSACTION_S = 300.0  # seconds; a transaction open for longer keeps dead rows from vacuum
+LOCK_GRACE_S = 10.0  # seconds after its start in which a worker acquires its lock
 CLOCK_NOTICE_S, CLOCK_PROBLEM_S = 2.0, 30.0  # seconds
 
-# Before this, a commit that restarts the log while a checkpoint runs could lose its end.
+# Earlier versions can lose the end of the log if a commit restarts it during a checkpoint.
 SAFE_SQLITE = (3, 51, 3)
 IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 
@@ -31,13 +31,13 @@ def _no_workers(workers: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What the rows cannot tell."""
+    """Facts that rows cannot show."""
 
-    known_version: int  # the version of the tables that this release was made for
+    known_version: int  # the schema version of this release
     sqlite: tuple[int, ...] | None = None
     pooled: bool = False
     file_system: str | None = None
-    clock: float = 0.0  # seconds that the database is ahead of this machine, for certain
+    clock: float = 0.0  # lower bound of the database clock's lead over this machine; seconds
     confirm_dead: Callable[[Sequence[str]], list[str]] = _no_workers
     confirm_locked: Callable[[Sequence[str]], list[str]] = _no_workers
 
@@ -87,14 +87,14 @@ def not_durable(found: DatabaseFacts) -> Iterator[Finding]:
             yield Finding(
                 "not-durable",
                 f"The server runs with {name} = off: {what}.",
-                f"Set {name} = on. Outlast keeps its promise only for what the server keeps.",
+                f"Set {name} = on. Outlast's guarantees cover only data that the server keeps.",
             )
 
 
 _DURABLE = {
     "fsync": "if its machine stops, committed jobs may be lost and the tables damaged",
     "full_page_writes": "if its machine stops, the tables may be damaged",
-    "synchronous_commit": "if it crashes, jobs whose enqueue was answered may be lost",
+    "synchronous_commit": "if it crashes, jobs whose enqueue returned may be lost",
 }
 
 
@@ -115,8 +115,8 @@ def unguarded(found: DatabaseFacts) -> Iterator[Finding]:
         yield Finding(
             "unmigrated",
             f"The table of jobs lacks, or does not enforce: {', '.join(missing)}.",
-            "Somebody has changed the tables by hand, or an index was not built to its end. Make"
-            " what is missing as the release's first migration does.",
+            "The tables were changed manually, or the build of an index was interrupted. Create"
+            " the missing objects as in the release's first migration.",
         )
 
 
@@ -125,8 +125,8 @@ def held_back(found: DatabaseFacts) -> Iterator[Finding]:
         if kind == "hidden":
             yield Finding(
                 "not-visible",
-                f"This user may not see what {pluralize(int(who), 'other session')} of the server"
-                f" do{'es' * (who == '1')}.",
+                f"This user may not see the activity of {pluralize(int(who), 'other session')}"
+                " of the server.",
                 "Whether they hold back vacuum is unknown. GRANT pg_read_all_stats shows it.",
                 problem=False,
             )
@@ -136,7 +136,7 @@ def held_back(found: DatabaseFacts) -> Iterator[Finding]:
             yield Finding(
                 "vacuum-held-back",
                 f"A {kind} ({name if kind == 'session' else repr(who)}) keeps dead rows from being"
-                f" cleared away{since}: claims get slower.",
+                f" vacuumed{since}: claims get slower.",
                 _END[kind].format(who=who),
             )
 
@@ -155,11 +155,11 @@ def missing_locks(found: DatabaseFacts) -> Iterator[Finding]:
             "no-liveness-lock",
             f"Worker {id} is alive and {'has never had' if never else 'does not hold'} its"
             " liveness lock.",
-            "Its death would be noticed when its leases end, not at once. Through a pooler it is"
-            " always so: give workers a direct connection."
+            "Its death would be noticed when its leases end, not at once. This is always so"
+            " through a pooler: give workers a direct connection."
             if never
-            else "It takes its lock again by itself within seconds. If this stays, keep its log"
-            " and restart it.",
+            else "It acquires its lock again within seconds. If this persists, keep its log and"
+            " restart it.",
             problem=not never,
         )
 
@@ -172,8 +172,8 @@ def clocks(found: DatabaseFacts) -> Iterator[Finding]:
             f"The database's clock is {format_duration(abs(off))}"
             f" {'ahead of' if off > 0 else 'behind'} this"
             " machine's.",
-            "Leases, delays and timeouts go by the database's clock and are right. Moments that"
-            " this machine names (at=, expires=) and times in its logs are off: set its clock.",
+            "Leases, delays and timeouts use the database's clock and are right. Times given by"
+            " this machine (at=, expires=) and those in its logs are off: set its clock.",
             problem=abs(off) > CLOCK_PROBLEM_S,
         )
 
@@ -185,7 +185,7 @@ def old_sqlite(found: DatabaseFacts) -> Iterator[Finding]:
             "wal-reset",
             f"SQLite {'.'.join(map(str, version))} has the WAL-reset race: a checkpoint beside a"
             " commit can lose the end of the log.",
-            "Outlast makes its own checkpoints safely. Let no other program checkpoint this file,"
+            "Outlast's own checkpoints are safe. Let no other program checkpoint this file,"
             f" or use SQLite {'.'.join(map(str, SAFE_SQLITE))} or newer.",
             problem=False,
         )
@@ -198,9 +198,9 @@ def file_system(found: DatabaseFacts) -> Iterator[Finding]:
     if kind is None or kind in IN_MEMORY:
         yield Finding(
             "file-system",
-            f"The file is on {kind}: in memory, and gone when this machine stops."
+            f"The file is on {kind}: in memory, and lost when this machine stops."
             if kind
-            else "What kind of file system the file is on, this machine does not tell.",
+            else "The kind of the file's file system is unknown.",
             "Keep it on a local disk; never on a network file system, whose locks SQLite cannot"
             " trust.",
             problem=False,
@@ -213,7 +213,7 @@ def pooled_connection(found: DatabaseFacts) -> Iterator[Finding]:
             "pooled",
             "The connection goes through a pooler that shares sessions, so workers hold no"
             " liveness lock.",
-            "This works, by polling instead of wake-ups, and a dead worker is noticed when its"
+            "This works by polling instead of notifications, and a dead worker is noticed when its"
             " lease ends. Give workers a direct connection to make both faster.",
             problem=False,
         )

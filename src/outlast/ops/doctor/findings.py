@@ -1,4 +1,4 @@
-"""What a doctor tells: a name, what was seen, and what to do."""
+"""A finding of the doctor: a name, the facts, and advice."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class Finding:
     name: str
     sentence: str
     advice: str
-    problem: bool = True  # False: worth knowing, and nothing is wrong
+    problem: bool = True  # False: only a notice

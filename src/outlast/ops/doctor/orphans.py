@@ -1,4 +1,4 @@
-"""The audit on demand: which jobs are orphans at this moment, by the names of the catalogue."""
+"""The audit on demand: the orphans at this moment, by the names of the catalogue."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..operation import Op, Rows, Statement
 from ..reclaim import LockedFn, none_locked
 from .findings import Finding
 
-MAX_ROWS_PER_CLASS = 1000  # rows looked at in each class
-# Nets look about twice a second, and duties every few seconds: what is this late, nobody does.
+MAX_ROWS_PER_CLASS = 1000  # rows examined in each class
+# Workers reclaim about twice a second and run duties every few seconds; later means never.
 LATE_LEASE_S, LATE_TIMER_S, LATE_DEADLINE_S = 3.0, 10.0, 30.0
 
-_LOGS = "Look into the logs of the workers: each of them should do it within a second."
-_START = "Start a worker: any one takes them back within a second."
-_BY_HAND = "Somebody has written to the tables by hand. A worker's audit mends it within a minute."
+_LOGS = "See the logs of the workers: each of them should do it within a second."
+_START = "Start a worker: it reclaims them within a second."
+_BY_HAND = "The tables were changed manually. A worker's audit repairs this within a minute."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class OrphanCheck:
     noun: str
     sentence: str  # with {jobs}, {longest}
     workers: str  # what to do while workers are alive
-    nobody: str = _START  # and when none is
+    nobody: str = _START  # and while none is alive
     late: float | None = None
     problem: bool = True
 
@@ -44,57 +44,57 @@ class OrphanCheck:
 
 ORPHAN_CHECKS = (
     OrphanCheck("owner-dead", "find_owner_dead", "running job",
-            "{jobs} lost the owner, at the longest {longest} ago, and nobody has taken them back.",
+            "{jobs} lost the owner up to {longest} ago, and no worker has reclaimed them.",
             _LOGS, late=LATE_LEASE_S),
     OrphanCheck("forgotten", "find_forgotten", "running job",
-            "{jobs} had a worker that lives and no longer renews them, at the longest for"
+            "{jobs} had a worker that is alive and no longer renews them, for up to"
             " {longest}.", _LOGS, late=LATE_LEASE_S),
     OrphanCheck("owner-dead", "find_endless", "running job",
-            "{jobs} of workers that nobody knows have leases without an end in sight (good for"
-            " another {longest}).", _BY_HAND, "Start a worker: its audit takes them back."),
+            "{jobs} of unknown workers have leases that end too far in the future (in"
+            " {longest}).", _BY_HAND, "Start a worker: its audit reclaims them."),
     OrphanCheck("uncancelled", "find_uncancelled", "running job",
-            "{jobs} should have stopped, and lost the owner, at the longest {longest} ago.",
+            "{jobs} should have been cancelled, and lost the owner up to {longest} ago.",
             _LOGS, late=LATE_LEASE_S),
     OrphanCheck("owner-hung", "find_owner_hung", "running job",
-            "{jobs} ran past the own timeout, at the longest by {longest}.",
-            "See why the duty 'deadline' fails, and what the handler waits for.",
+            "{jobs} exceeded the timeout by up to {longest}.",
+            "Find out why the duty 'deadline' fails, and why the handler blocks.",
             "Start a worker: it ends them within seconds.", LATE_DEADLINE_S),
     OrphanCheck("timer-lost", "find_timer_lost", "scheduled job",
-            "{jobs} should have become ready, at the longest {longest} ago.",
-            "Look into the logs of the workers: any look for work makes due jobs ready.",
-            "Start a worker: its first look makes due jobs ready.", LATE_TIMER_S),
+            "{jobs} should have become ready up to {longest} ago.",
+            "See the logs of the workers: every poll makes due jobs ready.",
+            "Start a worker: its first poll makes due jobs ready.", LATE_TIMER_S),
     OrphanCheck("expired", "find_expired", "queued job",
-            "{jobs} should have been cancelled at expires_at, at the longest {longest} ago.",
-            "See why the duty 'expire' fails. They will not be run late.",
-            "Start a worker, which ends them. They will not be run late.", LATE_TIMER_S),
+            "{jobs} should have been cancelled at expires_at, up to {longest} ago.",
+            "Find out why the duty 'expire' fails. These jobs do not run late.",
+            "Start a worker, which cancels them. These jobs do not run late.", LATE_TIMER_S),
     OrphanCheck("invisible", "find_ownerless", "running job",
-            "{jobs} have no owner or no lease, at the longest for {longest}.",
-            _BY_HAND, "Start a worker: its audit puts them back."),
+            "{jobs} have no owner or no lease, for up to {longest}.",
+            _BY_HAND, "Start a worker: its audit releases them."),
     OrphanCheck("invisible", "find_invisible", "queued job",
-            "{jobs} have an owner or a lease, which only a running one may have.",
-            _BY_HAND, "Start a worker: its audit mends them."),
+            "{jobs} have an owner or a lease, which only running jobs may have.",
+            _BY_HAND, "Start a worker: its audit repairs them."),
     OrphanCheck("half-cancelled", "find_half_cancelled", "flow",
-            "{jobs} were cancelled, at the longest {longest} ago, and not all of it was.",
-            _LOGS, "Start a worker: it goes on with them.", LATE_LEASE_S),
+            "{jobs} were cancelled up to {longest} ago, and some of their jobs were not.",
+            _LOGS, "Start a worker: it cancels the rest.", LATE_LEASE_S),
     OrphanCheck("poison", "find_poison", "job",
-            "{jobs} ended dead after costing as many workers as they may.",
+            "{jobs} ended dead after crashing their maximum number of workers.",
             "outlast dead shows them; outlast job ID shows which workers died, when and how.",
             "outlast dead shows them; outlast job ID shows which workers died, when and how.",
             problem=False),
     OrphanCheck("undecodable", "find_undecodable", "job",
             "{jobs} could not be read, and ended dead.",
-            "outlast job ID says what is wrong with one.",
-            "outlast job ID says what is wrong with one.", problem=False),
+            "outlast job ID shows the reason.",
+            "outlast job ID shows the reason.", problem=False),
 )  # fmt: skip
 
 _WAITING = {
-    UNFIRED: "{jobs} still wait although nothing they wait for is still to end.",
-    DEAF: "{jobs} wait for what is dead, cancelled or gone.",
-    MISCOUNTED: "{jobs} wait for another number of jobs than there are to wait for.",
+    UNFIRED: "{jobs} still wait although all their prerequisites have ended.",
+    DEAF: "{jobs} wait for jobs that are dead, cancelled or gone.",
+    MISCOUNTED: "{jobs} wait for a number of jobs that differs from their prerequisites.",
 }
 WAIT_CHECKS = {
     name: OrphanCheck(name, "waiting_after", "waiting job", sentence, _BY_HAND,
-                  "Start a worker: its audit mends them.")
+                  "Start a worker: its audit repairs them.")
     for name, sentence in _WAITING.items()
 }  # fmt: skip
 
@@ -104,8 +104,8 @@ BY_LEASE = {"find_owner_dead", "find_endless", "find_uncancelled", "find_owner_h
 
 
 def find_orphans(locked: LockedFn = none_locked) -> Op[FoundOrphans]:
-    """What each of the audit's finders finds now. Right after a step of the clock all leases look
-    wrong: those of processes that exist say nothing, and the workers judge them."""
+    """The rows of each of the audit's finders now. Right after a clock step all leases look wrong:
+    leases of existing processes are ignored here, and the workers judge them."""
     found = []
     for check in ORPHAN_CHECKS:
         rows = yield from audit.find(check.finder, MAX_ROWS_PER_CLASS, 0, **check.params())
@@ -140,13 +140,13 @@ def orphan_findings(found: FoundOrphans, alive: bool) -> Iterator[Finding]:
         yield Finding(
             check.name,
             check.sentence.format(jobs=jobs, longest=longest),
-            f"{check.workers if alive else check.nobody} One of them: {rows[0].id}",
+            f"{check.workers if alive else check.nobody} For example: {rows[0].id}",
             check.problem,
         )
 
 
 def find_dangling() -> Op[dict[str, int]]:
-    """Of the oldest jobs with attempts, events or steps on record, how many are gone."""
+    """The number of missing jobs among the oldest that have attempts, events or steps."""
     found = {}
     for kind in audit.KINDS:
         gone, _ = yield from audit.dangling_rows(kind, LOWEST_ID, MAX_ROWS_PER_CLASS)
@@ -160,6 +160,6 @@ def dangling_findings(found: Mapping[str, int]) -> Iterator[Finding]:
         yield Finding(
             "left-behind",
             f"There are {kind} of {pluralize(number, 'job')} that no longer exist.",
-            "A worker's audit clears them away; somebody has removed jobs by hand.",
+            "Jobs were deleted manually; a worker's audit removes these rows.",
             problem=False,
         )
