@@ -48,7 +48,7 @@ async def test_a_blob_that_is_gone_or_spoilt_kills_its_own_job_alone(
         assert await shelved.aresult(good.id, timeout=20) == len(LARGE)
     assert (now.state, now.attempt, now.failures) == ("dead", 1, 1)
     assert now.error is not None and now.error["type"].endswith("BlobLost")
-    assert ("is not there" if how == "gone" else "is not what was stored") in now.error["message"]
+    assert ("is missing" if how == "gone" else "was changed or damaged") in now.error["message"]
     assert now.args == bad.args, "looking at it does not fail"
 
 
@@ -189,7 +189,7 @@ async def test_who_asks_for_a_result_that_is_gone_is_told(shelved: Outlast, shel
     async with work(shelved):
         with pytest.raises(JobDead, match="BlobLost"):
             await shelved.aresult(two.id, timeout=20)
-    with pytest.raises(BlobLost, match="is not there"):
+    with pytest.raises(BlobLost, match="is missing"):
         shelved.result(one.id)
     shelf.away = True
     with pytest.raises(BlobUnavailable):

@@ -1,4 +1,4 @@
-"""Where rows live: connections, dialects, SQL, migrations."""
+"""Stores: connections, dialects, SQL, migrations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OperationRunner", "Store", "open_store"]
 def open_store(
     url: str | None = None, schema: str | None = None, settings: StoreSettings | None = None
 ) -> Store:
-    """The store for a URL. Nothing is opened until it is used."""
+    """The store for a URL. Nothing is opened before its first use."""
     address = parse(url, schema)
     settings = settings or StoreSettings.of()
     if address.dialect == POSTGRES:

@@ -1,4 +1,4 @@
-"""Where jobs are kept: the URL that people write, taken apart and checked."""
+"""The address of a database: its URL, parsed and checked."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .dialects import POSTGRES, SQLITE
 DEFAULT_URL = "sqlite:///outlast.db"
 DEFAULT_SCHEMA = "outlast"
 
-# As libpq reads it: the user's part ends at the first @ before any slash.
+# As libpq parses it: the user part ends at the first @ before any slash.
 _POSTGRES_URL = re.compile(r"postgres(?:ql)?://(?:([^:@/]*)(?::[^@/]*)?@)?([^?]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A database and the schema in it (on SQLite: the prefix of our tables)."""
+    """A database and the schema in it (on SQLite: the prefix of its tables)."""
 
     dialect: str
     url: str
@@ -61,21 +61,21 @@ def parse(url: str | None = None, schema: str | None = None) -> Address:
 
 
 def _readable(url: str) -> str:
-    """A URL that libpq reads as it was meant; its own complaints would quote the password."""
+    """A URL that libpq parses as intended; libpq's own errors would quote the password."""
     _, place = _postgres_parts(url)
     hosts = re.sub(r"\[[^]]*\]", "", place.partition("/")[0]).split(",")
     numbered = all(re.fullmatch(r"[^:]*(:\d*)?", host) for host in hosts)
     if "@" in place or not numbered or re.search(r"%(?![0-9a-fA-F]{2})", url):
         raise InvalidSetting(
             field="url",
-            reason="cannot be read: it is postgresql://user:password@host:port/database, where"
+            reason="must be postgresql://user:password@host:port/database, where"
             " names and passwords have %25 for %, %40 for @ and %2F for /",
         )
     return url
 
 
 def _postgres_parts(url: str) -> tuple[str, str]:
-    """The user, and where the database is: nothing secret."""
+    """The user and the location of the database, without secrets."""
     found = _POSTGRES_URL.match(url)
     if found is None:
         raise InvalidSetting(field="url", reason="must start with postgresql://")

@@ -1,4 +1,4 @@
-"""A store: the place where operations are carried out, with reconnects and retries."""
+"""Store: the interface that runs operations, with reconnects and retries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ P = ParamSpec("P")
 
 
 class OperationRunner(Protocol):
-    """Carries out operations: a store, or a server on behalf of a remote worker."""
+    """Runs operations: a store, or a server on behalf of a remote worker."""
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
@@ -34,19 +34,20 @@ class OperationRunner(Protocol):
 
 
 class Store(ABC):
-    """Where rows live. Operations are given as a function and its arguments, so that one whose
-    connection broke can be started again: each is idempotent or fenced, so that is always safe."""
+    """A database. Operations are passed as a function and its arguments, so that they can be
+    restarted after a broken connection: each is idempotent or fenced, so a restart is always
+    safe."""
 
     MAX_TRIES: ClassVar[int] = 6
-    can_notify: ClassVar[bool] = False  # whether workers can be told that something is new
-    holds_liveness_lock = False  # whether a liveness lock is held for the worker that watches here
+    can_notify: ClassVar[bool] = False  # whether workers can be notified of new jobs
+    holds_liveness_lock = False  # whether a liveness lock is held for the worker that listens here
 
     def __init__(self, address: Address, settings: StoreSettings) -> None:
         self.address = address
         self.settings = settings
         self.queries: dict[str, Query] = queries(address.dialect, address.schema)
-        self.callers: WeakSet[Any] = WeakSet()  # others' connections that lead here
-        self.addresses: set[tuple[str, int, str]] = set()  # where our own connections went
+        self.callers: WeakSet[Any] = WeakSet()  # callers' connections known to reach this database
+        self.addresses: set[tuple[str, int, str]] = set()  # of this store's own connections
         self._checked = False
         self._checking = threading.Lock()
         forks.register(self)
@@ -54,21 +55,21 @@ class Store(ABC):
 
     @property
     def channel(self) -> str:
-        """The name under which wake-ups travel."""
+        """The channel of job notifications."""
         return f"outlast.{self.address.schema}"
 
     @property
     def events_channel(self) -> str:
-        """Under which those who follow events are told to look."""
+        """The channel of event notifications."""
         return f"{self.channel}.events"
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Carry out an operation on a connection of our own."""
+        """Run an operation on a connection of this store."""
         self.ready(operation in CREATES_DATABASE)
         return self.retrying(lambda: self.run_once(operation(*args, **kwargs)))
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """Try again if the connection broke on the way."""
+        """Retry if the connection broke."""
         until = time.monotonic() + self.settings.deadline
         for tried in itertools.count(1):
             try:
@@ -80,7 +81,7 @@ class Store(ABC):
         raise AssertionError("unreachable")
 
     async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, on an asyncio connection."""
+        """Run an operation on an asyncio connection of this store."""
         await self.aready(operation in CREATES_DATABASE)
         return await self.aretrying(lambda: self.arun_once(operation(*args, **kwargs)))
 
@@ -96,16 +97,16 @@ class Store(ABC):
         raise AssertionError("unreachable")
 
     def _pause(self, error: StoreError, tried: int, until: float) -> float | None:
-        """How long to wait after this error before the next try; None gives up. A connection found
-        broken is replaced at once, one that cannot be had is not waited for, and neither is one
-        after the deadline: that is the caller's decision."""
+        """Seconds to wait after this error before the next try; None gives up. A broken connection
+        is replaced at once. There is no retry if no connection can be opened, or after the
+        deadline: that decision is the caller's."""
         if isinstance(error, Contention):
             return None if tried == self.MAX_TRIES else random.uniform(0, 0.01 * 2**tried)
         again = tried <= 2 and time.monotonic() < until
         return 0.0 if again and error.facts.get("broke") else None
 
     def ready(self, create: bool = True) -> None:
-        """Once per store: the tables are there, and of a version that we can work with."""
+        """Check once per store that the tables exist in a compatible version."""
         if not self._checked:
             with self._checking:
                 if not self._checked:
@@ -117,13 +118,13 @@ class Store(ABC):
             await asyncio.to_thread(self.ready, create)
 
     def ready_beside_caller(self) -> None:
-        """The same, for a caller whose open transaction may be what is in the way."""
+        """The same check for a caller whose open transaction may block it."""
         try:
             self.ready()
         except StoreBusy as error:
             raise StoreBusy(
-                reason="the tables are not there yet, and an open transaction, perhaps your own,"
-                " keeps them from being made: call migrate() before it, when your program starts"
+                reason="the tables do not exist yet, and an open transaction, perhaps your own,"
+                " blocks their creation: call migrate() before it, when your program starts"
             ) from error
 
     async def aready_beside_caller(self) -> None:
@@ -132,12 +133,12 @@ class Store(ABC):
 
     @abstractmethod
     def prepare_schema(self, create: bool) -> None:
-        """Refuse tables that do not fit. Missing ones are created, or refused with `NoDatabase`:
-        then nothing is changed, on the server or on disk."""
+        """Refuse incompatible tables. Missing ones are created, or refused with `NoDatabase`,
+        without any change on the server or on disk."""
 
     @abstractmethod
     def migrate(self) -> list[int]:
-        """Bring the tables up to this release; the versions that were applied."""
+        """Migrate the tables to this release; returns the applied versions."""
 
     @abstractmethod
     def run_once(self, op: Op[T]) -> T: ...
@@ -149,31 +150,31 @@ class Store(ABC):
     async def listen_for_jobs(
         self, worker: str, notify: Callable[[str], None], every: float
     ) -> None:
-        """Call `woken` with the name of a queue that changed (or "" for any), for ever, and hold
-        the worker's liveness lock meanwhile. May fail: then whoever watches tries again; polling
-        finds everything meanwhile, and leases hold."""
+        """Call `notify` with the name of each queue that changed ("" for any), for ever, and hold
+        the worker's liveness lock meanwhile. May fail: the caller retries, polling finds the jobs
+        meanwhile, and leases hold."""
 
     @abstractmethod
     async def listen_for_events(self, notify: Callable[[], None], every: float) -> None:
-        """Call `woken` when there may be new events, for ever. May fail, as `watch` may; and where
-        nobody can tell, it only waits: whoever follows looks by himself now and then."""
+        """Call `notify` when there may be new events, for ever. May fail like `listen_for_jobs`.
+        Without notifications it only waits, and the caller polls."""
 
     @abstractmethod
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
-        """Those of the workers with a sign of death that are dead."""
+        """Those of the suspected workers that are dead."""
 
     @abstractmethod
     def confirm_locked(self, workers: Sequence[str]) -> list[str]:
-        """Those of the workers that seem to hold their liveness lock that do."""
+        """Those of the workers that really hold their liveness lock."""
 
     def forget_workers(self, workers: Sequence[str]) -> None:  # noqa: B027
-        """They are gone for good: clear away what proved their lives."""
+        """Remove the liveness files of workers that are gone for good."""
 
     def close_borrowed(self) -> None:  # noqa: B027
         pass
 
     def before_fork(self) -> None:  # noqa: B027
-        """See `forks`. Connections to PostgreSQL know by themselves whose they are."""
+        """See `forks`. Connections to PostgreSQL detect a fork on their own."""
 
     def after_fork_here(self) -> None:  # noqa: B027
         pass
@@ -184,8 +185,8 @@ class Store(ABC):
 
     @abstractmethod
     def clone(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
-        """Another store for the same place, with connections of its own: so many at the most, and
-        with a lock timeout of its own."""
+        """Another store for the same database, with its own connections, their maximum number and
+        its own lock timeout."""
 
     def _clone_settings(self, connections: int | None, lock_timeout: float | None) -> StoreSettings:
         return replace(
@@ -195,7 +196,7 @@ class Store(ABC):
         )
 
     def hot_path_clone(self) -> Store:
-        """One for what a worker says over and over: where it pays, with a connection of its own."""
+        """A store for a worker's frequent statements; with its own connection where that pays."""
         return self
 
     @abstractmethod

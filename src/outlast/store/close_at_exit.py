@@ -1,5 +1,5 @@
-"""Stores that nobody closed are closed when the program ends: a script need not do it, and Python's
-development mode has nothing to complain of."""
+"""Close open stores at exit: scripts need not do it, and Python's development mode shows no
+warnings."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def close_at_exit(store: Closable) -> None:
 @atexit.register
 def _close_all() -> None:
     for store in list(_open):
-        with suppress(Exception):  # the program is ending, and whatever it did is committed
+        with suppress(Exception):  # the program ends, and its work is committed
             store.close()

@@ -1,10 +1,10 @@
-"""What must not cross a fork.
+"""Fork safety: resources that must not cross a fork.
 
-A child that inherits an open SQLite connection, even one that it never touches, inherits SQLite's
-belief that this process holds the file's locks, although locks do not survive a fork. Connections
-that the child then opens for itself are unprotected, and commits vanish: so whatever is open is
-closed before a fork, and opened again when it is needed, on both sides. Locks and threads do not
-survive a fork either: the child gets new ones.
+A child that inherits an open SQLite connection, even an unused one, inherits SQLite's belief that
+this process holds the file's locks, although locks do not survive a fork. Connections that the
+child opens itself are then unprotected, and commits vanish. So all connections are closed before a
+fork and reopened on demand, on both sides. Locks and threads do not survive a fork either: the
+child gets new ones.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from weakref import WeakSet
 
 class ForkAware(Protocol):
     def close_borrowed(self) -> None:
-        """End what would keep others waiting, before anybody is waited for."""
+        """Close connections that would block others, before any lock is waited for."""
 
     def before_fork(self) -> None:
-        """Close what must not be inherited, and hold it closed."""
+        """Close resources that must not be inherited, and keep them closed."""
 
     def after_fork_here(self) -> None:
-        """In the parent: go on."""
+        """In the parent: resume."""
 
     def after_fork_in_child(self) -> None:
-        """Start over, without the threads and locks of the parent."""
+        """In the child: start over, without the threads and locks of the parent."""
 
 
 _registered: WeakSet[ForkAware] = WeakSet()
-_held: list[ForkAware] = []  # while a fork is under way
+_held: list[ForkAware] = []  # during a fork
 _one_at_a_time = threading.Lock()
 
 
 def register(one: ForkAware) -> None:
-    """Tell this one of every fork, for as long as it lives."""
+    """Notify this object of every fork, for as long as it lives."""
     _registered.add(one)
 
 
 def registered() -> list[ForkAware]:
-    """All that are told of forks."""
+    """All registered objects."""
     return list(_registered)
 
 

@@ -1,8 +1,9 @@
-"""A connection lent to a handler, in an open transaction: its own writes, and then our last word.
+"""A connection lent to a handler, in an open transaction: the handler's writes, then the
+completion.
 
-It is nobody else's meanwhile: on PostgreSQL of a pool of its own, so that a handler that takes its
-time does not keep its worker waiting, and whatever it sets there stays there; on SQLite a fresh
-one. Whoever leaves without `commit` has written nothing.
+It is exclusive: on PostgreSQL it comes from a separate pool, so that a slow handler does not block
+its worker and its session settings stay there; on SQLite it is a new connection. Without `commit`,
+nothing is written.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ class AsyncHandlerTransaction(Protocol):
 
 
 def open_transaction(store: Store) -> AbstractContextManager[HandlerTransaction]:
-    """For a handler in a thread."""
+    """A transaction for a handler in a thread."""
     store.ready()
     return _open_sqlite(store) if store.address.dialect == SQLITE else _open_postgres(store)
 
 
 @asynccontextmanager
 async def aopen_transaction(store: Store) -> AsyncIterator[AsyncHandlerTransaction]:
-    """For a handler in an event loop."""
+    """A transaction for a handler in an event loop."""
     await store.aready()
     kind = _aopen_sqlite if store.address.dialect == SQLITE else _aopen_postgres
     opening: AbstractAsyncContextManager[AsyncHandlerTransaction] = kind(store)
@@ -95,7 +96,7 @@ class SqliteHandlerTransaction:
             try:
                 self.connection.execute("COMMIT")
             except sqlite3.Error:
-                self._roll_back()  # or we would be in the way of whoever looks what became of it
+                self._roll_back()  # otherwise it would block the check of its outcome
                 raise
             self.store.committed(self.connection)
 
@@ -104,7 +105,7 @@ class SqliteHandlerTransaction:
         self.store.return_borrowed(self.connection)
 
     def _roll_back(self) -> None:
-        with suppress(sqlite3.Error):  # SQLite may have rolled back, and a fork have closed it
+        with suppress(sqlite3.Error):  # SQLite may have rolled back, or a fork closed it
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
@@ -119,7 +120,7 @@ def _open_sqlite(store: Store) -> Iterator[HandlerTransaction]:
 
 
 class AsyncSqliteHandlerTransaction:
-    """What may wait for a lock or for the disk does so in a thread."""
+    """Runs calls that may wait for a lock or for the disk in a thread."""
 
     def __init__(self, inner: SqliteHandlerTransaction) -> None:
         self.inner, self.connection = inner, inner.connection
@@ -171,7 +172,7 @@ class PostgresHandlerTransaction:
     def roll_back(self) -> None:
         if self.open:
             self.open = False
-            with suppress(Exception):  # whatever went wrong, the connection is not used again
+            with suppress(Exception):  # after an error the connection is not used again
                 self.transaction.__exit__(*_ROLLBACK)
 
 
@@ -182,7 +183,7 @@ def _open_postgres(store: Any) -> Iterator[HandlerTransaction]:
 
 
 def _begin_postgres(store: Any, stack: ExitStack) -> PostgresHandlerTransaction:
-    """One that had been idle may be found broken: then so may the others be."""
+    """Begin on a pooled connection. If an idle one is found broken, the others are suspect, too."""
     with ExitStack() as own:
         transaction = PostgresHandlerTransaction(
             store, _as_new(own.enter_context(store.handler_pool.threads.acquire()))
@@ -198,7 +199,7 @@ def _begin_postgres(store: Any, stack: ExitStack) -> PostgresHandlerTransaction:
 
 
 class AsyncPostgresHandlerTransaction:
-    """The same, awaited."""
+    """The asyncio counterpart."""
 
     def __init__(self, store: Any, link: Any) -> None:
         self.store, self.connection = store, link

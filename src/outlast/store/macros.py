@@ -1,8 +1,8 @@
 """Dialect macros: `ol.name` and `ol.name(arguments)` in our SQL, expanded for one database.
 
-A text is cut into the tokens that matter here: quoted text (strings, quoted identifiers), comments,
-macros, parentheses, commas and semicolons. Calls nest; what is quoted is left alone, and comments
-are left out. A mistake is reported with its file and line.
+The tokenizer knows quoted text (strings, quoted identifiers), comments, macros, parentheses, commas
+and semicolons. Calls nest; quoted text is unchanged, and comments are dropped. Errors have file and
+line.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _COMMENT = ("--", "/*")
 
 
 class MacroError(ValueError):
-    """SQL of ours that cannot be expanded: an unknown macro, or text that is not balanced."""
+    """SQL that cannot be expanded: an unknown macro, or unbalanced text."""
 
 
 class Source(NamedTuple):
-    """A piece of SQL, and where it begins."""
+    """A piece of SQL and its location."""
 
     text: str
     file: str = "SQL"
@@ -36,25 +36,25 @@ class Source(NamedTuple):
 
 
 class Macro(NamedTuple):
-    """A word that stands for other SQL."""
+    """A name that expands to other SQL."""
 
     expand: Callable[..., str]
     arguments: int | None = 1  # None: one or more
 
 
 class Namespace(Protocol):
-    """What the words mean."""
+    """The meaning of names."""
 
     @property
     def macros(self) -> Mapping[str, Macro]:
-        """Words that take arguments."""
+        """Macros with arguments."""
 
     def name(self, word: str) -> str | None:
-        """The SQL for a word that stands alone; None if it is unknown."""
+        """The SQL of a name without arguments; None if it is unknown."""
 
 
 class _Parenthesis:
-    """One that is open: a macro's, or just one."""
+    """An open parenthesis: a macro's, or a plain one."""
 
     __slots__ = ("arguments", "macro", "start")
 
@@ -68,7 +68,7 @@ def expand(source: Source, names: Namespace) -> str:
     """The text with every macro replaced, without its comments."""
     text, done = source.text, 0
     whole = _Parenthesis(0)
-    inside = [whole]  # what is open, the innermost last
+    inside = [whole]  # open parentheses, the innermost last
     for token in re.finditer(_LEXEMES, text):
         innermost = inside[-1]
         pieces = innermost.arguments[-1]
@@ -129,7 +129,7 @@ def _named(source: Source, start: int, word: str, names: Namespace) -> str:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The single statements of an expanded text."""
+    """The statements of an expanded text."""
     ends = [token.start() for token in re.finditer(_LEXEMES, text) if token["mark"] == ";"]
     starts = [0, *(end + 1 for end in ends)]
     parts = (text[start:end].strip() for start, end in zip(starts, [*ends, None], strict=True))

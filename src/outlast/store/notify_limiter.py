@@ -1,7 +1,8 @@
-"""How often we may shout. NOTIFY serialises commits, so a busy process must not send one per job.
+"""Rate limit of notifications. NOTIFY serialises commits, so a busy process must not send one per
+job.
 
-The first wake-up of a queue goes out at once, the next ones at most every 10 ms: a worker that has
-just been woken looks again by itself within that time.
+The first notification of a queue is sent at once, the next at most every 10 ms: a worker that was
+just notified polls again within that time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class NotifyLimiter:
         self._last: dict[str, float] = {}
 
     def due(self, queues: Iterable[str]) -> list[str]:
-        """Those of the queues whose workers should be told now."""
+        """The queues whose workers should be notified now."""
         now = self._clock()
         due = [queue for queue in queues if now - self._last.get(queue, -1e9) >= self.every]
         for queue in due:

@@ -1,7 +1,6 @@
-"""Two ways to carry out an operation: on a blocking session, and on an asyncio one.
+"""Runners: drive an operation on a blocking session, or on an asyncio one.
 
-This is the only place where a generator of statements meets a connection, and nothing here is
-written twice but the word await.
+Only here does a generator of statements meet a connection; the two differ only in `await`.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from ..ops.operation import Op, Step
 
 T = TypeVar("T")
 
-# What drivers raise about a value that they cannot send: text that the connection's encoding lacks,
-# a number that is too large, a structure that is too deep.
+# Raised by drivers for values that they cannot send: text outside the connection's encoding, too
+# large a number, too deep a structure.
 ENCODING_ERRORS = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 class Session(AbstractContextManager["Session"], Protocol):
-    """A connection in use for one operation: leaving it commits, leaving by an error rolls back."""
+    """A connection in use for one operation: exit commits, exit by an error rolls back."""
 
     def execute_step(self, step: Step) -> Any: ...
 
@@ -64,7 +63,7 @@ async def adrive(op: Op[T], session: AsyncSession) -> T:
 
 
 def encoding_error(error: Exception) -> StoreError:
-    """A driver's error about a value, in our words: it is about the rows that were given."""
+    """A driver's error about a value; the fault is in the given rows."""
     return StoreError(
         f"this value cannot be sent to the database: {error_summary(error)}", refused=True
     )

@@ -1,9 +1,9 @@
-"""The tables and their versions.
+"""Schema versions and migrations.
 
 Migrations are `migrations/NNNN.<dialect>.sql`, applied in order, each in one transaction under a
-lock, so a migration that dies midway leaves nothing behind and the next one starts over. A fresh
-install runs the same files, in one transaction. Each file says, in a line `-- compatible from: N`,
-the oldest version that a process must know to work with its tables; that is recorded with it, so
+lock, so an interrupted migration leaves nothing behind and the next run starts over. A fresh
+install runs the same files, in one transaction. Each file has a line `-- compatible from: N`,
+the oldest version that a process must know to work with its tables; it is recorded, so
 that old and new processes run side by side during a deploy.
 """
 
@@ -24,7 +24,7 @@ from .macros import Source, split
 _COMPATIBLE_FROM = re.compile(r"^-- compatible from: (\d+)$", re.MULTILINE)
 
 EARLY = (
-    "the tables were made by a development version from before the first release, and cannot be"
+    "the tables were created by a development version before the first release and cannot be"
     " upgraded: let that version finish its jobs, drop the tables (PostgreSQL: DROP SCHEMA …"
     " CASCADE; SQLite: remove the file), and run `outlast migrate`"
 )
@@ -39,15 +39,15 @@ class Migration:
 
 
 class SchemaVersion(NamedTuple):
-    """The version of the tables that a database has."""
+    """The schema version of a database."""
 
-    version: int = 0  # 0: it has none
+    version: int = 0  # 0: no tables
     compatible_from: int = 0
-    early: bool = False  # before the first release there was another version 1, compatible from 1
+    early: bool = False  # version 1 from before the first release, compatible from 1
 
     @classmethod
     def of(cls, applied: Collection[tuple[int, int]]) -> SchemaVersion:
-        """By the rows of `migration`."""
+        """From the rows of `migration`."""
         if not applied:
             return cls()
         versions, compatible_from = zip(*applied, strict=True)
@@ -72,8 +72,8 @@ def _migration(file: Traversable, dialect: str, schema: str) -> Migration:
 
 
 def next_step(known: tuple[Migration, ...], found: SchemaVersion) -> tuple[Migration, ...]:
-    """What to apply in one transaction to the tables that were found: one version, or all of them
-    where there are no tables yet, so that nobody who comes by sees a new install half done."""
+    """The migrations to apply in one transaction: one version, or all of them if there are no
+    tables yet, so that no process sees a partial install."""
     if found.early:
         raise SchemaMismatch(reason=EARLY)
     later = tuple(migration for migration in known if migration.version > found.version)
@@ -85,14 +85,14 @@ def latest() -> int:
 
 
 def check(found: SchemaVersion) -> None:
-    """Refuse tables that this release cannot work with, and say what to do."""
+    """Refuse tables that this release cannot work with, and advise."""
     known = latest()
     if found.early:
         raise SchemaMismatch(reason=EARLY)
     if found.version < known:
         raise SchemaMismatch(
             reason=f"the tables are at version {found.version} and this release needs {known}:"
-            " run `outlast migrate` (workers may go on meanwhile)"
+            " run `outlast migrate` (workers may keep running)"
         )
     if found.compatible_from > known:
         raise SchemaMismatch(

@@ -7,10 +7,10 @@
     -- sqlite: why it differs
     SELECT state FROM ol.job WHERE id = :id
 
-What both databases accept stands once, without those lines. `-- postgres only: why` is a statement
-for which SQLite has nothing to do: nothing is sent, and no rows come back. In the head of a file,
-above its first section, it is about all of them. `-- fragment: name` is a piece of SQL for others,
-which write `ol.name`. Parameters are `:name`; `dialects` has the other words that are not SQL.
+SQL that both databases accept is written once, without those lines. `-- postgres only: why` marks a
+statement that is not sent to SQLite and returns no rows there. In the head of a file, above its
+first section, it applies to all of them. `-- fragment: name` is a piece of SQL that others include
+as `ol.name`. Parameters are `:name`; `dialects` has the other words that are not SQL.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _HEADING = r"-- (name|fragment|(?:postgres|sqlite)(?: only)?): *(.*)"
 
 
 class Section:
-    """A statement or a fragment, with what each database is told."""
+    """A statement or a fragment, with its SQL for each database."""
 
     def __init__(self, kind: str, name: str, file: str, line: int, only: str | None) -> None:
         self.kind = kind  # "name" or "fragment"
         self.name = name
         self.file = file
         self.line = line
-        self.only = only  # the one database that is told anything
+        self.only = only  # the only database that it is for
         self.purpose = ""
         self.texts: dict[str, tuple[int, list[str]]] = {}
 
     def add(self, dialect: str, number: int, line: str) -> None:
-        """A line of SQL. Where a comment stood between two is an empty one: lines are counted."""
+        """Add a line of SQL. A removed comment leaves an empty line, to keep line numbers."""
         first, lines = self.texts.setdefault(dialect, (number, []))
         lines += [""] * (number - first - len(lines))
         lines.append(line)
 
     def source(self, dialect: str) -> Source | None:
-        """What this database is told; None: nothing."""
+        """The SQL for this database; None: nothing is sent."""
         if self.only not in (None, dialect):
             return None
         if (told := self.texts.get(dialect) or self.texts.get("")) is None:
@@ -55,11 +55,11 @@ class Section:
 
 
 def sections(text: str, file: str) -> Iterator[Section]:
-    """What a file holds, in its order."""
+    """The sections of a file, in order."""
     section: Section | None = None
     only: str | None = None
-    dialect = ""  # none: what follows is for both
-    explained = False  # whether what it is for has been told
+    dialect = ""  # empty: SQL for both
+    explained = False  # whether its purpose has been read
     for number, line in enumerate(text.splitlines(), 1):
         if not line.startswith("--"):
             if line and section is None:

@@ -1,8 +1,8 @@
-"""The SQL, by name, in the words of each database.
+"""SQL statements by name, translated for each database.
 
-Statements live in `sql/*.sql`; `sql_file` says how these are written, and `dialects` which words in
-them are translated. It is done once per process. Another package may have statements of its own, in
-its own folder `sql`: their names begin with that package's, as in `outlast.verify:dump_jobs`.
+Statements are in `sql/*.sql`; `sql_file` describes their format, and `dialects` the words in them
+that are translated, once per process. Another package may have its own statements in its own folder
+`sql`: their names start with the package's, as in `outlast.verify:dump_jobs`.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from . import columns, sql_file
 from .dialects import DialectNamespace
 from .macros import expand
 
-_SCHEMA = "\0"  # stands in for a schema's name; no text of SQL can hold it
+_SCHEMA = "\0"  # placeholder of the schema's name; SQL text cannot contain it
 _PARAMETER = re.compile(r"""'[^']*'|"[^"]*"|(?<![:\w]):([a-z_]+)\b""")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One statement for one database, its tables named, its parameters still `:name`."""
+    """One statement for one database, with table names, and parameters still as `:name`."""
 
     name: str
     purpose: str
-    sql: str  # empty: this database has nothing to do
+    sql: str  # empty: nothing is sent to this database
     parameters: tuple[str, ...]
     reads: bool
 
     @property
     def returns_rows(self) -> bool:
-        """Whether rows come back."""
+        """Whether it returns rows."""
         return self.reads or self.sql.startswith("SELECT") or "RETURNING" in self.sql
 
     def for_driver(self, mark: Callable[[str], str], *, percent: str = "%") -> str:
-        """The text with each parameter spelled for a driver."""
+        """The text with parameters in a driver's syntax."""
         text = self.sql.replace("%", percent)
         return _PARAMETER.sub(lambda found: mark(found[1]) if found[1] else found[0], text)
 
 
 class Queries(dict[str, Query]):
-    """Every statement of one database, by name. Those of other packages are read when needed."""
+    """Every statement of one database by name. Those of other packages are read on demand."""
 
     def __init__(self, dialect: str, schema: str) -> None:
         self._dialect, self._schema = dialect, schema
@@ -68,7 +68,7 @@ def queries(dialect: str, schema: str) -> Queries:
 
 @cache
 def _translated(dialect: str, package: str) -> dict[str, Query]:
-    """A package's statements, for a schema that is yet to be named: that is the same for all."""
+    """A package's statements before the schema's name is filled in, shared by all schemas."""
     sections = sql_file.read(files(package).joinpath("sql")).values()
     told = {section.name: section.source(dialect) for section in sections}
     fragments = {s.name: text for s in sections if s.kind == "fragment" and (text := told[s.name])}

@@ -1,4 +1,4 @@
-"""Waiting that a cancel does not cut short, for what must not be left half done."""
+"""Await work that must not be left half done, despite cancellation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def uncancelled(work: Awaitable[T]) -> T:
-    """Wait until it has ended, whatever comes; a cancel that came meanwhile counts afterwards."""
+    """Await the end of the work; a cancellation that arrived meanwhile takes effect afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -20,6 +20,6 @@ async def uncancelled(work: Awaitable[T]) -> T:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # seen, and of no use to anybody
+            task.exception()  # retrieved, to avoid a warning
         raise cancelled
     return task.result()

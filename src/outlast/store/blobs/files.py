@@ -2,8 +2,8 @@
 
     put      write DIR/PLACE/.put-… ── fsync ── rename to DIR/PLACE/NAME ── fsync DIR/PLACE
 
-So a name stands for all of its bytes or does not stand. Files are readable by their owner alone.
-Names are refused that are not of our own making: none leads out of the directory.
+So a name refers to all of its bytes, or does not exist. Files are readable by their owner only.
+Names that Outlast did not generate are refused: none leads out of the directory.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 
 from ...model.blob import parse_name
 
-UNFINISHED_PREFIX = ".put-"  # how the names of files begin that were not renamed yet
-ABANDONED_AFTER_S = 86_400.0  # seconds after which nobody is writing such a file any more
+UNFINISHED_PREFIX = ".put-"  # of files that are not renamed yet
+ABANDONED_AFTER_S = 86_400.0  # seconds after which such a file is abandoned
 
 
 class FileBlobs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
-        self._synced_folders: set[Path] = set()  # directories that survive a crash of the machine
+        self._synced_folders: set[Path] = set()  # directories that survive a machine crash
 
     def put(self, name: str, data: bytes) -> None:
         path = self._path(name)
@@ -48,15 +48,15 @@ class FileBlobs:
         try:
             return path.read_bytes()
         except FileNotFoundError:
-            path.parent.stat()  # a directory that is not mounted is an outage, and no loss
+            path.parent.stat()  # an unmounted directory is an outage, not a loss
             return None
 
     def delete(self, name: str) -> None:
         self._path(name).unlink(missing_ok=True)
 
     def names(self, after: str) -> Iterator[tuple[str, float]]:
-        """Ages are by the clock of the file system, which need not be ours. What was begun long ago
-        and never got its name, because whoever wrote it died, is removed on the way."""
+        """Ages use the clock of the file system, which may differ from this machine's. Abandoned
+        temporary files are removed on the way."""
         namespace, _, last = after.partition("/")
         folder = self.folder / namespace
         if not folder.is_dir():
@@ -78,12 +78,12 @@ class FileBlobs:
 
     def _path(self, name: str) -> Path:
         if parse_name(name) is None:
-            raise ValueError(f"{name!r:.200} is no name of a blob")
+            raise ValueError(f"{name!r:.200} is not the name of a blob")
         return self.folder / name
 
     def _make(self, folder: Path) -> None:
-        """And all above it that is missing, so that each survives a crash of the machine; also one
-        that another process has just made, which may not have come so far."""
+        """Create the folder and its missing parents, so that each survives a crash of the machine;
+        also one that another process has just created and may not have synced yet."""
         if folder in self._synced_folders and folder.is_dir():
             return
         missing = not folder.is_dir()

@@ -6,9 +6,9 @@
     SQLAlchemy 2   Session, Connection, AsyncSession, AsyncConnection, scoped and async scoped ones
     Django         django.db.connection, connections["…"]
 
-None of these libraries is imported here: a connection is known by the module of its class. What an
-operation wants undone as a whole is put in a savepoint, so a refused call leaves the caller's
-transaction as it was. Nothing is ever committed here that the caller did not ask to be.
+None of these libraries is imported here: a connection is recognised by the module of its class.
+Each operation runs in a savepoint, so that a refused call leaves the caller's transaction as it
+was. Nothing is committed here without the caller's own commit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def run_on(connection: Any, store: Store, op: Op[T]) -> T:
-    """Carry out an operation on a caller's blocking connection."""
+    """Run an operation on a caller's blocking connection."""
     if (advice := suggestion_for(connection)) is not None:
         raise WrongConnection(reason=advice)
     if _is_async(connection):
@@ -63,7 +63,7 @@ def run_on(connection: Any, store: Store, op: Op[T]) -> T:
 
 
 async def arun_on(connection: Any, store: Store, op: Op[T]) -> T:
-    """Carry out an operation on a caller's asyncio connection (or sqlite3, which never waits)."""
+    """Run an operation on a caller's asyncio connection (or sqlite3, which never waits)."""
     if (advice := suggestion_for(connection)) is not None:
         raise WrongConnection(reason=advice)
     family = _family(connection)
@@ -73,7 +73,7 @@ async def arun_on(connection: Any, store: Store, op: Op[T]) -> T:
         return await _arun(op, AsyncPsycopgSession(connection, store), store)
     if family == "sqlalchemy" and _is_async(connection):
         if not hasattr(connection, "run_sync"):
-            connection = connection()  # an async_scoped_session stands for its session
+            connection = connection()  # an async_scoped_session returns its session
         with translate_caller_errors():
             return await connection.run_sync(lambda inner: run_on(inner, store, op))  # type: ignore[no-any-return]
     if family == "sqlite3":
@@ -111,7 +111,7 @@ class Sqlite3Session(CallerSession):
         try:
             yield
         except BaseException:
-            with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+            with suppress(sqlite3.Error):  # SQLite may have rolled back already
                 connection.execute("ROLLBACK" if alone else "ROLLBACK TO outlast")
                 connection.execute("RELEASE outlast")
             raise
@@ -125,7 +125,7 @@ class Sqlite3Session(CallerSession):
         factory = self.connection.text_factory
         if factory is str:
             return sqlite.run(cursor, query, statement)
-        self.connection.text_factory = str  # theirs may be bytes, or anything
+        self.connection.text_factory = str  # the caller's may be bytes, or anything
         try:
             return sqlite.run(cursor, query, statement)
         finally:
@@ -137,8 +137,8 @@ class PsycopgSession(CallerSession):
         return POSTGRES
 
     def savepoint(self) -> AbstractContextManager[Any]:
-        # On an idle connection that does not commit by itself, transaction() would commit: make
-        # sure that the caller's transaction has begun, then it is a savepoint.
+        # On an idle connection without autocommit, transaction() would commit: make
+        # sure that the caller's transaction has begun; then it is a savepoint.
         if not self.connection.autocommit:
             self.begin()
         return self.connection.transaction()  # type: ignore[no-any-return]
@@ -153,10 +153,10 @@ class PsycopgSession(CallerSession):
         from psycopg import Cursor
         from psycopg.rows import tuple_row
 
-        # Not of the caller's own kind: one of raw statements would not know our parameters.
+        # Not the caller's cursor class: a raw cursor would not accept these parameters.
         with Cursor(self.connection, row_factory=tuple_row) as cursor:
             cursor.execute(psycopg_text(query), statement.bind)
-            # Asked of the statement: in the caller's pipeline the cursor does not know yet.
+            # From the statement: in a caller's pipeline the cursor has no description yet.
             return cursor.fetchall() if query.returns_rows else []
 
 
@@ -183,15 +183,15 @@ class AsyncPsycopgSession(AsyncCallerSession):
 
 class AsyncpgSession(AsyncCallerSession):
     def driver(self) -> Any:
-        return getattr(self.connection, "_con", self.connection)  # what a pool lends is a proxy
+        return getattr(self.connection, "_con", self.connection)  # a pool lends proxies
 
     async def savepoint(self) -> AbstractAsyncContextManager[Any]:
         return self.connection.transaction()  # type: ignore[no-any-return]
 
     async def execute(self, query: Query, statement: Statement) -> Rows:
         given = statement.bind
-        # Every parameter is text, and says so: one that is json goes through the codec that the
-        # caller may have set for json, which would encode it once more.
+        # Every parameter is cast from text: a json parameter would pass the json codec that the
+        # caller may have set, and be encoded twice.
         text = query.for_driver(lambda name: f"CAST(${query.parameters.index(name) + 1} AS text)")
         rows = await self.connection.fetch(text, *(given[name] for name in query.parameters))
         return [tuple(row) for row in rows]

@@ -1,13 +1,13 @@
-"""Whether a caller's connection leads to the database that holds our jobs.
+"""Check that a caller's connection leads to the database that holds the jobs.
 
-A job can only commit with the caller's rows if both are in one database. Another file, or another
-server, may have tables of the same names: then the job would be stored where no worker looks.
+A job can only commit with the caller's rows if both are in one database. Another file or server may
+have tables of the same names: the job would be stored where no worker polls.
 
-A SQLite connection is asked for its files, each time: it is a look into memory. A connection to
-PostgreSQL is believed if its driver names the host, port and database that ours has; else (a
-pooler, a socket, another spelling) it is asked for the number of its database and the identifier
-of its server, which a standby shares with its primary, and its host, port and database are
-remembered. What cannot be decided is accepted.
+A SQLite connection is asked for its files each time, from memory. A connection to PostgreSQL is
+accepted if its driver names the host, port and database of the store's own. Otherwise (a pooler, a
+socket, another spelling) its database's oid and its server's system identifier, which a standby
+shares with its primary, are compared, and its host, port and database are remembered. An
+undecidable connection is accepted.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ from ..dialects import SQLITE
 
 T = TypeVar("T")
 
-DatabaseIdentity = tuple[
-    int, str | None
-]  # a database's number; its server's identifier, if it may be read
+DatabaseIdentity = tuple[int, str | None]  # a database's oid; its server's identifier, if readable
 
 
 def is_known(driver: Any, store: Store) -> bool:
-    """Whether it surely leads to our database, as far as can be told without asking."""
+    """Whether it is known to lead to the store's database, without a query."""
     if store.address.dialect == SQLITE:
-        return hasattr(driver, "identity")  # one of our own, lent to a handler
-    with suppress(TypeError):  # some cannot be remembered
+        return hasattr(driver, "identity")  # a connection of the store, lent to a handler
+    with suppress(TypeError):  # some classes have no weak references
         if driver in store.callers:
             return True
     seat = _address(driver)
@@ -40,7 +38,7 @@ def is_known(driver: Any, store: Store) -> bool:
 
 
 def remember(driver: Any, store: Store) -> None:
-    """It has been found to lead to our database."""
+    """Remember that it leads to the store's database."""
     if store.address.dialect == SQLITE:
         return
     with suppress(TypeError):
@@ -50,24 +48,24 @@ def remember(driver: Any, store: Store) -> None:
 
 
 def _address(driver: Any) -> tuple[str, int, str] | None:
-    """Host, port and database, by the word of psycopg or asyncpg."""
+    """Host, port and database as reported by psycopg or asyncpg."""
     try:
         if hasattr(driver, "info"):
             return driver.info.host, int(driver.info.port), driver.info.dbname
         where = driver._addr
-        host, port = (where, 0) if isinstance(where, str) else where  # a text: that of a socket
+        host, port = (where, 0) if isinstance(where, str) else where  # text: the path of a socket
         return host, int(port), driver._params.database
     except Exception:
         return None
 
 
 def in_our_database(op: Op[T], store: Store, ours: DatabaseIdentity | None, driver: Any) -> Op[T]:
-    """The operation, after a look where it would be carried out."""
+    """The operation, after a check of its connection's database."""
     if store.address.dialect == SQLITE:
         rows: Rows = yield Statement("database_files")
         main, *attached = [os.fsdecode(file) if file else "" for _, file in rows]
         if not _is_ours(main, store):
-            theirs: Rows = yield Statement("main_tables")  # which would hide those of another file
+            theirs: Rows = yield Statement("main_tables")  # would hide tables of other files
             if theirs or not any(_is_ours(file, store) for file in attached):
                 raise _elsewhere(main or "a database in memory", store)
     else:
@@ -78,7 +76,7 @@ def in_our_database(op: Op[T], store: Store, ours: DatabaseIdentity | None, driv
 
 
 def _named(driver: Any) -> str:
-    """Which database of PostgreSQL a connection leads to, in words."""
+    """The PostgreSQL database of a connection, for messages."""
     if (seat := _address(driver)) is None:
         return "another database"
     host, port, database = seat
@@ -86,7 +84,7 @@ def _named(driver: Any) -> str:
 
 
 def database_of_caller() -> Op[DatabaseIdentity]:
-    """Which database of which server a connection leads to."""
+    """The identity of the database and server of a connection."""
     rows: Rows = yield Statement("database_number")
     number, may_ask = rows[0]
     if not may_ask:
@@ -106,7 +104,7 @@ def _is_ours(file: str, store: Store) -> bool:
     try:
         return bool(file) and store.address.path.samefile(file)
     except OSError:
-        return True  # a file that is gone tells nothing
+        return True  # a missing file proves nothing
 
 
 def _elsewhere(where: str, store: Store) -> WrongConnection:

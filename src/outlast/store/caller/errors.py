@@ -1,4 +1,4 @@
-"""Errors of a caller's own driver, in our words, with the driver's as their cause."""
+"""Translate errors of a caller's driver into Outlast's, with the driver's error as their cause."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ..sqlite import connection
 DRIVERS = frozenset({"psycopg", "psycopg2", "asyncpg", "sqlite3", "aiosqlite"})
 FRAMEWORKS = frozenset({"sqlalchemy", "django"})
 
-# What drivers and frameworks raise without a word from the database: the connection is in use, was
-# given back to its pool, or its transaction must be rolled back first.
+# Raised by drivers and frameworks themselves, not by the database: the connection is in use, was
+# returned to its pool, or its transaction must be rolled back first.
 MISUSE_ERRORS = frozenset({"ProgrammingError", "InterfaceError", "InvalidRequestError"})
 
 MIGRATE = "the tables do not fit this release ({}): run `outlast migrate`"
@@ -29,7 +29,7 @@ MIGRATE = "the tables do not fit this release ({}): run `outlast migrate`"
 
 @contextmanager
 def translate_caller_errors() -> Iterator[None]:
-    """What a caller's connection raises, as one of ours. Everything else passes as it is."""
+    """Translate errors of a caller's connection. Other errors pass unchanged."""
     try:
         yield
     except OutlastError as error:
@@ -44,13 +44,13 @@ def translate_caller_errors() -> Iterator[None]:
 
 def _of_another_encoding(error: UnicodeEncodeError) -> WrongConnection:
     return WrongConnection(
-        reason=f"the connection given speaks {error.encoding}, which has no"
+        reason=f"the given connection uses {error.encoding}, which has no"
         f" {error.object[error.start]!r}: set its client_encoding to UTF8"
     )
 
 
 def _of_a_driver(error: Exception) -> BaseException | None:
-    """The driver's own error: as it was raised, or behind that of a framework."""
+    """The driver's own error: as raised, or wrapped by a framework."""
     behind = (error, getattr(error, "orig", None), error.__cause__)
     deeper = (one.__cause__ for one in behind if isinstance(one, BaseException))
     found = [one for one in (*behind, *deeper) if isinstance(one, BaseException)]
@@ -60,7 +60,7 @@ def _of_a_driver(error: Exception) -> BaseException | None:
 
 
 def _is_error(error: BaseException) -> bool:
-    """Of the database, and not of a program that calls the driver wrongly."""
+    """Whether it is an error of the database, not of a wrong call of the driver."""
     return bool(_names(error) & (MISUSE_ERRORS | {"Error", "PostgresError", "DBAPIError"}))
 
 
@@ -93,7 +93,7 @@ def _of_sqlite(error: sqlite3.Error) -> OutlastError:
 
 
 def _by_code(code: str | None, message: str) -> OutlastError:
-    """PostgreSQL's word for what went wrong is the same in every driver."""
+    """Translate an SQLSTATE, which is the same in every driver."""
     match code:
         case None:
             return StoreUnavailable(reason=message)

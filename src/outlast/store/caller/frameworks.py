@@ -31,10 +31,10 @@ class SqlalchemySession(CallerSession):
             if self._autocommits():
                 return self._transaction()
             if self.dialect() == SQLITE:
-                # SQLAlchemy believes in a transaction that sqlite3 begins only at the first write.
-                # Until then a savepoint would be all of it, and its release a commit.
+                # SQLAlchemy assumes a transaction that sqlite3 begins only at the first write.
+                # Until then a savepoint would be the outermost one, and its release a commit.
                 self.inner.exec_driver_sql("BEGIN IMMEDIATE")
-        # Not the session's own begin_nested: that one says SAVEPOINT only when it is used.
+        # Not the session's own begin_nested: it sends SAVEPOINT only on its first use.
         return self.inner.begin_nested()  # type: ignore[no-any-return]
 
     def _autocommits(self) -> bool:
@@ -45,7 +45,7 @@ class SqlalchemySession(CallerSession):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Isolation level AUTOCOMMIT: SQLAlchemy's own begin and commit mean nothing there."""
+        """Isolation level AUTOCOMMIT: SQLAlchemy's own begin and commit have no effect."""
         self.inner.exec_driver_sql("BEGIN")
         try:
             yield
@@ -62,7 +62,7 @@ class SqlalchemySession(CallerSession):
 
 
 def _connection_of(given: Any) -> Any:
-    """The connection of a session; a connection is its own."""
+    """The connection of a session; a connection itself."""
     if not hasattr(given, "get_bind"):
         return given
     from sqlalchemy.exc import UnboundExecutionError
@@ -100,7 +100,7 @@ def _our_name(dialect: str) -> str:
 
 
 def _in_transaction(driver: Any) -> bool:
-    """Whether a connection is in a transaction, by its driver's own word."""
+    """Whether a connection is in a transaction, as its driver reports it."""
     if hasattr(driver, "in_transaction"):
         return bool(driver.in_transaction)  # sqlite3, aiosqlite
     if hasattr(driver, "is_in_transaction"):

@@ -1,8 +1,8 @@
-"""What callers give for a connection by mistake, and what to give instead."""
+"""Objects that callers pass instead of a connection by mistake, and the advice for each."""
 
 from __future__ import annotations
 
-_POOL = "a pool is no transaction: {how}"
+_POOL = "a pool is not a transaction: {how}"
 _INSTEAD = {
     ("asyncpg", "Pool"): _POOL.format(
         how="give what it lends (`async with pool.acquire() as conn, conn.transaction():`)"
@@ -15,13 +15,13 @@ _INSTEAD = {
     ("psycopg_pool", "BasePool"): _POOL.format(
         how="give what it lends (`with pool.connection() as conn:`)"
     ),
-    ("sqlalchemy", "Engine"): "an engine is no transaction: give a connection of it"
+    ("sqlalchemy", "Engine"): "an engine is not a transaction: pass one of its connections"
     " (`with engine.begin() as conn:`) or a Session",
-    ("sqlalchemy", "AsyncEngine"): "an engine is no transaction: give a connection of it"
+    ("sqlalchemy", "AsyncEngine"): "an engine is not a transaction: pass one of its connections"
     " (`async with engine.begin() as conn:`) or an AsyncSession",
-    ("sqlalchemy", "sessionmaker"): "a sessionmaker is no session: call it"
+    ("sqlalchemy", "sessionmaker"): "a sessionmaker is not a session: call it"
     " (`with maker.begin() as session:`)",
-    ("sqlalchemy", "async_sessionmaker"): "a sessionmaker is no session: call it"
+    ("sqlalchemy", "async_sessionmaker"): "a sessionmaker is not a session: call it"
     " (`async with maker.begin() as session:`)",
     ("psycopg", "BaseCursor"): "this is a cursor: give its connection (`cursor.connection`)",
     ("sqlite3", "Cursor"): "this is a cursor: give its connection (`cursor.connection`)",
@@ -32,7 +32,7 @@ _INSTEAD = {
 
 
 def suggestion_for(thing: object) -> str | None:
-    """What to give instead; None: it may be a connection."""
+    """The advice for this object; None if it may be a connection."""
     for cls in type(thing).__mro__:
         family = cls.__module__.partition(".")[0]
         if (advice := _INSTEAD.get((family, cls.__name__))) is not None:

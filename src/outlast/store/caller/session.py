@@ -1,4 +1,4 @@
-"""An operation in somebody else's transaction, whatever library holds the connection."""
+"""Sessions that run an operation in a caller's transaction, for any library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..statements import Query
 
 
 class CallerSession(ABC):
-    """On a blocking connection."""
+    """A session on a blocking connection."""
 
     def __init__(self, connection: Any, store: Store) -> None:
         self.connection = connection
@@ -54,19 +54,19 @@ class CallerSession(ABC):
 
     @abstractmethod
     def dialect(self) -> str:
-        """Which database it is for."""
+        """The database that the connection is for."""
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[Any]:
-        """What can be taken back without the caller's own work."""
+        """A savepoint, which can be rolled back without the caller's own work."""
 
     @abstractmethod
     def execute(self, query: Query, statement: Statement) -> Rows:
-        """One statement, in the driver's words."""
+        """Run one statement in the driver's syntax."""
 
 
 class AsyncCallerSession(ABC):
-    """The same, awaited; asyncio connections of a driver's own are all for PostgreSQL."""
+    """A session on an asyncio connection; these drivers are all for PostgreSQL."""
 
     def __init__(self, connection: Any, store: Store) -> None:
         self.connection = connection
@@ -105,8 +105,8 @@ class AsyncCallerSession(ABC):
 
 
 def commits_by_itself(connection: Any) -> bool:
-    """Whether a sqlite3 connection commits every statement that is in no transaction."""
-    mode = getattr(connection, "autocommit", None)  # since Python 3.12; may be "as it was before"
+    """Whether a sqlite3 connection is in autocommit mode outside transactions."""
+    mode = getattr(connection, "autocommit", None)  # since Python 3.12; may be legacy mode
     return mode if isinstance(mode, bool) else connection.isolation_level is None
 
 

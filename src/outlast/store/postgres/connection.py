@@ -1,8 +1,8 @@
-"""Connections to PostgreSQL that cannot hang us.
+"""Connections to PostgreSQL with deadlines.
 
-Every wait has a deadline, kept here and not by the server: a peer that is gone without a word costs
-`deadline` seconds, then its connection is closed hard. All waits of one operation share one, so
-that a slow line cannot use it up again and again.
+Every wait has a deadline, enforced here and not by the server: a vanished peer costs `deadline`
+seconds, then its connection is closed hard. All waits of one operation share one deadline, so that
+a slow network cannot use it up repeatedly.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ...model.lazy_property import lazy
 
 
 class _SingleWrite:
-    """Statements that travel together leave together, the Sync that ends them with them.
+    """Sends the statements of a pipeline together with their final Sync.
 
-    psycopg sends each one as soon as it is said, and the server begins at once: a process that is
-    frozen, or a host that is lost, between two of them would keep the server waiting for the rest,
-    with rows locked and no timeout of its own that applies.
+    psycopg sends each statement at once, and the server starts to run it: a process that is frozen,
+    or a host that is lost, between two of them would keep the server waiting for the rest, with
+    rows locked and no timeout that applies.
     """
 
     command_queue: Any
@@ -35,14 +35,13 @@ class _SingleWrite:
         commands = self.command_queue
         if commands and commands[-1] == self.pgconn.pipeline_sync:
             while commands:
-                commands.popleft()()  # libpq only gathers them, until the Sync
-            self.pgconn.flush()  # on its way before anything else is done here
+                commands.popleft()()  # libpq buffers them until the Sync
+            self.pgconn.flush()  # sent before anything else is done here
             yield from super()._communicate_gen()  # type: ignore[misc]
 
     def _fetch_gen(self, *, flush: bool) -> Any:
-        """After a Sync the answers come by themselves. psycopg would ask for them, and the server
-        would take that for the end of our idleness: its idle-in-transaction timeout would not run.
-        """
+        """After a Sync the results arrive unasked. psycopg would send a flush request, and the
+        server would count that as activity: its idle-in-transaction timeout would not run."""
         yield from super()._fetch_gen(flush=False)  # type: ignore[misc]
 
 
@@ -58,7 +57,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
     """A blocking connection on which no wait outlasts its deadline."""
 
     deadline: float = 15.0
-    until: float | None = None  # of the operation that is under way
+    until: float | None = None  # of the running operation
 
     @lazy
     def _cursor(self) -> psycopg.Cursor[Any]:
@@ -67,8 +66,8 @@ class DeadlineConnection(psycopg.Connection[Any]):
     def execute_kept(
         self, text: str, given: Mapping[str, Any], prepare: bool
     ) -> psycopg.Cursor[Any]:
-        """One statement, whose answer is read before the next: by a cursor that is kept, because
-        to make one is as dear as to send it."""
+        """Run one statement with a reused cursor, whose result is read before the next: creating a
+        cursor costs as much as sending a statement."""
         return self._cursor.execute(text, given, prepare=prepare)
 
     @contextmanager
@@ -92,8 +91,8 @@ class DeadlineConnection(psycopg.Connection[Any]):
 
 
 class AsyncDeadlineConnection(psycopg.AsyncConnection[Any]):
-    """The same for asyncio. A cancelled wait closes at once instead of asking the server to stop:
-    whatever it was, it is idempotent or fenced, and nobody waits for its answer."""
+    """The asyncio counterpart. A cancelled wait closes the connection at once instead of cancelling
+    on the server: every operation is idempotent or fenced, and no caller waits for the result."""
 
     deadline: float | None = 15.0
     until: float | None = None
@@ -132,15 +131,15 @@ class AsyncDeadlineConnection(psycopg.AsyncConnection[Any]):
 
 
 def remaining_s(connection: DeadlineConnection | AsyncDeadlineConnection) -> float | None:
-    """Seconds that the next wait may take; None: for ever."""
+    """Seconds that the next wait may take; None: unlimited."""
     if connection.until is None or connection.deadline is None:
         return connection.deadline
     return max(0.001, connection.until - time.monotonic())
 
 
 def abort(connection: DeadlineConnection | AsyncDeadlineConnection, gen: Any) -> None:
-    """Close the connection, and the conversation on it: left alone, psycopg's generator would go
-    on talking when it is collected."""
+    """Close the connection and the generator of its call: psycopg's generator would otherwise
+    continue to send when it is collected."""
     connection.pgconn.finish()
     with suppress(Exception):
         gen.close()

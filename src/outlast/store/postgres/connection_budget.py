@@ -3,9 +3,9 @@
 A connection belongs to one pool: that of the threads, or that of an event loop. The budget counts
 the connections that the pools have open, idle ones too. A pool that needs one gets, in this order,
 an idle connection of its own, a new one while the budget lasts, or the place of another pool's idle
-connection, which is closed. Then it waits: first come, first served, threads and loops alike. But
-to hand a place over to another pool costs a new connection: for a tenth of a second, a connection
-that is returned goes to the first in line of its own pool.
+connection, which is closed. Otherwise it waits, first come, first served, threads and loops alike.
+Since handing a place to another pool costs a new connection, a returned connection goes to the
+first waiter of its own pool during the first tenth of a second.
 
     claim ──▶ Grant(link)            an idle connection of this pool
           ──▶ Grant(None)            a place: connect
@@ -30,11 +30,11 @@ from weakref import WeakSet
 
 from ...model.errors import StoreBusy
 
-SERVE_EVERY_S = 0.25  # how often a waiter looks for places of event loops that ended
-HANDOVER_S = 0.1  # how long those who need no new connection may go first
+SERVE_EVERY_S = 0.25  # interval at which a waiter checks for ended event loops
+HANDOVER_S = 0.1  # time in which waiters that need no new connection go first
 
-# After a fork, what the parent had open: neither used nor closed here. To close it would be to end
-# the parent's own conversation.
+# After a fork: the parent's connections, neither used nor closed here. Closing one would end the
+# parent's session.
 _OF_THE_PARENT: list[Any] = []
 
 
@@ -43,29 +43,29 @@ class PoolMember:
 
     def __init__(self) -> None:
         self.idle: list[Any] = []  # last returned, first lent
-        self.connections = 0  # idle, lent, and being connected
+        self.connections = 0  # idle, lent, or being opened
         self.in_use: set[Any] = set()
 
     def finish(self) -> None:
-        """Close the sockets of an event loop that ended, also of those in use when it did."""
+        """Close the sockets of an ended event loop, including those that were in use."""
         for link in (*self.idle, *self.in_use):
             link.pgconn.finish()
         self.idle, self.in_use, self.connections = [], set(), 0
 
     @property
     def ended(self) -> bool:
-        """Whether its event loop is closed: nobody will return its connections."""
+        """Whether its event loop is closed: its connections will never be returned."""
         return False
 
     @property
     def serving(self) -> bool:
-        """Whether a place given to it now would be used."""
+        """Whether a place granted to it now would be used."""
         return True
 
 
 @dataclass(slots=True)
 class Grant:
-    """A place, and what is in it."""
+    """A place in the budget, and the connection in it."""
 
     lender: PoolMember
     link: Any = None  # an idle connection, to be used
@@ -75,11 +75,11 @@ class Grant:
     def vacate(self) -> None:
         link, self.evicted = self.evicted, None
         if link is not None:
-            link.pgconn.finish()  # nobody talks on it: its own event loop is not needed
+            link.pgconn.finish()  # idle, so its own event loop is not needed
 
 
 class BudgetWaiter:
-    """A thread or an asyncio task in line. `wake` may be called from any thread."""
+    """A waiting thread or asyncio task. `wake` may be called from any thread."""
 
     def __init__(self, lender: PoolMember, wake: Callable[[], object]) -> None:
         self.lender = lender
@@ -102,7 +102,7 @@ class ConnectionBudget:
         self._open = 0
         self._queue: deque[BudgetWaiter] = deque()
         self._members: WeakSet[PoolMember] = WeakSet()
-        # Appended without the lock: places of collected pools, and returns that are to be made.
+        # Appended without the lock: places of collected pools, and pending returns.
         self._collected: deque[int] = deque()
         self._returns: deque[Callable[[], None]] = deque()
 
@@ -153,12 +153,12 @@ class ConnectionBudget:
             raise
 
     def serve(self) -> None:
-        """Take back the places of event loops that ended, and hand out what is free."""
+        """Reclaim the places of ended event loops, and grant free ones."""
         with self._locked():
             self._serve()
 
     def _dequeue(self, waiter: BudgetWaiter) -> None:
-        """A waiter gave up: whatever it was granted goes to the next."""
+        """Remove a waiter that gave up; its grant goes to the next."""
         if self.inherited:
             _OF_THE_PARENT.append(waiter)
             return
@@ -166,7 +166,7 @@ class ConnectionBudget:
         self._apply_pending()
 
     def release(self, grant: Grant, link: Any) -> None:
-        """Return a place, with its connection if that may be used again."""
+        """Return a place, with its connection if that is reusable."""
         if self.inherited:
             _OF_THE_PARENT.append(link)
             return
@@ -174,7 +174,7 @@ class ConnectionBudget:
         self._apply_pending()
 
     def empty(self, lender: PoolMember) -> list[Any]:
-        """Take a pool's idle connections out, to be closed by the caller."""
+        """Remove a pool's idle connections, which the caller closes."""
         if self.inherited:
             _OF_THE_PARENT.extend(lender.idle)
             lender.idle, lender.connections = [], 0
@@ -187,7 +187,7 @@ class ConnectionBudget:
         return links
 
     def collected(self, lender: PoolMember) -> None:
-        """Close a pool that is being collected: perhaps while this thread has the lock."""
+        """Close a pool during garbage collection, possibly while this thread holds the lock."""
         if self.inherited:
             _OF_THE_PARENT.extend((*lender.idle, *lender.in_use))
         else:
@@ -210,9 +210,9 @@ class ConnectionBudget:
             self._apply_pending()
 
     def _apply_pending(self) -> None:
-        """Make the returns, or leave them to the holder of the lock, who does this afterwards. It
-        may be this very thread: the garbage collector ends coroutines of a closed event loop in the
-        middle of anything, and to wait for the lock there would be to wait for ever."""
+        """Apply pending returns, or leave them to the holder of the lock, which applies them
+        afterwards. The holder may be this very thread: the garbage collector ends coroutines of a
+        closed event loop at any point, and waiting for the lock there would deadlock."""
         while self._returns and self._lock.acquire(blocking=False):
             try:
                 while self._returns:
@@ -232,7 +232,7 @@ class ConnectionBudget:
 
     def _release(self, grant: Grant, link: Any) -> None:
         lender = grant.lender
-        if grant.spare or not lender.connections:  # none, or those of its loop were taken back
+        if grant.spare or not lender.connections:  # or its loop's places were reclaimed
             if link is not None:
                 link.pgconn.finish()
             return
@@ -255,8 +255,8 @@ class ConnectionBudget:
             self._wake(waiter)
 
     def _first(self) -> BudgetWaiter | None:
-        """Who is next: the first in line, or while that one is new the first whose own pool has an
-        idle connection."""
+        """The next waiter: the first in line or, while that one is new, the first whose own pool
+        has an idle connection."""
         waiting = self._waiting()
         first = next(waiting, None)
         if first is None or first.lender.idle or self._open < self.size:
@@ -276,7 +276,7 @@ class ConnectionBudget:
     def _wake(self, waiter: BudgetWaiter) -> None:
         try:
             waiter.wake()
-        except RuntimeError:  # its loop was closed just now: its places are taken back next time
+        except RuntimeError:  # its loop has just closed: its places are reclaimed next time
             waiter.grant = None
 
     def _take_back(self) -> None:

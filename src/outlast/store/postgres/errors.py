@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as ours."""
+"""Translate errors of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOB_KEY_INDEX = "job_key"  # idempotency keys
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """What the server says, in our words."""
+    """Translate the server's errors into Outlast's."""
     try:
         yield
     except OutlastError:
@@ -31,7 +31,7 @@ def translate_errors() -> Iterator[None]:
     except (errors.SerializationFailure, errors.DeadlockDetected) as error:
         raise Contention(reason=first_line(error)) from error
     except errors.ReadOnlySqlTransaction as error:
-        # A server that has been demoted: whoever comes next may be led to the one in charge.
+        # The server was demoted: the next connection may reach the new primary.
         raise StoreUnavailable(reason=first_line(error), broke=True) from error
     except errors.LockNotAvailable as error:
         raise StoreBusy(reason=first_line(error), locked=True) from error
@@ -47,15 +47,15 @@ def translate_errors() -> Iterator[None]:
             reason=first_line(error), or_else="; a damaged index can be rebuilt by REINDEX"
         ) from error
     except (errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout) as error:
-        # We were away for so long, frozen perhaps, that the server hung up.
+        # The process was paused for so long that the server closed the connection.
         raise StoreUnavailable(reason=first_line(error), broke=True) from error
     except (errors.ProgramLimitExceeded, errors.StatementTooComplex, errors.TooManyColumns,
             errors.TooManyArguments) as error:  # fmt: skip
         # Class 54: a value is too large or too deep. psycopg counts it as an operational error.
         raise StoreError(f"PostgreSQL refused: {first_line(error)}", refused=True) from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        # Insufficient resources (class 53: disk full, too many connections) is said by a server
-        # that lives; without a code, or with 57P0x and 08xxx, the connection is what broke.
+        # Insufficient resources (class 53: disk full, too many connections) come from a server
+        # that is alive; without a code, or with 57P0x and 08xxx, the connection broke.
         broke = error.sqlstate is None or error.sqlstate[:2] in {"57", "08"}
         raise StoreUnavailable(reason=first_line(error), broke=broke) from error
     except psycopg.Error as error:

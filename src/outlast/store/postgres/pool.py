@@ -1,5 +1,5 @@
-"""The small pools that lend connections to PostgreSQL. One that was in the middle of something when
-its user gave up is closed, never handed to the next one."""
+"""Small pools of connections to PostgreSQL. A connection that was in use when its user gave up is
+closed, never reused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -
 
 
 class Pools:
-    """The pools of one process that share a budget: one of its threads, one of each event loop."""
+    """The pools of one process that share a budget: one for its threads, one per event loop."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Pools:
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = (
             weakref.WeakKeyDictionary()
         )
-        self.budget = budget  # last: a thread that sees it must not find the pools of a parent
+        self.budget = budget  # last: a thread that sees it must not find the parent's pools
 
     @property
     def threads(self) -> Pool:
@@ -61,24 +61,24 @@ class Pools:
         pool = self._by_loop.get(loop)
         if pool is None:
             with self._lock:
-                self.budget.serve()  # which closes what loops that ended left open
+                self.budget.serve()  # closes connections of ended loops
                 pool = AsyncPool(self._aconnect, self, self._acquire_timeout_s, loop)
                 self._by_loop[loop] = pool
         return pool
 
     def of_running_loop(self) -> AsyncPool | None:
-        """The pool of the event loop that this very thread runs, if that has one."""
+        """The pool of the event loop that runs in this thread, if it has one."""
         loop = asyncio._get_running_loop()
         return None if loop is None else self._by_loop.get(loop)
 
     def _after_fork(self) -> None:
-        """In a forked child, where only the forking thread is left."""
+        """In a forked child, where only the forking thread exists."""
         self.budget.forget_inherited()
         self._lock = threading.Lock()
         self._reset()
 
     def abandon(self) -> None:
-        """Close the idle connections of all event loops, from outside of them."""
+        """Close the idle connections of all event loops from outside them."""
         for pool in list(self._by_loop.values()):
             pool.abandon()
 
@@ -135,20 +135,20 @@ class Pool(PoolMember):
         return waiter.received()
 
     def _would_deadlock(self) -> bool:
-        """Whether to wait here would be to wait for ourselves: this thread runs an event loop, and
-        while it waits, nothing that the loop borrowed can be returned."""
+        """Whether waiting here would deadlock: this thread runs an event loop, and while it waits,
+        the loop cannot return its connections."""
         pools = self._pools()
         loop = pools.of_running_loop() if pools else None
         return loop is not None and self._budget.uses(loop)
 
     def clear(self) -> None:
-        """Close what is idle: after one connection broke, the others are suspect."""
+        """Close idle connections: after one broke, the others are suspect."""
         for link in self._budget.empty(self):
             link.close()
 
 
 class AsyncPool(PoolMember):
-    """Asyncio connections of one event loop: a connection never crosses into another."""
+    """Asyncio connections of one event loop; a connection never moves to another."""
 
     def __init__(
         self,
@@ -212,9 +212,9 @@ class AsyncPool(PoolMember):
             await link.close()
 
     def abandon(self) -> None:
-        """Close the idle sockets from outside of the loop, unless they are our parent's."""
+        """Close the idle sockets from outside the loop, unless they are the parent's."""
         for link in self._budget.empty(self):
             link.pgconn.finish()
 
     def __del__(self) -> None:
-        self._budget.collected(self)  # its loop is gone, and nobody closed us
+        self._budget.collected(self)  # its loop is gone, and it was not closed

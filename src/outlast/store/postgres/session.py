@@ -1,4 +1,4 @@
-"""One operation on one connection to PostgreSQL, in as few round trips as it can be."""
+"""One operation on one connection to PostgreSQL, in as few round trips as possible."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .connection import AsyncDeadlineConnection, DeadlineConnection
 if TYPE_CHECKING:
     from .store import PostgresStore
 
-Sent = tuple[str, Mapping[str, object], bool]  # the text, what it is given, whether to prepare it
+Sent = tuple[str, Mapping[str, object], bool]  # SQL, parameters, whether to prepare it
 COMMIT: Sent = ("COMMIT", {}, False)
-# What is said together, as one.
+# Statements of a pipeline that are fused into one.
 FUSED: dict[tuple[str, ...], str] = {("succeed", "claim_on"): "succeed_and_claim_on"}
 
 
 def fuse(step: Step) -> Statement | None:
-    """The one statement that does what these do."""
+    """The statement that replaces these, if there is one."""
     if not isinstance(step, Pipeline):
         return None
     name = FUSED.get(tuple(statement.name for statement in step))
@@ -31,12 +31,12 @@ def fuse(step: Step) -> Statement | None:
 
 
 def split_rows(rows: Rows) -> list[Rows]:
-    """Its answer, as theirs."""
+    """Split the fused rows into the two expected results."""
     return [[rows[0][-1:]], [row[:-1] for row in rows if row[0] is not None]]
 
 
 class PostgresSession:
-    """One operation on one connection. BEGIN travels with the first statement after it."""
+    """One operation on one connection. BEGIN is sent with the first statement after it."""
 
     def __init__(self, store: PostgresStore, link: DeadlineConnection) -> None:
         self.store = store
@@ -79,7 +79,7 @@ class PostgresSession:
 
 
 class AsyncPostgresSession:
-    """The same, awaited."""
+    """The asyncio counterpart."""
 
     def __init__(self, store: PostgresStore, link: AsyncDeadlineConnection) -> None:
         self.store = store
@@ -133,5 +133,5 @@ async def afetch_rows(cursor: psycopg.AsyncCursor[Any]) -> Rows:
 
 
 def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
-    """Without making a description of its columns, which nobody reads."""
+    """Avoids building the cursor's description, which is not needed."""
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0

@@ -1,4 +1,4 @@
-"""Statements as PostgreSQL's drivers want them; used with psycopg and with callers' connections."""
+"""Statements in the syntax of PostgreSQL drivers, for psycopg and callers' connections."""
 
 from __future__ import annotations
 

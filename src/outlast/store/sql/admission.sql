@@ -1,11 +1,11 @@
 -- name: commit_lazily
--- In this transaction, do not wait for the disk: room that is lost with a crash is counted again, and the
--- log keeps its order, so no job is there before the room that was taken for it.
--- postgres only: on SQLite who waits holds up nobody else's rows
+-- In this transaction, commit asynchronously: room lost in a crash is counted again, and the
+-- log is ordered, so no job becomes durable before its reservation.
+-- postgres only: on SQLite a waiting commit blocks no other rows
 SELECT set_config('synchronous_commit', 'off', true)
 
 -- name: take_room
--- Take room for new jobs, if so much is left since it was counted.
+-- Reserve room for new jobs, if enough is left since the last count.
 UPDATE ol.admission SET room = room - :asked WHERE queue = :queue AND room >= :asked RETURNING room
 
 -- fragment: room_columns
@@ -13,28 +13,28 @@ b.most_waiting, b.overflow, COALESCE(a.room, 0), COALESCE(a.waiting, 0),
     COALESCE(ol.epoch(ol.now()) - ol.epoch(a.counted_at), -1)
 
 -- name: read_room
--- What a queue may hold, the room that is left, and how long ago it was counted; less than none: never.
+-- A queue's limit, its remaining room, and the age of its count; negative: never counted.
 SELECT ol.room_columns FROM ol.queue AS b LEFT JOIN ol.admission AS a ON a.queue = b.name
 WHERE b.name = :queue
 
 -- name: hold_room
--- Be the only one that counts a queue's jobs.
+-- Take the exclusive right to count a queue's jobs.
 INSERT INTO ol.admission AS a (queue, room, waiting, counted_at)
 VALUES (:queue, 0, 0, ol.moment(0))
 ON CONFLICT (queue) DO UPDATE SET room = a.room
 RETURNING room
 
 -- name: count_ready
--- How many jobs of a queue are ready; no more than a limit are counted.
+-- The number of ready jobs of a queue, counted up to a limit.
 SELECT count(*) FROM (
     SELECT 1 FROM ol.job WHERE state = 'ready' AND queue = :queue LIMIT :limit) AS counted
 
 -- name: set_room
--- Keep what was counted.
+-- Store a count.
 UPDATE ol.admission SET room = :room, waiting = :waiting, counted_at = ol.now() WHERE queue = :queue
 
 -- name: forget_room
--- What was counted holds no more.
+-- Invalidate a count.
 UPDATE ol.admission SET room = 0, counted_at = ol.moment(0) WHERE queue = :queue
 
 -- fragment: lowest_ready

@@ -2,7 +2,7 @@
 ol.believed AND ol.epoch(ol.now()) < :until
 
 -- name: find_owner_dead
--- Running jobs whose lease ran out a while ago, and whose worker was not heard of since.
+-- Running jobs whose lease expired a while ago, and whose worker has sent no heartbeat since.
 SELECT CAST(j.id AS text), ol.epoch(ol.now()) - ol.epoch(j.lease_until)
 FROM ol.job AS j
 WHERE j.state = 'running' AND j.lease_until < ol.ago(:late)
@@ -12,7 +12,7 @@ WHERE j.state = 'running' AND j.lease_until < ol.ago(:late)
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_forgotten
--- Running jobs whose lease ran out a while ago although their worker lives: it let go of them.
+-- Running jobs whose lease expired a while ago although their worker is alive: it lost track of them.
 SELECT CAST(j.id AS text), ol.epoch(ol.now()) - ol.epoch(j.lease_until)
 FROM ol.job AS j
 WHERE j.state = 'running' AND j.lease_until < ol.ago(:late)
@@ -31,8 +31,8 @@ ORDER BY j.lease_until LIMIT :limit OFFSET :skip
                 AND (w.seen_at > ol.later(60) OR w.seen_at < ol.ago(2 * w.lease))))
 
 -- name: find_endless
--- Running jobs under leases longer than their worker takes: nobody knows the worker, or it was not
--- heard of since the clock stepped back.
+-- Running jobs with leases longer than their worker's: the worker is unknown, or has sent no
+-- heartbeat since the clock stepped back.
 SELECT CAST(j.id AS text), ol.epoch(j.lease_until) - ol.epoch(ol.now())
 FROM ol.job AS j
 WHERE j.state = 'running' AND j.lease_until > ol.now() AND ol.endless AND ol.believed_now
@@ -55,7 +55,7 @@ WHERE state = 'running' AND timeout IS NOT NULL AND started_at + timeout + :late
 ORDER BY lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_uncancelled
--- Running jobs that were asked to stop and whose lease ran out a while ago.
+-- Running jobs whose cancel was requested and whose lease expired a while ago.
 SELECT CAST(j.id AS text), ol.epoch(ol.now()) - ol.epoch(j.lease_until)
 FROM ol.job AS j
 WHERE j.state = 'running' AND j.cancelling AND j.lease_until < ol.ago(:late) AND ol.believed_now
@@ -76,13 +76,13 @@ WHERE expires_at IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready')
 ORDER BY expires_at LIMIT :limit OFFSET :skip
 
 -- name: find_ownerless
--- Running jobs without an owner or a lease, which no lease would ever bring back.
+-- Running jobs without an owner or a lease, which no expiry would reclaim.
 SELECT CAST(id AS text), ol.epoch(ol.now()) - COALESCE(ol.epoch(started_at), ol.epoch(created_at))
 FROM ol.job WHERE state = 'running' AND (lease_until IS NULL OR worker IS NULL)
 ORDER BY lease_until LIMIT :limit OFFSET :skip
 
 -- name: find_invisible
--- Queued jobs with an owner or a lease, among those whose turn comes first.
+-- Queued jobs with an owner or a lease, among the next to be claimed.
 SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(created_at) FROM (
     SELECT id, created_at, worker, lease_until FROM ol.job
     WHERE state = 'ready' ORDER BY queue, priority DESC, run_at, id LIMIT 1000) AS first_ready
@@ -105,12 +105,12 @@ WHERE key IS NOT NULL
 LIMIT :limit OFFSET :skip
 
 -- name: find_silent_workers
--- Cards of workers that have been silent for so long that nobody expects them back.
+-- Registrations of workers without a heartbeat for so long that they are considered gone.
 SELECT id, ol.epoch(ol.now()) - ol.epoch(seen_at)
 FROM ol.worker WHERE seen_at < ol.ago(:late + lease) ORDER BY seen_at LIMIT :limit OFFSET :skip
 
 -- name: find_poison
--- Jobs that cost as many workers as they may, among the newest of the dead.
+-- Jobs that reached their maximum of crashes, among the newest of the dead.
 SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(finished_at) FROM (
     SELECT id, finished_at, crashes, max_crashes FROM ol.job
     WHERE state = 'dead' ORDER BY id DESC LIMIT 1000) AS newest
@@ -136,7 +136,7 @@ SELECT CAST(e.job AS text), EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job
 ORDER BY e.job
 
 -- name: edges_after
--- A page of jobs that came after others, and whether each still exists.
+-- A page of jobs with prerequisites, and whether each still exists.
 SELECT CAST(e.job AS text), EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job) FROM (
     SELECT DISTINCT follower AS job FROM ol.edge
     WHERE follower > ol.id(:after) ORDER BY follower LIMIT :limit) AS e
@@ -149,8 +149,8 @@ SELECT CAST(w.id AS text), EXISTS (SELECT 1 FROM ol.job AS j
 FROM ol.flow AS w WHERE w.id > ol.id(:after) ORDER BY w.id LIMIT :limit
 
 -- name: waiting_after
--- A page of waiting jobs: what each says that it waits for, and what there truly is to wait for.
--- Who came late is counted when it has come, by whoever works.
+-- A page of waiting jobs: their recorded counts, and the counts from their prerequisites.
+-- Jobs marked as unlinked are left out: a worker counts them when it links them.
 SELECT CAST(w.id AS text), w.needs, w.waits_for, w.quorum, count(e.job),
     count(CASE WHEN e.job IS NOT NULL
         AND (p.id IS NULL OR p.state IN ('succeeded', 'dead', 'cancelled')) THEN 1 END),
@@ -162,14 +162,14 @@ LEFT JOIN ol.edge AS e ON e.follower = w.id LEFT JOIN ol.job AS p ON p.id = e.jo
 GROUP BY w.id, w.needs, w.waits_for, w.quorum ORDER BY w.id
 
 -- name: find_half_cancelled
--- Flows that were cancelled a while ago, and with which nobody has gone on.
+-- Flows cancelled a while ago that still have jobs to cancel.
 SELECT CAST(id AS text), ol.epoch(ol.now()) - ol.epoch(cancelled_at) FROM ol.flow
 WHERE cancelled_at IS NOT NULL AND settled_at IS NULL AND cancelled_at < ol.ago(:late)
 ORDER BY cancelled_at LIMIT :limit OFFSET :skip
 
 -- name: hold_lost
--- Those of the jobs that are lost at this moment, held until they are dealt with.
--- postgres: SKIP LOCKED: whoever has one in hand decides about it
+-- Lock those of the jobs that are lost at this moment.
+-- postgres: SKIP LOCKED: the transaction that has locked a row decides about it
 SELECT ol.claim_columns, j.cancelling, ol.epoch(j.lease_until)
 FROM ol.job AS j
 WHERE ol.in_ids(j.id, :ids) AND j.state = 'running'
@@ -185,8 +185,8 @@ WHERE ol.in_ids(j.id, :ids) AND j.state = 'running'
         OR (ol.believed AND ol.now() < :until AND (j.lease_until < ol.now() OR ol.endless)))
 
 -- name: hold_overdue
--- Those of the jobs that are past their own deadline at this moment, held until dealt with.
--- postgres: SKIP LOCKED: whoever has one in hand decides about it
+-- Lock those of the jobs that are past their deadline at this moment.
+-- postgres: SKIP LOCKED: the transaction that has locked a row decides about it
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
 WHERE ol.in_ids(id, :ids) AND state = 'running' AND timeout IS NOT NULL
@@ -202,8 +202,8 @@ WHERE ol.in_ids(id, :ids) AND state = 'running' AND timeout IS NOT NULL
     AND :since + timeout + :late < ol.now() AND ol.now() < :until
 
 -- name: hold_jobs
--- Those of the jobs that nobody else has in hand, held until they are dealt with.
--- postgres: SKIP LOCKED, so that an audit waits for nobody
+-- Lock those of the jobs that no other transaction has locked.
+-- postgres: SKIP LOCKED, so that an audit never waits
 SELECT CAST(id AS text) FROM ol.job WHERE ol.in_ids(id, :ids) FOR UPDATE SKIP LOCKED
 -- sqlite: one writer at a time
 SELECT CAST(id AS text) FROM ol.job WHERE ol.in_ids(id, :ids)
@@ -215,7 +215,7 @@ WHERE ol.in_ids(id, :ids) AND state = 'scheduled' AND run_at <= ol.now()
 RETURNING CAST(id AS text)
 
 -- name: end_expired
--- End those of the jobs that were not started by their own expiry.
+-- Cancel those of the jobs that did not start before their expiry.
 UPDATE ol.job
 SET state = 'cancelled', finished_at = ol.now(),
     error = ol.json('{"type": "Expired", "message": "expires_at passed while it waited"}')
@@ -224,7 +224,7 @@ WHERE ol.in_ids(id, :ids) AND state IN ('waiting', 'scheduled', 'ready')
 RETURNING CAST(id AS text), tied
 
 -- name: clear_owner
--- Take away the owner and the lease that a queued job must not have.
+-- Clear the owner and the lease, which a queued job must not have.
 UPDATE ol.job SET worker = NULL, lease_until = NULL
 WHERE ol.in_ids(id, :ids) AND state IN ('waiting', 'scheduled', 'ready')
     AND (worker IS NOT NULL OR lease_until IS NOT NULL)
@@ -252,14 +252,14 @@ WHERE ol.in_ids(e.job, :ids)
 RETURNING CAST(job AS text)
 
 -- name: remove_lost_edges
--- Remove what says whom a job came after that is gone.
+-- Remove edges whose job is gone.
 DELETE FROM ol.edge AS e
 WHERE ol.in_ids(e.follower, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.follower)
 RETURNING CAST(follower AS text)
 
 -- name: remove_lost_flows
--- Remove flows that have no job any more.
+-- Remove flows without jobs.
 DELETE FROM ol.flow AS w
 WHERE ol.in_ids(w.id, :ids) AND NOT EXISTS (SELECT 1 FROM ol.job AS j
     WHERE j.flow = COALESCE(w.part_of, w.id) AND j.flow IS NOT NULL)

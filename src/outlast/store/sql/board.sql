@@ -1,7 +1,7 @@
 -- name: live_stats
--- All that the overview shows of this moment, in one statement however many look at it: a kind,
--- whose it is, a name, a state, numbers and words. Live states by literals, as in `live_depths`.
--- Servers that merely offer jobs have a card too; they are no workers.
+-- The current state shown by the overview, in one statement for any number of viewers: a kind,
+-- tenant, name, state, numbers and texts. Live states as literals, as in `live_depths`.
+-- Servers that only offer jobs are registered, too, and are not workers.
 SELECT 'jobs' AS kind, tenant, queue AS name, 'waiting' AS state, CAST(count(*) AS float8) AS number,
     ol.epoch(ol.now()) - min(ol.epoch(created_at)) AS first, CAST(0.0 AS float8) AS second,
     CAST(NULL AS text) AS said
@@ -42,13 +42,13 @@ UNION ALL
 SELECT 'clock', '', '', '', ol.epoch(ol.now()), 0.0, 0.0, NULL
 
 -- name: losses
--- Who died, or whose writes were refused, newest first.
+-- Lost workers, or refused writes, newest first.
 SELECT ol.epoch(at), CAST(data AS text)
 FROM ol.event WHERE kind IN ('worker-lost', 'write-refused') AND kind = :kind
 ORDER BY seq DESC LIMIT :limit
 
 -- name: crashed_attempts
--- What the lost were running, newest first, and when it was started again.
+-- Jobs of lost workers, newest first, and when they started again.
 SELECT CAST(a.job AS text), j.task, j.queue, j.tenant, j.state, a.attempt, a.worker,
     ol.epoch(a.started_at), ol.epoch(a.finished_at),
     COALESCE((SELECT min(ol.epoch(n.started_at)) FROM ol.attempt AS n
@@ -59,7 +59,7 @@ WHERE a.outcome = 'crashed' AND a.finished_at > ol.ago(:late) AND ol.in_reach
 ORDER BY a.finished_at DESC LIMIT :limit
 
 -- name: held_jobs
--- What runs, with who runs it: never more than all workers can hold.
+-- Running jobs with their workers: bounded by the capacity of all workers.
 SELECT j.worker, CAST(j.id AS text), j.task, j.queue, j.tenant, j.attempt,
     ol.epoch(j.started_at), ol.epoch(j.lease_until)
 FROM ol.job AS j WHERE j.state = 'running' AND ol.in_reach

@@ -1,21 +1,21 @@
 -- name: schema_version
--- Which version the tables have, and the oldest one that a release must know to use them.
+-- The schema version, and the oldest version that a release must know to use it.
 SELECT max(version), max(compatible_from) FROM ol.migration
 
 -- name: owners
--- How many jobs each worker has in hand, by the rows.
+-- The number of running jobs of each worker.
 SELECT worker, count(*) FROM ol.job WHERE state = 'running' GROUP BY worker
 
 -- name: server_settings
--- What the database says of itself that bears on what is promised.
--- postgres only: how the server is run; on SQLite every connection sets these itself
+-- Settings of the database that affect durability.
+-- postgres only: server settings; on SQLite every connection sets these itself
 SELECT name, setting FROM pg_settings
 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'transaction_read_only')
 UNION ALL
 SELECT 'in_recovery', CAST(pg_is_in_recovery() AS text)
 
 -- name: job_constraints
--- The constraints and indexes that the table of jobs has, and that are in force.
+-- The valid constraints and indexes of the table of jobs.
 -- postgres: from the catalogue
 SELECT CAST(conname AS text) FROM pg_constraint
 WHERE conrelid = CAST(ol.table_name(job) AS regclass) AND convalidated
@@ -32,9 +32,9 @@ SELECT c.name FROM sqlite_master AS m, (
 WHERE m.name = ol.table_name(job) AND m.sql LIKE '%CONSTRAINT ' || c.name || ' CHECK%'
 
 -- name: holding_back
--- Who keeps dead rows from being cleared away: the kind, its name, the program, and for how long.
--- postgres only: sessions, prepared transactions and idle slots; and how many sessions we may not
--- see. On SQLite a reader only keeps the log from being restarted.
+-- Holders of old snapshots, which hold back vacuum: kind, name, program, and age.
+-- postgres only: sessions, prepared transactions and idle slots; and how many sessions are not
+-- visible. On SQLite a reader only keeps the log from being restarted.
 SELECT 'session', CAST(pid AS text), application_name, ol.epoch(ol.now()) - ol.epoch(xact_start)
 FROM pg_stat_activity
 WHERE backend_xmin IS NOT NULL AND xact_start < ol.ago(:late) AND pid <> pg_backend_pid()
@@ -52,8 +52,8 @@ FROM pg_stat_activity WHERE query = '<insufficient privilege>' HAVING count(*) >
 LIMIT 50
 
 -- name: unlocked
--- Workers that are heard of and have no liveness lock: whether it was never had, or is not held.
--- postgres: looked up, not tried: a lock that we took for a moment could be missed by its owner
+-- Workers with heartbeats and without a liveness lock: whether it was never acquired, or is not held.
+-- postgres: looked up, not tried: a lock taken for a moment could keep its owner from acquiring it
 SELECT w.id, CASE WHEN w.proof IS NULL THEN 'never' ELSE 'lost' END
 FROM ol.worker AS w
 WHERE w.seen_at > ol.ago(w.lease) AND w.started_at < ol.ago(:late)
@@ -63,6 +63,6 @@ WHERE w.seen_at > ol.ago(w.lease) AND w.started_at < ol.ago(:late)
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
             AND ((CAST(l.classid AS bigint) << 32) | CAST(l.objid AS bigint))
                 = hashtextextended(w.id, 0)))
--- sqlite: whether a file is locked is asked of the file system
+-- sqlite: the file system knows whether a file is locked
 SELECT w.id, CASE WHEN w.proof IS NULL THEN 'never' ELSE 'ask' END
 FROM ol.worker AS w WHERE w.seen_at > ol.ago(w.lease) AND w.started_at < ol.ago(:late)

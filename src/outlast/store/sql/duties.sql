@@ -1,7 +1,7 @@
 -- name: take_duty
--- One process takes a duty that is due, and thereby sets when it is due again. One that is due later
--- than anybody sets it was taken before the clock stepped back. One that this worker took at a moment
--- that it does not know of is its own: the answer got lost.
+-- Take a due duty for one process, and set when it is due again. A duty that is due later
+-- than any process sets was taken before the clock stepped back. A duty that this worker took at a time
+-- that it does not know is its own: the response was lost.
 INSERT INTO ol.duty AS d (name, every, next_at, worker)
 VALUES (:name, :every, ol.later(:soon), :worker)
 ON CONFLICT (name) DO UPDATE
@@ -11,7 +11,7 @@ SET every = excluded.every, next_at = excluded.next_at, worker = excluded.worker
 RETURNING ol.epoch(next_at)
 
 -- name: report_duty
--- What a duty found, and when it last went well.
+-- Record the result of a duty, and its last success.
 UPDATE ol.duty
 SET succeeded_at = CASE WHEN CAST(:error AS text) IS NULL THEN ol.now() ELSE succeeded_at END,
     found = found + :found, healed = healed + :healed, skipped = skipped + :skipped,
@@ -19,7 +19,7 @@ SET succeeded_at = CASE WHEN CAST(:error AS text) IS NULL THEN ol.now() ELSE suc
 WHERE name = :name
 
 -- name: record_duty
--- What a net found that nobody has to take, because every process does it, and that it went well.
+-- Record the result of a duty that every process runs without taking it, and its success.
 INSERT INTO ol.duty AS d (name, every, next_at, worker, succeeded_at, found, healed, skipped,
     failed, error)
 VALUES (:name, :every, ol.later(:every), :worker,
@@ -33,13 +33,13 @@ SET every = excluded.every, next_at = excluded.next_at, worker = excluded.worker
     error = excluded.error
 
 -- name: duties
--- Every duty and how it went.
+-- Every duty and its last result.
 SELECT name, every, ol.epoch(next_at), worker, ol.epoch(succeeded_at), found, healed, skipped,
     failed, error
 FROM ol.duty ORDER BY name
 
 -- name: expire
--- End jobs that were not started by their own expiry.
+-- Cancel jobs that did not start before their expiry.
 -- postgres: SKIP LOCKED, so that sweepers share the work; in a CTE, as in claim
 WITH late AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
@@ -74,8 +74,8 @@ RETURNING CAST(id AS text), tied
             LIMIT 1 OFFSET 0))
 
 -- name: prune_jobs
--- Remove jobs that ended in one way long enough ago, oldest first; not what a flow still needs.
--- postgres: SKIP LOCKED, so that nobody waits for a pruner; in a CTE, as in claim
+-- Remove jobs that ended in one state long enough ago, oldest first; not those that a flow needs.
+-- postgres: SKIP LOCKED, so that no transaction waits for a pruner; in a CTE, as in claim
 WITH ended AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job AS j
     WHERE state IN ('succeeded', 'cancelled') AND state = :state AND finished_at < ol.ago(:keep)
@@ -92,11 +92,11 @@ DELETE FROM ol.job WHERE id IN (
 RETURNING CAST(id AS text), CAST(flow AS text), unique_mode, ol.references
 
 -- name: queue_retentions
--- Queues whose ended jobs are kept for a time of their own.
+-- Queues with a retention of their own.
 SELECT name, keep FROM ol.queue WHERE keep IS NOT NULL ORDER BY name
 
 -- name: ended_in_queue
--- Jobs of a queue that ended between two moments, oldest first, and when they did.
+-- Jobs of a queue that ended between two times, oldest first, and when.
 SELECT CAST(id AS text), ol.epoch(finished_at) FROM ol.job
 WHERE state IN ('succeeded', 'cancelled') AND finished_at >= ol.moment(:since)
     AND finished_at < ol.moment(:until) AND queue = :queue
@@ -111,7 +111,7 @@ DELETE FROM ol.attempt WHERE ol.in_ids(job, :ids)
 DELETE FROM ol.event WHERE ol.in_ids(job, :ids)
 
 -- name: prune_incidents
--- Remove what is on record of no job, and that no person did, if it is old; among the oldest.
+-- Remove old events that belong to no job and to no operator, among the oldest.
 DELETE FROM ol.event WHERE seq IN (
     SELECT o.seq FROM (SELECT e.seq, e.at FROM ol.event AS e
         WHERE e.job IS NULL AND e.kind IN ('worker-lost', 'write-refused', 'wrong-tokens')
@@ -120,25 +120,25 @@ DELETE FROM ol.event WHERE seq IN (
 RETURNING seq
 
 -- name: prune_edges
--- Remove who came after pruned jobs. Apart from the next one: either has its own index.
+-- Remove the edges from pruned jobs. Separate from the next statement: each has its own index.
 DELETE FROM ol.edge WHERE ol.in_ids(job, :ids)
 
 -- name: prune_ties
--- Remove whom pruned jobs came after.
+-- Remove the edges to pruned jobs.
 DELETE FROM ol.edge WHERE ol.in_ids(follower, :ids)
 
 -- name: prune_flows
--- Remove those of the flows that have no job any more.
+-- Remove those of the flows that have no jobs.
 DELETE FROM ol.flow AS w
 WHERE ol.in_ids(w.id, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.id AND j.flow IS NOT NULL)
 
 -- name: prune_parts
--- Remove the parts of those flows that have no job any more.
+-- Remove the parts of those flows that have no jobs.
 DELETE FROM ol.flow AS w
 WHERE w.part_of IS NOT NULL AND ol.in_ids(w.part_of, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.part_of AND j.flow IS NOT NULL)
 
 -- name: prune_workers
--- Forget workers that have been silent for long, beyond what their own leases allow.
+-- Remove workers without a heartbeat for long, beyond their own leases.
 DELETE FROM ol.worker WHERE seen_at < ol.ago(:keep + lease) RETURNING id

@@ -1,17 +1,17 @@
--- postgres only: on SQLite, where one writes at a time, an event's number is its place
+-- postgres only: on SQLite, with one writer at a time, an event's number is its place
 
 -- name: unsequenced
--- Whether something was committed, above a number, that has no place yet: by a small index of those.
+-- Whether a committed event above a number has no place yet, by a small partial index.
 SELECT 1 FROM ol.event WHERE place IS NULL AND seq > :above LIMIT 1
 
 -- name: lock_positions
--- Wait until nobody else gives places. What comes after it sees all that they have given.
+-- Wait until no other process assigns places. Later statements see all that are assigned.
 -- The counter's row is the lock; it is free when the places are visible.
 SELECT value FROM ol.counter WHERE name = 'place' FOR UPDATE
 
 -- name: assign_positions
--- Give places to what was committed and has none: how many, and the highest number among them.
--- In the order of their numbers, which is the order of things that followed each other.
+-- Assign places to committed events that have none: how many, and the highest number among them.
+-- In the order of their numbers, which respects causality.
 WITH fresh AS MATERIALIZED (
     SELECT s.seq, row_number() OVER (ORDER BY s.seq) AS n
     FROM (SELECT seq FROM ol.event WHERE place IS NULL AND seq > :above
@@ -25,7 +25,7 @@ placed AS (
 SELECT count(*), COALESCE(max(seq), 0) FROM placed
 
 -- name: unsequenced_of_job
--- One job's events that have no place yet. They stand last in the index of its events.
+-- One job's events that have no place yet. They are last in the index of its events.
 SELECT 0, ol.told_columns FROM ol.event AS e JOIN ol.job AS j ON j.id = e.job
 WHERE e.job = ol.id(:id) AND e.place IS NULL
     AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)

@@ -6,10 +6,10 @@ CAST(e.job AS text), e.attempt, e.fence, e.kind, CAST(e.data AS text), ol.epoch(
     j.queue, j.task
 
 -- name: last_position
--- The last place that was given.
--- postgres: counted, because the event that had it may have been pruned
+-- The last assigned place.
+-- postgres: from the counter, because the event that had it may have been pruned
 SELECT value FROM ol.counter WHERE name = 'place'
--- sqlite: numbers are never given twice either; who keeps the table's count has no index to look in
+-- sqlite: from sqlite_sequence, whose numbers are never reused either; it has no index
 SELECT COALESCE(max(seq), 0) FROM sqlite_sequence WHERE name = ol.table_name(event)
 
 -- name: events_from
@@ -22,7 +22,7 @@ WHERE CAST(:tenant AS text) IS NULL OR j.tenant = :tenant
 ORDER BY ol.place(e)
 
 -- name: events_reach
--- How far that page goes, whomever its events belong to, and of how many it is.
+-- The end of that page over all tenants, and its number of events.
 SELECT COALESCE(max(p.place), :after), count(*)
 FROM (SELECT ol.place(e) AS place FROM ol.event AS e WHERE ol.place(e) > :after
     ORDER BY ol.place(e) LIMIT :limit) AS p
@@ -36,7 +36,7 @@ WHERE e.job = ol.id(:id) AND ol.place(e) > :after
 ORDER BY ol.place(e) LIMIT :limit
 
 -- name: job_status
--- How jobs stand that somebody watches.
+-- The states of watched jobs.
 SELECT CAST(j.id AS text), j.state, j.attempt, j.fence, j.worker, j.tenant, j.queue, j.task,
     CAST(j.error AS text), ol.epoch(j.finished_at)
 FROM ol.job AS j
@@ -44,7 +44,7 @@ WHERE ol.in_ids(j.id, :ids)
     AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
 
 -- name: record_ends
--- Tell those who read a job's events how its attempts ended that did not succeed at once.
+-- Record the outcomes of attempts that did not succeed at once as events.
 INSERT INTO ol.event (job, attempt, fence, kind, data, at)
 SELECT t.job, t.attempt, t.fence, 'attempt', ol.json(t.data), ol.now()
 FROM ol.rows(job uuid, attempt integer, fence bigint, data text)

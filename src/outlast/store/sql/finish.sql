@@ -2,13 +2,13 @@
 COALESCE(j.worker, '') IN (COALESCE(t.worker, ''), t.offered_by)
 
 -- name: finish
--- The one way out of running: apply transitions whose claims still hold, and say which did. A claim
+-- The only way out of running: apply transitions whose claims still hold, and return those. A claim
 -- is its job, its fence and its owner: after a failover that lost commits, or from a restored backup,
--- two owners may have been given one fence. An offer's owner is the server that made it until the
--- remote worker accepts it; that worker's reports are good for both. (No owner at all: a damaged row,
+-- two owners may have the same fence. An offer's owner is the server that made it until the
+-- remote worker accepts it; that worker's reports are valid for both. (No owner: a damaged row,
 -- which the audit ends.)
--- A requested cancel turns every way back to work into cancelled. What a row does not say stays as
--- it is. The state is compared as an expression: a plain comparison lets the planner walk the partial
+-- A requested cancel turns every return to a queue into cancelled. Columns without a value stay as
+-- they are. The state is compared as an expression: a plain comparison lets the planner walk the partial
 -- index of running rows, dead entries and all, instead of the primary key.
 UPDATE ol.job AS j
 SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled') THEN 'cancelled'
@@ -38,8 +38,8 @@ WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :owner
     AND j.state || '' = 'running' AND NOT j.tied
 
 -- name: succeed
--- The same door, for the many: first-try successes whose end concerns nobody, of whom it is enough
--- to know how many were accepted. All are of one owner, which is said once.
+-- The fast path of finish: first-try successes without dependents, of which it is enough
+-- to know how many were accepted. All have the same owner, passed once.
 -- postgres: counted where they are; a range that holds every fence makes the planner expect few, so
 -- that it looks them up one by one whatever the table held when this was planned
 WITH done AS (ol.succeeding AND t.fence BETWEEN 1 AND 9223372036854775807 RETURNING 1)
@@ -48,17 +48,17 @@ SELECT count(*) FROM done
 ol.succeeding RETURNING 1
 
 -- name: wait_briefly
--- In this transaction, give up soon when somebody else holds what we need.
--- postgres only: for a key that another open transaction may be inserting; on SQLite who has begun
--- waits for nobody
+-- In this transaction, give up soon when another transaction holds a needed lock.
+-- postgres only: for a key that another open transaction may be inserting; on SQLite a transaction
+-- that has begun never waits
 SELECT set_config('lock_timeout', '200ms', true)
 
 -- fragment: owned_then
 COALESCE(a.worker, j.worker) IN (t.worker, t.offered_by)
 
 -- name: finished_claims
--- How claims that were not finished stand: ended before, if the first answer got lost; or still
--- running, if there is somebody to be told. What another owner of the same fence did is not told.
+-- The state of claims that were not finished: ended before, if the first response was lost; or still
+-- running, if there are dependents. Results of another owner with the same fence are left out.
 SELECT CAST(j.id AS text), t.fence, t.worker, j.state, a.outcome
 FROM ol.rows(id uuid, fence bigint, worker text, offered_by text)
 JOIN ol.job AS j ON j.id = t.id
@@ -66,14 +66,14 @@ LEFT JOIN ol.attempt AS a ON a.job = t.id AND a.fence = t.fence
 WHERE ol.owned_then AND (a.outcome IS NOT NULL OR j.fence = t.fence)
 
 -- name: await_job
--- One job, once nobody who may be changing it is still at it.
--- postgres: FOR UPDATE waits for whoever has the row, a transaction that lost its client too
+-- One job, after every transaction that is changing it.
+-- postgres: FOR UPDATE waits for the row's lock, also that of a transaction without its client
 SELECT state FROM ol.job WHERE id = ol.id(:id) FOR UPDATE
--- sqlite: who has begun is alone
+-- sqlite: one writer at a time
 SELECT state FROM ol.job WHERE id = :id
 
 -- name: record_attempts
--- Keep how attempts ended that did not succeed at once. (A fence at its limit does not grow: its job
+-- Store the outcomes of attempts that did not succeed at once. (A fence at its limit does not grow: its job
 -- may be redriven and end again under the same one.)
 INSERT INTO ol.attempt (job, fence, attempt, worker, outcome, error, started_at, finished_at)
 SELECT t.job, t.fence, t.attempt, t.worker, t.outcome, ol.json(t.error), ol.moment(t.started_at),

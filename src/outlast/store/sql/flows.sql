@@ -22,12 +22,12 @@ CASE WHEN ol.among_others THEN ol.prerequisite_unnamed
     ELSE ol.json('{"type": "PrerequisiteFailed", "message": "' || c.why || '", "traceback": ""}') END
 
 -- fragment: among_others
--- postgres: each of them by its key, whatever the statistics say of tables that were empty just now
+-- postgres: each by its key, whatever the statistics say of tables that have just been empty
 EXISTS (SELECT 1 FROM ol.edge AS m
             WHERE m.follower = f.id AND (SELECT o.tenant <> f.tenant OR o.queue <> f.queue
                 FROM ol.job AS o WHERE o.id = m.job)
             LIMIT 1 OFFSET 0)
--- sqlite: which looks up by keys anyway
+-- sqlite: looks up by keys anyway
 EXISTS (SELECT 1 FROM ol.edge AS m JOIN ol.job AS o ON o.id = m.job
             WHERE m.follower = f.id AND (o.tenant <> f.tenant OR o.queue <> f.queue)
             LIMIT 1 OFFSET 0)
@@ -37,7 +37,7 @@ min(CASE WHEN p.state <> 'succeeded'
         THEN 'its prerequisite ' || CAST(p.id AS text) || ' is ' || p.state END)
 
 -- name: insert_flows
--- Insert flows; one that stands already was sent before.
+-- Insert flows; an existing one was sent before.
 INSERT INTO ol.flow (id, name, part_of, fail_after, created_at)
 SELECT t.id, t.name, t.part_of, t.fail_after, ol.now()
 FROM ol.rows(id uuid, name text, part_of uuid, fail_after integer)
@@ -63,7 +63,7 @@ JOIN ol.flow AS w ON w.tenant = t.tenant AND w.key = t.key
 WHERE w.key IS NOT NULL
 
 -- name: insert_edges
--- Say who comes after whom.
+-- Insert edges.
 INSERT INTO ol.edge (job, follower, place)
 SELECT t.job, t.follower, t.place
 FROM ol.rows(job uuid, follower uuid, place integer)
@@ -71,9 +71,9 @@ WHERE true
 ON CONFLICT DO NOTHING
 
 -- name: hold_flows
--- How flows stand that jobs want to join: whether each was cancelled, and whether anything in it is
--- still to end. Held, so that no cancel slips in between.
--- postgres: a share lock: those who join do not wait for each other
+-- Flows that jobs are to join: whether each is cancelled, and whether any of its jobs has not
+-- ended. Locked against a concurrent cancel.
+-- postgres: a share lock: joins do not wait for each other
 SELECT CAST(w.id AS text), w.cancelled_at IS NOT NULL,
     EXISTS (SELECT 1 FROM ol.job AS j WHERE j.flow = w.id AND j.flow IS NOT NULL
         AND j.state IN ('waiting', 'scheduled', 'ready', 'running'))
@@ -85,7 +85,7 @@ SELECT CAST(w.id AS text), w.cancelled_at IS NOT NULL,
 FROM ol.flow AS w WHERE ol.in_ids(w.id, :ids)
 
 -- name: hold_prerequisites
--- How standing jobs stand that new ones come after, held until those are in.
+-- The states of existing prerequisites of new jobs, locked until those are inserted.
 -- postgres: locked in the order of their ids, as everywhere
 SELECT CAST(id AS text), state FROM ol.job WHERE ol.in_ids(id, :ids)
 ORDER BY id FOR UPDATE
@@ -93,7 +93,7 @@ ORDER BY id FOR UPDATE
 SELECT CAST(id AS text), state FROM ol.job WHERE ol.in_ids(id, :ids)
 
 -- name: hold_prerequisites_of
--- The jobs that these come after, held: while they are, none of them ends.
+-- Lock the prerequisites of these jobs: none of them ends meanwhile.
 -- postgres: locked in the order of their ids, as everywhere; each looked up by its key, or tables
 -- that were never analysed are read whole, again and again
 SELECT CAST(id AS text) FROM ol.job
@@ -106,22 +106,22 @@ SELECT CAST(id AS text) FROM ol.job
 WHERE id IN (SELECT job FROM ol.edge WHERE ol.in_ids(follower, :ids))
 
 -- name: read_prerequisites
--- How standing jobs stand that new ones come after.
+-- The states of existing prerequisites of new jobs.
 SELECT CAST(id AS text), state FROM ol.job WHERE ol.in_ids(id, :ids)
 
 -- name: mark_unlinked
--- These came after jobs that stood already, and nobody has made sure that they will be told.
+-- Mark jobs with existing prerequisites that are not linked to them yet.
 UPDATE ol.job SET unlinked = true WHERE ol.in_ids(id, :ids) AND state = 'waiting'
 
 -- name: find_unlinked
--- A few jobs that came late, and those that they come after.
+-- A few unlinked jobs, and their prerequisites.
 SELECT CAST(f.id AS text), CAST(e.job AS text)
 FROM (SELECT id FROM ol.job WHERE state = 'waiting' AND unlinked
     ORDER BY id LIMIT :limit OFFSET :skip) AS f
 LEFT JOIN ol.edge AS e ON e.follower = f.id
 
 -- name: hold_unlinked
--- Those of them that are still so, held until they are counted.
+-- Lock those of them that are still unlinked.
 -- postgres: locked in the order of their ids, as everywhere
 SELECT CAST(id AS text) FROM ol.job
 WHERE ol.in_ids(id, :ids) AND state || '' = 'waiting' AND unlinked ORDER BY id FOR UPDATE
@@ -130,15 +130,15 @@ SELECT CAST(id AS text) FROM ol.job
 WHERE ol.in_ids(id, :ids) AND state = 'waiting' AND unlinked
 
 -- name: mark_linked
--- They were counted, and whoever they come after will tell them.
+-- Mark jobs as linked.
 UPDATE ol.job SET unlinked = false WHERE ol.in_ids(id, :ids)
 
 -- name: mark_has_dependents
--- From now on the end of these jobs concerns others. One that has ended is kept for them.
+-- Mark jobs as having dependents. An ended one is kept for them.
 UPDATE ol.job SET tied = true WHERE ol.in_ids(id, :ids) AND NOT tied
 
 -- name: join_followers
--- Whoever waits for one job comes after another as well, at the places after those that are taken.
+-- Add a prerequisite to the dependents of another job, at the next free positions.
 -- The first must not have ended yet.
 INSERT INTO ol.edge (job, follower, place)
 SELECT t.id, e.follower,
@@ -151,14 +151,14 @@ ON CONFLICT DO NOTHING
 RETURNING CAST(job AS text), CAST(follower AS text)
 
 -- name: wait_for_more
--- Jobs that are held in this transaction have so many more to wait for. What has ended in it is
--- still to be counted off, so they cannot be counted anew; who waits for a quorum needs no more.
+-- Add to the counts of jobs locked in this transaction. Jobs that ended in it are
+-- still to be counted down, so a recount would be wrong; a quorum stays as it is.
 UPDATE ol.job AS f SET waits_for = f.waits_for + t.more
 FROM ol.rows(id uuid, more integer)
 WHERE f.id = t.id AND f.state || '' = 'waiting' AND f.quorum IS NULL
 
 -- name: hold_followers
--- Those who wait for any of these jobs, and what they need of them; held until they are dealt with.
+-- Lock the dependents of these jobs, and read their condition.
 -- postgres: locked in the order of their ids, and looked up by their keys, as above
 SELECT CAST(id AS text), needs FROM ol.job
 WHERE id = ANY (ARRAY(
@@ -172,7 +172,7 @@ WHERE id IN (SELECT follower FROM ol.edge WHERE ol.in_ids(job, :ids))
     AND state = 'waiting'
 
 -- name: downstream
--- Those who wait for any of these, however far down, and these themselves.
+-- The transitive dependents of these jobs, and these jobs.
 -- postgres: looked up by their keys, as above
 WITH RECURSIVE later (id) AS (
     SELECT i.id FROM (SELECT ol.each_id(:ids) AS id) AS i
@@ -192,16 +192,16 @@ WITH RECURSIVE later (id) AS (
 SELECT CAST(id AS text) FROM later
 
 -- name: dependents
--- Whom the end of these jobs concerns beside those who wait for them.
+-- Hooks and groups of ended jobs.
 SELECT CAST(id AS text), state, CAST(hooks AS text), CAST(team AS text)
 FROM ol.job
 WHERE ol.in_ids(id, :ids) AND (hooks IS NOT NULL OR team IS NOT NULL)
 
 -- name: notify_followers
--- Jobs have ended in this transaction: count them off for those who wait for them, and start, or
--- end, whoever waits no longer.
--- postgres: followers are locked in the order of their ids. Each is looked up by its key (LATERAL,
--- ANY): on tables that were never analysed the planner would rather read them whole
+-- Jobs have ended in this transaction: count down their dependents, and start, or
+-- end, those that no longer wait.
+-- postgres: dependents are locked in the order of their ids. Each is looked up by its key (LATERAL,
+-- ANY): on tables that were never analysed the planner would scan them
 WITH c AS MATERIALIZED (
     SELECT e.follower, count(*) AS ended,
         count(CASE WHEN p.state <> 'succeeded' THEN 1 END) AS failed, ol.why AS why
@@ -227,7 +227,7 @@ WHERE f.id = c.follower AND f.state = 'waiting'
 RETURNING CAST(id AS text), state, queue, tied
 
 -- name: fail_followers
--- End all who needed the success of these jobs, which ended without one, however far down: one
+-- End the transitive dependents that needed the success of these failed jobs, in one
 -- statement, because a chain may be thousands long.
 -- postgres: locked in the order of their ids, and looked up by their keys, as above; and so is why,
 -- in a map of all, because a join of thousands might be made by comparing each with each. (A map
@@ -285,11 +285,11 @@ waits_for = CASE WHEN c.needed > c.ended THEN c.needed - c.ended ELSE 0 END,
         ELSE f.error END
 
 -- name: recount
--- Count from the truth what jobs wait for that are held in this transaction, and start, or end,
--- whoever waits no longer. A prerequisite that is not there any more did not succeed. Returns those
--- for which that changed anything.
+-- Recount the prerequisites of jobs locked in this transaction, and start, or end,
+-- those that no longer wait. A missing prerequisite did not succeed. Returns those
+-- that changed.
 -- postgres: each row by its key, in this order. After a purge the statistics may say that there are
--- hardly any rows, for as long as nobody has looked again: then all would be joined with all.
+-- hardly any rows until the next ANALYZE: then all would be joined with all.
 WITH c AS MATERIALIZED (SELECT w.id AS follower,
         CASE WHEN w.quorum < n.number THEN w.quorum ELSE n.number END AS needed, n.ended, n.failed,
         COALESCE(n.why, 'a prerequisite of its own is gone') AS why
@@ -346,8 +346,8 @@ WITH RECURSIVE doomed (id) AS (
 SELECT CAST(id AS text) FROM doomed
 
 -- name: fail_groups
--- Count failures of jobs that fail together; with the last one that is allowed, the rest is to be
--- cancelled. Which job it was is told to nobody in whose queue it was not.
+-- Count failures in groups with fail_fast; at the limit, the rest is marked to be
+-- cancelled. The failed job is named only to callers with access to its queue.
 UPDATE ol.flow AS w
 SET failed = w.failed + t.failed,
     reason = COALESCE(w.reason, CASE WHEN EXISTS (
@@ -361,15 +361,15 @@ FROM ol.rows(id uuid, failed integer, reason text, job uuid)
 WHERE w.id = t.id AND w.cancelled_at IS NULL
 
 -- name: cancel_flow
--- Say that a flow is cancelled: nothing joins it any more, and all of it ends.
+-- Mark a flow as cancelled: no job joins it any more, and all of its jobs end.
 UPDATE ol.flow SET cancelled_at = ol.now(), reason = :reason
 WHERE id = ol.id(:id) AND cancelled_at IS NULL
 RETURNING CAST(id AS text)
 
 -- name: cancel_members
--- Cancel a few jobs of a cancelled flow, or ask their owners to stop. None of one that was opened
--- again since.
--- postgres: SKIP LOCKED: what somebody has in hand comes with the next few
+-- Cancel a few jobs of a cancelled flow, or ask their owners to stop. None of a flow that was
+-- reopened since.
+-- postgres: SKIP LOCKED: locked jobs come with the next page
 WITH chosen AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
     WHERE (flow = ol.id(:flow) OR team = ol.id(:flow))
@@ -402,8 +402,8 @@ WHERE j.id IN (
 RETURNING CAST(id AS text), state, tied
 
 -- name: settle_flow
--- All jobs of a cancelled flow have ended or were asked to: nobody has to go on with it, however
--- often that is said. Nor with one that was opened again.
+-- All jobs of a cancelled flow have ended or were asked to stop: mark the cancel as complete;
+-- idempotent. Not if the flow was reopened.
 UPDATE ol.flow
 SET settled_at = CASE WHEN cancelled_at IS NOT NULL THEN COALESCE(settled_at, ol.now()) END
 WHERE id = ol.id(:flow)
@@ -415,7 +415,7 @@ WHERE id = ol.id(:flow)
 RETURNING CAST(id AS text)
 
 -- name: unsettled_flows
--- Flows that were cancelled, and of which something may still be running.
+-- Cancelled flows with jobs that may still run.
 SELECT CAST(id AS text), reason FROM ol.flow
 WHERE cancelled_at IS NOT NULL AND settled_at IS NULL
 ORDER BY cancelled_at LIMIT :limit
@@ -427,24 +427,24 @@ SELECT CAST(id AS text), name, CAST(part_of AS text), reason, ol.epoch(created_a
 FROM ol.flow WHERE id = ol.id(:id)
 
 -- name: flow_counts
--- How many jobs of a flow there are in each state.
+-- The jobs of a flow, counted by state.
 SELECT state, count(*) FROM ol.job WHERE flow = ol.id(:id) AND flow IS NOT NULL GROUP BY state
 
 -- name: flow_jobs
--- A page of a flow's jobs, in the order they were enqueued.
+-- A page of a flow's jobs, in the order of enqueue.
 SELECT ol.job_columns FROM ol.job AS j
 WHERE j.flow = ol.id(:id) AND j.flow IS NOT NULL AND j.id > ol.id(:after)
 ORDER BY j.id LIMIT :limit
 
 -- name: flow_edges
--- Who comes after whom in a flow.
+-- The edges of a flow.
 SELECT CAST(e.job AS text), CAST(e.follower AS text)
 FROM ol.job AS j JOIN ol.edge AS e ON e.follower = j.id
 WHERE j.flow = ol.id(:id) AND j.flow IS NOT NULL
 ORDER BY e.follower, e.place LIMIT :limit
 
 -- name: prerequisites
--- A page of the jobs that one comes after, in the order given.
+-- A page of a job's prerequisites, in the order given.
 SELECT e.place, ol.job_columns
 FROM (SELECT job, place FROM ol.edge
     WHERE follower = ol.id(:id) AND place > :place ORDER BY place LIMIT :limit) AS e
@@ -452,12 +452,12 @@ JOIN ol.job AS j ON j.id = e.job
 ORDER BY e.place
 
 -- name: prerequisites_in
--- The first few of the jobs that one comes after and that are in certain states.
+-- The first few prerequisites of a job in certain states.
 SELECT ol.job_columns
 FROM ol.edge AS e JOIN ol.job AS j ON j.id = e.job
 WHERE e.follower = ol.id(:id) AND j.state IN (SELECT ol.each(:states))
 ORDER BY e.place LIMIT :limit
 
 -- name: count_prerequisites
--- How many jobs one comes after.
+-- The number of a job's prerequisites.
 SELECT count(*) FROM ol.edge WHERE follower = ol.id(:id)

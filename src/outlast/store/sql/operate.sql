@@ -10,8 +10,8 @@ WHERE id = ol.id(:id) AND state IN ('waiting', 'scheduled', 'ready', 'running') 
 RETURNING state, tied
 
 -- name: redrive
--- Give ended jobs a new life: all budgets full again, due now. One that comes after others waits
--- until it has been counted what for.
+-- Redrive ended jobs: with full budgets, due now. A job with prerequisites waits
+-- until these are recounted.
 UPDATE ol.job AS j
 SET state = CASE WHEN EXISTS (SELECT 1 FROM ol.edge AS e WHERE e.follower = j.id)
         THEN 'waiting' ELSE 'ready' END,
@@ -23,21 +23,21 @@ WHERE ol.in_ids(id, :ids) AND state IN ('dead', 'cancelled') AND ol.in_reach
 RETURNING CAST(id AS text), state, tied
 
 -- name: redriven
--- Those of the jobs that got a new life by one action.
--- An action is a UUID: it is looked for in the text, because data may hold what is no JSON.
+-- Those of the jobs that were redriven by one action.
+-- An action is a UUID: it is searched in the text, because data may be invalid JSON.
 SELECT DISTINCT CAST(job AS text) FROM ol.event
 WHERE ol.in_ids(job, :ids) AND kind = 'redrive'
     AND CAST(data AS text) LIKE '%' || CAST(:action AS text) || '%'
 
 -- name: record_action
--- Record what an operator or a net did.
+-- Record an action of an operator or a duty.
 INSERT INTO ol.event (job, attempt, kind, data, at)
 SELECT t.job, NULL, t.kind, ol.json(t.data), ol.now()
 FROM ol.rows(job uuid, kind text, data text)
 
 -- name: record_events
--- Keep what running attempts said, if their claims still hold, in the order they said it; what is
--- sent again, once.
+-- Store events of running attempts, if their claims still hold, in their order; repeated ones
+-- once.
 INSERT INTO ol.event (job, attempt, fence, n, kind, data, at)
 SELECT t.job, j.attempt, t.fence, t.n, t.kind, ol.json(t.data), ol.now()
 FROM ol.rows(n bigint, job uuid, fence bigint, worker text, offered_by text, kind text, data text)
@@ -48,23 +48,23 @@ ON CONFLICT (job, fence, n) WHERE n IS NOT NULL DO NOTHING
 RETURNING CAST(job AS text)
 
 -- name: set_paused
--- Stop or start the claiming of a queue; no row if it is so already.
+-- Pause or resume the claiming of a queue; no row if unchanged.
 INSERT INTO ol.queue AS q (name, paused, changed_at) VALUES (:queue, ol.boolean(:paused), ol.now())
 ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, changed_at = excluded.changed_at
     WHERE q.paused <> excluded.paused
 RETURNING name
 
 -- name: set_keep
--- How long ended jobs of a queue are kept at the most; no row if it was told so before.
+-- Set the retention of a queue's ended jobs; no row if unchanged.
 INSERT INTO ol.queue AS q (name, keep, changed_at) VALUES (:queue, :keep, ol.now())
 ON CONFLICT (name) DO UPDATE SET keep = excluded.keep, changed_at = excluded.changed_at
     WHERE COALESCE(q.keep, -1) <> COALESCE(excluded.keep, -1)
 RETURNING name
 
 -- name: hold_running
--- A running job as its owner claimed it, and whether it was asked to stop; held until it is dealt
--- with.
--- postgres: whoever is about to finish it comes first, or not at all
+-- Lock a running job; returns its claim, and whether its cancel was
+-- requested.
+-- postgres: a concurrent finish comes first, or is refused
 SELECT ol.claim_columns, cancelling FROM ol.job AS j
 WHERE j.id = ol.id(:id) AND j.state || '' = 'running' AND ol.in_reach FOR UPDATE
 -- sqlite: one writer at a time
@@ -72,8 +72,8 @@ SELECT ol.claim_columns, cancelling FROM ol.job AS j
 WHERE j.id = ol.id(:id) AND j.state || '' = 'running' AND ol.in_reach
 
 -- name: purge_jobs
--- Remove those of the jobs that ended so long ago; not what a flow still needs, as in prune, but for
--- what goes together.
+-- Remove those of the jobs that ended long enough ago; not those that a flow needs, as in prune,
+-- except those removed together.
 DELETE FROM ol.job AS j
 WHERE ol.in_ids(j.id, :ids) AND j.state || '' IN ('succeeded', 'dead', 'cancelled')
     AND j.state || '' = COALESCE(CAST(:state AS text), j.state)
@@ -92,7 +92,7 @@ RETURNING CAST(id AS text), CAST(flow AS text), unique_mode, ol.references
 ol.in_ids(j.id, :ids) AND j.state || '' = :state AND ol.in_reach
 
 -- name: reschedule_jobs
--- Give jobs that have not started another moment.
+-- Change the due time of jobs that have not started.
 UPDATE ol.job AS j
 SET run_at = COALESCE(ol.moment(:at), ol.later(:delay)),
     state = CASE WHEN COALESCE(ol.moment(:at), ol.later(:delay)) > ol.now() THEN 'scheduled'
@@ -101,13 +101,13 @@ WHERE ol.changeable AND j.state IN ('scheduled', 'ready')
 RETURNING CAST(id AS text)
 
 -- name: prioritize_jobs
--- Give jobs that have not started another priority.
+-- Change the priority of jobs that have not started.
 UPDATE ol.job AS j SET priority = :priority
 WHERE ol.changeable AND j.state IN ('waiting', 'scheduled', 'ready')
 RETURNING CAST(id AS text)
 
 -- name: move_jobs
--- Put jobs that have not started into another queue; not those whose keys stand there already, or are
+-- Move jobs that have not started to another queue; not those whose keys exist there already, or are
 -- unique within their own.
 UPDATE ol.job AS j
 SET queue = :queue,
@@ -128,8 +128,8 @@ SELECT CAST(id AS text), state, COALESCE(finished_at <= ol.ago(:older), false)
 FROM ol.job WHERE ol.in_ids(id, :ids)
 
 -- name: erase_job
--- Erase what an ended job was given, gave and said when it failed; that it was, and how it ended,
--- stays.
+-- Erase arguments, result and error of an ended job; the row and its final state
+-- stay.
 UPDATE ol.job AS j
 SET args = 'null', result = NULL, hooks = NULL, error = CASE WHEN error IS NULL THEN NULL
         ELSE ol.json('{"type": "Forgotten", "message": "forgotten", "traceback": ""}') END
@@ -137,14 +137,14 @@ WHERE id = ol.id(:id) AND state IN ('succeeded', 'dead', 'cancelled') AND ol.in_
 RETURNING CAST(id AS text)
 
 -- name: erase_flow_digest
--- Erase the digest of what the jobs of a flow were given, when one of them is forgotten.
+-- Erase the digest of a flow's arguments when one of its jobs is erased.
 UPDATE ol.flow AS w SET shape = ''
 WHERE w.key IS NOT NULL AND (w.id = (SELECT j.flow FROM ol.job AS j WHERE j.id = ol.id(:id))
     OR w.part_of = (SELECT j.flow FROM ol.job AS j WHERE j.id = ol.id(:id)))
 
 -- name: hold_result
--- A job that has succeeded, held: whether it was forgotten, and whether a flow still needs it.
--- postgres: of two who want to be the only one to read it, the second waits for the first
+-- Lock a succeeded job: whether it is erased, and whether a flow still needs it.
+-- postgres: of two exclusive readers, the second waits for the first
 SELECT CAST(j.args AS text) = 'null', NOT (ol.not_needed) FROM ol.job AS j
 WHERE j.id = ol.id(:id) AND j.state || '' = 'succeeded' AND ol.in_reach FOR UPDATE
 -- sqlite: one writer at a time
@@ -152,17 +152,17 @@ SELECT j.args = 'null', NOT (ol.not_needed) FROM ol.job AS j
 WHERE j.id = :id AND j.state || '' = 'succeeded' AND ol.in_reach
 
 -- name: erased_by
--- Who had a job forgotten first, and when.
+-- Who first erased a job, and when.
 SELECT CAST(data AS text), ol.epoch(at) FROM ol.event
 WHERE job = ol.id(:id) AND kind = 'forget' ORDER BY seq LIMIT 1
 
 -- name: erase_attempts
--- Erase what a job's attempts said when they failed.
+-- Erase the errors of a job's attempts.
 UPDATE ol.attempt SET error = NULL WHERE job = ol.id(:id)
 
 -- name: erase_events
--- Erase what a job's attempts reported, and their errors; how they ended, and what operators did,
--- stays.
+-- Erase events of a job's attempts, and their errors; outcomes and actions of operators
+-- stay.
 -- postgres: its own word for taking a part out of JSON
 UPDATE ol.event
 SET data = CASE WHEN n IS NULL THEN CAST(CAST(data AS jsonb) - 'error' AS json) END

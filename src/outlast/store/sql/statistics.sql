@@ -7,8 +7,8 @@ j.tenant AS tenant, j.queue AS queue, j.state AS state,
 j.finished_at >= ol.moment(:low) AND j.finished_at < ol.moment(:high)
 
 -- name: ended_between
--- What ended in a span of time, by kind, with how long it had waited and run, by class. Those that
--- ended well and the dead have an index by the time of their end each.
+-- Jobs that ended in a span, by kind, with histograms of wait and run times. The
+-- succeeded and the dead each have an index by the time of their end.
 SELECT tenant, queue, state, wait_class, run_class, count(*), sum(waited), sum(ran)
 FROM (SELECT tenant, queue, state, waited, ran,
     CASE WHEN waited IS NULL THEN NULL WHEN waited < 0.001 THEN 0 WHEN waited < 0.002 THEN 1
@@ -32,14 +32,14 @@ FROM (SELECT tenant, queue, state, waited, ran,
 GROUP BY tenant, queue, state, wait_class, run_class
 
 -- name: attempts_between
--- Attempts that did not succeed in a span of time, by how they ended.
+-- Attempts that did not succeed in a span, by outcome.
 SELECT o.tenant, o.queue, j.outcome, count(*)
 FROM ol.attempt AS j JOIN ol.job AS o ON o.id = j.job
 WHERE ol.within GROUP BY o.tenant, o.queue, j.outcome
 
 -- name: live_depths
--- What has not ended, by tenant and queue. Each state is asked for by a literal, so that its own
--- partial index answers, and finished jobs, of which there may be millions, are not looked at.
+-- Unfinished jobs by tenant and queue. Each state is a literal, so that its own
+-- partial index is used, and finished jobs, perhaps millions, are not read.
 SELECT tenant, queue, 'waiting' AS state, count(*) FROM ol.job WHERE state = 'waiting'
 GROUP BY tenant, queue
 UNION ALL
@@ -51,8 +51,8 @@ UNION ALL
 SELECT tenant, queue, 'running', count(*) FROM ol.job WHERE state = 'running' GROUP BY tenant, queue
 
 -- name: keep_statistics
--- What was counted of a span of time. Counted again, it takes the place of what there was, unless
--- some of that has been pruned meanwhile.
+-- Store the counts of a span. A repeated count replaces the one before, unless
+-- some of its jobs have been pruned meanwhile.
 INSERT INTO ol.statistic AS s ol.columns(span = t.span, at = t.at, tenant = t.tenant, queue = t.queue,
     succeeded = t.succeeded, dead = t.dead, cancelled = t.cancelled, failed = t.failed,
     crashed = t.crashed, waits = ol.json(t.waits), runs = ol.json(t.runs), depths = ol.json(t.depths))
@@ -67,16 +67,16 @@ SET succeeded = excluded.succeeded, dead = excluded.dead, cancelled = excluded.c
         + excluded.crashed >= s.succeeded + s.dead + s.cancelled + s.failed + s.crashed
 
 -- name: newest_statistic
--- The beginning of the last span that was counted, and the time that it is.
+-- The start of the last counted span, and the current time.
 SELECT (SELECT max(at) FROM ol.statistic WHERE span = :span), ol.epoch(ol.now())
 
 -- name: statistics
--- What was counted from a moment on, of those jobs that are in the caller's reach.
+-- The counts since a time, within the caller's access.
 SELECT j.at, j.tenant, j.queue, j.succeeded, j.dead, j.cancelled, j.failed, j.crashed,
     CAST(j.waits AS text), CAST(j.runs AS text), CAST(j.depths AS text)
 FROM ol.statistic AS j WHERE j.span = :span AND j.at >= :low AND j.at < :high AND ol.in_reach
 ORDER BY j.at, j.tenant, j.queue
 
 -- name: prune_statistics
--- Forget what was counted before a moment.
+-- Delete the counts before a time.
 DELETE FROM ol.statistic WHERE span = :span AND at < :low

@@ -1,14 +1,14 @@
 -- name: step
--- What a step of a job gave, if it was kept.
+-- The stored result of a step.
 SELECT CAST(result AS text) FROM ol.step WHERE job = ol.id(:job) AND name = :name
 
 -- name: steps
--- Which steps of a job were kept, in the order in which they were.
+-- The stored steps of a job, in order.
 SELECT name, attempt, ol.epoch(at) FROM ol.step WHERE job = ol.id(:id) ORDER BY at, name
 
 -- name: keep_step
--- Keep what a step gave, if its claim still holds. Sent again under that claim, it is the same step.
--- postgres: the job's row is locked, so that no claim ends between the look and the keeping
+-- Store the result of a step, if its claim still holds; idempotent under that claim.
+-- postgres: the job's row is locked, so that no claim ends between the check and the insert
 INSERT INTO ol.step AS s (job, name, result, fence, attempt, at)
 SELECT j.id, :name, ol.json(:result), j.fence, j.attempt, ol.now()
 FROM ol.job AS j WHERE j.id = ol.id(:job) AND j.fence = :fence

@@ -2,7 +2,7 @@
 k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ol.now())
 
 -- name: insert_token
--- A token comes to be; sent again, it stands already.
+-- Insert a token; idempotent.
 INSERT INTO ol.token (id, name, hash, scopes, tenant, queues, created_at, expires_at)
 VALUES (ol.id(:id), :name, :hash, ol.json(:scopes), :tenant, ol.json(:queues), ol.now(),
     ol.later(:expires_in))
@@ -14,39 +14,39 @@ RETURNING CAST(id AS text)
 SELECT ol.token_columns FROM ol.token AS k ORDER BY k.id DESC LIMIT :limit
 
 -- name: token
--- One token, good or not.
+-- One token, valid or not.
 SELECT ol.token_columns FROM ol.token AS k WHERE k.id = ol.id(:id)
 
 -- name: token_by_hash
--- The token of this hash, if it is good.
+-- The token of this hash, if it is valid.
 SELECT ol.token_columns FROM ol.token AS k WHERE k.hash = :hash AND ol.good
 
 -- name: good_tokens
--- Those of the tokens that are good still.
+-- Those of the tokens that are still valid.
 SELECT CAST(k.id AS text) FROM ol.token AS k
 WHERE ol.in_ids(k.id, :ids) AND ol.good
 
 -- name: live_token_hashes
--- The hashes of good tokens, those used or made last first.
+-- The hashes of valid tokens, the most recently used or created first.
 SELECT k.hash FROM ol.token AS k WHERE ol.good
 ORDER BY COALESCE(k.used_at, k.created_at) DESC LIMIT :limit
 
 -- name: any_token
--- Whether there was ever a token: from the first one on, every call needs one.
+-- Whether any token was ever created: from then on, every call needs one.
 SELECT EXISTS (SELECT 1 FROM ol.token)
 
 -- name: use_token
--- Note that a token is in use, at most once a minute.
+-- Record the use of a token, at most once a minute.
 UPDATE ol.token SET used_at = ol.now()
 WHERE id = ol.id(:id) AND (used_at IS NULL OR used_at < ol.ago(60))
 
 -- name: revoke_token
--- A token is good no longer; no row if it was revoked before.
+-- Revoke a token; no row if it was revoked before.
 UPDATE ol.token SET revoked_at = ol.now() WHERE id = ol.id(:id) AND revoked_at IS NULL
 RETURNING CAST(id AS text)
 
 -- name: keep_secret
--- Keep a secret, if there is none of this name.
+-- Store a secret, if there is none of this name.
 INSERT INTO ol.secret (name, value, created_at) VALUES (:name, :value, ol.now())
 ON CONFLICT DO NOTHING
 

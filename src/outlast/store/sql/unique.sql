@@ -24,9 +24,9 @@ JOIN ol.unique_key AS u ON u.tenant = t.tenant AND u.queue = t.queue AND u.key =
 LEFT JOIN ol.job AS j ON j.id = u.job
 
 -- name: hold_waiting
--- Those of the jobs that are still to start, kept from starting until this transaction ends: what it
--- wrote is there for them to see.
--- postgres: KEY SHARE: others may hold them too, and a claim skips them; no renewal or finish waits for it
+-- Lock those of the jobs that have not started against a start before this transaction ends: its
+-- writes are visible to them then.
+-- postgres: KEY SHARE: others may lock them, too, and a claim skips them; no renewal or finish waits for it
 SELECT CAST(id AS text) FROM ol.job
 WHERE ol.in_ids(id, :ids) AND state || '' IN ('waiting', 'scheduled', 'ready')
 ORDER BY id FOR KEY SHARE
@@ -36,7 +36,7 @@ WHERE ol.in_ids(id, :ids) AND state || '' IN ('waiting', 'scheduled', 'ready')
 ORDER BY id
 
 -- name: take_unique_keys
--- Make new jobs the holders of their keys, where nobody holds one, or one of those who may be replaced.
+-- Make new jobs the holders of keys that are free, or held by jobs that may be replaced.
 INSERT INTO ol.unique_key AS u (tenant, queue, key, job, taken_at)
 SELECT t.tenant, t.queue, t.key, t.id, ol.now()
 FROM ol.rows(id uuid, tenant text, queue text, key text)
@@ -47,8 +47,8 @@ ON CONFLICT (tenant, queue, key) DO UPDATE SET job = excluded.job, taken_at = ex
 RETURNING CAST(job AS text)
 
 -- name: hold_debounced
--- Since when calls of debounced keys have been coming, by their jobs; held, so that calls of one key come
--- one by one. A beginning that is yet to come is from before the clock stepped back.
+-- The first call of debounced keys, by job; locked, so that calls of one key are serialised.
+-- A first call in the future is from before the clock stepped back.
 -- postgres: in the order of the keys, which two calls with many keys then share
 WITH held AS MATERIALIZED (
     SELECT u.tenant, u.queue, u.key FROM ol.unique_key AS u WHERE ol.in_ids(u.job, :ids)
@@ -65,8 +65,8 @@ CASE WHEN t.first + t.max_wait < ol.epoch(ol.now()) + t.delay
         THEN ol.moment(t.first + t.max_wait) ELSE ol.later(t.delay) END
 
 -- name: replace_waiting
--- Give jobs that are still to start other arguments, and put them off; one that waits for its next attempt
--- keeps its moment. Says which, and whether attempts of them may have left results of steps.
+-- Replace the arguments of jobs that have not started, and defer them; a job that waits for its next attempt
+-- keeps its due time. Returns them, and whether their attempts may have stored steps.
 UPDATE ol.job AS j
 SET args = ol.json(t.args), trace = t.trace,
     expires_at = COALESCE(ol.moment(t.expires_at), ol.later(t.expires_in)),
@@ -80,7 +80,7 @@ WHERE j.id = t.id AND j.state || '' IN ('scheduled', 'ready')
 RETURNING CAST(ol.updated(id) AS text), ol.updated(fence) > 0
 
 -- name: release_unique_keys
--- Forget the keys of jobs that are removed.
+-- Delete the keys of removed jobs.
 -- postgres: SKIP LOCKED: one that is locked is being taken over
 DELETE FROM ol.unique_key AS u WHERE (u.tenant, u.queue, u.key) IN (
     SELECT k.tenant, k.queue, k.key FROM ol.unique_key AS k WHERE ol.in_ids(k.job, :ids)
@@ -89,7 +89,7 @@ DELETE FROM ol.unique_key AS u WHERE (u.tenant, u.queue, u.key) IN (
 DELETE FROM ol.unique_key WHERE ol.in_ids(job, :ids)
 
 -- name: ended_active_keys
--- Those of the jobs that have ended and, living again, would need their keys for themselves.
+-- Those of the ended jobs that would need their keys exclusively if redriven.
 SELECT CAST(id AS text), tenant, queue, key FROM ol.job
 WHERE ol.in_ids(id, :ids) AND unique_mode = 'active' AND key IS NOT NULL
     AND state || '' IN ('dead', 'cancelled')

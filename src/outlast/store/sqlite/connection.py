@@ -1,4 +1,4 @@
-"""SQLite's connections: how they are opened, what a statement does on one, its errors as ours."""
+"""SQLite connections: opening, executing statements, translating errors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .file_identity import FileConnection, open_checked
 LOOK_TIMEOUT_S = 5.0
 MIN_SQLITE_VERSION = (3, 35, 0)  # UPDATE … RETURNING
 
-# Text that is no UTF-8, which only somebody else's hand can have put there, spoils its own row and
-# not every answer that it is part of.
+# Text that is not UTF-8, which only another program can have written, affects its own row and not
+# every result that contains it.
 _TEXT = methodcaller("decode", "utf-8", "backslashreplace")
 
 
@@ -36,14 +36,14 @@ def decode_blob(value: object) -> object:
 
 
 def run(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
-    """A statement on any sqlite3 connection."""
+    """Run a statement on any sqlite3 connection."""
     return connection.execute(query.sql, statement.bind).fetchall()
 
 
 def connect(
     path: Path, settings: StoreSettings, kind: type[FileConnection] = FileConnection
 ) -> FileConnection:
-    """A connection to an existing file. None is made here: one that vanished must not come back
+    """A connection to an existing file. It creates none: a vanished file must not reappear
     empty."""
     if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
         raise Unsupported(
@@ -87,8 +87,8 @@ def has_table(path: Path, name: str) -> bool:
 
 
 def _write_ahead(connection: sqlite3.Connection, timeout_s: float) -> str:
-    """The journal mode. SQLite does not wait where somebody else writes before it is set, as
-    happens when several open a new database at once; so this does."""
+    """Set WAL mode. SQLite does not wait if another process writes before it is set, as when
+    several open a new database at once; so this waits."""
     until = time.monotonic() + timeout_s
     while True:
         try:
@@ -101,10 +101,9 @@ def _write_ahead(connection: sqlite3.Connection, timeout_s: float) -> str:
 
 
 def create_private(path: Path) -> None:
-    """A new database is readable by its owner alone, and so are the directories made for it. An
-    existing file is not even opened: closing it would drop the locks that this process's other
-    connections hold on it. A link may lead to a file that is not there yet: SQLite would create
-    that one, for everybody to read."""
+    """Create a new database that only its owner can read, and its directories. An existing file is
+    not even opened: closing it would drop the locks that other connections of this process hold. A
+    link may point to a missing file: SQLite would create that one, readable by all."""
     real = Path(os.path.realpath(path))
     for folder in reversed(real.parents):
         if not folder.exists():
@@ -126,7 +125,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """SQLite's errors as ours."""
+    """Translate SQLite's errors."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -146,14 +145,14 @@ def translate_errors() -> Iterator[None]:
                 reason=str(error), or_else=", or save what `sqlite3 FILE .recover` can read"
             ) from error
         rows = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
-        rows = rows or "binding parameter" in str(error)  # a value that SQLite has no type for
+        rows = rows or "binding parameter" in str(error)  # a value without an SQLite type
         raise StoreError(f"SQLite refused: {error}", refused=rows) from error
     except OSError as error:
         raise StoreUnavailable(reason=str(error)) from error
 
 
 def is_disk_full(error: sqlite3.Error) -> bool:
-    """The disk is full, or a quota or a limit is reached."""
+    """Whether the disk is full, or a quota or limit is reached."""
     full = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
     return getattr(error, "sqlite_errorcode", 0) in full
 

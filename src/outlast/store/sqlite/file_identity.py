@@ -1,9 +1,9 @@
-"""Which file a SQLite connection has open, compared with the one that its path names.
+"""The identity of the file that a SQLite connection has open, compared with the file at its path.
 
-A database file that is deleted, renamed or replaced stays open: SQLite goes on to read and write a
-file that nobody will ever find again. So device and inode are remembered when a connection opens,
-and compared before an operation and after each commit, before it is acknowledged. The write-ahead
-log and its index (-wal, -shm) belong to the database: one that was deleted alone is as bad.
+A database file that is deleted, renamed or replaced stays open: SQLite continues to read and write
+a file that no other process can find. So device and inode are recorded when a connection opens, and
+compared before an operation and after each commit, before it is acknowledged. The write-ahead log
+and its index (-wal, -shm) belong to the database: the loss of one of them is as bad.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...model.errors import StoreUnavailable
 COMPARE_EVERY_S = 0.2  # seconds
 OPEN_TRIES = 3  # a file may be replaced while it is opened, but hardly three times
 
-File = tuple[int, int] | None  # device and inode; None: there is none
+File = tuple[int, int] | None  # device and inode; None: no file
 
 
 def file_at(path: str | Path) -> File:
@@ -47,12 +47,12 @@ class FileIdentity:
         )
 
     def is_same(self) -> bool:
-        """Whether what a commit has been written to is still where it was: the database and its
-        log. A few microseconds, at each commit."""
+        """Whether the database and its log, which a commit was written to, are still in place.
+        Takes a few microseconds, at each commit."""
         return self._are_in_place(2)
 
     def is_same_recently(self) -> bool:
-        """The same for all three, before an operation: at most a few times a second."""
+        """The same for all three files, before an operation, at most a few times a second."""
         now = time.monotonic()
         if now - self._compared_at < COMPARE_EVERY_S:
             return True
@@ -70,7 +70,7 @@ class FileIdentity:
         return True
 
     def loss(self) -> str | None:
-        """What became of them, in words; None: nothing."""
+        """The loss of a file, for messages; None: no loss."""
         for name, file in self._files:
             found = file_at(name)
             if found is None:
@@ -81,17 +81,17 @@ class FileIdentity:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the database itself is where it was, whatever became of its log."""
+        """Whether the database itself is in place, regardless of its log."""
         name, file = self._files[0]
         return file_at(name) == file
 
 
 class FileConnection(sqlite3.Connection):
-    """A connection that knows its file.
+    """A connection with the identity of its file.
 
     SQLite deletes the log *by its name* when the last connection to a file closes. By then the name
-    may be that of the log of the file that came in its place, with commits in it. So a connection
-    whose file is no longer at its path is never closed: it stays open until the process ends.
+    may be that of the log of a replacement file, with commits in it. So a connection whose file is
+    no longer at its path is never closed: it stays open until the process ends.
     """
 
     identity: FileIdentity | None = None
@@ -103,12 +103,12 @@ class FileConnection(sqlite3.Connection):
             self._stay_open()
 
     def __del__(self) -> None:
-        with suppress(Exception):  # at the end of a process, half of Python is gone
+        with suppress(Exception):  # at exit, half of Python is gone
             if self.identity is not None and not self.identity.is_in_place:
                 self._stay_open()
                 return
             if (close := getattr(super(), "__del__", None)) is not None:
-                close()  # since Python 3.13, only this one closes it
+                close()  # since Python 3.13, only this closes it
 
     def _stay_open(self) -> None:
         if self.in_transaction:
@@ -124,7 +124,7 @@ def identity_of(connection: FileConnection) -> FileIdentity:
 
 
 def open_checked(path: Path, connect: Callable[[], FileConnection]) -> FileConnection:
-    """A connection whose file is surely the one that the path named while it was opened."""
+    """A connection whose file was at the path while it was opened."""
     for _ in range(OPEN_TRIES):
         before = file_at(path)
         connection = connect()
@@ -137,11 +137,11 @@ def open_checked(path: Path, connect: Callable[[], FileConnection]) -> FileConne
         if before == file_at(path) and identity_of(connection).loss() is None:
             return connection
         connection.close()
-    raise StoreUnavailable(reason=f"{path} is replaced again and again")
+    raise StoreUnavailable(reason=f"{path} is being replaced repeatedly")
 
 
 def file_lost_error(reason: str) -> StoreUnavailable:
-    """What a caller is told whose write went into a file that is gone."""
+    """The error for a write into a file that is gone."""
     told = f"{reason} while it was in use: the last write is not acknowledged"
     return StoreUnavailable(reason=told, broke=True)
 

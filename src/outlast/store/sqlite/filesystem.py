@@ -1,5 +1,5 @@
-"""Where a SQLite file may live. On a network file system its locks are not to be trusted, and a
-database whose locks fail is lost: such places are refused."""
+"""File systems that may hold a SQLite file. Network file systems are refused: their locks are
+unreliable, and a database without working locks is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refuse_network_file_system(path: Path, mounts: Path = MOUNTS) -> None:
 
 
 def free_bytes(path: Path) -> float:
-    """What an ordinary user may still write there."""
+    """The bytes that an ordinary user can still write there."""
     if not hasattr(os, "statvfs"):
         return float("inf")
     found = os.statvfs(path)
@@ -34,7 +34,7 @@ def free_bytes(path: Path) -> float:
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
-    """The kind of file system a path is on; None where the machine does not tell."""
+    """The type of the file system of a path; None if unknown."""
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:

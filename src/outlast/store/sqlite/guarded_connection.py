@@ -1,8 +1,8 @@
-"""A SQLite connection that another thread can close safely, while a statement runs on it.
+"""A SQLite connection that another thread can close safely while a statement runs on it.
 
-sqlite3 does not allow that by itself: a connection that is closed under a running statement takes
-the whole process down. Connections lent to handlers are closed before a fork (see `forks`),
-whatever their handlers do at that moment. So each call takes the connection's lock.
+sqlite3 does not support that: closing a connection under a running statement crashes the process.
+Connections lent to handlers are closed before a fork (see `forks`), whatever their handlers do at
+that moment. So each call takes the connection's lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class GuardedConnection(FileConnection):
         with self.in_use:
             return super().cursor(factory)
 
-    # sqlite3's own would make cursors of its own.
+    # sqlite3's own versions would create plain cursors.
 
     def execute(self, *args: Any) -> Any:
         return self.cursor().execute(*args)
@@ -48,8 +48,8 @@ class GuardedConnection(FileConnection):
         return self.cursor().executescript(*args)
 
     def begin(self, timeout_s: float) -> None:
-        """BEGIN IMMEDIATE, waiting for others without holding the lock: SQLite's own wait cannot
-        be interrupted, and a fork would have to wait, too."""
+        """BEGIN IMMEDIATE, waiting for other writers without the lock: SQLite's own wait cannot be
+        interrupted, and a fork would have to wait, too."""
         until = time.monotonic() + timeout_s
         self.execute("PRAGMA busy_timeout = 0")
         while True:
@@ -64,9 +64,9 @@ class GuardedConnection(FileConnection):
         self.execute("PRAGMA busy_timeout = 5000")  # for databases that a handler attaches
 
     def close_if_idle(self) -> bool:
-        """Close it, unless a statement runs on it: then stop the statement."""
+        """Close it, unless a statement runs: then interrupt the statement."""
         if not self.in_use.acquire(blocking=False):
-            with suppress(sqlite3.Error):  # it was closed just now
+            with suppress(sqlite3.Error):  # it has just been closed
                 self.interrupt()
             return False
         try:
@@ -92,5 +92,5 @@ for _name in _OF_CURSORS.split():
     _method = getattr(sqlite3.Cursor, _name)
     setattr(GuardedCursor, _name, _guarded(_method, lambda cursor: cursor.connection.in_use))
 for _name in _OF_CONNECTIONS.split():
-    if _method := getattr(FileConnection, _name, None):  # some builds lack some
+    if _method := getattr(FileConnection, _name, None):  # missing in some builds
         setattr(GuardedConnection, _name, _guarded(_method, lambda connection: connection.in_use))

@@ -1,8 +1,8 @@
-"""Proof of life on one machine: a file that its worker keeps locked.
+"""Proof of liveness on one machine: a file that its worker keeps locked.
 
-The kernel lets go of the lock when the process ends, however it ends, so a lock that can be had
-means that its worker is dead. Each worker has a file of its own beside the database; who buries a
-worker removes its file.
+The kernel releases the lock when the process ends, in whatever way, so a free lock means that its
+worker is dead. Each worker has its own file beside the database; the reclaimer of a dead worker
+removes the file.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ try:
     import fcntl
 
     CAN_LOCK = True
-except ImportError:  # no such locks here: leases alone
+except ImportError:  # no such locks on this platform: leases only
     CAN_LOCK = False
 
 
 def folder(database: Path) -> Path:
-    """Beside the file itself, by whatever name it was reached: all must look in the same place."""
+    """Beside the real file, whatever path was used: all processes must use the same folder."""
     return Path(f"{os.path.realpath(database)}-workers")
 
 
 class LivenessFile:
-    """One worker's locked file. Held until given up: trouble with the database is not a death."""
+    """One worker's locked file. Held until released: an outage of the database is not a death."""
 
     def __init__(self, database: Path, worker: str) -> None:
         self._database = database
@@ -38,11 +38,11 @@ class LivenessFile:
         return folder(self._database) / self._worker
 
     def acquire(self) -> bool:
-        """False where files cannot be locked: then leases alone speak."""
+        """False if files cannot be locked: then only leases count."""
         if not CAN_LOCK:
             return False
         if self._fd is not None and not self._is_in_place(self._fd):
-            self.forget()  # its folder was renamed, or deleted and restored, with the database
+            self.forget()  # its folder was renamed, or deleted and restored
         if self._fd is None:
             try:
                 self._file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -51,7 +51,7 @@ class LivenessFile:
                 return False
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # somebody is trying it at this moment
+            except BlockingIOError:  # another process is testing it at this moment
                 os.close(fd)
                 raise
             except OSError:
@@ -61,7 +61,7 @@ class LivenessFile:
         return True
 
     def _is_in_place(self, fd: int) -> bool:
-        """Whether others who look for our file find the one that we have locked."""
+        """Whether other processes find the file that this one has locked."""
         try:
             return os.path.samestat(self._file.stat(), os.fstat(fd))
         except OSError:
@@ -82,12 +82,12 @@ class LivenessFile:
 
 
 def dead_workers(database: Path, workers: Iterable[str]) -> list[str]:
-    """Those whose file nobody holds locked, or is gone."""
+    """The workers whose file is unlocked or missing."""
     return [worker for worker in workers if _is_free(folder(database) / worker)]
 
 
 def locked_workers(database: Path, workers: Iterable[str]) -> list[str]:
-    """Those whose file somebody holds locked for certain."""
+    """The workers whose file is certainly locked."""
     return [worker for worker in workers if _is_locked(folder(database) / worker)]
 
 
@@ -101,9 +101,9 @@ def _is_free(file: Path) -> bool:
     try:
         fd = os.open(file, os.O_RDWR)
     except FileNotFoundError:
-        return file.parent.is_dir()  # without the folder, nothing is told
+        return file.parent.is_dir()  # without the folder, a missing file proves nothing
     except OSError:
-        return False  # not told: leave it to the lease
+        return False  # unknown: the lease decides
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -115,7 +115,7 @@ def _is_free(file: Path) -> bool:
 
 
 def _is_locked(file: Path) -> bool:
-    """False where nothing is told: then the lease decides."""
+    """False if unknown: then the lease decides."""
     try:
         fd = os.open(file, os.O_RDWR)
     except OSError:

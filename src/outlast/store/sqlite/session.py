@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SqliteSession:
-    """Reads go to the reader until something is written or BEGIN is said."""
+    """Reads use the reader until the first write or BEGIN."""
 
     def __init__(self, store: SqliteStore, queries: dict[str, Query]) -> None:
         self.store = store
@@ -48,7 +48,7 @@ class SqliteSession:
 
     @staticmethod
     def _query(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
-        """For a reader, a BLOB where there should be text is text: only another hand wrote it."""
+        """A BLOB in a text column is read as text: only another program can have written it."""
         rows = run(connection, query, statement) if query.sql else []
         if query.reads and any(bytes in map(type, row) for row in rows):
             return [tuple(decode_blob(value) for value in row) for row in rows]
@@ -70,5 +70,5 @@ class SqliteSession:
 
     def _roll_back(self) -> None:
         self.began = False
-        with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+        with suppress(sqlite3.Error):  # SQLite may have rolled back already
             self.store.writer.execute("ROLLBACK")

@@ -4,9 +4,9 @@ Each process has one connection that writes and one that reads. Every write is a
 with BEGIN IMMEDIATE, so it never has to upgrade a lock; readers never wait. Commits are synced to
 disk (synchronous=FULL).
 
-Checkpoints are ours alone, made while we hold the write lock: SQLite before 3.51.3 can lose the
-end of a log that a commit restarts while a checkpoint runs (the "WAL-reset" race), and a commit
-cannot happen while we hold that lock.
+Only Outlast makes checkpoints, under the write lock: SQLite before 3.51.3 can lose the end of a log
+that a commit restarts while a checkpoint runs (the "WAL-reset" race), and that lock excludes
+commits.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SqliteStore(Store):
         self._copied = 0  # pages of the log that the last checkpoint copied, if it copied all
         self._writer: FileConnection | None = None
         self._reader: FileConnection | None = None
-        self._known = False  # whether the file has been open: then it is never made anew
+        self._known = False  # whether the file has been open: then it is never created again
         self._watcher = CommitWatcher(lambda: connect(self.path, self.settings))
         self._borrowed: set[GuardedConnection] = set()
         self._thread: ThreadPoolExecutor | None = None
@@ -82,7 +82,7 @@ class SqliteStore(Store):
         loop = asyncio.get_running_loop()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "outlast-sqlite")
-        # Shielded: a caller that is cancelled gets its answer late, never half a transaction.
+        # Shielded: a cancelled caller gets its result late, never half a transaction.
         return await asyncio.shield(loop.run_in_executor(self._thread, self.run_once, op))
 
     @property
@@ -96,7 +96,7 @@ class SqliteStore(Store):
         return self._reader
 
     def borrow(self) -> GuardedConnection:
-        """A connection for somebody who writes on his own account."""
+        """A connection for a handler's own writes."""
         with self._lock:
             connection = connect(self.path, self.settings, GuardedConnection)
             assert isinstance(connection, GuardedConnection)
@@ -113,7 +113,7 @@ class SqliteStore(Store):
                 return
             self._close_replaced_file(self._writer)
         if self._writer is not None and self._reader is not None:
-            # Forked by something that Python was not told of: these belong to the parent, and are
+            # Forked without Python's fork hooks: these belong to the parent, and are
             # neither used nor closed here.
             self._forgotten += [self._writer, self._reader]
             self._thread = None
@@ -134,7 +134,7 @@ class SqliteStore(Store):
         self._known = True
 
     def _check_tables(self) -> None:
-        """A file that came in the place of another one must have our tables."""
+        """Check that a file that replaced another one has the tables."""
         found = self._version()
         if not found.version:
             raise SchemaMismatch(
@@ -144,10 +144,10 @@ class SqliteStore(Store):
         schema.check(found)
 
     def _close_replaced_file(self, connection: FileConnection) -> None:
-        """Close what is open of a file that is no longer at its path. Where the log alone is gone,
-        what it holds goes into the database first; and as long as one connection of this process
-        stays open, SQLite gives the next one the same old index, so the idle ones of other stores
-        are closed as well."""
+        """Close the connections to a file that is no longer at its path. If only the log is gone,
+        its contents go into the database first. As long as one connection of this process stays
+        open, SQLite gives the next one the same old index, so idle ones of other stores are closed,
+        too."""
         log.warning("%s: opening %s again", identity_of(connection).loss(), self.path)
         if identity_of(connection).is_in_place:
             with suppress(sqlite3.Error):
@@ -160,7 +160,7 @@ class SqliteStore(Store):
                 other._close_idle()
 
     def _close_idle(self) -> None:
-        """Close idle connections; the next operation opens others."""
+        """Close idle connections; the next operation opens new ones."""
         if self._lock.acquire(blocking=False):
             try:
                 if self._writer is not None and not self._writer.in_transaction:
@@ -170,7 +170,8 @@ class SqliteStore(Store):
                 self._lock.release()
 
     def committed(self, connection: FileConnection) -> None:
-        """After a commit: is it in the file that our path names? Only then it is acknowledged."""
+        """After a commit, check that the file is the one at the path; only then is it
+        acknowledged."""
         if not identity_of(connection).is_same():
             reason = identity_of(connection).loss() or f"{self.path} was replaced"
             with self._lock:
@@ -179,8 +180,8 @@ class SqliteStore(Store):
         self._checkpoint_if_long()
 
     def _checkpoint_if_long(self) -> None:
-        """That this cannot be done now (a full disk) is no news for a caller whose commit stands;
-        the next one tries again."""
+        """A failure (a full disk) does not concern the caller, whose commit is durable; the next
+        commit tries again."""
         self._commits += 1
         if self._commits % CHECK_WAL_EVERY_COMMITS == 0 and self._wal_is_long():
             with suppress(StoreError):
@@ -188,8 +189,8 @@ class SqliteStore(Store):
 
     @contextmanager
     def _retry_after_checkpoint(self) -> Iterator[None]:
-        """A log that cannot grow, because the disk is full, is copied into the database, which may
-        need no more room: then the operation is tried again."""
+        """If the log cannot grow because the disk is full, copy it into the database, which may
+        need no more space, and retry the operation."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -204,7 +205,8 @@ class SqliteStore(Store):
             return False
 
     def checkpoint(self) -> bool:
-        """Copy the log into the database while nobody can commit. False: somebody is writing."""
+        """Copy the log into the database while commits are excluded. False: another process is
+        writing."""
         with self._lock, translate_errors():
             self._open()
             try:
@@ -219,8 +221,8 @@ class SqliteStore(Store):
             return True
 
     def _wal_is_long(self) -> bool:
-        """Longer than the setting says, or than what a small disk can bear: a quarter of what is
-        free. The log is beside the file itself, by whatever name that was reached."""
+        """Whether the log is longer than the setting, or than a quarter of the free disk space. The
+        log is beside the real file, whatever path was used."""
         try:
             log = Path(f"{os.path.realpath(self.path)}-wal").stat().st_size
             return log > min(self.settings.checkpoint_pages * PAGE_BYTES, free_bytes(self.path) / 4)
@@ -258,7 +260,8 @@ class SqliteStore(Store):
     async def listen_for_jobs(
         self, worker: str, notify: Callable[[str], None], every: float
     ) -> None:
-        """Any commit of others may be news. A locked file is the proof of life meanwhile."""
+        """Any commit of another process may bring jobs. A locked file is the proof of liveness
+        meanwhile."""
         proof = self._liveness_files.setdefault(worker, liveness.LivenessFile(self.path, worker))
         try:
             with translate_errors():
@@ -292,10 +295,10 @@ class SqliteStore(Store):
     def close(self) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.shutdown(wait=True)  # first: what it still does would open them again
+            thread.shutdown(wait=True)  # first: its pending work would open them again
         with self._lock:
             self._close_connections()
-            self._known = self._checked = False  # as if never opened: the file may be gone by then
+            self._known = self._checked = False  # as if never opened: the file may be gone later
 
     def _close_connections(self) -> None:
         if self._pid == os.getpid():
@@ -305,19 +308,19 @@ class SqliteStore(Store):
         self._reader = self._writer = None
 
     def close_borrowed(self) -> None:
-        """Whoever was lent a connection must begin again; with its transaction open, those whose
-        locks we are about to take would be waiting for it."""
+        """Close lent connections; their handlers must start over. Their open transactions would
+        otherwise block the locks that this fork takes."""
         busy = [lent for lent in tuple(self._borrowed) if not lent.close_if_idle()]
         for lent in busy:
             with suppress(sqlite3.Error):
-                lent.close()  # as soon as its statement has ended
+                lent.close()  # once its statement has ended
 
     def before_fork(self) -> None:
         self._lock.acquire()
         self._watcher.before_fork()
         with suppress(sqlite3.Error):
             self._close_connections()
-        self.close_borrowed()  # once more, of what was lent since
+        self.close_borrowed()  # again, for connections lent since
 
     def after_fork_here(self) -> None:
         self._watcher.after_fork_here()

@@ -1,4 +1,5 @@
-"""Whether others have committed to a SQLite file: its `data_version` changes, cheap to read."""
+"""Watch for commits of other processes to a SQLite file by its `data_version`, which is cheap to
+read."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ class CommitWatcher:
     def __init__(self, connect: Callable[[], FileConnection]) -> None:
         self._connect = connect
         self._connection: FileConnection | None = None
-        # Not the store's, which may be held for as long as a write waits.
+        # Not the store's lock, which is held while a write waits.
         self._lock = threading.Lock()
 
     async def watch(self, notify: Callable[[], None], every: float) -> None:
-        """Call `woken` whenever somebody has committed, for ever."""
+        """Call `notify` after every commit of another process, for ever."""
         loop = asyncio.get_running_loop()
         news, enough = Queue[Exception | None](), threading.Event()
 
@@ -46,10 +47,10 @@ class CommitWatcher:
     def _poll(
         self, tell: Callable[[Exception | None], object], every: float, enough: threading.Event
     ) -> None:
-        """In a thread of its own: a turn of an event loop costs more, and there are a hundred in a
-        second. Nobody waits for it, neither at the end of the watch nor at that of the process."""
+        """Runs in its own thread: a turn of the event loop costs more, a hundred times a second.
+        Neither the end of the watch nor the exit of the process waits for it."""
         last = None
-        with suppress(RuntimeError):  # the loop is gone, and whoever wanted to know
+        with suppress(RuntimeError):  # the loop is gone, and its watchers with it
             try:
                 while not enough.is_set():
                     if (version := self._data_version(enough)) != last:
@@ -62,7 +63,7 @@ class CommitWatcher:
     def _data_version(self, enough: threading.Event) -> int | None:
         with self._lock:
             if enough.is_set():
-                return None  # it has been closed, and is not to be opened again
+                return None  # closed, and not to be opened again
             if self._connection is None:
                 self._connection = self._connect()
             if (reason := identity_of(self._connection).loss()) is not None:
@@ -77,7 +78,7 @@ class CommitWatcher:
             connection.close()
 
     def close_idle(self) -> None:
-        """Close the connection if nobody uses it now; the next look opens another."""
+        """Close the connection if it is idle; the next poll opens another."""
         if self._lock.acquire(blocking=False):
             try:
                 with suppress(sqlite3.Error):
