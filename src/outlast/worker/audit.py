@@ -1,5 +1,5 @@
-"""The net under the nets: what should be impossible, or healed long ago, is found, healed, and told
-of loudly, because something else has failed to do it."""
+"""The audit duty: find and heal rows that should be impossible, or healed long ago, and log each
+find, because another mechanism has failed before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .state import WorkerState
 
 log = logging.getLogger("outlast.worker")
 
-MAX_PAGES = 20  # of one class in one pass; the next pass goes on
+MAX_PAGES = 20  # per class and pass; the next pass continues
 WAITING_CURSOR = "waiting"  # how far the page of waiting jobs has come
 PRUNE_MARGIN_S = 600.0  # seconds after which what should have been pruned counts as missed
 
@@ -46,7 +46,7 @@ class Auditor:
         self._suspicion = RowSuspicion()
 
     async def audit(self) -> DutyTally:
-        """One pass over every class; each has a row of its own that counts."""
+        """One pass over every class; each has its own row of counts."""
         classes: dict[str, DutyTally] = {}
         for check in self._checks():
             tally = await self._page_through(check)
@@ -78,7 +78,7 @@ class Auditor:
         return audit.checks(keep, silent, settings.cancel_grace, self._decide, self._trust)
 
     async def _page_through(self, check: Check) -> DutyTally:
-        """What stays, because it was left alone or cannot be healed, is stepped over."""
+        """Rows that stay, because they were left alone or cannot be healed, are skipped."""
         tally = DutyTally()
         for _ in range(MAX_PAGES):
             found = await self.store.arun(check.find, audit.PAGE, tally.found - tally.healed)
@@ -88,7 +88,7 @@ class Auditor:
         return tally
 
     async def _check_waits(self) -> dict[str, DutyTally]:
-        """Page through the jobs that wait for others; the next pass goes on."""
+        """Page through waiting jobs; the next pass continues."""
         tallies = {name: DutyTally() for name in FAULTS}
         for _ in range(MAX_PAGES):
             found, self._after[WAITING_CURSOR] = await self.store.arun(
@@ -106,7 +106,7 @@ class Auditor:
         return await self._repair(audit.delete_dangling(kind), gone)
 
     async def _repair(self, repair: Repair, ids: Sequence[str]) -> DutyTally:
-        """All at once; what is refused is halved until the row is found that is to blame."""
+        """Repair all at once; a refused batch is halved until the row at fault is found."""
         if not ids:
             return DutyTally()
         try:

@@ -1,4 +1,4 @@
-"""One attempt of many items: the calls that it takes, and how each of them ended.
+"""One attempt of many items: its calls, and the outcome of each item.
 
 items ── decode ── call ──┬── returned ─────────── each succeeded
            │              ├── BatchFailed ──────── those that it names failed, the others succeeded
@@ -8,8 +8,8 @@ items ── decode ── call ──┬── returned ───────�
            │              └── raised ───────────── called again in halves; one alone has failed
            └── unreadable ──────────────────────── undecodable, and no part of the call
 
-An item that is told to stop keeps the others' call running; a call whose every item was told to
-stop is told as well.
+A cancelled item leaves the call of the others running; a call of which every item is cancelled is
+cancelled, too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .threads import in_thread
 
 
 class BatchItem(Execution):
-    """One job's part in it: what it may say, and whether it was told to stop."""
+    """One job's part in a batch: its context, and whether it was asked to stop."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class BatchItem(Execution):
         return AttemptEnd(Outcome.RELEASED, delay=delay, error=told, quiet=True)
 
     def held_back(self, error: Error) -> AttemptEnd:
-        """By an outage. Where no breaker holds the task back, it comes back by itself."""
+        """Released by an outage. Without a breaker for the task, it has a delay."""
         wait = store_retry_delay(self.claim.attempt)
         ended = AttemptEnd(Outcome.POSTPONED, delay=wait, error=error, outage=Outage.CERTAIN)
         return ended if self.stopped is None else self.interrupted()
@@ -113,7 +113,7 @@ class BatchAttempt:
             await self._attempt(search, part)
 
     def item_stopped(self, item: BatchItem) -> None:
-        """One of them was told to stop."""
+        """An item was asked to stop."""
         self._awaited.discard(item)
         if not self._awaited and not self.cancelled.is_set():
             self.cancelled.set()
@@ -152,7 +152,7 @@ class BatchAttempt:
         return call() if self._definition.is_async else in_thread(self._threads, call)
 
     async def _fetch(self, item: BatchItem) -> None:
-        """Whoever's arguments cannot be had has no part in the call."""
+        """An item whose arguments cannot be fetched takes no part in the call."""
         try:
             if item.stopped is None:
                 await item.afetch(self._threads)
@@ -161,7 +161,7 @@ class BatchAttempt:
             item.is_over = True
 
     def _decoded(self, item: BatchItem) -> list[object]:
-        """What it brings to the call, anew for each one; nothing if it has no part in it."""
+        """An item's argument, decoded again for each call; empty if it takes no part."""
         if item.is_over:
             return []
         if item.stopped is not None:
@@ -242,8 +242,8 @@ class BatchAttempt:
     def _is_outage(
         self, search: Bisection[BatchItem], item: BatchItem, error: BaseException
     ) -> bool:
-        """Whether it is no item's fault. A connection error that halves do not get around is the
-        dependency's; any other is, if the search for a bad item finds none."""
+        """Whether the failure is no item's fault. A connection error of both halves is the
+        dependency's; any other is, if the search finds no bad item."""
         breaker = self._definition.breaker
         outage = outage_of(error, breaker)
         if outage is Outage.CERTAIN:

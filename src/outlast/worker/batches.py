@@ -1,8 +1,8 @@
-"""Items of batch tasks in hand: gathered per task, then carried out together.
+"""Items of batch tasks in flight: gathered per task, then run together.
 
 claim ─▶ join ─▶ gathering ── full, or its wait is over ─▶ attempt ─▶ each item ended
-                    │ the worker asks for more of the task while there may be more
-                    └▶ told to stop: leaves at once, unspent at shutdown
+                    │ the worker claims more of the task while there may be more
+                    └▶ stopped: leaves at once, unspent at shutdown
 
 A gathering takes one slot of the worker's concurrency from its first item on, as the attempt does
 that it becomes: so a batch may be far larger than the concurrency.
@@ -75,7 +75,7 @@ class Batches:
     # Gather
 
     def join(self, job: InFlight, definition: TaskDefinition, context: Context) -> None:
-        """An item was claimed."""
+        """Add a claimed item."""
         item = BatchItem(definition, job, context, self._item_stopped)
         job.execution = item
         self._in_flight.share_slot(job)
@@ -91,7 +91,7 @@ class Batches:
             self._wait(batch, job.claim.timeout)
 
     def would_join(self, claim: Claim) -> bool:
-        """Whether there is a batch that it would join."""
+        """Whether there is an open batch for this claim."""
         return claim.task in self._open and not runs_alone(claim)
 
     def wants_more(self, full: bool) -> OpenBatch | None:
@@ -162,12 +162,12 @@ class Batches:
             self._begin(batch.definition, list(batch.items))
 
     def tracked(self) -> set[InFlight]:
-        """Those that wait for others, and those that are being called."""
+        """Items that wait for others, and items in a call."""
         called = [item.job for attempt in self._attempts for item in attempt.items]
         return {*self.waiting(), *called}
 
     def tidy(self) -> None:
-        """Whatever we failed at, no batch waits for ever, and none that is over takes a slot."""
+        """After any internal error: no batch waits for ever, and no ended one keeps a slot."""
         late = time.monotonic() - TIMER_SLACK_S
         for batch in tuple(self._open.values()):
             if (batch.timer is None or batch.due_at < late) and not batch.may_have_more:
@@ -198,7 +198,7 @@ class Batches:
         self._slot_freed()
 
     def _end(self, item: BatchItem, ended: AttemptEnd) -> None:
-        """What was lost, abandoned or told before is not told again."""
+        """Ends of lost, abandoned or already reported items are ignored."""
         if self._is_ours(item):
             self._end_job(item.job, ended)
 
@@ -206,7 +206,7 @@ class Batches:
         return self._in_flight.holds(item.job) and not item.job.ended
 
     def _item_stopped(self, item: BatchItem) -> None:
-        """An item was told to stop: one that has not begun just leaves."""
+        """An item was asked to stop: one that has not started leaves at once."""
         if item.attempt is not None:
             item.attempt.item_stopped(item)
             return
@@ -214,7 +214,7 @@ class Batches:
         self._end(item, item.interrupted())
 
     def remove(self, job: InFlight) -> None:
-        """It has not begun, and does not wait for the others any more."""
+        """Remove an item that has not started."""
         if isinstance(job.execution, BatchItem):
             self._remove(job.execution)
 
@@ -226,6 +226,6 @@ class Batches:
                 self._close(batch)
 
     def release(self, interrupt: Callable[[InFlight, Outcome], None]) -> None:
-        """What has not begun goes back at once, unspent."""
+        """Release items that have not started at once, unspent."""
         for job in self.waiting():
             interrupt(job, Outcome.RELEASED)

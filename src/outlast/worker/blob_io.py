@@ -1,4 +1,4 @@
-"""An attempt whose job was given, or gives, what is too large for its row."""
+"""Blob transfer of an attempt: arguments and results too large for the row."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class BlobBacked:
 
     @property
     def has_blob_arguments(self) -> bool:
-        """Whether its arguments are to be fetched first. (A call's text is an object.)"""
+        """Whether its arguments must be fetched first. (The text of a call is an object.)"""
         return parse_reference(self.claim.args) is not None
 
     def fetch(self) -> None:
-        """Get the arguments that the row refers to. It blocks."""
+        """Fetch the arguments that the row refers to. Blocks."""
         blob, blobs = parse_reference(self.claim.args), self.context.blobs
         assert blob is not None
         if blobs is None:
@@ -49,8 +49,8 @@ class BlobBacked:
         self.claim = self.context._claim = self.claim._replace(args=text)
 
     def store_large(self, ended: AttemptEnd) -> AttemptEnd:
-        """Keep by reference what is large of an outcome. It blocks; what the handler did is not
-        thrown away because a store cannot be reached for a moment."""
+        """Store large values of an outcome by reference. Blocks and retries: a short outage of the
+        blob store must not discard the handler's work."""
         blobs, backoff = self.context.blob_slots, Backoff(first=0.2, cap=5.0)
         until = time.monotonic() + STORE_WAIT_S
         while blobs is not None and blobs.has_large(ended):
@@ -80,8 +80,8 @@ class BlobBacked:
             return self.raised(error)
 
     def released_without_store(self, error: NoBlobStore) -> AttemptEnd:
-        """Never destroyed, never spent: others may have the store. It comes back ever later, by how
-        often it was claimed, because what was given back is no attempt."""
+        """Released unspent: other workers may have the store. The delay grows with the number of
+        claims, because a release counts no attempt."""
         log.error(
             "job %s is left for others: %s", self.claim.id, error, extra=log_fields(self.claim)
         )
@@ -93,5 +93,5 @@ class BlobBacked:
 
 
 def store_retry_delay(times: int) -> float:
-    """Seconds until it is worth another try, by how often it was tried."""
+    """Seconds until the next try, by the number of tries."""
     return float(min(2.0 ** min(times, 20), MAX_RETRY_DELAY_S) * random.uniform(0.5, 1.0))

@@ -1,7 +1,7 @@
-"""Removes blobs that no job refers to: a duty of those who have the store that they are in.
+"""Sweep blobs that no job refers to: a duty of workers that have the blob store.
 
-They are left by whoever died between a blob and its row, or rolled back, or lost a claim; and by
-those who removed a row and could not reach the store.
+They are left by processes that died between a blob and its row, rolled back or lost a claim, or
+that removed a row while the store was unavailable.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class BlobSweeper:
         self._state = state
 
     async def once(self) -> DutyTally:
-        """One pass over all that are old enough. Which of them are referred to is asked after they
-        were listed: a row that refers to one has been there since before it was old."""
+        """One pass over all blobs that are old enough. References are read after the listing: a row
+        that refers to an old blob exists since before it was old."""
         tally = DutyTally()
         old = self._blobs.old(self._grace)
         while page := await asyncio.to_thread(list, itertools.islice(old, PAGE_SIZE)):

@@ -64,7 +64,7 @@ class Breakers:
 
     @property
     def held(self) -> HeldTasks:
-        """Tasks that are not to be claimed, by queue."""
+        """Tasks not to claim, by queue."""
         if self._held is None:
             self._held = _by_queue(self.open)
         return self._held
@@ -77,28 +77,28 @@ class Breakers:
         return _by_queue(c for c in self.open if due_since.get(c, math.inf) > long_ago)
 
     def holds(self, claim: Claim) -> bool:
-        """Whether a job in hand should go back instead of being started."""
+        """Whether a job in flight should be released instead of started."""
         if not self.open:
             return False
         opened = self.open.get(_circuit(claim))
         return opened is not None and not opened.precedes(claim.started_at)
 
     def is_open(self, claim: Claim, kind: str = "") -> bool:
-        """Whether it is open; with a kind, because of such an error."""
+        """Whether the breaker is open; with `kind`, because of such an error."""
         opened = self.open.get(_circuit(claim))
         return opened is not None and (not kind or opened.kind == kind)
 
     def refunds(self, claim: Claim) -> bool:
-        """Whether an inferred outage costs its jobs nothing. Not if it comes right after a probe
-        has succeeded: then some of the jobs may be to blame, which must end in time. A close by
-        hand says nothing of the dependency."""
+        """Whether an inferred outage costs its jobs nothing. Not right after a successful probe:
+        then some of the jobs may be at fault and must end in time. A manual close proves nothing
+        about the dependency."""
         closed_at = self._closed_at.get(_circuit(claim))
         return closed_at is None or time.monotonic() - closed_at > RELAPSE_S
 
     # How attempts end
 
     def judge_end(self, claim: Claim, ended: AttemptEnd, breaker: Breaker | None) -> AttemptEnd:
-        """What an end means for the circuit, and what the circuit means for the end."""
+        """Apply an attempt's end to the circuit, and the circuit to the end."""
         if ended.outcome is Outcome.SUCCEEDED:
             if self.streaks or self.open:
                 self._succeeded(claim)
@@ -134,7 +134,7 @@ class Breakers:
         return self.trip(claim, breaker, error), not refunds
 
     def trip(self, claim: Claim, breaker: Breaker, error: Error) -> OpenBreaker:
-        """Open it: here at once, in the database with the next turn."""
+        """Open the breaker: here at once, in the database with the next write."""
         circuit = _circuit(claim)
         if circuit in self.open:
             return self.open[circuit]
@@ -180,16 +180,16 @@ class Breakers:
         return self._writes.pending
 
     async def write(self, store: Store) -> bool:
-        """Write what is pending; whether others should look again."""
+        """Write pending changes; returns whether to notify other workers."""
         return await self._writes.write(store)
 
     async def retire(self, store: Store) -> None:
-        """Close those whose due probe nobody makes because there is no job to make it with. Any
-        worker does, also one that does not know the task."""
+        """Close breakers whose due probe cannot be made because no job is left. Any worker does it,
+        also one that does not know the task."""
         await self._writes.retire(store, self._due_since)
 
     def update(self, breakers: Iterable[OpenBreaker], asked_at: float) -> None:
-        """Take over what a look found, unless something newer is known here."""
+        """Apply the breakers that a poll read, unless newer facts are known here."""
         found = {one.circuit: one for one in breakers}
         since = self._due_since
         self._due_since = {c: since.get(c, asked_at) for c, one in found.items() if one.due}
@@ -210,7 +210,7 @@ class Breakers:
                 self._writes.add_vanished(circuit)
 
     def written(self, opened: OpenBreaker) -> None:
-        """It is in the database, as we opened it or as another worker did."""
+        """The breaker is in the database, opened by this worker or by another."""
         self.open[opened.circuit] = opened
         self._changed_at[opened.circuit] = time.monotonic()
 
@@ -218,7 +218,7 @@ class Breakers:
         self._closed_at[circuit] = at
 
     def forget(self, circuit: Circuit) -> None:
-        """It is closed."""
+        """The breaker is closed."""
         if self.open.pop(circuit, None) is not None:
             self._held = None
             self._changed_at[circuit] = time.monotonic()

@@ -1,8 +1,8 @@
-"""For how many jobs a worker has room.
+"""Capacity: the number of jobs that a worker may claim.
 
-No more handlers run at once than its concurrency says. Where handlers are short and the database
-works beside us, the next jobs are claimed while these run, as many again: else one would always
-wait for the other. They are in hand before there is a slot for them, for a moment.
+At most `concurrency` handlers run at once. If handlers are short and the database works
+concurrently, as many jobs again are claimed while these run; otherwise worker and database would wait
+for each other. Such jobs are in flight for a moment before they have a slot.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Capacity:
         self._ahead = ahead
 
     def claimable(self) -> int:
-        """For how many there is a slot, or soon will be."""
+        """The number of slots that are free, or soon will be."""
         if self.short_of_memory():
             return 0
         return min(
@@ -41,7 +41,7 @@ class Capacity:
         )
 
     def free_slots(self) -> int:
-        """For how many there is one now, once what has ended is given back."""
+        """The number of slots that are free once ended jobs are reported."""
         taken = self._in_flight.slots + self._runner.batches.slots + self._runner.abandoned_threads
         return self._concurrency - taken + self._ended.slots
 

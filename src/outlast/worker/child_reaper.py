@@ -1,8 +1,8 @@
-"""What a supervisor does for a child that died: its jobs are taken back at once.
+"""Reclaim the jobs of a dead child at once, from its supervisor.
 
-It knows the death before anyone else, and how it came. In a thread of its own, because the
-database may be slow and the other children are not to wait; if it cannot be reached, the child's
-lock and leases still speak.
+The supervisor knows of the death first, and its cause. This runs in its own thread, because a slow
+database must not delay the other children; if the database is unavailable, the child's lock and
+leases still show the death.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class ChildReaper:
             if result.queues and self._store.can_notify:
                 self._store.run(notify_queues, self._store.channel, result.queues)
         except OutlastError as error:
-            log.warning("what worker %s was running is left to the others: %s", instance, error)
+            log.warning("jobs of worker %s are left to other workers: %s", instance, error)
         else:
             if result.found:
-                log.info("took back %d jobs of a dead worker", result.healed)
+                log.info("reclaimed %d jobs of a dead worker", result.healed)
 
 
 def leave_to_leases(instance: str, code: int) -> None:
-    """For those who have no database: leases speak for their children."""
+    """For supervisors without a database: leases show the death of their children."""
 
 
 def exit_text(code: int) -> str:

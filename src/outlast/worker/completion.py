@@ -1,11 +1,11 @@
-"""A handler completes its job by itself, in one transaction with its own writes.
+"""Completion: a handler finishes its job in one transaction with its own writes.
 
     BEGIN ── the handler's writes ── follow-up jobs, the job's end ── COMMIT
                                      └ the claim is lost: all of it is rolled back
 
-A COMMIT whose answer got lost is looked up by the fence, never guessed. Where even that cannot be
-had the handler gets the error, and whatever its worker then says of the attempt is judged by the
-same fence.
+After a COMMIT whose response was lost, the outcome is looked up by the fence, never guessed. If
+even the lookup fails, the handler gets the error, and the worker's own report is judged by the same
+fence.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CompletionTransaction:
                 await uncancelled(self._afinish(transaction))
 
     def _store_large_result(self) -> None:
-        """What is large of the result is kept before the transaction, which then is short."""
+        """Store a large result before the transaction, to keep that short."""
         if self._context.blob_slots is not None and self._result is not None:
             hold = self._context._claim.claim_key
             self._result = self._context.blob_slots.put_result(hold, self._result)
@@ -118,7 +118,7 @@ class CompletionTransaction:
         self._context._complete(self._result)
 
     def _transition(self, jobs: tuple[NewJob, ...]) -> Transition:
-        """What the worker would hand in, had the handler returned."""
+        """The transition that the worker would report had the handler returned."""
         context = self._context
         context._check()
         ended = AttemptEnd(Outcome.SUCCEEDED, result=self._result, jobs=jobs)

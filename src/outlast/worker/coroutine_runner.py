@@ -1,5 +1,5 @@
-"""Handlers that are started together share an asyncio task for as long as none of them waits for
-anything; the first that does keeps it, and the others go on in another."""
+"""Handlers started together share one asyncio task until one of them waits; that one keeps the
+task, and the others continue in a new one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CoroutineRunner:
         task.add_done_callback(self._batches.pop)
 
     def queued(self) -> set[InFlight]:
-        """Those that are to be carried out."""
+        """Jobs that are still to run."""
         return {job for batch in self._batches.values() for job in batch}
 
     async def _run_batch(self, batch: deque[InFlight]) -> None:

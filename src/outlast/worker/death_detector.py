@@ -1,8 +1,8 @@
-"""Death detection: which workers are dead, and how far a lease that ran out can be believed.
+"""Death detection: which workers are dead, and how far an expired lease can be believed.
 
-A lock is free for a moment when its connection breaks and is made again, so a worker is dead once
-it is seen without its lock twice. After an outage neither free locks nor expired leases say
-anything until living workers had time to reconnect and renew.
+A lock is free for a moment while its connection is replaced, so a worker counts as dead once it is
+seen without its lock twice. After an outage neither free locks nor expired leases prove anything
+until live workers have had time to reconnect and renew.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class DeathDetector:
 
     @property
     def suspects(self) -> bool:
-        """Whether to look again soon."""
+        """Whether to check again soon."""
         return bool(self._suspected)
 
     @property
     def outage_grace(self) -> bool:
-        """The database is away, or was until just now, or its clock has stepped: living workers
-        have not all had the time to renew."""
+        """Whether the database is unavailable, or was until just now, or its clock has stepped:
+        some live workers have not had time to renew."""
         return self.trust.unsettled(time.monotonic())
 
     async def read_signs(self) -> LossSigns:
@@ -67,7 +67,7 @@ class DeathDetector:
         return self.confirmed_dead(self._store.confirm_dead(signs.workers))
 
     def confirmed_dead(self, silent: Sequence[str]) -> list[str]:
-        """Those that are seen without a lock for the second time."""
+        """The workers seen without a lock for the second time."""
         now = time.monotonic()
         first_seen = {id: self._suspected.get(id, now) for id in silent if id != self._state.id}
         dead = [id for id, since in first_seen.items() if now - since >= CONFIRM_DEATH_S * 0.9]
@@ -75,12 +75,13 @@ class DeathDetector:
         return dead
 
     def distrust_locks(self) -> None:
-        """A connection of our own broke: others may be reconnecting as well."""
+        """A connection of this worker broke: others may be reconnecting as well."""
         grace = max(OUTAGE_GRACE_S, self._state.settings.renew_every)
         self._locks_trusted_at = time.monotonic() + grace
         self._suspected = {}
 
     def database_away(self) -> None:
-        """Nobody can renew while it is: leases say nothing until workers had their turn."""
+        """No worker can renew during an outage: leases prove nothing until workers have had time
+        to."""
         self._was_away = True
         self.trust.doubt()

@@ -1,4 +1,4 @@
-"""A claimed job in, how it ended out. Nothing here touches the database.
+"""Executor: a claimed job in, the end of its attempt out. Nothing here touches the database.
 
 claim ── decode ── call ──┬── returned ────────────── succeeded
           │               ├── raised ──────────────── failed, permanent, postponed
@@ -39,7 +39,7 @@ from .threads import in_thread
 
 
 def new_execution(definition: TaskDefinition, claim: Claim, context: Context) -> SingleExecution:
-    """The way in which this task's attempts are carried out."""
+    """The execution of an attempt of this task."""
     if definition.isolated:
         from .isolated import IsolatedExecution
 
@@ -100,7 +100,7 @@ class Execution(BlobBacked):
                 return AttemptEnd(Outcome.FAILED, error=self.described(error), outage=outage)
 
     def unreadable(self, error: BaseException) -> AttemptEnd:
-        """What it means that its arguments cannot be had, or read."""
+        """The end of an attempt whose arguments cannot be fetched or decoded."""
         match error:
             case _ if self.stopped is not None:
                 return self.interrupted()
@@ -112,14 +112,14 @@ class Execution(BlobBacked):
                 return undecodable_end(error)
 
     def described(self, error: BaseException) -> Error:
-        """What is kept of an error: without the secrets that it may quote."""
+        """An error as stored: without the secrets that it may quote."""
         return self.masked(error_record(error))
 
     def masked(self, error: Error) -> Error:
         return mask(error, self.definition.arguments.secret_values(self.claim.args))
 
     def interrupted(self) -> AttemptEnd:
-        """What a stop from outside means, however the handler took it."""
+        """The end of an attempt that was stopped from outside, whatever the handler returned."""
         return self.completed() if self.context.completed else stopped_end(self.stopped, self.claim)
 
     def completed(self, error: BaseException | None = None) -> AttemptEnd:
@@ -130,11 +130,11 @@ class Execution(BlobBacked):
 
 
 class SingleExecution(Execution, ABC):
-    """An attempt that is carried out by itself; those of a batch are, together."""
+    """An attempt of a single job; items of a batch run together."""
 
     @abstractmethod
     async def run(self, threads: Executor) -> AttemptEnd:
-        """Carry it out; whatever happens becomes a value."""
+        """Run the attempt; every outcome becomes a value."""
 
 
 class InProcessExecution(SingleExecution):
@@ -188,7 +188,7 @@ class AsyncExecution(InProcessExecution):
 
 
 class ThreadExecution(InProcessExecution):
-    """A sync handler. A thread cannot be stopped: the handler has to look at `ctx.cancelled`."""
+    """A sync handler. A thread cannot be stopped: the handler must check `ctx.cancelled`."""
 
     def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
         return in_thread(threads, partial(self.definition.function, **arguments))
@@ -217,7 +217,7 @@ def _cancelled_error() -> Error:
 
 
 def undecodable_end(error: BaseException) -> AttemptEnd:
-    """Its arguments cannot be read: trying again would not help."""
+    """Its arguments cannot be decoded: a retry would not help."""
     described = error_record(error)
     if isinstance(error, InvalidArguments):
         described["type"] = "Undecodable"

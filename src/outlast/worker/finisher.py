@@ -1,7 +1,7 @@
-"""Outcomes and events on their way back to the database.
+"""Finisher: stores outcomes and events in the database.
 
-A batch goes in together. What the database refuses because of a row is handed in one by one, so
-that one that cannot be stored keeps no other waiting; what fails because of the database waits.
+Outcomes are stored in batches. A batch refused because of a row is stored one by one, so that an
+outcome that cannot be stored delays no other; a batch that fails because of the database waits.
 
     batch ─▶ refused, or failed twice while the database was there ─▶ one by one ─┬▶ stored
                                             stored as a failure that says why ◀──┤
@@ -97,12 +97,12 @@ class Finisher:
         (self._keyed if keyed else self._ended).append(job)
 
     def waiting(self) -> set[InFlight]:
-        """Those that are handed in with the next round trip, or a later one."""
+        """Jobs reported with the next round trip, or a later one."""
         return {*self._ended, *self._keyed}
 
     @property
     def slots(self) -> int:
-        """How many slots the next round trip empties, before it claims."""
+        """The number of slots that the next round trip frees before it claims."""
         return sum(not job.shares_slot and self._in_flight.holds(job) for job in self._ended)
 
     def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
@@ -124,14 +124,14 @@ class Finisher:
         return [ours[n] for n in sorted(ours)]
 
     async def flush(self) -> None:
-        """Hand everything in, and claim nothing."""
+        """Report everything, and claim nothing."""
         await self.flush_and_claim()
 
     async def flush_and_claim(
         self, request: ClaimRequest | None = None
     ) -> tuple[list[Claim], float]:
-        """Hand everything in, and take new jobs with the last round trip: those, and when we
-        asked for them."""
+        """Report everything, and claim jobs with the last round trip; returns them, and when they
+        were requested."""
         ended, self._ended = self._ended, []
         if ended:
             self.handlers_are_short = time.monotonic() - ended[0].began_at < SHORT_HANDLER_S
@@ -149,7 +149,7 @@ class Finisher:
             raise
 
     async def _flush(self, ended: list[InFlight]) -> list[Transition]:
-        """Everything but plain successes, which travel with the next claim."""
+        """Report everything but plain successes, which go with the next claim."""
         plain: list[Transition] = []
         other: list[Transition] = []
         for job in ended:
@@ -164,8 +164,9 @@ class Finisher:
         return plain
 
     async def _flush_keyed(self) -> None:
-        """One by one, and not for long: a key that somebody's open transaction holds is tried again
-        later, and holds up nothing but its own job. So is whatever cannot be stored."""
+        """Report one by one, with a short timeout: a key locked by another open transaction is
+        retried later and delays only its own job. The same holds for any outcome that cannot be
+        stored."""
         if not self._keyed or time.monotonic() < self._keyed_at:
             return
         for job in tuple(self._keyed):
@@ -298,7 +299,7 @@ class Finisher:
         return self._decide(claim, AttemptEnd(outcome, error=error_record(error)))
 
     def _set_aside(self, claim: Claim, error: Exception) -> None:
-        """It is tried again alone, later, and holds up no other."""
+        """Retry this outcome alone, later, without delaying others."""
         job = self._in_flight.get(claim.id, claim.fence)
         if job is not None and job not in self._keyed:
             self._keyed.append(job)
@@ -313,11 +314,11 @@ class Finisher:
 
     @property
     def set_aside_count(self) -> int:
-        """How many outcomes are set aside because they cannot be stored."""
+        """The number of outcomes set aside because they cannot be stored."""
         return len(self._refused_since)
 
     def trouble(self) -> str | None:
-        """From any thread: why outcomes cannot be handed in, if that lasts."""
+        """From any thread: why outcomes cannot be reported, if that persists."""
         refused = tuple(self._refused_since.values())
         since, why = min(refused, default=(time.monotonic(), ""))
         if time.monotonic() - since < REPORT_AFTER_S:

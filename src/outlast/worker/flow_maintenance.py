@@ -1,4 +1,4 @@
-"""What others began with flows goes on: who came late is counted, what was cancelled ends."""
+"""Flow maintenance: link deferred jobs, and continue interrupted cancellations."""
 
 from __future__ import annotations
 
@@ -38,19 +38,20 @@ class FlowMaintenance:
         self._counts = counts
 
     async def run_once(self) -> None:
-        """Go on with what others began: apart from the reclaim, so that a flow which cannot be
-        tended keeps no dead worker's job waiting."""
+        """One pass, separate from the reclaim, so that a faulty flow delays no dead worker's
+        job."""
         await self.link_deferred()
         await self.continue_cancels()
 
     async def link_deferred(self) -> None:
-        """Tie jobs that came after standing ones, in a transaction that could not."""
+        """Link jobs to existing prerequisites that a caller's transaction could not lock."""
         result = await self._sweeper.sweep(link_deferred, LINK_BATCH)
         if result.queues:
             self._signals.ready(result.queues)
 
     async def continue_cancels(self) -> None:
-        """Go on with flows that were cancelled, by somebody who may have died or by a failure."""
+        """Continue the cancellation of flows, begun by a process that may have died or by a
+        failure."""
         failed: Exception | None = None
         for flow, why in await self._store.arun(cancel_flow.unfinished_cancels):
             try:

@@ -180,15 +180,15 @@ class HeartbeatThread:
                     group.create_task(loop.run(), name=f"outlast-{loop.name}")
 
     async def self_fence(self) -> float:
-        """A worker that cannot renew lets go before others may take over."""
+        """A worker that cannot renew drops its jobs before others may reclaim them."""
         if self._in_flight.unsafe():
             self._wakeup.call_soon(self._warned.on_unsafe)
         wait = self._in_flight.safe_until() - time.monotonic()
         return max(MIN_FENCE_INTERVAL_S, min(wait, self._state.settings.reclaim_every))
 
     async def drop_overdue(self) -> None:
-        """A handler that blocks the event loop keeps its own timeout from being enforced there: it
-        loses its job all the same."""
+        """A handler that blocks the event loop prevents its own timeout there: it loses its job all
+        the same."""
         for job in self._in_flight.overdue():
             ended = AttemptEnd(Outcome.TIMED_OUT, error=timeout_error(job.claim))
             await self.leases.finish(self._runner.decide(job.claim, ended))
@@ -198,8 +198,8 @@ class HeartbeatThread:
                       job.claim.id, extra=log_fields(job.claim))  # fmt: skip
 
     async def watchdog(self) -> None:
-        """A loop that stands still carries nothing out, and its leases are renewed all the same: it
-        is said, and after a while the process ends, so that its jobs run elsewhere."""
+        """A blocked loop makes no progress while its leases are renewed: log it, and after a while
+        exit, so that its jobs run elsewhere."""
         state, now = self._state, time.monotonic()
         limit = state.settings.stall_limit
         if now - self.watchdog_at > PROCESS_PAUSE_S:
@@ -219,8 +219,8 @@ class HeartbeatThread:
 
 
 class LeaseBackoff(Backoff):
-    """As patient as any while nothing is in hand; else a lease is at stake, and each try may be the
-    one that saves it."""
+    """Normal back-off while no job is in flight; otherwise retry soon, because a lease is at
+    stake."""
 
     def __init__(self, state: WorkerState, in_flight: InFlightJobs) -> None:
         super().__init__(first=min(1.0, state.settings.renew_every))

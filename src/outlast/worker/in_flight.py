@@ -1,4 +1,4 @@
-"""The jobs in a worker's hands, from claim until the database has taken their outcome back."""
+"""Jobs in flight: from the claim until the database has accepted their outcome."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LEASE_SAFETY = 0.9  # the share of a lease after which an unrenewed job is let g
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """One job in hand. By our own clock, `safe_until` is when its lease may run out, and
-    `overdue_at` when even a handler that ignores its timeout should have been given up."""
+    """One job in flight. By the monotonic clock, `safe_until` is when its lease may expire, and
+    `overdue_at` when even a handler that ignores its timeout should have been abandoned."""
 
     claim: Claim
     safe_until: float
@@ -40,7 +40,7 @@ class InFlight:
 
     @property
     def completed(self) -> bool:
-        """Its handler, which may still run, has completed the job by itself."""
+        """Whether its handler, which may still run, has completed the job itself."""
         return self.execution is not None and self.execution.context.completed
 
     def drop_timers(self) -> None:
@@ -50,8 +50,8 @@ class InFlight:
 
 
 class InFlightJobs:
-    """All of them. Taken and put down by the worker's loop alone; the heartbeat thread reads them,
-    and says how long they are safe, because a handler may be blocking the loop."""
+    """All jobs in flight. Added and removed only by the worker's loop; the heartbeat thread reads
+    them and extends their safety, because a handler may block the loop."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, InFlight] = {}
@@ -59,7 +59,7 @@ class InFlightJobs:
         self._disowned: set[ClaimKey] = set()
 
     def add(self, job: InFlight) -> bool:
-        """False: it was released already, because it was so long on its way to us."""
+        """False: it was released already, because the claim arrived too late."""
         self._jobs[job.claim.id] = job
         if job.claim.claim_key not in self._disowned:
             return True
@@ -104,7 +104,7 @@ class InFlightJobs:
         return len(self._jobs) - self._sharing
 
     def remove(self, claim: Claim) -> None:
-        """The database has taken back the outcome of this claim."""
+        """The database has accepted the outcome of this claim."""
         if job := self.get(claim.id, claim.fence):
             self.discard(job)
 
@@ -141,7 +141,7 @@ class InFlightJobs:
         return [job for job in self._all() if job.ended]
 
     def unsafe(self) -> list[InFlight]:
-        """Those whose lease may run out unrenewed."""
+        """Jobs whose lease may expire unrenewed."""
         now = time.monotonic()
         return [job for job in self.running() if job.safe_until <= now]
 
@@ -155,7 +155,7 @@ class InFlightJobs:
         return min((job.safe_until for job in self.running()), default=math.inf)
 
     def oldest(self) -> InFlight | None:
-        """The one that has been in hand for the longest."""
+        """The job that has been in flight for the longest time."""
         return next(iter(self._jobs.values()), None)
 
     def has_one_crash_left(self) -> bool:
@@ -169,7 +169,7 @@ class InFlightJobs:
 
 
 def log_fields(claim: Claim) -> dict[str, Any]:
-    """What every log line about a job carries."""
+    """The fields of every log line about a job."""
     return {
         "job": claim.id,
         "attempt": claim.attempt,

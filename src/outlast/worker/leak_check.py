@@ -61,7 +61,7 @@ class LeakCheck:
 
     def _recover(self, job: InFlight) -> None:
         self._counts["strays"] += 1
-        log.error("job %s: the worker itself failed while it had it in hand", job.claim.id,
+        log.error("job %s: internal error of the worker while the job was in flight", job.claim.id,
                   extra=log_fields(job.claim))  # fmt: skip
         try:
             if job.ended:
@@ -69,11 +69,12 @@ class LeakCheck:
             else:
                 self._runner.end(job, self._failure_end(job))
         except Exception:
-            log.exception("job %s: let go, for others to take over", job.claim.id)
+            log.exception("job %s: dropped, for other workers to reclaim", job.claim.id)
             self._in_flight.discard(job)
 
     def _failure_end(self, job: InFlight) -> AttemptEnd:
-        """Like any other: one that makes us fail each time is not to be tried for ever."""
+        """A normal failure: a job that makes the worker fail each time must not be retried for
+        ever."""
         error = OutlastError("the worker itself failed at this job; its log says how")
         if job.execution is None:
             return AttemptEnd(Outcome.FAILED, error=error_record(error))

@@ -67,7 +67,7 @@ class LockedOut:
         self._in_flight.extend_while_locked(fences, at + lease * RENEWAL_SHARE * LEASE_SAFETY)
         if not self._locked:
             self._locked = True
-            log.warning("somebody's lock keeps this worker from renewing its leases")
+            log.warning("a lock of another client keeps this worker from renewing its leases")
         return lease * RETRY_SHARE
 
     def passed(self) -> None:
@@ -157,7 +157,7 @@ class DatabaseLeases:
         return self._notify
 
     async def _notify_others(self) -> None:
-        """It only makes things faster, so it may fail."""
+        """Notifications only save time, so failures are ignored."""
         queues, self._to_notify = self._to_notify, set()
         if queues:
             with suppress(OutlastError):
@@ -166,8 +166,8 @@ class DatabaseLeases:
     # Renewals
 
     async def renew(self) -> float | None:
-        """Renew all claims in hand; learn which are lost, which are cancelled, and which we do not
-        have. A claim whose row another client has locked is renewed again soon."""
+        """Renew all claims in flight; learn which are lost, cancelled, or not held here. A claim
+        whose row another client has locked is renewed again soon."""
         fences = self._in_flight.fences()
         try:
             next_in = await self._renew_all(fences)
@@ -223,8 +223,8 @@ class DatabaseLeases:
             raise DeadlineExceeded(seconds=round(most, 3)) from error
 
     async def _release_unknown(self, unknown: list[Claim]) -> None:
-        """A claim whose answer was lost on its way to us is ours in the database and in nobody's
-        hands. Seen for long enough, it is not just on its way: put it back, unspent."""
+        """A claim whose response was lost is owned in the database and held by no worker. Seen for
+        long enough, it is not just in transit: release it, unspent."""
         now = time.monotonic()
         known, self._unknown_claims = self._unknown_claims, {}
         for claim in unknown:

@@ -1,4 +1,4 @@
-"""How much memory is left: a worker that has too little waits instead of claiming.
+"""Free memory: a worker that is short of it waits instead of claiming.
 
 The tighter of two limits counts: the machine's, and the container's if there is one.
 """
@@ -14,7 +14,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_megabytes(machine: Path = MEMINFO, container: Path = CGROUP) -> float:
-    """Infinite where the system does not tell."""
+    """Infinite if the system does not report it."""
     return min(_machine(machine), _container(container))
 
 

@@ -1,4 +1,4 @@
-"""How a worker learns that its supervisor is gone: a pipe on which nothing is ever written.
+"""Detect the death of the supervisor: a pipe on which nothing is ever written.
 
 The supervisor alone holds the writing end, so the kernel closes it when the supervisor dies, even
 by SIGKILL. A child that reads the end of the pipe drains and leaves; one that cannot drain is gone

@@ -1,4 +1,4 @@
-"""What the jobs before a job came to: read a page at a time, however many there are."""
+"""Results of a job's prerequisites: read a page at a time, however many there are."""
 
 from __future__ import annotations
 

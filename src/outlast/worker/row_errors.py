@@ -1,4 +1,4 @@
-"""Whose fault an error is: the database's, which is waited for, or that of the rows it got."""
+"""Classify errors: outages of the database, which pass, and faults of the rows sent to it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def is_row_error(error: BaseException) -> bool:
 
 
 def is_unexpected(error: BaseException) -> bool:
-    """Whether an error is none of ours: a row may be to blame, or we are."""
+    """Whether an error is not one of Outlast's: a row may be at fault, or a bug."""
     return isinstance(error, Exception) and not isinstance(error, OutlastError | OSError)
 
 
 class RowSuspicion:
-    """Whether a row is to blame for what failed. An unforeseen error is taken for one the second
-    time in a row: taking rows one by one does no harm, and trying the same again for ever does."""
+    """Whether a row is at fault. An unexpected error counts as one the second time in a row:
+    storing rows one by one does no harm, and retrying the same batch for ever does."""
 
     def __init__(self) -> None:
         self._unforeseen = 0
@@ -38,12 +38,12 @@ class RowSuspicion:
         return is_row_error(error) or (is_unexpected(error) and self._unforeseen > 1)
 
     def clear(self) -> None:
-        """It went well."""
+        """Reset after a success."""
         self._unforeseen = 0
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether nothing at all can be stored at present, or we are told to stop."""
+    """Whether nothing can be stored at present, or the worker is asked to stop."""
     away = (StoreUnavailable, DeadlineExceeded, SchemaMismatch, Unsupported)
     if isinstance(error, away) or not isinstance(error, Exception):
         return True
@@ -51,5 +51,5 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether somebody else is in the way, who will not be for ever."""
+    """Whether another client blocks the write for a limited time."""
     return isinstance(error, StoreBusy | Contention)

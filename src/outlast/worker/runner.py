@@ -86,8 +86,8 @@ class JobRunner:
     # Start
 
     def accept(self, claims: Sequence[Claim], until: float) -> None:
-        """Take all of them in hand before the first handler runs: it may block, and who is in hand
-        is renewed meanwhile. Their leases are safe until then, by our clock."""
+        """Register all claims before the first handler runs: it may block, and jobs in flight are
+        renewed meanwhile. Their leases are safe `until` then, by the monotonic clock."""
         if not self.prefetched:
             self._prefetched_since = time.monotonic()
         late = time.monotonic() >= until
@@ -96,7 +96,7 @@ class JobRunner:
         )
 
     def start(self, free: int) -> None:
-        """Begin with those in hand for whom there is a slot."""
+        """Start jobs in flight for which there is a slot."""
         batch: deque[InFlight] = deque()
         there, self.prefetched = self.prefetched, deque()
         now = time.monotonic()
@@ -127,7 +127,7 @@ class JobRunner:
         return {*self.prefetched, *self._coroutines.queued(), *self.batches.tracked()}
 
     def waiting(self) -> int:
-        """Those ahead that are to begin still."""
+        """The number of prefetched jobs that have not started."""
         return sum(not job.ended and self._in_flight.holds(job) for job in self.prefetched)
 
     def release_unstarted(self, after: float = 0.0) -> None:
@@ -138,7 +138,7 @@ class JobRunner:
             self.prefetched.clear()
 
     def _needs_no_slot(self, job: InFlight) -> bool:
-        """Items of a batch share one; what we cannot run is put back."""
+        """Items of a batch share a slot; jobs of unknown tasks are released."""
         definition = self.registry.get(job.claim.task)
         return definition is None or self.batches.would_join(job.claim)
 
@@ -182,13 +182,14 @@ class JobRunner:
 
     def _set_timeouts(self, job: InFlight, timeout: float) -> None:
         if not isinstance(timeout, int | float) or not timeout > 0:
-            raise ValueError(f"its timeout is no number of seconds but {timeout!r}")
+            raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
         timeout = min(timeout, MAX_DELAY_S)
         self._after(job, timeout, partial(self.interrupt, job, Outcome.TIMED_OUT))
         job.overdue_at = time.monotonic() + timeout + self._state.settings.cancel_grace + OVERTIME_S
 
     def _release_unknown(self, job: InFlight) -> None:
-        """Never destroyed, never spent: others may know it. We do not ask for such jobs again."""
+        """Released unspent: other workers may know the task. This worker does not claim such jobs
+        again."""
         task = job.claim.task
         if task not in self._unknown:
             log.error("the task %r is unknown to this worker: its jobs are left for others", task,
@@ -233,7 +234,8 @@ class JobRunner:
             self._log_end(job.claim, ended, job.transition)
 
     def _log_end(self, claim: Claim, ended: AttemptEnd, transition: Transition) -> None:
-        """What a handler's error says may quote its arguments: that stays with the job."""
+        """The message of a handler's error may quote its arguments, so it is logged only at debug
+        level."""
         error = ended.error or {}
         level = logging.ERROR if transition.to is State.DEAD else logging.WARNING
         log.log(
@@ -269,7 +271,7 @@ class JobRunner:
         self.end(job, job.execution.interrupted())
 
     def drop_lost(self, job: Sequence[InFlight]) -> None:
-        """Somebody else may have these: stop them, and keep nothing of what they did."""
+        """Another worker may own these jobs: stop them and discard their outcomes."""
         for one in job:
             if one.ended or one.completed:
                 continue  # an outcome that is on its way, or there, is judged by the fence
@@ -282,7 +284,7 @@ class JobRunner:
                 one.execution.interrupt(one.task)
 
     def _disown(self, job: InFlight, execution: Execution) -> None:
-        """From now on nothing that this handler says or returns counts."""
+        """Ignore all later events and results of this handler."""
         execution.context.disown()
         if not job.abandoned and job.task is not None:
             job.abandoned = True

@@ -1,4 +1,4 @@
-"""What the parts of one worker share: state, jobs in hand, counters, wake-up, threads."""
+"""State shared by the parts of one worker: jobs in flight, counters, wake-up, threads."""
 
 from __future__ import annotations
 

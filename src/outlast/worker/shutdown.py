@@ -1,4 +1,5 @@
-"""How a worker ends: what runs may end within the grace time, and the rest is put back, unspent."""
+"""Shutdown of a worker: running jobs may end within the grace time, the rest is released,
+unspent."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ async def drain(
 
 
 async def _flush(sink: OutcomeSink, deadline: float) -> None:
-    """The last outcomes; what cannot be handed in now is reclaimed by others."""
+    """Report the last outcomes; jobs that cannot be reported now are reclaimed by other workers."""
     logged = False
     while sink and time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""Counts what happened, ten seconds at a time: a duty, done by any worker, or by a server."""
+"""Statistics duty: count ten-second spans of the past, by any worker or server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StatsCollector:
         self._depths_at = time.monotonic() + SPAN_S  # a start is no time to count what there is
 
     async def once(self) -> DutyTally:
-        """One pass: what was not counted yet, and what may have changed since it was."""
+        """One pass: spans not counted yet, and spans that may have changed since."""
         newest, now = await self.store.arun(statistics.newest_span)
         end = int(now - SETTLE_S) // SPAN_S * SPAN_S
         due = spans_due(newest, end)
@@ -56,7 +56,7 @@ class StatsCollector:
             await self.store.arun(statistics.fold, long)
 
     async def _depths(self) -> Depths | None:
-        """Counting takes as long as there is much to count; then it is done less often."""
+        """Counting takes longer with more jobs, and is then done less often."""
         began = time.monotonic()
         if began < self._depths_at:
             return None
@@ -66,6 +66,6 @@ class StatsCollector:
 
 
 def spans_due(newest: int | None, end: int) -> list[int]:
-    """Where those spans begin that are over and were not counted."""
+    """The starts of ended spans that are not counted."""
     first = end - SPAN_S if newest is None else newest + SPAN_S
     return list(range(max(first, end - MAX_SPANS * SPAN_S), end, SPAN_S))

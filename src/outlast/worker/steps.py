@@ -38,19 +38,19 @@ StepFunction = Callable[[], Any]
 
 
 class RunOperation(NamedTuple):
-    """What a step asks the database."""
+    """A database operation of a step."""
 
     op: Callable[[], Op[Any]]
 
 
 class CallFunction(NamedTuple):
-    """What a step does."""
+    """The function call of a step."""
 
     call: StepFunction
 
 
 class StepResult(NamedTuple):
-    """What a step gave in the end."""
+    """The final result of a step."""
 
     value: Any
 
@@ -129,7 +129,7 @@ class Steps:
 
     @contextmanager
     def _reserve_name(self, name: str) -> Iterator[None]:
-        """A name is one step's. One that failed kept nothing, and may be tried again."""
+        """A name belongs to one step. A failed step stored nothing and may be retried."""
         self._refuse_taken(name)
         self._names.add(name)
         try:
@@ -171,8 +171,8 @@ class Steps:
 
 
 class ParallelSteps:
-    """Steps that a few runners share. After a failure none begins any more; those that have begun
-    come to their end, and are kept."""
+    """Steps shared by a few runners. After a failure no further step starts; started ones end, and
+    are stored."""
 
     def __init__(self, calls: Mapping[str, StepFunction], limit: int) -> None:
         if not isinstance(limit, int) or limit < 1:
@@ -216,7 +216,7 @@ class ParallelSteps:
 
 
 def _advance(step: StepGenerator, answer: Any = None) -> RunOperation | CallFunction | StepResult:
-    """What a step wants, now that it has this answer."""
+    """The next request of a step, given the last response."""
     try:
         return step.send(answer)
     except StopIteration as stop:

@@ -1,4 +1,4 @@
-"""Several worker processes under one roof: started, restarted when they die, stopped together.
+"""Supervisor of several worker processes: starts, restarts and stops them together.
 
     starts ──▶ runs ──▶ dies ──▶ waits 1 … 30 s ──▶ starts …          each child for itself
                 │ SIGTERM
@@ -49,7 +49,7 @@ def supervise(
 
 
 class Child:
-    """One place in the fleet, and the process that fills it, if one does."""
+    """One slot of the fleet, and its process, if there is one."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -90,7 +90,7 @@ class Child:
         log.warning("worker %d %s (%s); next start in %.1f s", self.number, what, how, wait)
 
     def signal(self, number: int) -> None:
-        """Only ever sent to a child that we have not reaped yet: its id cannot be anyone else's."""
+        """Sent only to a child that is not reaped yet: its pid cannot be reused."""
         if self.process is not None:
             self.process.send_signal(number)
 

@@ -1,4 +1,4 @@
-"""Sweeps that no single row can stop: who cannot be healed is found, stepped over, and counted."""
+"""Sweeps that no single row can stop: rows that cannot be healed are skipped and counted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Threads for sync handlers: started when they are needed, and never waited for.
+"""Threads for sync handlers: started on demand, and never joined.
 
-The standard pool's threads are joined when the interpreter ends, so one handler that does not
-return would keep a drained worker alive for ever. By then its job has long been released.
+The standard pool joins its threads at exit, so a handler that does not return would keep a drained
+worker alive for ever. By then its job has long been released.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Threads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the threads end when they next have nothing to do. Nobody waits for them."""
+        """Let idle threads end, without waiting for them."""
         with self._lock:
             for _ in range(self._started):
                 self._work.put(None)
@@ -55,7 +55,7 @@ class Threads(Executor):
 
 
 async def in_thread(threads: Executor, call: Callable[[], T]) -> T:
-    """Call it there, with the context variables of here."""
+    """Run the call in a thread, with the current context variables."""
     inside = contextvars.copy_context()
     result, error = await asyncio.get_running_loop().run_in_executor(
         threads, lambda: inside.run(_call_catching, call)

@@ -1,4 +1,4 @@
-"""What cuts a worker's waits short: something ended, came, or was ordered, in whatever thread."""
+"""Wake-up: interrupts a worker's waits, from any thread."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Wakeup:
                 self.loop.call_soon_threadsafe(action, *args)
 
     def set(self) -> None:
-        """There may be something to do: whoever pauses goes round."""
+        """Interrupt a pause: there may be work."""
         self._event.set()
 
     def end_wait(self) -> None:
-        """It is worth another try: whoever waits out a failure goes on."""
+        """Interrupt the wait after a failure: a retry is worthwhile."""
         self._resumed.set()
 
     async def wait(self, seconds: float) -> None:
@@ -38,8 +38,7 @@ class Wakeup:
         self._event.clear()
 
     async def wait_out_failure(self, seconds: float, stopping: bool) -> None:
-        """Wait out a failure: no news cuts it short but the order to stop, and the word that the
-        database is back."""
+        """Wait after a failure: only a stop, or the return of the database, interrupts it."""
         if stopping:
             await asyncio.sleep(min(seconds, 0.1))  # there is a deadline, and still no storm
             return

@@ -1,4 +1,4 @@
-"""A worker: claims jobs, runs their handlers, hands in their outcomes.
+"""A worker: claims jobs, runs their handlers, reports their outcomes.
 
     source    where jobs come from           executor  runs handlers and stops them
     sink      where outcomes and events go   leases    renews claims, in its own thread
@@ -133,8 +133,8 @@ class Worker:
             await self._deregister()
 
     async def _deregister(self) -> None:
-        """Deregister before the liveness lock is given up: else, with a slow database, others would
-        take us for dead."""
+        """Deregister before the liveness lock is released: with a slow database, other workers
+        would otherwise consider this one dead."""
         self.leases.quiesce()  # first, and without waiting: we may be cancelled once more
         try:
             await asyncio.to_thread(self.leases.quiesce_now)  # a renewal would register us again
@@ -201,7 +201,7 @@ class Worker:
             self._wakeup.set()
 
     def on_answer(self) -> None:
-        """The database answers again: whoever waits out a failure goes on."""
+        """The database responds again: end the wait after a failure."""
         self._wakeup.end_wait()
 
     def on_draining(self, draining: bool) -> None:
@@ -211,7 +211,7 @@ class Worker:
         self._wakeup.set()
 
     def on_unsafe(self) -> None:
-        """Let go before others may take over."""
+        """Drop jobs before others may reclaim them."""
         unsafe = self.in_flight.unsafe()
         self.executor.drop_lost(unsafe)
         self.source.drop_claims([held.claim for held in unsafe])
@@ -222,6 +222,6 @@ class Worker:
 
 
 def _report(background: asyncio.Task[None]) -> None:
-    """A worker beside a web app has nobody who waits for it: its failure must not go unseen."""
+    """A worker beside a web app has no caller that waits for it: log its failure."""
     if not background.cancelled() and (error := background.exception()):
         log.critical("the worker ended: %s", error, exc_info=error)

@@ -1,8 +1,8 @@
-"""What a worker counts of its own doing, for whoever measures it.
+"""Counters of a worker's own work.
 
-Plain numbers, written by the worker as it goes and read from any thread: a reader that meets a
-write half-way sees a figure that is one job old. Nothing here is locked. Jobs are counted by the
-batch, when some are claimed or once a second: one by itself costs its span of time in a list.
+Plain numbers, written by the worker and read from any thread without locks: a reader may see a
+value that is one job old. Jobs are counted in batches, at each claim or once a second: a single job
+costs only its duration in a list.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DurationBuckets:
 
 
 class DurationBucketsByName(dict[str, DurationBuckets]):
-    """One for each name; past a number of names, one for all others."""
+    """One histogram per name; beyond a number of names, one for all others."""
 
     def __missing__(self, name: str) -> DurationBuckets:
         if len(self) < MAX_NAMES or name == OTHER_NAME:
@@ -102,11 +102,11 @@ class WorkerMetrics:
         self.durations.clear()
 
     def add_outcome(self, transition: Transition, state: State) -> None:
-        """One that did not just succeed."""
+        """Count an outcome other than a plain success."""
         self.ended[transition.outcome, state] += 1
 
     def add_reclaimed(self, reason: str, result: ReclaimResult) -> None:
-        """What became of jobs whose owner was lost, by the class of orphan that they were."""
+        """Count reclaimed jobs by the class of orphan."""
         again = result.healed - result.cancelled - result.dead
         if reason == "deadline":  # what goes dead there has used up its attempts
             lost, ended = "owner-hung", "owner-hung"
