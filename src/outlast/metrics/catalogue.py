@@ -1,5 +1,5 @@
-"""Every metric that there is. `docs/reference/metrics.md` is made from this, and the alert rules
-and the dashboard that are shipped may name no other: tests compare them."""
+"""The catalogue of metrics. `docs/reference/metrics.md` is generated from it, and tests check that
+the shipped alert rules and dashboard use no other names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Origin(StrEnum):
-    """Whose figure it is."""
+    """The source of a metric."""
 
     TABLES = "tables"  # measured in the database: the same from every process
     PROCESS = "process"  # every process
@@ -28,7 +28,7 @@ class Metric:
 
     @property
     def family(self) -> str:
-        """Its name without the suffix that every counter has."""
+        """The name without the suffix of counters."""
         return self.name.removesuffix("_total")
 
 
@@ -52,100 +52,100 @@ _ALL = (
     # The tables
     _gauge("jobs", _T, "Jobs that have not ended, and dead ones.", "queue", "state"),
     _gauge("oldest_seconds", _T,
-           "How long the oldest job has existed, by created_at, however often it was put back.",
+           "Age of the oldest job by created_at, however often it was released.",
            "queue", "state"),
     _gauge("dwell_seconds", _T,
-           "How long the job that is due for longest has been due and not been claimed.", "queue"),
-    _gauge("expired_leases", _T, "Running jobs whose lease ran out and that nobody took back yet."),
-    _gauge("expired_lease_seconds", _T, "How long ago the first of these leases ran out."),
-    _gauge("queue_most_waiting", _T, "Ready jobs that a queue holds before it is full.", "queue"),
+           "Longest time that an unclaimed job has been due.", "queue"),
+    _gauge("expired_leases", _T, "Running jobs with an expired lease that are not reclaimed yet."),
+    _gauge("expired_lease_seconds", _T, "Seconds since the first of these leases expired."),
+    _gauge("queue_most_waiting", _T, "Maximum ready jobs of a bounded queue.", "queue"),
     _gauge("queue_paused", _T, "1 for a queue that is paused.", "queue"),
     _gauge("breaker_open", _T,
            "1 while the circuit breaker of a task in a queue is open; 0 once it is closed again.",
            "queue", "task"),
-    _gauge("schedules", _T, "Schedules; error: marked with an error, and not fired.", "state"),
+    _gauge("schedules", _T, "Schedules; error: has an error and does not fire.", "state"),
     _gauge("schedule_overdue_seconds", _T,
-           "For how long the schedule has been due that is due for longest and has not fired."),
-    _gauge("workers", _T, "Worker processes; silent: not heard of for longer than their lease.",
+           "Longest time that a schedule has been due without firing."),
+    _gauge("workers", _T, "Worker processes; silent: no heartbeat for longer than their lease.",
            "state"),
     _gauge("duty_last_success_seconds", _T,
-           "Seconds since a duty last went well, by the database's clock; +Inf if it never did.",
+           "Seconds since a duty last succeeded, by the database's clock; +Inf if never.",
            "duty"),
-    _gauge("duty_every_seconds", _T, "How often a duty is to be done.", "duty"),
-    _counter("duty_found", _T, "What a duty or a class of the audit found.", "duty"),
-    _counter("duty_healed", _T, "What it healed.", "duty"),
-    _counter("duty_skipped", _T, "What it left alone.", "duty"),
-    _counter("duty_failed", _T, "What it could not heal.", "duty"),
+    _gauge("duty_every_seconds", _T, "Interval of a duty.", "duty"),
+    _counter("duty_found", _T, "Rows that a duty or a class of the audit found.", "duty"),
+    _counter("duty_healed", _T, "Rows that it healed.", "duty"),
+    _counter("duty_skipped", _T, "Rows that it left alone.", "duty"),
+    _counter("duty_failed", _T, "Rows that it could not heal.", "duty"),
     # Every process
-    _gauge("info", _P, "1; says which release this process runs, and what it is.",
+    _gauge("info", _P, "1; the release and role of this process.",
            "version", "role"),
     _gauge("snapshot_age_seconds", _P,
-           "How old what was measured in the tables is; it grows while the database is away."),
-    _gauge("snapshot_cost_seconds", _P, "How long it took to measure the tables."),
-    _counter("snapshot_failures", _P, "How often the tables could not be measured."),
-    _counter("log_lines_dropped", _P, "Log lines that nobody read fast enough."),
+           "Age of the table metrics; grows while the database is unavailable."),
+    _gauge("snapshot_cost_seconds", _P, "Duration of the last read of the table metrics."),
+    _counter("snapshot_failures", _P, "Failed reads of the table metrics."),
+    _counter("log_lines_dropped", _P, "Log lines dropped because their reader was too slow."),
     # What a worker does
     _counter("claims", _W, "Jobs claimed.", "queue"),
     _counter("breaker_openings", _W,
-             "Circuit breakers that this worker opened: outages of what a task depends on.",
+             "Circuit breakers that this worker opened: outages of a task's dependency.",
              "queue", "task"),
-    _counter("finishes", _W, "Attempts whose end was accepted, by how they ended.", "outcome"),
-    _counter("retries", _W, "Attempts after which a job is tried again, by how they ended.",
+    _counter("finishes", _W, "Attempts whose end was accepted, by outcome.", "outcome"),
+    _counter("retries", _W, "Attempts after which a job is retried, by outcome.",
              "outcome"),
-    _counter("dead", _WS, "Jobs that gave up, by how their last attempt ended.", "outcome"),
-    _counter("released", _W, "Jobs put back unspent."),
+    _counter("dead", _WS, "Jobs that became dead, by the outcome of the last attempt.", "outcome"),
+    _counter("released", _W, "Jobs released unspent."),
     _counter("reclaimed", _WS,
-             "Jobs taken back from owners that were lost, by how that was noticed and by the class"
+             "Jobs reclaimed from lost owners, by how the loss was noticed and by the class"
              " of orphan.", "way", "class"),
     _counter("buried", _WS, "Workers found dead."),
     _counter("zombie_writes_refused", _W,
-             "Outcomes refused because the claim had been lost to somebody else."),
+             "Outcomes refused because the claim was lost."),
     _counter("claims_lost", _W, "Claims that a worker found lost, and whose handlers it stopped."),
-    _counter("claims_late", _W, "Claims whose answer came too late to be started."),
-    _counter("claims_deferred", _W, "Times that a worker claimed nothing for want of memory."),
-    _counter("unhandled", _W, "Jobs put back because their task is unknown here."),
-    _counter("abandoned", _W, "Handlers left behind because they did not stop."),
-    _counter("overdue", _W, "Jobs given up because their handler blocked the event loop."),
-    _counter("wakeups", _W, "Times that a worker was told of news."),
-    _counter("turn_failures", _W, "Turns of a worker's loop that failed."),
-    _counter("strays", _W, "Jobs in hand that were in nobody's care, since the worker failed."),
+    _counter("claims_late", _W, "Claims that arrived too late to be started."),
+    _counter("claims_deferred", _W, "Times that a worker claimed nothing for lack of memory."),
+    _counter("unhandled", _W, "Jobs released because their task is unknown here."),
+    _counter("abandoned", _W, "Handlers abandoned because they did not stop."),
+    _counter("overdue", _W, "Jobs dropped because their handler blocked the event loop."),
+    _counter("wakeups", _W, "Notifications that a worker received."),
+    _counter("turn_failures", _W, "Failed cycles of a worker's loop."),
+    _counter("strays", _W, "Jobs in flight that the worker lost track of by an internal error."),
     _counter("outcomes_unstorable", _W,
-             "Outcomes that could not be stored as they were, and became failures that say so."),
-    _counter("schedules_fired", _W, "Jobs that this worker made for ticks of schedules."),
-    _counter("schedules_missed", _W, "Ticks without a job because no worker was there in time."),
-    _counter("schedules_skipped", _W, "Ticks without a job because an earlier run was going on."),
-    _counter("schedules_late", _W, "Jobs of ticks that were made more than a minute late."),
-    _counter("events_dropped", _W, "Events of handlers that could not be kept."),
-    _counter("audited", _W, "What the audit found that should be impossible.", "class"),
-    _counter("loop_passes", _W, "Passes of the loops that renew, heal and keep house.", "loop"),
-    _counter("loop_failures", _W, "Those of them that failed.", "loop"),
+             "Outcomes that could not be stored and became failures with that reason."),
+    _counter("schedules_fired", _W, "Jobs that this worker enqueued for schedules."),
+    _counter("schedules_missed", _W, "Ticks without a job because no worker was alive in time."),
+    _counter("schedules_skipped", _W, "Ticks without a job because an earlier run had not ended."),
+    _counter("schedules_late", _W, "Jobs of schedules that were enqueued more than a minute late."),
+    _counter("events_dropped", _W, "Events of handlers that could not be stored."),
+    _counter("audited", _W, "Rows that the audit found and that should be impossible.", "class"),
+    _counter("loop_passes", _W, "Passes of loops for renewal, reclaim and maintenance.", "loop"),
+    _counter("loop_failures", _W, "Failed passes of these loops.", "loop"),
     _histogram("wait_seconds", _W, "From when a job was due until it was claimed.", "queue"),
     _histogram("run_seconds", _W, "From the start of a handler to its end.", "task"),
-    _gauge("in_hand", _W, "Jobs in a worker's hands."),
+    _gauge("in_hand", _W, "Jobs in flight in a worker."),
     _gauge("outcomes_held_up", _W,
-           "Outcomes that the database refuses, while it is there; each is tried again alone."),
-    _gauge("concurrency", _W, "Jobs that a worker takes in hand at the most."),
+           "Outcomes that the database refuses although it is available; each is retried alone."),
+    _gauge("concurrency", _W, "Maximum concurrent jobs of a worker."),
     _gauge("handlers_stuck", _W, "Abandoned handlers that still hold a thread."),
     _gauge("lease_seconds", _W, "How long a claim is held without being renewed."),
-    _gauge("renewal_lag_seconds", _W, "How much too late the next renewal of leases is."),
-    _gauge("beat_age_seconds", _WS, "Seconds since the process's own loop last went round."),
+    _gauge("renewal_lag_seconds", _W, "Delay of the next renewal of leases."),
+    _gauge("beat_age_seconds", _WS, "Seconds since the last cycle of the process's own loop."),
     # A supervisor
-    _gauge("children", _S, "Worker processes of a supervisor; down: to be started again.", "state"),
-    _counter("child_exits", _S, "Ends of worker processes.", "how"),
+    _gauge("children", _S, "Worker processes of a supervisor; down: to be restarted.", "state"),
+    _counter("child_exits", _S, "Exits of worker processes.", "how"),
     # The service
     _gauge("event_subscribers", _N, "Clients that follow events."),
-    _gauge("event_lag_seconds", _N, "How far the slowest of them is behind."),
-    _counter("event_subscribers_cut", _N, "Clients that were too slow, and were cut off."),
+    _gauge("event_lag_seconds", _N, "Lag of the slowest of them."),
+    _counter("event_subscribers_cut", _N, "Clients disconnected because they were too slow."),
     _gauge("dequeue_streams", _N, "Remote workers that are connected."),
     _counter("offers", _N, "Jobs offered to remote workers."),
-    _counter("offers_released", _N, "Offers taken back because they could not be sent."),
-    _counter("offers_lapsed", _N, "Offers that nobody accepted in time."),
-    _counter("duplicate_deliveries", _N, "Outcomes that were reported again, and stood already."),
+    _counter("offers_released", _N, "Offers released because they could not be sent."),
+    _counter("offers_lapsed", _N, "Offers that were not accepted in time."),
+    _counter("duplicate_deliveries", _N, "Outcomes that were reported again and stored before."),
 )  # fmt: skip
 
 CATALOGUE = {metric.name: metric for metric in _ALL}
 
-# Everything that a label can be in these, told from the start: a rate needs a zero to grow from.
+# Every value of these labels, exposed from the start: a rate needs a zero to start from.
 RECLAIM_REASONS = (
     *((way, orphan) for way in ("exit", "lock", "lease")
       for orphan in ("owner-dead", "poison", "uncancelled")),

@@ -1,4 +1,4 @@
-"""A receiver that does not answer must not take all slots of a worker, each for a whole timeout.
+"""Breaker per destination: a silent receiver must not block all slots of a worker, a timeout each.
 
     silent ── for one timeout ──▶ one delivery at a time tries it; the others fail at once, as they
                                   would after waiting, and come back by their policy
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 
 class CircuitOpen(Exception):
-    """It gave no answer a moment ago, and somebody is asking again."""
+    """The destination did not respond recently, and one delivery is probing it."""
 
 
 class DestinationBreaker:
@@ -25,8 +25,8 @@ class DestinationBreaker:
 
     @contextmanager
     def guard(self, timeout: float) -> Iterator[None]:
-        """Around one POST: raises Silent where it should not be made, and learns from how it
-        ends."""
+        """Around one POST: raises `CircuitOpen` if it should not be made, and learns from its
+        end."""
         if self._in_flight and time.monotonic() < self._open_until:
             raise CircuitOpen
         self._in_flight += 1

@@ -32,7 +32,7 @@ MAX_RESPONSE_SHOWN = 500  # characters of it
 
 
 class DeliveryFailed(RetryLater):
-    """It was not taken, and may be the next time."""
+    """The delivery was not accepted, and may be the next time."""
 
 
 class ReceiverResponse(NamedTuple):
@@ -51,7 +51,7 @@ class ReceiverResponse(NamedTuple):
 
 @dataclass(frozen=True)
 class Destination:
-    """Where messages go. The url is never told: it may be a secret in itself."""
+    """The receiver of messages. The URL is never shown: it may contain a secret."""
 
     name: str
     url: str = field(repr=False)
@@ -61,7 +61,7 @@ class Destination:
     )
 
     async def post(self, body: bytes, headers: dict[str, str]) -> ReceiverResponse:
-        """The answer of one who took it."""
+        """The response of a receiver that accepted the message."""
         response = await self._request(body, headers)
         if response.accepted:
             return response
@@ -101,7 +101,7 @@ class Destination:
 
 
 async def _read(response: httpx.Response, content: bytearray) -> None:
-    """The beginning. As it came, not unpacked: a few bytes may stand for very many."""
+    """The start of the body, still compressed: a few bytes may expand to very many."""
     async for chunk in response.aiter_raw():
         content += chunk[: MAX_RESPONSE_READ - len(content)]
         if len(content) >= MAX_RESPONSE_READ:
@@ -117,7 +117,7 @@ def _excerpt(content: bytearray) -> str:
 
 
 def _retry_delay(retry_after: str) -> float:
-    """Seconds, or a date; within bounds, whatever it says."""
+    """The seconds of a Retry-After header, given as a number or a date, within bounds."""
     value = retry_after.strip()
     try:
         if value.isascii() and value.isdigit():
@@ -130,7 +130,8 @@ def _retry_delay(retry_after: str) -> float:
 
 
 def _client_options() -> dict[str, Any]:
-    """No redirects, which may lead anywhere; our own deadline, which is for the whole."""
+    """No redirects, which may lead anywhere; one deadline for the whole call, kept by the
+    caller."""
     return {"verify": _certificates(), "timeout": None, "follow_redirects": False}
 
 

@@ -1,7 +1,7 @@
-"""What a webhook says: its type, when that was, and the facts.
+"""The body of a webhook: type, timestamp and data.
 
-A job's arguments are nobody's business, nor is the traceback of its error. A result that is too
-long is left out: it says how long, and where it can be read.
+It contains neither a job's arguments nor the traceback of its error. A result that is too long is
+replaced by its size and the place where it can be read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..model.job import Job
 from ..model.lifecycle import State
 from ..tracing import current
 
-JOB_TYPE_PREFIX = "job."  # types that begin so are ours to say
+JOB_TYPE_PREFIX = "job."  # reserved for Outlast's own messages
 MAX_RESULT_BYTES = 16_384  # bytes of a result
 
 JOB_FIELDS = (
@@ -25,13 +25,13 @@ JOB_FIELDS = (
 
 
 def event_payload(type: str, data: Any, delivery: Job) -> bytes:
-    """A message with whatever its sender likes to say."""
+    """A message with the sender's own data."""
     return _encode(type, delivery.created_at.isoformat(), data)
 
 
 def job_payload(type: str, job: Job, delivery: Job) -> bytes:
-    """A message about the end of a job. `state` is how it stands now: it may have been given a new
-    life since, and then there is neither result nor error to tell."""
+    """A message about the end of a job. `state` is the current one: the job may have been retried
+    since, and then there is neither result nor error."""
     job_json = job.as_json()
     data = {name: job_json[name] for name in JOB_FIELDS}
     if job.state is State.SUCCEEDED:
@@ -43,7 +43,7 @@ def job_payload(type: str, job: Job, delivery: Job) -> bytes:
 
 
 def headers(delivery: Job, about: Job | None) -> dict[str, str]:
-    """Whose it is, and how often it was tried. (Not signed: what counts is in the body.)"""
+    """The tenant and the number of attempts. (Not signed: the body has the signed facts.)"""
     values = {
         "outlast-attempt": str(delivery.attempt),
         "outlast-tenant": quote(delivery.tenant, safe=" "),

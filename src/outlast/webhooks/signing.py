@@ -1,4 +1,4 @@
-"""What a receiver can trust: signatures as the Standard Webhooks convention has them.
+"""Signatures of messages in the Standard Webhooks format.
 
 webhook-id          the delivery; the same on every attempt, so that receivers can deduplicate
 webhook-timestamp   when this attempt was made: an old one is a replay
@@ -29,15 +29,15 @@ Secrets = str | Iterable[str]
 
 
 class Headers(Protocol):
-    """The headers of a request, as a dictionary or as any web framework has them."""
+    """The headers of a request, as a dictionary or an object of any web framework."""
 
     def items(self) -> Iterable[tuple[str, str]]: ...
 
 
 class Received(NamedTuple):
-    """A message that may be trusted."""
+    """A verified message."""
 
-    id: str  # whoever has seen it before has seen this message before
+    id: str  # the same for every repetition of this message
     sent_at: datetime
     message: Any  # its type, timestamp and data
 
@@ -48,7 +48,7 @@ def new_secret() -> str:
 
 
 def keys_of(secret: Secrets) -> tuple[bytes, ...]:
-    """The keys of one secret or of several. What is wrong with one is told without quoting it."""
+    """The keys of one secret or of several. Errors never quote a secret."""
     keys = tuple(map(_key, [secret] if isinstance(secret, str) else secret))
     if not keys:
         raise _invalid_secret("must be there: a message that nobody can check is worth nothing")
@@ -58,7 +58,7 @@ def keys_of(secret: Secrets) -> tuple[bytes, ...]:
 def signature_headers(
     keys: Iterable[bytes], id: str, body: bytes, timestamp: int
 ) -> dict[str, str]:
-    """The headers by which a receiver knows who sent it, and when."""
+    """The headers that authenticate the sender and the time."""
     signatures = [f"{VERSION},{_signature(key, id, str(timestamp), body).decode()}" for key in keys]
     return {ID: id, TIMESTAMP: str(timestamp), SIGNATURE: " ".join(signatures)}
 

@@ -1,8 +1,8 @@
-"""Webhooks: somebody's server is told when a job has ended, or of whatever else.
+"""Webhooks: notify another server of the end of a job, or of any other event.
 
     a job ends ── in the same transaction ──▶ a delivery, which is a job ──▶ POST, signed
 
-So nothing that happens to a delivery can change the job that it tells of.
+So a delivery cannot change the job that it reports.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ DEADLINE_MARGIN_S = 5.0  # seconds after its own deadline at which a delivery is
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Who is told, and how they know that it is us. What is in here is in the program alone: in no
-    row, no log and no error."""
+    """A receiver and its secret. These exist only in the program: in no row, log or error."""
 
     destination: Destination
     keys: tuple[bytes, ...] = field(repr=False)
@@ -55,7 +54,7 @@ class Endpoint:
         return cls(Destination(check_name("name", name), _checked_url(url), limit), keys_of(secret))
 
     async def deliver(self, type: str, ctx: Context, data: Any = None) -> dict[str, int]:
-        """One attempt at one message: about the job that it comes after, or of `data`."""
+        """One attempt to deliver one message: about the job before it, or with `data`."""
         delivery, about = ctx.job, None
         if type.startswith(payload.JOB_TYPE_PREFIX):
             about = await _finished_job(ctx)
@@ -100,7 +99,7 @@ class Webhook(BoundTask[..., dict[str, int]]):
         return super().job(type, data=data)
 
     def at_end(self, state: str) -> Call[dict[str, int]]:
-        """The message about a job that has ended so."""
+        """The message about the end of a job in this state."""
         if state not in self.events:
             raise InvalidOption(
                 option="events", reason=f"of the webhook {self.name!r} leave out {state!r}"
@@ -112,7 +111,7 @@ class Webhook(BoundTask[..., dict[str, int]]):
 
 
 def define(app: Outlast, to: Endpoint, events: Sequence[str], options: dict[str, Any]) -> Webhook:
-    """The task that delivers, and what callers hold of it."""
+    """The task that delivers, and its `Webhook`."""
     name, known = to.destination.name, app.webhooks.get(to.destination.name)
     if known is not None and known.endpoint.destination.url != to.destination.url:
         raise InvalidOption(option="name", reason=f"{name!r} is taken by another webhook")

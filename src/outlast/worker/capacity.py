@@ -1,8 +1,8 @@
 """Capacity: the number of jobs that a worker may claim.
 
 At most `concurrency` handlers run at once. If handlers are short and the database works
-concurrently, as many jobs again are claimed while these run; otherwise worker and database would wait
-for each other. Such jobs are in flight for a moment before they have a slot.
+concurrently, as many jobs again are claimed while these run; otherwise worker and database would
+wait for each other. Such jobs are in flight for a moment before they have a slot.
 """
 
 from __future__ import annotations
