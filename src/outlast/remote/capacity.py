@@ -1,7 +1,7 @@
-"""For how many jobs a remote worker has room, and how many it would take beyond.
+"""Capacity of a remote worker: the jobs that it may accept, and those that it prefetches.
 
-Where handlers are short, what was offered is accepted while others run, and the server is asked to
-offer the next ones already: else each would wait for the other, and both for the line.
+If handlers are short, offers are accepted while others run, and the server is asked for the next
+ones already; otherwise worker and server would wait for each other and for the network.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ..worker.protocols import OutcomeSink
 from ..worker.runner import JobRunner
 from ..worker.shared import WorkerShared
 
-# Times as many as run at once: what a call costs is shared by all that travel in it.
-MAX_ACCEPTED_FACTOR = 2  # accepted, before there are slots for them
-MAX_OFFERED_FACTOR = 4  # on their way to us, in hand, or on their way back
+# Multiples of the concurrency: all items of a call share its cost.
+MAX_ACCEPTED_FACTOR = 2  # accepted before there are slots for them
+MAX_OFFERED_FACTOR = 4  # offered, in flight, or being reported
 
 
 class RemoteCapacity:
@@ -31,14 +31,14 @@ class RemoteCapacity:
         return max(0, self.free_slots() + ahead * self._concurrency)
 
     def free_slots(self) -> int:
-        """What has ended takes none, though the server may not have heard of it yet."""
+        """Ended jobs take no slot, even before the server has their outcomes."""
         alone = sum(not job.shares_slot for job in self._in_flight.running())
         return (
             self._concurrency - alone - self._runner.batches.slots - self._runner.abandoned_threads
         )
 
     def prefetch(self) -> int:
-        """How many more than there are slots the server should offer."""
+        """The number of offers beyond the free slots."""
         return MAX_OFFERED_FACTOR * self._concurrency if self._prefetches() else 0
 
     def _prefetches(self) -> bool:

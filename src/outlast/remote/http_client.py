@@ -1,4 +1,4 @@
-"""The connection to a server. What goes wrong on it is either worth another try, or it is not."""
+"""The connection to a server. Its errors are either worth a retry or final."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ CALL_TIMEOUT_S = 20.0  # seconds that one call may take
 class PayloadRejected(OutlastError):
     """The server refused a request body."""
 
-    template = "The server does not take what it was sent: {reason}."
+    template = "The server refused the request: {reason}."
     reason: str
 
 
 class ServerClient:
-    """One for each event loop: its connections cannot be shared with another."""
+    """One for each event loop: its connections cannot be shared with another loop."""
 
     def __init__(self, server: str, token: str | None) -> None:
         self.server = _checked_url(server)
@@ -65,7 +65,7 @@ class ServerClient:
     async def stream(
         self, path: str, params: Mapping[str, Any], max_silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """What the server sends, as it comes; at most so many seconds of silence."""
+        """The server's frames as they arrive; fails after a maximum of silence."""
         import httpx
 
         timeout = httpx.Timeout(CALL_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, read=max_silence)
@@ -115,7 +115,7 @@ def _parse(data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
-        raise ServerUnavailable(reason="it answers what is no JSON") from error
+        raise ServerUnavailable(reason="its response is not JSON") from error
 
 
 def _raise_for_status(status: int, text: str) -> None:

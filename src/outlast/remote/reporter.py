@@ -55,7 +55,7 @@ class QueuedEvent(NamedTuple):
 
 
 class ReceivedOffer(NamedTuple):
-    """A job that was offered, and when by our clock."""
+    """An offered job, and the monotonic time of its arrival."""
 
     claim: Claim
     at: float
@@ -100,7 +100,7 @@ class Reporter:
         self._patience = Backoff(first=0.05, cap=5.0)  # where the server cannot take one for now
 
     def __len__(self) -> int:
-        """What there is to say now: offers that there is no room for wait."""
+        """The number of items to send now: offers without room wait."""
         accepting = min(len(self._offers), self._acceptance.room()) if self._offers else 0
         waiting = len(self._waiting) if time.monotonic() >= self._again_at else 0
         return len(self._ended) + accepting + len(self._queued_events) + waiting
@@ -132,7 +132,7 @@ class Reporter:
         self._offers.extend([ReceivedOffer(claim, now) for claim in claims])
 
     def release_unaccepted(self, after: float) -> None:
-        """Offers that have waited for room for so long: others may have some."""
+        """Release offers that have waited for room for too long: other workers may have some."""
         before = time.monotonic() - after
         if self._offers and self._offers[0].at <= before:
             room = self._acceptance.room()
@@ -140,18 +140,18 @@ class Reporter:
                 self.release(self._offers.pop().claim)
 
     def decline(self) -> None:
-        """Nothing is accepted any more."""
+        """Accept no more offers."""
         while self._offers:
             self.release(self._offers.pop().claim)
 
     def release(self, claim: Claim) -> None:
-        """What was not begun, unspent."""
+        """Release a job that has not started, unspent."""
         job = InFlight(claim, safe_until=0.0, transition=release(claim))
         self._in_flight.add(job)
         self._ended.append(job)
 
     def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
-        """From any thread: on disk first, then on its way."""
+        """From any thread: write it to disk first, then queue it."""
         if len(data) > MAX_EVENT_LENGTH:
             reason = f"is {len(data):,} characters long; at most {MAX_EVENT_LENGTH:,} can be sent"
             raise InvalidOption(option="event", reason=reason)
@@ -171,7 +171,7 @@ class Reporter:
         return []
 
     async def flush(self) -> None:
-        """Say everything, and start what was accepted."""
+        """Send everything, and start accepted jobs."""
         await self._send_events()
         asked_at = time.monotonic()
         self._resume_delayed()
@@ -194,13 +194,13 @@ class Reporter:
         self._start_accepted(accepting, answers[len(ended) :], asked_at)
 
     def _resume_delayed(self) -> None:
-        """What the server could not take is sent again when its time has come."""
+        """Send outcomes again that the server could not store, when they are due."""
         if self._waiting and time.monotonic() >= self._again_at:
             self._ended += [job for job in self._waiting if self._in_flight.holds(job)]
             self._waiting = []
 
     def _delay(self, job: InFlight) -> None:
-        """The server cannot take it for now: it is sent again later, not at once for ever."""
+        """The server cannot store it for now: send it again later."""
         self._waiting.append(job)
         if len(self._waiting) == 1:
             wait = self._patience.failed()
@@ -208,7 +208,8 @@ class Reporter:
             asyncio.get_running_loop().call_later(wait, self._wakeup.set)
 
     def _encode(self, job: InFlight) -> str:
-        """An outcome as it is sent. One that cannot be spelled becomes a failure that says so."""
+        """An outcome in wire format. One that cannot be encoded becomes a failure with that
+        reason."""
         assert job.transition is not None
         try:
             return self.encode_outcome(job.transition)
@@ -225,7 +226,7 @@ class Reporter:
         return [self._offers.popleft() for _ in range(number)]
 
     async def _send_events(self) -> None:
-        """All that was said up to now; what is not acknowledged is sent again."""
+        """Send all events so far; those without acknowledgement are sent again."""
         while self._queued_events:
             batch = [self._queued_events[0]]
             size = len(batch[0].text)
@@ -240,7 +241,7 @@ class Reporter:
             self._session.spool.acknowledge(batch[-1].end)
 
     def _event_answered(self, answer: AnswerFields) -> None:
-        """What became of an event. What will never be kept is not said again."""
+        """Apply the response for an event. A refused event is not sent again."""
         if answer["status"] == "ok":
             return
         self._counts["events_dropped"] += 1
@@ -301,7 +302,7 @@ class Reporter:
             self.forget(transition.claim.claim_key)
 
     def _fail(self, job: InFlight, reason: str | None) -> None:
-        """A success that the server will not take becomes a failure that says so."""
+        """A success that the server refuses becomes a failure with that reason."""
         log.error("job %s: its outcome was refused: %s", job.claim.id, reason,
                   extra=log_fields(job.claim))  # fmt: skip
         error = error_record(InvalidOption(option="result", reason=f"was refused: {reason}"))
@@ -328,7 +329,7 @@ class Reporter:
         self._acceptance.start(starting, asked_at)
 
     def _cancelled(self, claim: Claim) -> None:
-        """Somebody wanted it stopped before it began."""
+        """The job was cancelled before it started."""
         job = InFlight(claim, safe_until=0.0)
         job.transition = Transition(claim, Outcome.CANCELLED, State.CANCELLED)
         self._in_flight.add(job)

@@ -1,4 +1,4 @@
-"""What the parts of a remote worker share: the line to the server, tokens, the spool."""
+"""State shared by the parts of a remote worker: the connection, tokens, the spool."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ class RemoteSession:
         return self.tokens.get(claim.claim_key, "")
 
     def token_of(self, job: str, fence: int | None = None) -> str:
-        """The token of a job in hand; under that fence, if one is named."""
+        """The token of a job in flight; under that fence, if one is given."""
         held = self._in_flight.get(job, fence)
         return self.token(held.claim) if held else ""

@@ -1,9 +1,9 @@
-"""Where a remote worker's jobs come from: offers of a server, down a stream.
+"""The job source of a remote worker: offers of a server, received on a stream.
 
     stream ─▶ offers ─▶ accept ─▶ start ─▶ handler runs ─▶ ended ─▶ report
                         └────────── one call, with all that has ended ──┘
 
-Nothing is run that was not accepted: what costs us our life is charged to the one that did.
+Only accepted jobs run: a crash of this worker is charged to the jobs that it runs.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from .spool import Spool, late_batches, orphaned_spools
 
 log = logging.getLogger("outlast.worker")
 
-FIRST_FRAME_TIMEOUT_S = 30.0  # seconds to wait for the first word on a stream
-MAX_MISSED_SIGNS = 3  # signs of life that may be missing before a stream is given up
+FIRST_FRAME_TIMEOUT_S = 30.0  # seconds to wait for the first frame of a stream
+MAX_MISSED_SIGNS = 3  # missing keep-alives after which a stream is closed
 
 
 class StreamSource:
@@ -65,7 +65,7 @@ class StreamSource:
     # From begin to end
 
     async def open(self) -> None:
-        """Before anything else, send what dead workers left here."""
+        """First, send the events that dead workers left on disk."""
         if not self._runner.registry.names():
             reason = "has no tasks: import the modules that define them"
             raise InvalidSetting(field="app", reason=reason)
@@ -80,7 +80,7 @@ class StreamSource:
             log.warning("what dead workers left is not sent yet: %s", error)
 
     async def ready(self) -> None:
-        """Nobody holds a liveness lock for us, only leases count: so we can begin at once."""
+        """A remote worker has no liveness lock, only leases, so it can start at once."""
         self._listening = asyncio.create_task(self._listen(), name="outlast-stream")
         self._listening.add_done_callback(self._listener_done)
 
@@ -98,12 +98,12 @@ class StreamSource:
         await self._session.aclose()
 
     def notify(self, queue: str) -> None:
-        """The server's stream tells what is new."""
+        """No effect: the server's stream has the notifications."""
 
     # The stream
 
     async def _listen(self) -> None:
-        """Streams, one after the other. After a break we come back when others do not."""
+        """Open one stream after the other, with back-off and jitter after a failure."""
         backoff = Backoff(first=0.2, cap=10.0)
         while not self._state.stopping:
             try:
@@ -142,7 +142,7 @@ class StreamSource:
                 log.debug("the stream ends: %s", frame.get("reason"))
 
     def _on_hello(self, frame: FrameFields) -> None:
-        """The server's terms."""
+        """Apply the server's terms."""
         state = self._state
         state.id = frame["worker"]
         self._session.connected = True
@@ -192,8 +192,7 @@ class StreamSource:
     # The cycle
 
     async def cycle(self) -> None:
-        """Say what there is to say, or wait. While it is on its way, what was accepted before
-        runs."""
+        """Send pending reports, or wait. Accepted jobs run meanwhile."""
         self._start()
         self._runner.release_unstarted(after=PREFETCH_FOR_S)
         self._reporter.release_unaccepted(after=PREFETCH_FOR_S)
@@ -225,7 +224,7 @@ class StreamSource:
                 self._reporter.release(claim)
 
     def slot_freed(self) -> None:
-        """Those ahead begin, also while a call is under way."""
+        """Start prefetched jobs, also during a call."""
         self._wakeup.set()
         if self._runner.prefetched and not self._starting:
             self._starting = True

@@ -1,11 +1,11 @@
-"""What handlers said, on disk until the server has it: the end of a worker loses none of it.
+"""Spool: events on disk until the server has them, so that the end of a worker loses none.
 
     <folder>/<worker>.events    length, checksum, record; length, checksum, record; …
     <folder>/<worker>.sent      how far the server has it
 
-A worker keeps its file locked. One that nobody locks is a dead worker's, and whoever starts next
-sends what is left in it. A record that was cut or damaged ends the file; those before it stand.
-Each is sent again until it is acknowledged, and the server keeps it once, by its number.
+A worker keeps its file locked. An unlocked file is a dead worker's, and the next worker that starts
+sends its rest. A truncated or damaged record ends the file; those before it are valid. Each record
+is sent again until it is acknowledged, and the server stores it once, by its number.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class SpoolRecord(NamedTuple):
 
 
 def folder_of(server: str, given: Path | None = None) -> Path:
-    """Apart for each server: what one of them signed means nothing to another."""
+    """One folder per server: tokens of one server mean nothing to another."""
     home = given or Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     name = hashlib.sha256(server.encode()).hexdigest()[:16]
     return (home if given else home / "outlast" / "spool") / name
 
 
 class Spool:
-    """One worker's file. Safe to be used from any thread."""
+    """One worker's file. Thread-safe."""
 
     def __init__(self, file: Path, *, new: bool) -> None:
         self.file = file
@@ -65,14 +65,14 @@ class Spool:
 
     @classmethod
     def create(cls, folder: Path, worker: str) -> Self:
-        """Until it is locked it has another name: whoever starts beside us would take it for a dead
-        worker's, and remove it."""
+        """It has a temporary name until it is locked: a worker that starts concurrently would
+        otherwise take it for a dead worker's and remove it."""
         spool = cls(folder / f"{worker}.new", new=True)
         spool.file = spool.file.rename(spool.file.with_suffix(".events"))
         return spool
 
     def append(self, data: bytes) -> int | None:
-        """Keep a record; where it ends. None: there is no room for more."""
+        """Write a record; returns its end. None: the spool is full."""
         if len(data) > MAX_RECORD_BYTES:
             reason = f"is {len(data):,} bytes long; at most {MAX_RECORD_BYTES:,} can be sent"
             raise InvalidOption(option="event", reason=reason)
@@ -84,7 +84,7 @@ class Spool:
             return self.size
 
     def _write(self, record: bytes) -> bool:
-        """False: the disk is full. What there is of it is written over by the next."""
+        """False: the disk is full. The next record overwrites a partial one."""
         try:
             return os.pwrite(self._fd, record, self.size) == len(record)
         except OSError:
@@ -103,18 +103,18 @@ class Spool:
                 self._write_mark(self.sent)
 
     def unsent(self) -> Iterator[SpoolRecord]:
-        """What the server may not have, as far as the file is sound."""
+        """Records that the server may not have, as far as the file is valid."""
         return self._records(self.sent)
 
     def end(self) -> None:
-        """Nobody writes here any more. With all of it sent, it goes."""
+        """Close the file; delete it if everything was sent."""
         with self._lock:
             if self.sent >= self.size:
                 self._remove()
             os.close(self._fd)
 
     def set_aside(self) -> None:
-        """What the server will never take is kept for people to see."""
+        """Keep records that the server refuses for people to inspect."""
         with suppress(OSError):
             self.file.rename(self.file.with_suffix(".refused"))
             self._mark.unlink()
@@ -137,7 +137,7 @@ class Spool:
             yield SpoolRecord(data, at)
 
     def _sound_size(self) -> int:
-        """Cut what is damaged: nothing after it could be told from noise."""
+        """Truncate damaged records: nothing after them is readable."""
         size = self.sent
         for record in self._records(self.sent):
             size = record.end
@@ -145,7 +145,7 @@ class Spool:
         return size
 
     def _write_mark(self, position: int) -> None:
-        """Where that cannot be done, more is sent again than would be needed."""
+        """If this fails, more records than needed are sent again."""
         packed = struct.pack(">Q", position)
         with suppress(OSError):
             fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -155,7 +155,7 @@ class Spool:
                 os.close(fd)
 
     def _read_mark(self) -> int:
-        """From the beginning, where the mark cannot be read: what is sent again is kept once."""
+        """From the start, if the mark is unreadable: repeated records are stored once."""
         with suppress(OSError, struct.error):
             position, checksum = MARK_FORMAT.unpack(self._mark.read_bytes())
             if zlib.crc32(struct.pack(">Q", position)) == checksum:
@@ -164,7 +164,7 @@ class Spool:
 
 
 def orphaned_spools(folder: Path) -> Iterator[Spool]:
-    """Files that dead workers left, each of them ours while we look at it."""
+    """Files of dead workers, each locked while it is read."""
     for file in sorted(folder.glob("*.events")):
         with suppress(OSError):  # somebody has it, or it has just gone
             yield Spool(file, new=False)

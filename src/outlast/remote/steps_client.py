@@ -1,4 +1,4 @@
-"""Operations that handlers ask for, carried out by the server."""
+"""Operations of handlers, run by the server."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .session import RemoteSession
 
 
 class RemoteStepsClient:
-    """Carries out the few operations that handlers ask for, by asking the server."""
+    """Runs the few operations that handlers need, by requests to the server."""
 
     def __init__(self, session: RemoteSession, wakeup: Wakeup) -> None:
         self._session = session
         self._wakeup = wakeup
 
     def run(self, operation: Callable[..., Any], *args: Any, **_: Any) -> Any:
-        """In a handler's thread; the worker's loop does the talking."""
+        """From a handler's thread; the worker's loop sends the request."""
         assert self._wakeup.loop is not None
         return asyncio.run_coroutine_threadsafe(
             self.arun(operation, *args), self._wakeup.loop
@@ -42,7 +42,7 @@ class RemoteStepsClient:
             return await self._step(self._session.token(args[0]), args[1], args[2])
         if operation is prerequisites:
             return await self._prerequisites(self._token_of(args[0]), args[1], args[2])
-        raise Unsupported(reason=f"{operation.__name__} is not to be had on a remote worker")
+        raise Unsupported(reason=f"{operation.__name__} is not available on a remote worker")
 
     async def _step(self, token: str, name: str, result: str | None) -> str | None:
         body = {"token": token, "name": name, "result": result}
@@ -60,7 +60,7 @@ class RemoteStepsClient:
 
 
 def _job(job_json: dict[str, Any]) -> Job:
-    """As `Job.as_json` told it."""
+    """A job from the output of `Job.as_json`."""
     known = {name: value for name, value in job_json.items() if name in Job.__slots__}
     if isinstance(reference := job_json.get("reference"), str):
         known["result"] = read_result(reference)

@@ -1,4 +1,4 @@
-"""A remote worker, put together: its parts talk to a server."""
+"""A remote worker: the assembly of its parts, which talk to a server."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RemoteWorker:
 
     @property
     def connected(self) -> bool:
-        """To a server that knows this worker."""
+        """Whether it is connected to a server that knows this worker."""
         return self.session.connected
 
     def run(self) -> None:
