@@ -236,8 +236,9 @@ def _malicious(rows: Rows, stage: Stage, chunks: list[str], number: int) -> None
     rows.worker(worker, host=evil(10), queues=[evil(11)], tasks=[evil(12)], version=evil(13))
     rows.insert("queue", name=evil(6), paused=1, changed_at=rows.now)
     rows.insert("schedule", name=f"{evil(27)} {number}", tenant=evil(7), queue=evil(6),
-                task=evil(5), spec={"cron": evil(28)}, job={}, note=evil(29), error=evil(30), paused_by=evil(31),
-                pause_reason=evil(32), created_at=rows.now, changed_at=rows.now)  # fmt: skip
+                task=evil(5), spec={"cron": evil(28)}, job={}, note=evil(29),
+                error=evil(30), paused_by=evil(31), pause_reason=evil(32),
+                created_at=rows.now, changed_at=rows.now)  # fmt: skip
     rows.insert("token", id=rows.id(), name=evil(14), hash=f"{number}", scopes=[evil(15)],
                 tenant=evil(16), queues=[evil(17)], created_at=rows.now)  # fmt: skip
     dead = rows.job("dead", **names, key=f"{evil(18)} {number}", args={evil(19): evil(20)},
