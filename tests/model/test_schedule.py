@@ -230,3 +230,34 @@ def test_a_key_tells_its_tick() -> None:
     for key in (tick_key("a:b", moment.timestamp()), manual_key("x", moment.timestamp())):
         assert tick_of_key(key) == moment
     assert [tick_of_key(key) for key in (None, "doc-7", "cron:x", "cron:x:2026")] == [None] * 4
+
+
+@pytest.mark.parametrize("every", [1.1, 1.3, 4 / 3, 7.7, 60.1, 86400.000001])
+def test_a_period_with_a_fraction_never_stands_still(every: float) -> None:
+    """R153: a database keeps microseconds, and the tick after a stored one is another."""
+    spec = ScheduleSpec.of({"every": every})
+    tick = 1_790_000_000.0
+    for _ in range(2000):
+        following = spec.next_tick(tick)
+        assert following is not None
+        stored = round(following, 6)
+        assert tick_key("x", stored) != tick_key("x", tick)
+        assert 0 < stored - tick < every + 0.00001
+        assert spec.latest_tick(0.0, stored) == stored == following
+        tick = stored
+
+
+def test_the_latest_tick_of_a_gap_is_not_walked_to() -> None:
+    """R236: a month of minutes or seconds, half a year ago."""
+    until = datetime(2026, 11, 17, tzinfo=UTC).timestamp()
+    for cron, wanted in (
+        ("* * * 2 *", datetime(2026, 2, 28, 23, 59, tzinfo=UTC)),
+        ("* * * * 2 *", datetime(2026, 2, 28, 23, 59, 59, tzinfo=UTC)),
+        ("0 0 29 2 *", datetime(2024, 2, 29, tzinfo=UTC)),
+    ):
+        spec = ScheduleSpec.of({"cron": cron})
+        began = time.monotonic()
+        assert spec.latest_tick(0.0, until) == wanted.timestamp()
+        assert spec.latest_tick(wanted.timestamp(), until) == wanted.timestamp()
+        assert spec.latest_tick(wanted.timestamp() + 1, until) is None
+        assert time.monotonic() - began < 5, "halving takes a few milliseconds"

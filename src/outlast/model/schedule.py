@@ -20,6 +20,7 @@ from .ticks import (
     check_zone,
     cron_tick,
     latest_cron_tick,
+    latest_period_tick,
     period_tick,
 )
 
@@ -126,7 +127,7 @@ class ScheduleSpec:
     def latest_tick(self, since: float, until: float) -> float | None:
         """The last tick from one moment to another, both included."""
         if self.every is not None:
-            tick = until // self.every * self.every
+            tick = latest_period_tick(self.every, until)
             return tick if tick >= since else None
         return latest_cron_tick(str(self.cron), self.tz, since, until)
 

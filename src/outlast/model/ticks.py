@@ -33,10 +33,8 @@ NICKNAMES = {
 }
 _DAY_S = 86400
 _HALF_DAY_S = 43200  # no two changes of an offset are so close
-# How far back the latest tick is looked for: the first span that has one is walked through. The
-# last one is the longest gap between two leap days.
-_LOOK_BACK_S = (60.0, 3600.0, 86400.0, 8 * 86400.0, 366 * 86400.0, 8.1 * 366 * 86400.0)
 _EPOCH = datetime(1970, 1, 1)
+_MICROSECONDS = 1_000_000
 
 
 def check_cron(text: object) -> str:
@@ -92,30 +90,33 @@ def cron_tick(cron: str, tz: str, after: float) -> float | None:
 
 
 def period_tick(every: float, after: float) -> float:
-    """The first multiple of a period after a moment."""
-    tick = (math.floor(after / every) + 1) * every
-    return tick if tick > after else tick + every
+    """The first multiple of a period after a moment. Counted in microseconds, as databases keep
+    moments: a sum of fractions may lie beside the stored tick, and would be due a second time."""
+    period = round(every * _MICROSECONDS)
+    return (round(after * _MICROSECONDS) // period + 1) * period / _MICROSECONDS
+
+
+def latest_period_tick(every: float, until: float) -> float:
+    """The last multiple of a period until a moment, included."""
+    period = round(every * _MICROSECONDS)
+    return round(until * _MICROSECONDS) // period * period / _MICROSECONDS
 
 
 def latest_cron_tick(cron: str, tz: str, since: float, until: float) -> float | None:
-    """The last tick from one moment to another, both included. Years are jumped over."""
-    for span in _LOOK_BACK_S:
-        start = max(until - span, since)
-        last = None
-        for tick in walk_cron(cron, tz, math.nextafter(start, 0.0)):
-            if tick > until:
-                break
-            last = tick
-        if last is not None or start == since:
-            return last
-    return None
-
-
-def walk_cron(cron: str, tz: str, after: float) -> Iterator[float]:
-    tick = cron_tick(cron, tz, after)
-    while tick is not None:
-        yield tick
-        tick = cron_tick(cron, tz, tick)
+    """The last tick from one moment to another, both included. Found by halving: a gap of years may
+    have millions of ticks."""
+    low, high = math.ceil(since) - 1, math.floor(until)
+    last = cron_tick(cron, tz, low)
+    if last is None or last > until:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        tick = cron_tick(cron, tz, middle)
+        if tick is None or tick > until:
+            high = middle
+        else:
+            low, last = int(tick) - 1, tick
+    return last
 
 
 def _has_fixed_times(cron: str) -> bool:
