@@ -19,7 +19,8 @@ def set_next(database: Database, name: str, tick: float) -> None:
     moment = "?" if database.is_sqlite else "to_timestamp(%s)"
     where = "?" if database.is_sqlite else "%s"
     database.rows(
-        f"UPDATE {schedule} SET next_at = {moment}, last_tick = NULL WHERE name = {where}",
+        f"UPDATE {schedule} SET next_at = {moment}, last_tick = NULL,"
+        f" fired_ticks = '[]' WHERE name = {where}",
         (tick, name),
     )
 

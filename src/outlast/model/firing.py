@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .fired_ticks import FiredTicks
 from .schedule import ScheduleSpec
 from .ticks import as_key
 
 MAX_TICKS_PER_PASS = 20  # of one schedule with missed="all"
 MAX_COUNTED_TICKS = 60  # of one gap; a longer one is jumped over, and counts as so many
 MAX_ACTIVE_JOBS = 20  # whose ends a schedule knows to wait for
+NOTHING_FIRED = FiredTicks()
 LATE_S = 60.0  # seconds after its tick: a job that is made later counts as late
 
 
@@ -41,6 +43,7 @@ class Firing:
     """A decision: jobs to insert, each with the jobs that it comes after."""
 
     following: float | None
+    ticks: tuple[float, ...] = ()  # that are dealt with, with a job or without
     jobs: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
     cancel: tuple[str, ...] = ()
     missed: int = 0
@@ -69,17 +72,29 @@ def due_ticks(spec: ScheduleSpec, next_at: float, now: float) -> DueTicks:
 
 
 def decide_firing(
-    spec: ScheduleSpec, next_at: float, now: float, active: Sequence[Run] = ()
+    spec: ScheduleSpec,
+    next_at: float,
+    now: float,
+    active: Sequence[Run] = (),
+    fired: FiredTicks = NOTHING_FIRED,
 ) -> Firing:
     """What to do for a schedule that is due, by its policies and its earlier runs."""
-    due = due_ticks(spec, next_at, now)
-    firing = Firing(due.following, missed=due.missed)
+    due = _without_fired(due_ticks(spec, next_at, now), spec, fired)
+    firing = Firing(due.following, due.ticks, missed=due.missed)
     if due.missed and not due.ticks:
         firing.note = f"missed: no worker could fire it within {spec.grace:g} s"
     for tick in due.ticks:
         _add_tick(firing, spec, tick, active)
     firing.late = sum(now - tick > LATE_S for tick, _ in firing.jobs)
     return firing
+
+
+def _without_fired(due: DueTicks, spec: ScheduleSpec, fired: FiredTicks) -> DueTicks:
+    """Some may have come before, by a clock that was ahead."""
+    ticks, following = tuple(t for t in due.ticks if not fired.has(t)), due.following
+    if following is not None and fired.has(following):
+        following = fired.first_free(spec, following)
+    return DueTicks(ticks, due.missed, following)
 
 
 def _add_tick(firing: Firing, spec: ScheduleSpec, tick: float, active: Sequence[Run]) -> None:

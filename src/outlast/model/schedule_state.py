@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from .errors import InvalidOption
+from .fired_ticks import FiredTicks
 from .job import Job, NewJob, lenient_json, read_args
 from .options import check_name
 from .schedule import ScheduleSpec
@@ -17,6 +18,7 @@ from .timestamps import to_datetime
 
 ORPHANED_AFTER_S = 7 * 86400.0  # without an announcement by code
 MAX_SCHEDULE_NAME = 200  # characters; its jobs' keys hold it
+CLOCK_WAS_AHEAD_S = 86400.0  # a schedule made so much later than now was made by a wrong clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,14 @@ class ScheduleDefinition:
     @property
     def task(self) -> str:
         return str(self.job["task"])
+
+    @property
+    def tenant(self) -> str:
+        return str(self.job["tenant"])
+
+    @property
+    def queue(self) -> str:
+        return str(self.job["queue"])
 
     def content(self) -> dict[str, Any]:
         return {"spec": self.spec.as_json(), "job": dict(self.job)}
@@ -90,6 +100,7 @@ class StoredSchedule:
     last_job: str | None
     active: str
     recent: str
+    fired_ticks: str
     fired: int
     missed: int
     skipped: int
@@ -232,10 +243,12 @@ class EffectiveSchedule:
 
 
 def next_start(spec: ScheduleSpec, stored: StoredSchedule | None, now: float) -> float | None:
-    """The first tick of a schedule whose ticks have changed. No tick comes again, also where the
-    clock was set back."""
-    last = now if stored is None or stored.last_tick is None else stored.last_tick
-    return spec.next_tick(max(now, last))
+    """The first tick from now that was not dealt with. None comes again where the clock was set
+    back, and none from before the schedule was made; unless the clock was far ahead then."""
+    if stored is None:
+        return spec.next_tick(now)
+    since = stored.created_at if stored.created_at <= now + CLOCK_WAS_AHEAD_S else now
+    return FiredTicks.read(stored.fired_ticks).first_free(spec, max(now, since))
 
 
 def template_job(template: Mapping[str, Any], id: str, key: str, at: float | None) -> NewJob:

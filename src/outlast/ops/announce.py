@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model.errors import InvalidOption
+from ..model.fired_ticks import FiredTicks
 from ..model.schedule_state import (
     EffectiveSchedule,
     ScheduleDefinition,
@@ -102,8 +103,14 @@ def changed_schedule_row(
         "code": None if code is None else json.dumps(code),
         "changes": json.dumps(changes) if changes else None,
         "next": stored.next_at if same else next_start(effective.spec, stored, now),
+        "fired_ticks": stored.fired_ticks if same else interrupted(stored),
         "announced": 0,
     }
+
+
+def interrupted(stored: StoredSchedule) -> str:
+    """Its next tick does not follow the last one."""
+    return FiredTicks.read(stored.fired_ticks).interrupted().text()
 
 
 def _times(spec: str) -> list[Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..model.errors import InvalidOption, JobNotFound, KeyConflict, TooLate
+from ..model.fired_ticks import FiredTicks
 from ..model.firing import MAX_ACTIVE_JOBS, Firing, Run, decide_firing
 from ..model.ids import new_job_id
 from ..model.job import NewJob
@@ -61,6 +62,7 @@ class _Fired(NamedTuple):
     firing: Firing
     active: list[str]  # earlier jobs that have not ended
     jobs: list[NewJob]
+    fired: FiredTicks
 
 
 def fire_due(
@@ -142,10 +144,11 @@ def _decide(schedule: StoredSchedule, spec: ScheduleSpec, runs: Mapping[str, Run
     known = job_ids(schedule.active)
     active = known if spec.overlap == "allow" else [id for id in known if id in runs]
     going = [runs[id] for id in active if id in runs]
-    firing = decide_firing(spec, schedule.next_at, schedule.now, going)
+    fired = FiredTicks.read(schedule.fired_ticks)
+    firing = decide_firing(spec, schedule.next_at, schedule.now, going, fired)
     template = schedule.read_job()
     jobs = [_job(schedule, spec, template, tick, after) for tick, after in firing.jobs]
-    return _Fired(schedule, firing, active, jobs)
+    return _Fired(schedule, firing, active, jobs, fired.adding(firing.ticks, firing.missed))
 
 
 def _job(
@@ -186,16 +189,16 @@ def _advance(decided: Sequence[_Fired], result: FireResult) -> Op[None]:
 def _row(one: _Fired) -> dict[str, Any]:
     schedule, firing, ids = one.schedule, one.firing, [job.id for job in one.jobs]
     seen, following = schedule.next_at, firing.following
-    ticks = [tick for tick, _ in firing.jobs]
     return {
         "name": schedule.name,
         "seen": seen,
         "version": schedule.version,
         "following": following,
-        "tick": max([seen or 0.0, *ticks]),
+        "tick": max([seen or 0.0, *firing.ticks]),
         "job": ids[-1] if ids else None,
         "active": json.dumps([*one.active, *ids][-MAX_ACTIVE_JOBS:]),
         "recent": json.dumps([*job_ids(schedule.recent), *ids][-MAX_RECENT_JOBS:]),
+        "fired_ticks": one.fired.text(),
         "fired": len(ids),
         "missed": firing.missed,
         "skipped": firing.skipped,

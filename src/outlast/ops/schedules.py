@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 from ..model.errors import InvalidOption, ScheduleExists, ScheduleNotFound
+from ..model.fired_ticks import FiredTicks
 from ..model.ids import new_job_id
 from ..model.job import Job, read_job
 from ..model.options import check_whole
-from ..model.schedule import manual_key, tick_key
+from ..model.schedule import ScheduleSpec, manual_key, tick_key
 from ..model.schedule_state import (
     EffectiveSchedule,
     Schedule,
@@ -24,7 +26,7 @@ from ..model.schedule_state import (
 )
 from ..model.timestamps import to_datetime
 from .access import ALL_JOBS, Access
-from .announce import changed_schedule_row, new_schedule_row
+from .announce import changed_schedule_row, interrupted, new_schedule_row
 from .enqueue import enqueue
 from .fire import MAX_RECENT_JOBS, job_ids
 from .job_actions import record_action
@@ -33,6 +35,7 @@ from .operation import BEGIN, Op, Rows, Statement, creates_database
 MAX_BACKFILL = 10_000  # ticks of one call
 MAX_SKIPPED = 1000  # ticks of one call
 SHOWN_RUNS = 10
+SHOWN_ACTIONS = 20
 
 
 @creates_database
@@ -46,7 +49,7 @@ def create(definition: ScheduleDefinition, by: str, action: str = "") -> Op[Sche
     made: Rows = yield Statement("insert_schedules", rows=[row])
     if not made:
         raise ScheduleExists(name=definition.name)
-    yield from _record("create", definition.name, by, definition.spec.as_json(), action)
+    yield from _record("create", definition, by, definition.spec.as_json(), action)
     return (yield from schedule(definition.name))
 
 
@@ -72,31 +75,50 @@ def report(name: str, reach: Access = ALL_JOBS) -> Op[ScheduleReport]:
     stored = StoredSchedule(*row)
     ids = json.dumps(job_ids(stored.recent))
     jobs: Rows = yield Statement("schedule_history", {"ids": ids, **reach.params})
-    marked = f'%"schedule": {json.dumps(name)}%'
-    done: Rows = yield Statement("schedule_actions", {"data": marked, "limit": 20})
-    actions = [
-        {"action": kind.removeprefix("schedule-"), "at": to_datetime(at), **json.loads(data)}
-        for kind, data, at in done
-    ]
+    actions = yield from _actions(name, reach)
     shown = read_schedule(row, state)
     return ScheduleReport(shown, _next_runs(stored), [read_job(job) for job in jobs], actions)
+
+
+def _actions(name: str, reach: Access) -> Op[list[dict[str, Any]]]:
+    """Another tenant's schedule may have had this name before."""
+    given = {"data": _contains("schedule", name), "limit": SHOWN_ACTIONS}
+    rows: Rows = yield Statement("schedule_actions", given)
+    done = [(kind, json.loads(data), at) for kind, data, at in rows]
+    return [
+        {"action": kind.removeprefix("schedule-"), "at": to_datetime(at), **facts}
+        for kind, facts, at in done
+        if reach.allows(facts.pop("tenant"), facts.pop("queue"))
+    ]
+
+
+def _contains(name: str, value: str) -> str:
+    """A pattern for the text of a JSON object that has this value, whatever is in it."""
+    text = f'"{name}": {json.dumps(value)}'
+    for wild in "!%_":
+        text = text.replace(wild, f"!{wild}")
+    return f"%{text}%"
 
 
 def _next_runs(stored: StoredSchedule) -> list[Any]:
     if stored.paused_at is not None or stored.error is not None or stored.next_at is None:
         return []
     spec = stored.read_spec()
-    return spec.runs(max(stored.next_at, stored.now) - 0.001, SHOWN_RUNS)
+    with suppress(
+        KeyError, ValueError, OSError
+    ):  # a zone that this machine lacks: firing reports it
+        return spec.runs(max(stored.next_at, stored.now) - 0.001, SHOWN_RUNS)
+    return []
 
 
 def pause(name: str, by: str, reason: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
     """Fire a schedule no more, until it is resumed; pausing twice is one pause."""
     yield BEGIN
-    yield from _held(name, reach)
+    stored = yield from _held(name, reach)
     given = {"name": name, "by": by, "reason": reason or None}
     changed: Rows = yield Statement("pause_schedule", given)
     if changed:
-        yield from _record("pause", name, by, {"reason": reason})
+        yield from _record("pause", stored, by, {"reason": reason})
     return (yield from schedule(name, reach))
 
 
@@ -106,12 +128,18 @@ def resume(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
     yield BEGIN
     stored = yield from _held(name, reach)
     spec = stored.read_spec()
-    changed: Rows = yield Statement(
-        "resume_schedule", {"name": name, "next": next_start(spec, stored, stored.now)}
-    )
+    start = _checked_start(spec, stored)
+    given = {"name": name, "next": start, "fired_ticks": interrupted(stored)}
+    changed: Rows = yield Statement("resume_schedule", given)
     if changed:
-        yield from _record("resume", name, by, {})
+        yield from _record("resume", stored, by, {})
     return (yield from schedule(name, reach))
+
+
+def _checked_start(spec: ScheduleSpec, stored: StoredSchedule) -> float | None:
+    """What is wrong with a schedule that cannot be fired is said again, in the same words."""
+    ScheduleSpec.of(spec.as_json())
+    return next_start(spec, stored, stored.now)
 
 
 def run_now(name: str, by: str, id: str, reach: Access = ALL_JOBS) -> Op[Job]:
@@ -131,7 +159,7 @@ def run_now(name: str, by: str, id: str, reach: Access = ALL_JOBS) -> Op[Job]:
             "recent": json.dumps([*job_ids(stored.recent), job.id][-MAX_RECENT_JOBS:]),
         },
     )
-    yield from _record("run", name, by, {"job": job.id})
+    yield from _record("run", stored, by, {"job": job.id})
     return job
 
 
@@ -144,11 +172,13 @@ def skip(name: str, n: int, by: str, action: str = "", reach: Access = ALL_JOBS)
         return (yield from schedule(name, reach))
     spec = stored.read_spec()
     start = stored.next_at if stored.next_at is not None else stored.now
-    last = list(islice(spec.ticks(start), n))
-    following = last[n - 1] if len(last) == n else None
+    coming = list(islice(spec.ticks(start), n))
+    following = coming[n - 1] if len(coming) == n else None
+    fired = FiredTicks.read(stored.fired_ticks).adding([start, *coming[: n - 1]], missed=0)
     note = f"skipped: {by} left out {n} of its ticks"
-    yield Statement("skip_ticks", {"name": name, "next": following, "skipped": n, "note": note})
-    yield from _record("skip", name, by, {"n": n}, action)
+    given = {"name": name, "next": following, "fired_ticks": fired.text()}
+    yield Statement("skip_ticks", {**given, "skipped": n, "note": note})
+    yield from _record("skip", stored, by, {"n": n}, action)
     return (yield from schedule(name, reach))
 
 
@@ -178,7 +208,7 @@ def change(
     row = changed_schedule_row(stored, effective, code, changes, stored.now)
     yield Statement("change_schedules", rows=[row])
     facts = {key: spec.as_json()[key] for key in given}
-    yield from _record("change", name, by, facts if job is None else {**facts, "job": True})
+    yield from _record("change", stored, by, facts if job is None else {**facts, "job": True})
     return (yield from schedule(name, reach))
 
 
@@ -190,8 +220,8 @@ def _replaced(given: Mapping[str, Any]) -> dict[str, None]:
 
 
 def reset(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
-    """Back to what code declares, and to the next tick from now; one that was made at run time has
-    no changes to lose."""
+    """Back to what code declares, and to the next tick from now that did not fire; one that was made
+    at run time has no changes to lose."""
     yield BEGIN
     stored = yield from _held(name, reach)
     code = stored.read_code()
@@ -201,9 +231,10 @@ def reset(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
         else EffectiveSchedule.of(code, {})
     )
     row = changed_schedule_row(stored, effective, code, None, stored.now)
-    row["next"] = effective.spec.next_tick(stored.now)
+    row["next"] = next_start(effective.spec, stored, stored.now)
+    row["fired_ticks"] = interrupted(stored)
     yield Statement("change_schedules", rows=[row])
-    yield from _record("reset", name, by, {})
+    yield from _record("reset", stored, by, {})
     return (yield from schedule(name, reach))
 
 
@@ -225,14 +256,15 @@ def backfill(
         ticks.append(tick)
         if len(ticks) > MAX_BACKFILL:
             raise InvalidOption(
-                option="start", reason=f"to end has more than {MAX_BACKFILL} ticks: take less"
+                option="start",
+                reason=f"is more than {MAX_BACKFILL:,} ticks before end: backfill a shorter span",
             )
     jobs = [template_job(template, new_job_id(), tick_key(name, tick), None) for tick in ticks]
     made: Rows = (yield Statement("insert_jobs", rows=[j.row() for j in jobs])) if jobs else []
     ids = json.dumps([id for id, *_ in made])
     rows: Rows = yield Statement("schedule_history", {"ids": ids, **ALL_JOBS.params})
     facts = {"start": start, "end": until, "number": len(made)}
-    yield from _record("backfill", name, by, facts)
+    yield from _record("backfill", stored, by, facts)
     return sorted((read_job(row) for row in rows), key=lambda job: str(job.key))
 
 
@@ -241,9 +273,9 @@ def delete(name: str, by: str, action: str = "", reach: Access = ALL_JOBS) -> Op
     yield BEGIN
     if (yield from _is_done(action)):
         return
-    yield from _held(name, reach)
+    stored = yield from _held(name, reach)
     yield Statement("delete_schedule", {"name": name})
-    yield from _record("delete", name, by, {}, action)
+    yield from _record("delete", stored, by, {}, action)
 
 
 def _held(name: str, reach: Access) -> Op[StoredSchedule]:
@@ -254,8 +286,15 @@ def _held(name: str, reach: Access) -> Op[StoredSchedule]:
     return StoredSchedule(*rows[0])
 
 
-def _record(kind: str, name: str, by: str, data: Mapping[str, Any], action: str = "") -> Op[None]:
-    facts = {"by": by, "schedule": name, **data}
+def _record(
+    kind: str,
+    on: ScheduleDefinition | StoredSchedule,
+    by: str,
+    data: Mapping[str, Any],
+    action: str = "",
+) -> Op[None]:
+    place = {"tenant": on.tenant, "queue": on.queue}  # whose it was: for whom it may be shown to
+    facts = {"by": by, "schedule": on.name, **place, **data}
     if action:
         facts["request"] = action
     yield from record_action(f"schedule-{kind}", [None], facts)
@@ -265,6 +304,6 @@ def _is_done(action: str) -> Op[bool]:
     """Whether an action is on record already: it is said again, because its answer got lost."""
     if not action:
         return False
-    given = {"data": f'%"request": "{action}"%', "limit": 1}
+    given = {"data": _contains("request", action), "limit": 1}
     rows: Rows = yield Statement("schedule_actions", given)
     return bool(rows)

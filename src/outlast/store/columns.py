@@ -28,6 +28,7 @@ _IDS = frozenset({"id", "flow", "team", "last_job"})
 _JSON = frozenset({
     "args", "result", "error", "retry", "hooks", "queues", "tasks", "scopes",
     "spec", "job", "code", "changes", "active", "recent",
+    "fired_ticks",
 })  # fmt: skip
 _MOMENTS = frozenset({"lease_until", "last_tick"})  # and what ends with _at
 

@@ -19,6 +19,7 @@ from ..model.schedule_state import ScheduleDefinition
 from ..ops.announce import announce, reannounce
 from ..ops.enqueue import CANCEL_SIGNAL
 from ..ops.fire import FIRE_BATCH, FireResult, break_schedule, fire_due, next_due
+from ..ops.rewind import rewind
 from ..store import Store
 from .loop import Loop
 from .row_errors import RowSuspicion
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.worker")
 
 ANNOUNCE_INTERVAL_S = 6 * 3600.0  # between announcements of a worker that runs for long
+CLOCK_STEP_S = 2.0  # back, of the database's clock: less is what a slow answer looks like
 FOREIGN_INTERVAL_S = 15.0  # between looks while the first schedule that is due is of another's task
 
 
@@ -64,11 +66,17 @@ class ScheduleFirer:
         self._due_at: float | None = None  # of the first schedule that is due, as last seen
         self._foreign: float | None = None  # the same, when none of ours was due
         self._look_again_at = -math.inf  # although that has not changed
+        self._clock_offset = -math.inf  # of the database's clock from the monotonic one
+        self._clock_was_ahead = True  # before this worker started, for all that it knows
         self.loop = Loop("schedules", self.run_once, ANNOUNCE_INTERVAL_S)
 
-    def observe(self, due_at: float | None) -> None:
-        """The sign: since when a schedule is due, whosever."""
+    def observe(self, due_at: float | None, clock: float) -> None:
+        """The signs: since when a schedule is due, whosever, and the database's time."""
         self._due_at = due_at
+        before, self._clock_offset = self._clock_offset, clock - time.monotonic()
+        if self._clock_offset < before - CLOCK_STEP_S:
+            self._clock_was_ahead = True
+            self.loop.trigger()
         if due_at is None:
             self._foreign = None
         elif due_at != self._foreign or time.monotonic() >= self._look_again_at:
@@ -76,6 +84,9 @@ class ScheduleFirer:
 
     async def run_once(self) -> None:
         await self.announce()
+        if self._clock_was_ahead:
+            await self.rewind()
+            self._clock_was_ahead = False
         due_at, tasks = self._due_at, list(self._known.tasks())
         if due_at is not None and tasks:
             result = await self.fire(tasks)
@@ -97,6 +108,14 @@ class ScheduleFirer:
             log.info("schedule %s: added", name)
         for name in done.changed:
             log.info("schedule %s: changed to what code declares", name)
+
+    async def rewind(self) -> None:
+        """Schedules that fired by a clock that was ahead go on from now."""
+        after: str | None = ""
+        while after is not None and not self._state.stopping:
+            rewound, after = await self._store.arun(rewind, after)
+            for name in rewound:
+                log.warning("schedule %s: set back, because the clock was ahead", name)
 
     async def fire(self, tasks: Sequence[str]) -> FireResult:
         """All that is due. A batch that fails is halved until the schedule is found that is to

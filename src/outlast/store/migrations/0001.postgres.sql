@@ -314,6 +314,7 @@ CREATE TABLE ol.schedule (
     last_job uuid,
     active json NOT NULL DEFAULT '[]', -- its jobs that may not have ended
     recent json NOT NULL DEFAULT '[]', -- its latest jobs
+    fired_ticks json NOT NULL DEFAULT '[]', -- spans of ticks that were dealt with
     fired bigint NOT NULL DEFAULT 0,
     missed bigint NOT NULL DEFAULT 0, -- ticks
     skipped bigint NOT NULL DEFAULT 0, -- ticks

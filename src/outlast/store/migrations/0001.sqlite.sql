@@ -304,6 +304,7 @@ CREATE TABLE ol.schedule (
     last_job TEXT,
     active TEXT NOT NULL DEFAULT '[]', -- its jobs that may not have ended
     recent TEXT NOT NULL DEFAULT '[]', -- its latest jobs
+    fired_ticks TEXT NOT NULL DEFAULT '[]', -- spans of ticks that were dealt with
     fired INTEGER NOT NULL DEFAULT 0,
     missed INTEGER NOT NULL DEFAULT 0, -- ticks
     skipped INTEGER NOT NULL DEFAULT 0, -- ticks

@@ -35,6 +35,7 @@ SET next_at = ol.moment(t.following),
     last_job = COALESCE(t.job, j.last_job),
     active = ol.json(t.active),
     recent = ol.json(t.recent),
+    fired_ticks = ol.json(t.fired_ticks),
     fired = j.fired + t.fired,
     missed = j.missed + t.missed,
     skipped = j.skipped + t.skipped,
@@ -42,10 +43,41 @@ SET next_at = ol.moment(t.following),
     note = COALESCE(t.note, j.note),
     noted_at = CASE WHEN t.note IS NULL THEN j.noted_at ELSE ol.now() END
 FROM ol.rows(name text, seen double precision, version bigint, following double precision,
-    tick double precision, job uuid, active text, recent text, fired integer, missed integer,
-    skipped integer, late integer, note text)
+    tick double precision, job uuid, active text, recent text, fired_ticks text, fired integer,
+    missed integer, skipped integer, late integer, note text)
 WHERE j.name = t.name AND j.next_at = ol.moment(t.seen) AND j.version = t.version
     AND j.paused_at IS NULL
+RETURNING ol.updated(name)
+
+-- name: schedules_ahead
+-- Schedules that fired, or were changed, at a moment that is still to come, after a name: the clock
+-- was ahead, or was set back. Held until they are rewound.
+-- postgres: SKIP LOCKED, because a worker that holds one fires it
+SELECT ol.schedule_columns FROM ol.schedule AS j
+WHERE j.paused_at IS NULL AND j.error IS NULL AND j.name > :after
+    AND (j.last_tick > ol.later(2) OR j.changed_at > ol.later(2))
+ORDER BY j.name LIMIT :limit
+FOR UPDATE SKIP LOCKED
+-- sqlite: one writer at a time
+SELECT ol.schedule_columns FROM ol.schedule AS j
+WHERE j.paused_at IS NULL AND j.error IS NULL AND j.name > :after
+    AND (j.last_tick > ol.later(2) OR j.changed_at > ol.later(2))
+ORDER BY j.name LIMIT :limit
+
+-- name: rewind_schedules
+-- Set schedules back to ticks that never fired, each only if it stands as it was seen.
+UPDATE ol.schedule AS j
+SET next_at = ol.moment(t.next),
+    last_tick = ol.moment(t.tick),
+    fired_ticks = ol.json(t.fired_ticks),
+    note = t.note,
+    noted_at = ol.now(),
+    version = j.version + 1,
+    changed_at = ol.now()
+FROM ol.rows(name text, version bigint, next double precision, tick double precision,
+    fired_ticks text, note text)
+WHERE j.name = t.name AND j.version = t.version AND j.paused_at IS NULL
+    AND (j.next_at IS NULL OR j.next_at > ol.moment(t.next))
 RETURNING ol.updated(name)
 
 -- name: break_schedules
@@ -97,12 +129,13 @@ SET tenant = t.tenant,
     code = ol.json(t.code),
     changes = ol.json(t.changes),
     next_at = ol.moment(t.next),
+    fired_ticks = ol.json(t.fired_ticks),
     announced_at = CASE WHEN t.announced > 0 THEN ol.now() ELSE j.announced_at END,
     version = j.version + 1,
     error = NULL,
     changed_at = ol.now()
 FROM ol.rows(name text, version bigint, tenant text, queue text, task text, spec text, job text,
-    code text, changes text, next double precision, announced integer)
+    code text, changes text, next double precision, fired_ticks text, announced integer)
 WHERE j.name = t.name AND j.version = t.version
 RETURNING ol.updated(name)
 
@@ -123,15 +156,15 @@ RETURNING name
 -- name: resume_schedule
 -- Start a schedule again, with its next tick; no row if it is not paused.
 UPDATE ol.schedule SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, error = NULL,
-    next_at = ol.moment(CAST(:next AS double precision)), version = version + 1,
-    changed_at = ol.now()
+    next_at = ol.moment(CAST(:next AS double precision)), fired_ticks = ol.json(:fired_ticks),
+    version = version + 1, changed_at = ol.now()
 WHERE name = :name AND (paused_at IS NOT NULL OR error IS NOT NULL)
 RETURNING name
 
 -- name: skip_ticks
 -- Leave out the next ticks of a schedule.
 UPDATE ol.schedule SET next_at = ol.moment(CAST(:next AS double precision)),
-    skipped = skipped + :skipped, note = :note, noted_at = ol.now(), version = version + 1,
+    fired_ticks = ol.json(:fired_ticks), skipped = skipped + :skipped, note = :note, noted_at = ol.now(), version = version + 1,
     changed_at = ol.now()
 WHERE name = :name
 RETURNING name
@@ -162,7 +195,8 @@ WHERE ol.in_ids(j.id, :ids) AND ol.in_reach
 ORDER BY j.created_at DESC, j.id DESC
 
 -- name: schedule_actions
--- What was done to a schedule, newest first.
+-- What was done to a schedule, newest first. (Its text is compared: PostgreSQL stores escapes that
+-- it refuses to read.)
 SELECT kind, CAST(data AS text), ol.epoch(at) FROM ol.event
-WHERE job IS NULL AND kind LIKE 'schedule-%' AND CAST(data AS text) LIKE :data
+WHERE job IS NULL AND kind LIKE 'schedule-%' AND CAST(data AS text) LIKE :data ESCAPE '!'
 ORDER BY seq DESC LIMIT :limit
