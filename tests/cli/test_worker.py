@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from outlast import Outlast
 from tests.cli.conftest import Commands, Program, patiently
-from tests.support import Database
+from tests.support import Database, Processes
 from tests.support.processes import alive
 
 
@@ -104,3 +105,46 @@ def test_a_worker_waits_for_a_database_that_is_not_there_yet(
     worker.terminate()
     assert worker.wait() == 0
     assert "hunter2" not in worker.output()
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("words", ["metrics and health on", "queues: all"])
+def test_a_worker_that_says_it_has_started_is_stopped_and_not_killed(
+    ol: Outlast, database: Database, processes: Processes, tmp_path: Path, words: str
+) -> None:
+    """R182: its handlers stand before its first word, for whoever waits for that to stop it."""
+    write_early_stop(tmp_path, words)
+    command = [sys.executable, "-m", "outlast", "worker", "early:ol", "--metrics-port", "0"]
+    worker = processes.run(*command, env={"OUTLAST_URL": database.url}, cwd=tmp_path)
+    assert worker.wait() == 0, worker.output()
+    assert words in worker.output()
+
+
+def write_early_stop(folder: Path, words: str) -> None:
+    """An app whose process gets SIGTERM at the very log line."""
+    (folder / "early.py").write_text(f"""
+import logging, os, signal
+from outlast import Outlast
+
+ol = Outlast()
+
+class StopAtFirstWord(logging.Handler):
+    def emit(self, record):
+        if {words!r} in record.getMessage():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+for name in ("outlast", "outlast.worker", "outlast.metrics"):
+    logging.getLogger(name).addHandler(StopAtFirstWord())
+""")
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_supervisor_that_says_it_has_started_is_stopped_and_not_killed(
+    ol: Outlast, database: Database, processes: Processes, tmp_path: Path
+) -> None:
+    """R182"""
+    write_early_stop(tmp_path, "metrics and health on")
+    more = ["--metrics-port", "0", "--processes", "2"]
+    command = [sys.executable, "-m", "outlast", "worker", "early:ol", *more]
+    supervisor = processes.run(*command, env={"OUTLAST_URL": database.url}, cwd=tmp_path)
+    assert supervisor.wait() == 0, supervisor.output()

@@ -91,6 +91,7 @@ def worker(
     creates exactly one Outlast.
     """
     from ..worker.logs import set_up, tear_down
+    from ..worker.signals import stop_on_signals
 
     url, schema, blobs = given.pop("url"), given.pop("schema"), given_on_command(ctx, "blobs")
     url = url or os.environ.pop(CHILD_URL, None)
@@ -115,9 +116,10 @@ def worker(
         command = _child_command(ctx, schema)
         os.environ |= _child_secrets(url, remote["server"])
         ctx.exit(_supervise(created, command, processes, metrics, remote=bool(remote["server"])))
-    _log_settings(created, remote["server"] or created.app.store.address)
-    with metrics.of_worker(created, connected):
-        created.run()
+    with stop_on_signals(created):  # before anything says that it has started
+        _log_settings(created, remote["server"] or created.app.store.address)
+        with metrics.of_worker(created, connected):
+            created.run()
 
 
 class MetricsOptions(NamedTuple):
@@ -177,8 +179,7 @@ def _supervise(
     burials, grace = ChildReaper(worker.app.store), worker.settings.grace
     bury = leave_to_leases if remote else burials
     supervisor = Supervisor(command, processes, grace, bury, metrics.of_child)
-    with metrics.of_supervisor(supervisor, worker, burials.metrics, remote=remote):
-        return supervisor.run()
+    return supervisor.run(metrics.of_supervisor(supervisor, worker, burials.metrics, remote=remote))
 
 
 def _queue_names(queues: str | None) -> list[str] | None:

@@ -23,8 +23,7 @@ CANCEL_WAIT_S = 0.1  # seconds that cancelled tasks have when the loop closes
 
 def run_with_signals(worker: Worker) -> None:
     """The first signal drains, the second leaves quickly: see `Worker.stop`."""
-    supervised = parent_pipe.watch_parent(worker)
-    with _signals(worker, supervised):
+    with stop_on_signals(worker):
         loop = _new_loop()
         try:
             loop.run_until_complete(_main(worker))
@@ -39,31 +38,43 @@ async def _main(worker: Worker) -> None:
         await worker.app.store.aclose()
 
 
-@contextmanager
-def _signals(worker: Worker, supervised: bool) -> Iterator[None]:
-    """Handled by the interpreter, not by the loop: a handler may be blocking that."""
-    signalled_at: float | None = None
+class StopHandler:
+    """Stops a worker. Called by the interpreter, not by the loop: a job may be blocking that."""
 
-    def stop(*_: object) -> None:
-        nonlocal signalled_at
+    def __init__(self, worker: Worker, supervised: bool) -> None:
+        self.worker = worker
+        self._supervised = supervised
+        self._signalled_at: float | None = None
+
+    def __call__(self, *_: object) -> None:
         now = time.monotonic()
-        if signalled_at is not None:
-            if supervised and now - signalled_at < SIGNAL_ECHO_S:
+        if self._signalled_at is not None:
+            if self._supervised and now - self._signalled_at < SIGNAL_ECHO_S:
                 # An init system signals every process of a service, and our supervisor passes
                 # its own signal on: that is one wish, not two.
                 return
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, FORCED_EXIT_S)
-        signalled_at = signalled_at or now
-        worker.stop()
+        self._signalled_at = self._signalled_at or now
+        self.worker.stop()
 
-    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+
+@contextmanager
+def stop_on_signals(worker: Worker) -> Iterator[None]:
+    """Signals stop a worker, also one that is still to run: a process that says it has started is
+    stopped, not killed. Within itself it does nothing."""
+    current = signal.getsignal(signal.SIGTERM)
+    if isinstance(current, StopHandler) and current.worker is worker:
+        yield
+        return
+    handler = StopHandler(worker, parent_pipe.watch_parent(worker))
+    before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

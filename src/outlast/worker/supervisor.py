@@ -19,7 +19,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from ..model.ids import INSTANCE_VARIABLE, new_instance_id
 from .loop import Backoff
@@ -32,6 +32,7 @@ KILL_MARGIN_S = 1.0  # seconds beyond the grace time to hand in outcomes; then S
 BEAT_INTERVAL_S = (
     1.0  # seconds between rounds in which nothing happens, for who looks whether we live
 )
+NOTHING_BESIDE = nullcontext()
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 OnExit = Callable[[str, int], None]  # a child's instance id, and its exit code (−9: by signal 9)
@@ -120,10 +121,12 @@ class Supervisor:
     def running(self) -> list[Child]:
         return [child for child in self.children if child.process is not None]
 
-    def run(self) -> int:
+    def run(self, beside: AbstractContextManager[None] = NOTHING_BESIDE) -> int:
+        """Run the children, and what is to be open meanwhile, until told to stop. Signals are
+        handled before it opens: whoever sees it may stop us."""
         pipe = ParentPipe()
         try:
-            with self._wakeups() as wait:
+            with self._wakeups() as wait, beside:
                 while not self._signals_received or self.running:
                     self.beat_at = time.monotonic()
                     self._step(pipe)
