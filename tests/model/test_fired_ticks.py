@@ -1,4 +1,4 @@
-"""Which ticks were dealt with: none comes twice and none is waited for in vain, whatever clocks do."""
+"""Which ticks were dealt with: none comes twice, and none is waited for in vain."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ from ..model.humanize import format_duration
 from ..model.job import Job
 from ..model.lifecycle import State
 from ..model.outcome import reason
+from ..model.schedule import origin_of_key
+from ..model.ticks import as_key
 from ..ops import report
 from ..ops.explain import explain
 from ..ops.flow_report import Neighbour, neighbours
@@ -76,6 +78,7 @@ def details_json(details: JobDetails) -> dict[str, object]:
     return {
         **details.job.as_json(),
         "why": details.why,
+        "schedule": _origin_json(details.job.key),
         "owner": _owner_json(details),
         "attempts": to_json(details.attempts),
         "steps": to_json(details.steps),
@@ -136,6 +139,7 @@ def _lines(details: JobDetails) -> list[tuple[str, Any]]:
         ("queue", f"{job.queue}, priority {job.priority}"),
         ("tenant", job.tenant),
         ("key", job.key),
+        ("schedule", _origin_text(job.key)),
         ("state", _state(details)),
         ("unreadable", job.unreadable),
         ("attempt", f"{job.attempt}; {job.failures} of {job.max_attempts} failures,"
@@ -159,6 +163,19 @@ def _lines(details: JobDetails) -> list[tuple[str, Any]]:
         *_neighbour_lines("before", details.after),
         *_owner_lines(details),
     ]
+
+
+def _origin_text(key: str | None) -> str | None:
+    """Which schedule made a job, and for which tick."""
+    if (origin := origin_of_key(key)) is None:
+        return None
+    how = "started by an operator at" if origin.manual else "tick"
+    return f"{origin.schedule}, {how} {as_key(origin.tick.timestamp())}"
+
+
+def _origin_json(key: str | None) -> dict[str, object] | None:
+    origin = origin_of_key(key)
+    return None if origin is None else origin._asdict() | {"tick": to_json(origin.tick)}
 
 
 def _neighbour_lines(name: str, jobs: Sequence[Neighbour]) -> list[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Literal, NamedTuple, Self, TypedDict
 
 from .errors import InvalidOption
 from .humanize import compact_duration, duration_seconds
@@ -31,7 +31,7 @@ MAX_PERIOD_S = 366 * 86400.0
 MAX_JITTER_S = 86400.0
 DEFAULT_GRACE_S = 60.0
 
-_KEY = re.compile(r"cron:.*:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?)Z(/manual)?", re.DOTALL)
+_KEY = re.compile(r"cron:(.+):(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?)Z(/manual)?", re.DOTALL)
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -167,10 +167,30 @@ def manual_key(name: str, moment: float) -> str:
     return f"{tick_key(name, moment)}/manual"
 
 
+class JobOrigin(NamedTuple):
+    """Which schedule made a job, and for which tick."""
+
+    schedule: str
+    tick: datetime
+    manual: bool  # an operator started it, and its tick is that moment
+
+
+def origin_of_key(key: str | None) -> JobOrigin | None:
+    """Of a job, by its key; None: no schedule made it."""
+    found = _KEY.fullmatch(key or "")
+    if found is None:
+        return None
+    try:
+        tick = datetime.fromisoformat(found[2]).replace(tzinfo=UTC)
+    except ValueError:  # a caller's own key, with a date that does not exist
+        return None
+    return JobOrigin(found[1], tick, found[3] is not None)
+
+
 def tick_of_key(key: str | None) -> datetime | None:
     """The nominal time of a schedule's job, by its key; None: no schedule made it."""
-    found = _KEY.fullmatch(key or "")
-    return None if found is None else datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+    origin = origin_of_key(key)
+    return None if origin is None else origin.tick
 
 
 def schedule_options(given: Mapping[str, Any]) -> dict[str, Any]:

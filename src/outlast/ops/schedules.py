@@ -220,8 +220,8 @@ def _replaced(given: Mapping[str, Any]) -> dict[str, None]:
 
 
 def reset(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
-    """Back to what code declares, and to the next tick from now that did not fire; one that was made
-    at run time has no changes to lose."""
+    """Back to what code declares, and to the next tick from now that did not fire; one that was
+    made at run time has no changes to lose."""
     yield BEGIN
     stored = yield from _held(name, reach)
     code = stored.read_code()

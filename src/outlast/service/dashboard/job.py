@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ...model.job import Job
+from ...model.schedule import origin_of_key
 from ...ops import events, report
 from ...ops.explain import explain
 from ...ops.operation import Op
@@ -64,6 +65,7 @@ async def job_page(call: RequestContext) -> Response:
         "job.html",
         job=data.job,
         seen=data,
+        origin=origin_of_key(data.job.key),
         why=why,
         tries=known,
         timeline=timeline(data.job, known, now),
