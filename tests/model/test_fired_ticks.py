@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -76,3 +76,19 @@ def test_no_tick_fires_twice_and_none_is_waited_for_in_vain(
         one.step(START + 20 * YEAR - one.now)  # a long way ahead, and then right again
         one.step(START + HOUR - one.now)
         assert one.next_at == one.fired.first_free(spec, one.now) or one.next_at <= one.now
+
+
+@pytest.mark.parametrize("stride", [HOUR, 3 * HOUR])
+def test_ticks_that_fired_ahead_of_their_time_are_passed_over_when_it_comes(stride: float) -> None:
+    """R237: one at a time, and several at once after an outage."""
+    spec = ScheduleSpec.of({"every": HOUR, "missed": "all", "overlap": "allow"})
+    one = Simulated(replace(spec, missed="once"), next_at=spec.next_tick(START))
+    one.step(HOUR)
+    one.step(8 * HOUR)  # ahead: the latest tick of these fires
+    one.step(-7 * HOUR)
+    one.spec = spec
+    for _ in range(6):
+        one.step(stride)
+    assert len(one.jobs) == len(set(one.jobs))
+    first = one.jobs[0]
+    assert sorted(one.jobs) == [first + n * HOUR for n in range(len(one.jobs))]
