@@ -85,7 +85,7 @@ def test_ticks_that_fired_ahead_of_their_time_are_passed_over_when_it_comes(stri
     one = Simulated(replace(spec, missed="once"), next_at=spec.next_tick(START))
     one.step(HOUR)
     one.step(8 * HOUR)  # ahead: the latest tick of these fires
-    one.step(-7 * HOUR)
+    one.step(-8 * HOUR)
     one.spec = spec
     for _ in range(6):
         one.step(stride)

@@ -11,6 +11,7 @@
     healing       nets that do not catch, or catch the living
     lease_trust   leases that are believed although they prove nothing
     keeping       budgets, records, pruning, the tables themselves
+    scheduling    ticks that fire twice, never, or although they must not
     wedging       workers that stop for good
     outside       replaced files, moments and rows that nobody can read
 
@@ -33,6 +34,7 @@ from . import (
     lease_trust,
     outside,
     owning,
+    scheduling,
     wedging,
 )
 from .mutation import Mutant
@@ -49,6 +51,7 @@ MUTANTS: list[Mutant] = [
     *healing.MUTANTS,
     *lease_trust.MUTANTS,
     *keeping.MUTANTS,
+    *scheduling.MUTANTS,
     *outside.MUTANTS,
     *wedging.MUTANTS,
 ]

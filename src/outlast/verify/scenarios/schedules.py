@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -59,6 +60,55 @@ def fire_again(ctx: ScenarioContext) -> Iterator[str]:
     fired = [one.fired for one in ctx.ol.schedules() if one.name == ctx.queue]
     if fired != [len(ticks)]:
         yield f"a schedule says that it fired {fired} times, and has {len(ticks)} jobs"
+
+
+def _look() -> Op[Rows]:
+    """What a worker reads that is about to fire, without its locks: it is slow."""
+    op = fire_due(["mark"])
+    next(op)
+    rows: Rows = yield op.send([])
+    return rows
+
+
+def _fire_as_seen(seen: Rows) -> Op[None]:
+    """The rest of its transaction, later."""
+    op = fire_due(["mark"])
+    yield next(op)
+    op.send([])
+    with suppress(StopIteration):
+        statement = op.send(seen)
+        while True:
+            statement = op.send((yield statement))
+
+
+@scenario("schedule-fired-between")
+def fire_between(ctx: ScenarioContext) -> Iterator[None]:
+    """Another worker fires what a slow one has seen: the slow one fires nothing."""
+    ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
+    yield
+    seen = ctx.run(_look)
+    ctx.run(fire_due, ["mark"])
+    ctx.run(_fire_as_seen, seen)
+
+
+fire_between.on_retry(fire_again)
+
+
+@scenario("schedule-paused-between")
+def pause_between(ctx: ScenarioContext) -> Iterator[None]:
+    """An operator pauses what a slow worker has seen: it does not fire."""
+    ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
+    yield
+    seen = ctx.run(_look)
+    ctx.ol.pause_schedule(ctx.queue, reason="verify")
+    ctx.run(_fire_as_seen, seen)
+
+
+@pause_between.on_retry
+def find_paused(ctx: ScenarioContext) -> Iterator[str]:
+    """Nobody fired it but the slow worker."""
+    if ticks := _ticks(ctx):
+        yield f"a schedule fired after it was paused: {dict(ticks)}"
 
 
 @scenario("schedule-overlap")
