@@ -1,4 +1,4 @@
-"""Schedules of any name, and of several tenants: each sees its own, and nothing that looks alike."""
+"""Schedules of any name, and of several tenants: each sees its own, and none that looks alike."""
 
 from __future__ import annotations
 

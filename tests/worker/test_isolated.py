@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from outlast import Outlast
+from outlast.model.schedule import tick_of_key
 from tests.support import Database, Processes, aeventually, eventually
 from tests.support.processes import alive
 
@@ -36,6 +38,10 @@ def speaks(n: int, ctx: Context) -> dict:
     ctx.log("pid", pid=os.getpid())
     ctx.enqueue(follow_up.job(n), follow_up.job(n + 1))
     return {"pid": os.getpid(), "attempt": ctx.attempt, "fence": ctx.fence, "big": "x" * 900_000}
+
+@ol.task(isolated=True)
+def ticks(ctx: Context) -> str:
+    return str(ctx.tick)
 
 @ol.task(isolated=True, retry=once)
 def dies(number: int) -> None:
@@ -113,6 +119,18 @@ def module(
     yield module
     module.ol.close()
     del sys.modules[name]
+
+
+@pytest.mark.kinds("sqlite")
+async def test_a_handler_in_a_process_of_its_own_knows_its_tick(module: ModuleType) -> None:
+    """R234"""
+    module.ol.create_schedule("nightly", module.ticks.job(), every="1h")
+    end = datetime.now(UTC)
+    [job] = module.ol.backfill_schedule("nightly", end - timedelta(hours=1), end)
+    async with work(module.ol):
+        result = await module.ol.aresult(job.id, timeout=60)
+    tick = tick_of_key(job.key)
+    assert tick is not None and result == str(tick)
 
 
 @pytest.mark.kinds("sqlite")

@@ -27,19 +27,6 @@ MUTANTS = [
         store=POSTGRES,
     ),
     Mutant(
-        "schedule-stands-still",
-        "a schedule that was fired is due again, and only keys keep its ticks apart",
-        [
-            Edit(
-                "store/sql/schedules.sql",
-                "SET next_at = ol.moment(t.following),\n    last_tick",
-                "SET next_at = ol.moment(t.seen),\n    last_tick",
-            )
-        ],
-        paths=FIRE,
-        points=8,
-    ),
-    Mutant(
         "schedule-key-without-tick",
         "the key of a tick's job does not say which tick",
         [
