@@ -28,8 +28,8 @@ def limit(run: Run, queue: str = "default", **limits: Any) -> None:
 def turn(run: Run, most: int = 100, cursor: Any = FIRST_LANE, **said: Any) -> TurnClaims:
     """Claim from the lanes of a limited queue."""
     freed = said.pop("freed", ())
-    adopt = said.pop("adopt", False)
-    claims: Any = take(run, most, turn=LaneTurn(cursor, freed, adopt), **said)
+    adopt, deep = said.pop("adopt", False), said.pop("deep", False)
+    claims: Any = take(run, most, turn=LaneTurn(cursor, freed, adopt, deep), **said)
     assert isinstance(claims, TurnClaims)
     return claims
 

@@ -6,6 +6,7 @@ import json
 
 from ..model.breaker import RELAPSE_S, Circuit, CloseReason, OpenBreaker
 from ..model.job import Claim, ClaimKey
+from ..model.turns import MAX_LANES
 from .claim import in_order, read_breaker
 from .job_actions import record_action
 from .lanes import LaneClaim, LaneTurn, claim_locked
@@ -106,7 +107,10 @@ def take_probe(
 
 def _claim_probe(opened: OpenBreaker, params: dict[str, object], limited: bool) -> Op[list[Claim]]:
     if limited:
-        asked = LaneClaim({**params, "tenant": None}, opened.circuit.queue, 1, LaneTurn())
+        where = {**opened.circuit._asdict(), "reach": PROBE_SCAN_ROWS, "lanes": MAX_LANES}
+        lanes: Rows = yield Statement("probe_lanes", where)
+        turn = LaneTurn(freed=tuple(lane for (lane,) in lanes))
+        asked = LaneClaim({**params, "tenant": None}, opened.circuit.queue, 1, turn)
         answers: list[Rows] = yield Pipeline(asked.opening())
         return (yield from claim_locked(asked, answers, commits=False))
     # In turn: a long run of jobs that cannot succeed must not hold up the others.

@@ -32,6 +32,8 @@ from .job_actions import record_action
 from .operation import BEGIN, CommitPipeline, Op, Pipeline, Row, Rows, Statement
 
 ADOPTED_ROWS = 1000  # ready jobs among which those without a lane are looked for
+DEEP_ADOPTED_ROWS = 100_000  # the same now and then: others may stand before them
+FREED_PLACE = 10_000  # in lock_lanes: of a lane whose turn it is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class LaneTurn:
     cursor: LaneCursor = FIRST_LANE
     freed: tuple[str, ...] = ()  # lanes in which this worker has just freed a slot
     adopt: bool = False  # whether jobs without a lane are to be looked for
+    deep: bool = False  # far back
 
 
 class TurnClaims(list[Claim]):
@@ -80,8 +83,8 @@ class LaneClaim:
         """The last one locks lanes."""
         first = [Statement("promote_due", {"limit": 1000})] if self.promote else []
         if self.turn.adopt:
-            given = {"queue": self.queue, "reach": ADOPTED_ROWS}
-            first.append(Statement("adopt_jobs", given))
+            reach = DEEP_ADOPTED_ROWS if self.turn.deep else ADOPTED_ROWS
+            first.append(Statement("adopt_jobs", {"queue": self.queue, "reach": reach}))
         given = {"queue": self.queue, "lane": self.turn.cursor.lane, "lanes": MAX_LANES}
         freed = [{"lane": lane} for lane in self.turn.freed]
         return [*first, Statement("lock_lanes", given, freed)]
@@ -97,8 +100,8 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
     lanes, facts = _read_lanes(answers[-1])
     if facts is None:
         return TurnClaims(adopted=adopted)
-    ours = [lane for lane, got in lanes if got]
-    visited = [lane for lane, _ in lanes if lane not in asked.turn.freed]
+    ours = [lane for lane, _, got in lanes if got]
+    visited = [lane for lane, place, _ in lanes if place < FREED_PLACE]
     cursor, more = asked.turn.cursor, len(visited) >= MAX_LANES
     busy = len(ours) < len(lanes)
     if not ours:
@@ -118,7 +121,10 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
         (rows,) = yield last([statement])
         claims = [Claim(*row) for row in rows]
     given = Counter(claim.lane or "" for claim in claims)
-    cursor = next_cursor(shares, facts.weights, asked.limit, given)
+    if given.total() < asked.limit:  # these had no more: the turn is that of the lanes after them
+        cursor = LaneCursor(visited[-1]) if visited else cursor
+    else:
+        cursor = next_cursor(shares, facts.weights, asked.limit, given)
     return TurnClaims(_in_order(claims), cursor, busy=busy, adopted=adopted, more=more)
 
 
@@ -137,13 +143,14 @@ class _QueueFacts:
     weights: dict[str, int]
 
 
-def _read_lanes(rows: Rows) -> tuple[list[tuple[str, bool]], _QueueFacts | None]:
+def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], _QueueFacts | None]:
+    """Lanes in the order of their turns, with their places and whether they are locked."""
     if not rows:
         return [], None
     ordered = sorted(rows, key=lambda row: int(row[1]))
     _, _, _, alone, in_order, rated, weights = rows[0]
     facts = _QueueFacts(bool(alone), bool(in_order), bool(rated), json.loads(weights or "{}"))
-    return [(lane, bool(got)) for lane, _, got, *_ in ordered], facts
+    return [(lane, int(place), bool(got)) for lane, place, got, *_ in ordered], facts
 
 
 def _claim_statement(
@@ -200,6 +207,12 @@ def set_lane_paused(queue: str, lane: str, paused: bool, by: str) -> Op[None]:
         what = {"queue": queue, "lane": lane} if queue else {"tenant": lane}
         kind = "pause" if paused else "resume"
         yield from record_action(kind, [None], {"by": by, **what})
+
+
+def prune_lanes(limit: int) -> Op[int]:
+    """Remove a batch of rows that say no more of a lane than no row does; how many went."""
+    rows: Rows = yield Statement("prune_lanes", {"limit": limit})
+    return len(rows)
 
 
 def limited_queues() -> Op[frozenset[str]]:

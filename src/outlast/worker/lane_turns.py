@@ -11,6 +11,7 @@ from ..model.turns import FIRST_LANE, MAX_LANES, LaneCursor
 from ..ops.lanes import ADOPTED_ROWS, LaneTurn, TurnClaims
 
 ADOPT_INTERVAL_S = 1.0  # seconds between looks for jobs that have no lane
+DEEP_ADOPT_INTERVAL_S = 60.0  # seconds between looks far back
 MAX_VAIN_TURNS = 32  # claims in a row that find lanes without room, before the queue rests
 
 
@@ -19,6 +20,7 @@ class _QueueTurn:
     cursor: LaneCursor = FIRST_LANE
     freed: dict[str, None] = field(default_factory=dict)  # the latest is last
     adopt_at: float = 0.0
+    deep_adopt_at: float = 0.0
     vain: int = 0  # claims in a row
 
 
@@ -58,8 +60,12 @@ class LaneTurns:
             return None
         lanes = [claim.lane for claim in ended if claim.queue == queue and claim.lane is not None]
         freed, turn.freed = {**turn.freed, **dict.fromkeys(lanes)}, {}
-        adopt = time.monotonic() >= turn.adopt_at
-        return LaneTurn(turn.cursor, tuple(freed)[-MAX_LANES:], adopt)
+        now = time.monotonic()
+        adopt = now >= turn.adopt_at
+        deep = adopt and now >= turn.deep_adopt_at
+        if deep:
+            turn.deep_adopt_at = now + DEEP_ADOPT_INTERVAL_S
+        return LaneTurn(turn.cursor, tuple(freed)[-MAX_LANES:], adopt, deep)
 
     def claimed(self, queue: str, claims: Sequence[Claim]) -> bool | None:
         """How a turn went. True: there may be more. None: other claims had the lanes at that

@@ -9,6 +9,7 @@ from functools import partial
 from ..model.settings import RetentionSettings
 from ..ops import events, retention
 from ..ops.duties import DutyTally
+from ..ops.lanes import prune_lanes
 from ..ops.retention import prune_queue, queue_retentions
 from ..store import Store
 from ..store.blobs.store import Blobs, adelete_blobs
@@ -46,9 +47,17 @@ class Pruner:
                     break
                 await asyncio.sleep(PAUSE_S)
         removed += await self._queues.once(keep.prune_batch)
+        await self._prune_lanes()
         await self._store.arun(retention.prune_workers, keep.keep_workers)
         await self._sequence_events()
         return DutyTally(found=removed, healed=removed)
+
+    async def _prune_lanes(self) -> None:
+        """Token buckets of lanes that are full again, as those of lanes that are gone."""
+        while await self._store.arun(prune_lanes, self._keep.prune_batch) == self._keep.prune_batch:
+            if self._state.stopping:
+                break
+            await asyncio.sleep(PAUSE_S)
 
     async def _sequence_events(self) -> None:
         """Followers of events assign their positions. Without any, it is done here now and then:

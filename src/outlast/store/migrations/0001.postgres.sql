@@ -264,7 +264,8 @@ CREATE TABLE ol.lane (
     lane text NOT NULL,
     paused boolean NOT NULL DEFAULT false,
     tokens double precision, -- at `filled_at`; none: full
-    filled_at timestamptz, -- in the future: closed until then
+    filled_at timestamptz,
+    closed_for double precision, -- seconds until `filled_at`; none: open
     PRIMARY KEY (queue, lane)
 ) WITH (fillfactor = 50);
 

@@ -254,7 +254,8 @@ CREATE TABLE ol.lane (
     lane TEXT NOT NULL,
     paused INTEGER NOT NULL DEFAULT 0,
     tokens REAL, -- at `filled_at`; none: full
-    filled_at REAL, -- in the future: closed until then
+    filled_at REAL,
+    closed_for REAL, -- seconds until `filled_at`; none: open
     PRIMARY KEY (queue, lane)
 ) WITHOUT ROWID;
 

@@ -51,19 +51,32 @@ SELECT chosen.lane, chosen.n, 1, 1, q.ordered, q.rate IS NOT NULL OR q.lane_rate
     q.weights
 FROM ol.queue AS q CROSS JOIN chosen WHERE q.name = :queue AND q.limited AND NOT q.paused
 
+-- Closed by slow_down. An end that is further away than it ever was belongs to a clock that has since
+-- stepped back: the lane is open.
+-- fragment: lane_closed
+(s.closed_for IS NOT NULL AND s.filled_at > ol.now() AND s.filled_at <= ol.later(s.closed_for + 1))
+
+-- A bucket that was filled in the future: the clock has stepped back. It has a token, and the claim
+-- that takes it fills the bucket now.
+-- fragment: filled_later
+s.filled_at > ol.later(1)
+
+-- fragment: fill_seconds
+ol.greatest(0.0, ol.epoch(ol.now()) - ol.epoch(s.filled_at))
+
 -- Tokens in a bucket now. One without a row is full; one that is closed has none.
 -- fragment: lane_tokens
-CASE WHEN s.filled_at > ol.now() THEN 0.0
-        ELSE ol.least(ol.lane_burst, COALESCE(s.tokens
-            + (ol.epoch(ol.now()) - ol.epoch(s.filled_at)) * q.lane_rate, ol.lane_burst)) END
+CASE WHEN ol.lane_closed THEN 0.0 WHEN ol.filled_later THEN 1.0
+        ELSE ol.least(ol.lane_burst,
+            COALESCE(s.tokens + ol.fill_seconds * q.lane_rate, ol.lane_burst)) END
 
 -- fragment: lane_burst
 COALESCE(q.burst, ol.greatest(1.0, q.lane_rate))
 
 -- fragment: queue_tokens
-CASE WHEN s.filled_at > ol.now() THEN 0.0
-        ELSE ol.least(ol.queue_burst, COALESCE(s.tokens
-            + (ol.epoch(ol.now()) - ol.epoch(s.filled_at)) * q.rate, ol.queue_burst)) END
+CASE WHEN ol.filled_later THEN 1.0
+        ELSE ol.least(ol.queue_burst,
+            COALESCE(s.tokens + ol.fill_seconds * q.rate, ol.queue_burst)) END
 
 -- fragment: queue_burst
 COALESCE(q.burst, ol.greatest(1.0, q.rate))
@@ -84,7 +97,7 @@ CASE WHEN q.lane_running IS NULL THEN t.share
 -- is locked for itself by the next claim.
 -- fragment: claim_limits
 SELECT q.*, ol.greatest(0, ol.least(ol.queue_room, CASE
-            WHEN q.rate IS NULL AND (s.filled_at IS NULL OR s.filled_at <= ol.now()) THEN :limit
+            WHEN q.rate IS NULL THEN :limit
             ELSE ol.whole(ol.queue_tokens) END)) AS room
     FROM ol.queue AS q LEFT JOIN ol.lane AS s ON s.queue = q.name AND s.lane = ''
     WHERE q.name = :queue AND q.limited AND NOT q.paused
@@ -92,8 +105,8 @@ SELECT q.*, ol.greatest(0, ol.least(ol.queue_room, CASE
 
 -- fragment: claim_takes
 SELECT t.lane, q.ordered, q.on_dead, ol.greatest(0, ol.least(ol.lane_room, CASE
-            WHEN q.lane_rate IS NULL AND (s.filled_at IS NULL OR s.filled_at <= ol.now())
-                THEN t.share
+            WHEN ol.lane_closed THEN 0
+            WHEN q.lane_rate IS NULL THEN t.share
             ELSE ol.whole(ol.lane_tokens) END)) AS take
     FROM ol.rows(lane text, share integer) CROSS JOIN limits AS q
     LEFT JOIN ol.lane AS s ON s.queue = :queue AND s.lane = t.lane
@@ -131,7 +144,7 @@ picked AS MATERIALIZED (
             ORDER BY lane, priority DESC, run_at, id
             LIMIT takes.take
             FOR UPDATE SKIP LOCKED) AS near
-        WHERE takes.take > 0
+        WHERE takes.take > 0 AND NOT takes.ordered
         LIMIT 1000) AS few
     LIMIT COALESCE((SELECT room FROM limits), 0))
 ol.take_picked
@@ -141,7 +154,7 @@ takes AS MATERIALIZED (ol.claim_takes)
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (
     SELECT near.id FROM takes CROSS JOIN ol.job AS near
-    WHERE takes.take > 0 AND near.id IN (
+    WHERE takes.take > 0 AND NOT takes.ordered AND near.id IN (
         SELECT id FROM (
             SELECT id, row_number() OVER () AS place FROM (
                 SELECT id FROM ol.job
@@ -201,13 +214,15 @@ RETURNING ol.claim_columns
 
 -- name: spend_tokens
 -- Take tokens out of the buckets of lanes, and of the whole queue (''), for jobs that were claimed.
-INSERT INTO ol.lane AS b (queue, lane, tokens, filled_at)
+-- A lane that was closed meanwhile stays closed.
+INSERT INTO ol.lane AS s (queue, lane, tokens, filled_at)
 SELECT :queue, t.lane, CASE WHEN t.lane = '' THEN ol.queue_tokens ELSE ol.lane_tokens END - t.spent,
     ol.now()
 FROM ol.rows(lane text, spent integer) JOIN ol.queue AS q ON q.name = :queue
 LEFT JOIN ol.lane AS s ON s.queue = :queue AND s.lane = t.lane
 WHERE CASE WHEN t.lane = '' THEN q.rate ELSE q.lane_rate END IS NOT NULL
-ON CONFLICT (queue, lane) DO UPDATE SET tokens = excluded.tokens, filled_at = excluded.filled_at
+ON CONFLICT (queue, lane) DO UPDATE SET tokens = excluded.tokens, filled_at = excluded.filled_at,
+    closed_for = NULL WHERE NOT ol.lane_closed
 
 -- name: return_tokens
 -- Put tokens back for jobs that were released unspent. A bucket without a row is full.
@@ -244,12 +259,17 @@ UPDATE ol.job SET lane = COALESCE((SELECT CASE q.lane_by WHEN 'tenant' THEN tena
     FROM ol.queue AS q WHERE q.name = :queue), 'default')
 WHERE state = 'running' AND queue = :queue AND lane IS NULL
 
+-- fragment: closed_longer
+ol.lane_closed AND s.filled_at > excluded.filled_at
+
 -- name: slow_down
--- Close a lane for a while: its bucket is empty, and fills again from then on.
-INSERT INTO ol.lane AS b (queue, lane, tokens, filled_at)
-VALUES (:queue, :lane, 0, ol.later(:seconds))
+-- Close a lane for a while: its bucket is empty, and fills again from then on. Of two such wishes the
+-- longer one holds.
+INSERT INTO ol.lane AS s (queue, lane, tokens, filled_at, closed_for)
+VALUES (:queue, :lane, 0, ol.later(:seconds), :seconds)
 ON CONFLICT (queue, lane) DO UPDATE SET tokens = 0,
-    filled_at = ol.greatest(COALESCE(b.filled_at, excluded.filled_at), excluded.filled_at)
+    filled_at = CASE WHEN ol.closed_longer THEN s.filled_at ELSE excluded.filled_at END,
+    closed_for = CASE WHEN ol.closed_longer THEN s.closed_for ELSE excluded.closed_for END
 RETURNING ol.epoch(filled_at)
 
 -- name: set_lane_paused
@@ -257,6 +277,28 @@ RETURNING ol.epoch(filled_at)
 INSERT INTO ol.lane AS b (queue, lane, paused) VALUES (:queue, :lane, ol.boolean(:paused))
 ON CONFLICT (queue, lane) DO UPDATE SET paused = excluded.paused WHERE b.paused <> excluded.paused
 RETURNING lane
+
+-- name: prune_lanes
+-- Remove rows that say nothing: neither paused nor closed, with a bucket that is full again, or in a
+-- queue without rates. (Filled a while ago: a row that a claim changes meanwhile is looked at again.)
+DELETE FROM ol.lane
+WHERE NOT paused AND (filled_at IS NULL OR filled_at <= ol.ago(1))
+    AND (queue, lane) IN (
+        SELECT s.queue, s.lane FROM ol.lane AS s LEFT JOIN ol.queue AS q ON q.name = s.queue
+        WHERE NOT s.paused AND (s.filled_at IS NULL OR s.filled_at <= ol.ago(1))
+            AND CASE WHEN s.lane = '' THEN q.rate IS NULL OR ol.queue_tokens >= ol.queue_burst
+                ELSE q.lane_rate IS NULL OR ol.lane_tokens >= ol.lane_burst END
+        LIMIT :limit)
+RETURNING lane
+
+-- name: probe_lanes
+-- Lanes with ready jobs of one task, among the next of its queue, in no order: any may have room.
+SELECT lane FROM (
+    SELECT DISTINCT lane FROM (
+        SELECT lane, task FROM ol.job WHERE state = 'ready' AND queue = :queue
+        ORDER BY priority DESC, run_at, id LIMIT :reach) AS near
+    WHERE task = :task AND lane IS NOT NULL) AS found
+ORDER BY random() LIMIT :lanes
 
 -- name: limited_queues
 -- Queues that are claimed by lanes.
@@ -271,7 +313,7 @@ SELECT (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS
         AND r.queue = :queue),
     COALESCE(s.paused, false) OR EXISTS (SELECT 1 FROM ol.lane AS p WHERE p.queue = ''
         AND p.lane = :lane AND p.paused AND q.lane_by = 'tenant'),
-    ol.epoch(s.filled_at), CASE WHEN q.lane_rate IS NULL THEN NULL ELSE ol.lane_tokens END,
+    CASE WHEN ol.lane_closed THEN ol.epoch(s.filled_at) END, CASE WHEN q.lane_rate IS NULL THEN NULL ELSE ol.lane_tokens END,
     (SELECT CAST(b.id AS text) FROM ol.job AS b WHERE b.lane IS NOT NULL AND b.fence > 0
         AND b.state IN ('scheduled', 'ready') AND b.queue = :queue AND b.lane = :lane AND q.ordered
     ORDER BY b.id LIMIT 1),

@@ -1,0 +1,72 @@
+"""More lanes than one claim looks at: each has its turn, whatever the others do."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from outlast.model.breaker import Circuit, OpenBreaker
+from outlast.model.turns import FIRST_LANE, MAX_LANES, LaneCursor
+from outlast.ops.breakers import open_breaker, take_probe
+from outlast.ops.claim import poll
+from outlast.ops.enqueue import enqueue
+from tests.store.conftest import Run
+from tests.store.jobs import new
+from tests.store.test_lanes import lanes, limit, put_in, turn
+
+MANY = 3 * MAX_LANES + 8
+
+
+def put_in_many(run: Run, of_each: int = 2, **said: object) -> None:
+    run(enqueue, [new(lane=f"lane-{n:03}", **said) for n in range(MANY) for _ in range(of_each)])
+
+
+def test_lanes_that_are_full_keep_no_cursor_from_the_lanes_behind_them(run: Run) -> None:
+    """R238: never idle with room. The lane at the cursor still has jobs, and no slot."""
+    limit(run, lane_running=1)
+    put_in_many(run)
+    cursor, took = FIRST_LANE, Counter[str | None]()
+    for _ in range(2 * MANY // MAX_LANES):
+        claims = turn(run, 1000, cursor)
+        cursor = claims.cursor
+        took += lanes(claims)
+    assert len(took) == took.total() == MANY
+
+
+def test_a_freed_slot_does_not_move_the_turns_of_the_others(run: Run) -> None:
+    """R239: a busy lane beyond the cursor is looked at beside the lanes whose turn it is, and the
+    next claim goes on after these."""
+    limit(run, lane_running=1)
+    put_in_many(run)
+    first = turn(run, 1000)
+    busy = f"lane-{MANY - 1:03}"
+    second = turn(run, 1000, first.cursor, freed=(busy,))
+    assert first.cursor == LaneCursor(f"lane-{MAX_LANES - 1:03}")
+    assert first.cursor < second.cursor < LaneCursor(f"lane-{2 * MAX_LANES:03}")
+    assert lanes(second)[busy] == 1
+
+
+def test_a_claim_in_vain_says_that_there_are_lanes_it_has_not_seen(run: Run) -> None:
+    limit(run, lane_running=0)
+    put_in_many(run, 1)
+    assert turn(run, 5).more
+    assert turn(run, 5, freed=("lane-003", "lane-150")).more
+
+
+def test_a_probe_finds_its_job_in_any_lane(run: Run) -> None:
+    """R238: jobs of other tasks fill the lanes before it."""
+    limit(run, lane_running=1)
+    put_in_many(run, 1)
+    put_in(run, "lane-zz", 1, task="call")
+    opening = OpenBreaker(Circuit("default", "call"), "o1", "OSError", 0.0, 0, True)
+    run(open_breaker, opening, "away", "w1", 0.0)
+    (standing,) = run(poll).breakers
+    assert [claim.lane for claim in run(take_probe, standing, "w1", 60.0, 0.0)] == ["lane-zz"]
+
+
+def test_jobs_without_a_lane_are_found_behind_many_that_have_one(run: Run) -> None:
+    """A lane that is paused or full must not hide jobs from before the first limit."""
+    put_in(run, None, 2, priority=-5)
+    limit(run, lane_running=1)
+    run(enqueue, [new(lane="whale") for _ in range(1200)])
+    assert turn(run, adopt=True).adopted == 0
+    assert turn(run, adopt=True, deep=True).adopted == 2
