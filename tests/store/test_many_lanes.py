@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
+
+import pytest
 
 from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.turns import FIRST_LANE, MAX_LANES, LaneCursor
 from outlast.ops.breakers import open_breaker, take_probe
 from outlast.ops.claim import poll
 from outlast.ops.enqueue import enqueue
+from outlast.ops.lanes import LaneTurn
+from outlast.ops.offer import OfferRequest, offer
 from tests.store.conftest import Run
-from tests.store.jobs import new
+from tests.store.jobs import end, new, table
 from tests.store.test_lanes import lanes, limit, put_in, turn
+from tests.support import Database
 
 MANY = 3 * MAX_LANES + 8
 
@@ -70,3 +76,40 @@ def test_jobs_without_a_lane_are_found_behind_many_that_have_one(run: Run) -> No
     run(enqueue, [new(lane="whale") for _ in range(1200)])
     assert turn(run, adopt=True).adopted == 0
     assert turn(run, adopt=True, deep=True).adopted == 2
+
+
+@pytest.mark.kinds("postgres")
+def test_turns_keep_their_order_beside_many_buckets(run: Run, database: Database) -> None:
+    """R239: whatever plan the database makes of many rows, the first lane in turn gives first."""
+    limit(run, lane_rate="1000/s", burst=1000)
+    put_in_many(run, 1)
+    name = table(database, "lane")
+    database.rows(
+        f"INSERT INTO {name} (queue, lane, tokens, filled_at) SELECT 'default', 'lane-'"
+        " || to_char(n, 'FM9000'), 5, now() FROM generate_series(9000, 0, -1) AS n"
+    )
+    database.rows(f"ANALYZE {name}")
+    took, cursor = list[str | None](), FIRST_LANE
+    for _ in range(12):
+        claims = turn(run, 2, cursor)
+        took += [claim.lane for claim in claims]
+        cursor = claims.cursor
+    assert sorted(took, key=str) == [f"lane-{n:03}" for n in range(24)]
+
+
+def test_a_worker_of_one_tenant_finds_its_lane_among_many(run: Run) -> None:
+    """R238: one claim is enough, wherever the cursor is."""
+    limit(run, lane="tenant", lane_running=1)
+    run(enqueue, [new(tenant=f"tenant-{n:03}") for n in range(MANY)])
+    said: dict[str, Any] = {"tasks": ("work",), "tenant": "tenant-150", "turn": LaneTurn()}
+    assert lanes(run(offer, OfferRequest("s1", "default", 5, 60.0, **said))) == {"tenant-150": 1}
+
+
+def test_a_job_that_one_more_lost_worker_ends_is_not_added_to_a_batch(run: Run) -> None:
+    """As in a queue without limits: its end would be charged to all of the batch."""
+    limit(run, lane_running=5)
+    put_in(run, "a", 1, max_crashes=2)
+    end(run, turn(run)[0], "crashed")
+    put_in(run, "a", 1)
+    assert [claim.crashes for claim in turn(run, task="work")] == [0]
+    assert [claim.crashes for claim in turn(run)] == [1]

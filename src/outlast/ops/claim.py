@@ -56,9 +56,12 @@ class ClaimRequest:
         """The same of a limited queue."""
         params = {"known": True, "tenant": None, **self._task_params()}
         if self.task is not None:
-            params |= {"known": True, "tasks": json.dumps([self.task])}
+            params |= {"known": True, "tasks": json.dumps([self.task]), "last_life": False}
         params |= {"worker": self.worker, "lease": self.lease}
-        return LaneClaim(params, self.queue, self.limit, self.turn or LaneTurn(), self.promote)
+        return LaneClaim(params, self.queue, self.limit, self._turn(), self.promote)
+
+    def _turn(self) -> LaneTurn:
+        return self.turn or LaneTurn()
 
     def statements(self) -> list[Statement]:
         """Due jobs are made ready first, so no other process is on the path of a delay."""

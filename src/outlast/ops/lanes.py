@@ -158,7 +158,8 @@ def _claim_statement(
 ) -> Statement:
     name = "claim_ordered_lanes" if facts.ordered else "claim_lanes"
     given = {**asked.params, "queue": asked.queue, "limit": asked.limit, "alone": facts.alone}
-    return Statement(name, given, [share._asdict() for share in shares])
+    rows = [{**share._asdict(), "place": place} for place, share in enumerate(shares)]
+    return Statement(name, given, rows)
 
 
 def _spend(queue: str, claims: Sequence[Claim]) -> Statement:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..model.job import Claim, ClaimKey
@@ -17,7 +17,7 @@ from ..model.lifecycle import State
 from ..model.outcome import Transition, release
 from .claim import ClaimRequest, in_order
 from .finish import Finished, finish, finish_and
-from .lanes import claim_lanes
+from .lanes import LaneTurn, claim_lanes
 from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
 EventKey = tuple[Claim, int]  # an event: the claim under which it was said, and its number there
@@ -29,6 +29,13 @@ class OfferRequest(ClaimRequest):
 
     tasks: tuple[str, ...] = ()
     tenant: str | None = None  # None: everybody's
+
+    def _turn(self) -> LaneTurn:
+        """The lane of its own tenant is always looked at: there may be ten thousand others."""
+        turn = self.turn or LaneTurn()
+        if self.tenant is None or self.tenant in turn.freed:
+            return turn
+        return replace(turn, freed=(*turn.freed, self.tenant))
 
     def _claim(self) -> Statement:
         given = {**self._common_params(), **self._task_params()}

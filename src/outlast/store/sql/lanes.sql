@@ -103,15 +103,17 @@ SELECT q.*, ol.greatest(0, ol.least(ol.queue_room, CASE
     WHERE q.name = :queue AND q.limited AND NOT q.paused
         AND (ol.boolean(:alone) OR (q.running IS NULL AND q.rate IS NULL))
 
+-- In the order of their turns: a join with many buckets may come out in another one.
 -- fragment: claim_takes
 SELECT t.lane, q.ordered, q.on_dead, ol.greatest(0, ol.least(ol.lane_room, CASE
             WHEN ol.lane_closed THEN 0
             WHEN q.lane_rate IS NULL THEN t.share
             ELSE ol.whole(ol.lane_tokens) END)) AS take
-    FROM ol.rows(lane text, share integer) CROSS JOIN limits AS q
+    FROM ol.rows(lane text, share integer, place integer) CROSS JOIN limits AS q
     LEFT JOIN ol.lane AS s ON s.queue = :queue AND s.lane = t.lane
     WHERE q.room > 0 AND NOT COALESCE(s.paused, false) AND NOT (COALESCE(q.lane_by, '') = 'tenant'
         AND EXISTS (SELECT 1 FROM ol.lane AS p WHERE p.queue = '' AND p.lane = t.lane AND p.paused))
+    ORDER BY t.place
 
 -- One more lost worker would end such a job: at most one of them goes to one worker.
 -- fragment: spared
@@ -255,6 +257,14 @@ RETURNING 1
 
 -- name: adopt_running
 -- Count what runs already, when a queue gets its first limit.
+-- postgres: held in the order in which finishes and renewals hold rows, so that none waits in a circle
+WITH held AS MATERIALIZED (
+    SELECT id AS chosen FROM ol.job WHERE state = 'running' AND queue = :queue AND lane IS NULL
+    ORDER BY id FOR UPDATE)
+UPDATE ol.job SET lane = COALESCE((SELECT CASE q.lane_by WHEN 'tenant' THEN tenant END
+    FROM ol.queue AS q WHERE q.name = :queue), 'default')
+FROM held WHERE id = held.chosen
+-- sqlite: one writer at a time
 UPDATE ol.job SET lane = COALESCE((SELECT CASE q.lane_by WHEN 'tenant' THEN tenant END
     FROM ol.queue AS q WHERE q.name = :queue), 'default')
 WHERE state = 'running' AND queue = :queue AND lane IS NULL
