@@ -46,7 +46,8 @@ def test_a_job_says_which_jobs_have_the_slots_of_its_lane(run: Commands, ol: Out
     assert (
         run("pause", "default", "--lane", "default").out == "Lane default of default is paused.\n"
     )
-    assert "Lane default is paused." in run("job", second).out
+    shown = run("job", second).out
+    assert "Lane default is paused." in shown and "\nlane        default\n" in shown
     assert run("resume", "default", "--lane", "default").code == 0
     assert "Lane default" not in run("job", second).out
     assert run("pause", "--tenant", "acme").out == "Tenant acme is paused.\n"

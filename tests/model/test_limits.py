@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outlast import InvalidOption
-from outlast.model.lane import QueueLimits, checked_overrides, rate_per_second
+from outlast.model.lane import QueueLimits, checked_overrides, rate_per_second, refill_wait
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,20 @@ def test_how_lanes_are_made_is_not_changed_at_run_time() -> None:
         checked_overrides({"ordered": True})
     with pytest.raises(InvalidOption, match="runing"):
         checked_overrides({"runing": 3})
+
+
+@pytest.mark.parametrize(
+    ("rates", "burst", "wait"),
+    [
+        ((5.0, None), None, 0.8),
+        ((1.0, None), None, 0.1),
+        ((None, 10.0), 1, 0.01),
+        ((2.0, 1.0), 3, 1.0),
+        ((None, None), None, None),
+    ],
+)
+def test_a_bucket_is_looked_at_before_it_overflows(
+    rates: tuple[float | None, ...], burst: float | None, wait: float | None
+) -> None:
+    """R148: what a full bucket spills is lost to the rate."""
+    assert refill_wait(rates, burst) == (wait if wait is None else pytest.approx(wait))

@@ -62,7 +62,7 @@ def test_the_judge_sees_a_broken_order() -> None:
     assert judge_lanes(right, {}) == []
     wrong = told(("entered", 0), ("failed", 0), ("entered", 1), ("left", 1), ("entered", 0),
                  ("left", 0))  # fmt: skip
-    assert judge_lanes(wrong, {}) == ["1 began in lane a before 0 had ended"]
+    assert judge_lanes(wrong, {}) == ["I6: 1 began in lane a before 0 had ended"]
 
 
 def test_the_judge_sees_a_lane_that_stands_still() -> None:

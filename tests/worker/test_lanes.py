@@ -20,7 +20,11 @@ from outlast import (
     State,
     group,
 )
-from tests.support import Database, aeventually
+from outlast.model.settings import WorkerSettings
+from outlast.ops.claim import ClaimRequest
+from outlast.ops.lanes import TurnClaims
+from outlast.worker.poller import Poller
+from tests.support import Database, aeventually, eventually
 
 from .working import Spy, ended, sql, work
 
@@ -159,6 +163,16 @@ async def test_a_rate_is_kept_by_all_workers_together(ol: Outlast, database: Dat
     moment = "started_at" if database.is_sqlite else "extract(epoch FROM started_at)"
     times = sorted(float(at) for (at,) in sql(database, f"SELECT {moment} FROM {{job}}"))
     assert (len(times) - 2) / (times[-1] - times[0]) == pytest.approx(20, rel=0.1)
+
+
+def test_a_queue_with_a_rate_never_rests_longer_than_its_bucket_fills() -> None:
+    """R148: tokens come without news, so it is asked again before the bucket overflows."""
+    poller = Poller(["mail"], WorkerSettings(poll_max=60.0))
+    poller.lanes.update(["mail"], ["mail"])
+    for _ in range(20):
+        request = ClaimRequest("w1", "mail", 5, 60.0, turn=poller.lanes.next("mail"))
+        poller.claimed(request, TurnClaims(refill=0.1), 0.001)
+    eventually(lambda: poller.next_queues() == ("mail",), 5.0)
 
 
 async def test_too_many_requests_slow_a_lane_down_and_cost_no_attempt(ol: Outlast) -> None:

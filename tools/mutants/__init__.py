@@ -2,6 +2,7 @@
 
     enqueueing    jobs that come to be half, twice, or outside of the caller's transaction
     claiming      jobs claimed too early, twice, or by whoever must not
+    limiting      lanes that run more than they may, or out of order
     owning        fences and leases that do not hold
     breaking      breakers that charge jobs, are probed by two, or never close
     batching      items that are charged with, or cleared by, what became of others
@@ -32,6 +33,7 @@ from . import (
     healing,
     keeping,
     lease_trust,
+    limiting,
     outside,
     owning,
     scheduling,
@@ -42,6 +44,7 @@ from .mutation import Mutant
 MUTANTS: list[Mutant] = [
     *enqueueing.MUTANTS,
     *claiming.MUTANTS,
+    *limiting.MUTANTS,
     *owning.MUTANTS,
     *finishing.MUTANTS,
     *batching.MUTANTS,

@@ -32,7 +32,7 @@ from .mutation import (
     run_campaign,
 )
 
-GOALS = {"crash": "kills", "zombie": "taken", "flows": "fan_ins"}
+GOALS = {"crash": "kills", "zombie": "taken", "flows": "fan_ins", "lanes": "runs"}
 Report = Callable[[str], None]
 
 

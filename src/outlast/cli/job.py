@@ -137,6 +137,7 @@ def _lines(details: JobDetails) -> list[tuple[str, Any]]:
         ("job", job.id),
         ("task", job.task),
         ("queue", f"{job.queue}, priority {job.priority}"),
+        ("lane", job.lane),
         ("tenant", job.tenant),
         ("key", job.key),
         ("schedule", _origin_text(job.key)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -244,6 +244,17 @@ def rate_per_second(field: str, value: Rate) -> float | None:
             reason=f'must be a rate such as "600/m" or "5/s" (s, m, h, d), not {value!r:.80}',
         )
     return float(value)
+
+
+def refill_wait(rates: Iterable[float | None], burst: float | None) -> float | None:
+    """Seconds for which buckets may be left alone without losing tokens to a full one, or, where
+    one token fills it, a tenth of the time that takes. None: there is no rate."""
+    waits = [
+        max(0.1, (max(1.0, rate) if burst is None else burst) - 1.0) / rate
+        for rate in rates
+        if rate is not None
+    ]
+    return min(waits, default=None)
 
 
 def seconds_of_pause(value: float | timedelta) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..model.errors import InvalidOption
 from ..model.job import Claim
+from ..model.lane import refill_wait
 from ..model.outcome import Transition
 from ..model.turns import (
     FIRST_LANE,
@@ -57,16 +58,19 @@ class TurnClaims(list[Claim]):
         busy: bool = False,
         adopted: int = 0,
         more: bool = False,
+        refill: float | None = None,
     ) -> None:
         super().__init__(claims)
         self.cursor = cursor
         self.busy = busy  # another claim had lanes, or the queue, at this moment
         self.adopted = adopted
         self.more = more  # there are lanes that were not looked at
+        self.refill = refill  # seconds after which to look for new tokens; None: no rates
 
     def holding(self, claims: Iterable[Claim]) -> TurnClaims:
         """The same turn, with these claims."""
-        return TurnClaims(claims, self.cursor, busy=self.busy, adopted=self.adopted, more=self.more)
+        return TurnClaims(claims, self.cursor, busy=self.busy, adopted=self.adopted,
+                          more=self.more, refill=self.refill)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
         _claim_statement(asked, facts, shares),
         CommitPipeline if commits else Pipeline,
     )
-    if facts.rated:
+    if facts.refill is not None:
         rows: Rows = yield statement
         claims = [Claim(*row) for row in rows]
         if claims:
@@ -125,7 +129,9 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
         cursor = LaneCursor(visited[-1]) if visited else cursor
     else:
         cursor = next_cursor(shares, facts.weights, asked.limit, given)
-    return TurnClaims(_in_order(claims), cursor, busy=busy, adopted=adopted, more=more)
+    return TurnClaims(
+        _in_order(claims), cursor, busy=busy, adopted=adopted, more=more, refill=facts.refill
+    )
 
 
 def claim_lanes(asked: LaneClaim) -> Op[TurnClaims]:
@@ -139,7 +145,7 @@ def claim_lanes(asked: LaneClaim) -> Op[TurnClaims]:
 class _QueueFacts:
     alone: bool  # the whole queue is locked for this claim
     ordered: bool
-    rated: bool
+    refill: float | None  # seconds between looks for new tokens; None: no rates
     weights: dict[str, int]
 
 
@@ -148,8 +154,9 @@ def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], _QueueFacts | 
     if not rows:
         return [], None
     ordered = sorted(rows, key=lambda row: int(row[1]))
-    _, _, _, alone, in_order, rated, weights = rows[0]
-    facts = _QueueFacts(bool(alone), bool(in_order), bool(rated), json.loads(weights or "{}"))
+    _, _, _, alone, in_order, *rates, burst, weights = rows[0]
+    refill = refill_wait(rates, burst)
+    facts = _QueueFacts(bool(alone), bool(in_order), refill, json.loads(weights or "{}"))
     return [(lane, int(place), bool(got)) for lane, place, got, *_ in ordered], facts
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .workload import Workload
 
 SLOTS, ORDERED = "slots", "ordered"  # queues
-LANES = 12  # of each queue
+ORDERED_LANES = 12
+SLOT_LANES = 200  # more than one claim looks at; a few of them have most of the jobs
 FAIL_SHARE = 0.1  # attempts in order that fail
 MAX_WAITING = 400  # jobs in the table while more are asked for
 JOBS_PER_CALL = 60
@@ -71,8 +72,10 @@ def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, numbe
                 continue
             calls = []
             for _ in range(JOBS_PER_CALL):
-                lane, n = f"lane-{rng.randrange(LANES)}", next(numbers)
-                calls.append(rng.choice((tasks.slotted, tasks.in_order)).job(lane=lane, n=n))
+                n, slotted = next(numbers), rng.random() < 0.5
+                lane = SLOT_LANES * rng.random() ** 3 if slotted else rng.randrange(ORDERED_LANES)
+                task = tasks.slotted if slotted else tasks.in_order
+                calls.append(task.job(lane=f"lane-{int(lane)}", n=n))
             for job in work.ol.enqueue(*calls):
                 work.ledger.write("promised", job.id, 0, ["succeeded"])
         except EXPECTED_ERRORS:

@@ -15,6 +15,7 @@ from functools import partial
 from ..model.job import Claim
 from ..model.settings import WorkerSettings
 from ..ops.claim import ClaimCursor, ClaimRequest, PendingQueues, poll, poll_queues, promote
+from ..ops.lanes import TurnClaims
 from ..store import Store
 from .lane_turns import LaneTurns
 from .loop import Backoff
@@ -188,6 +189,9 @@ class Poller:
         elif more:
             self._rotation.had_jobs(queue)
             self._rotation.found(queue)
+        elif isinstance(claims, TurnClaims) and claims.refill is not None:
+            self._rotation.was_empty(queue, claims.refill)
+            self._rotation.found(queue)  # tokens come without news, and before a look may
         else:
             self._rotation.was_empty(queue)
 

@@ -86,13 +86,14 @@ class QueueRotation:
         """It had jobs: the next rest is a short one again."""
         self._rests.pop(queue, None)
 
-    def was_empty(self, queue: str) -> None:
+    def was_empty(self, queue: str, longest: float = math.inf) -> None:
         """It rests, unless there were news of it meanwhile."""
         rest = self._rests.setdefault(queue, QueueRest(0.0, ignores_news=False))
         rest.empty_polls += 1
         if queue not in self._order:
             doubled = self._first_rest * 2.0 ** min(rest.empty_polls - 1, 40)
             seconds = min(self._longest_rest, doubled) * random.uniform(0.75, 1.0)
+            seconds = min(seconds, max(self._first_rest, longest))
             self._begin(queue, rest, seconds, ignores_news=False)
 
     def rest(self, queue: str, seconds: float) -> None:

@@ -36,19 +36,19 @@ chosen (lane, n) AS (
 -- itself if it has limits of its own, else shared, so that a change of limits waits for claims.
 WITH RECURSIVE held AS MATERIALIZED (
     SELECT q.running IS NOT NULL OR q.rate IS NOT NULL AS alone, q.ordered,
-        q.rate IS NOT NULL OR q.lane_rate IS NOT NULL AS rated, CAST(q.weights AS text) AS weights,
+        q.rate, q.lane_rate, q.burst, CAST(q.weights AS text) AS weights,
         CASE WHEN q.running IS NOT NULL OR q.rate IS NOT NULL
             THEN pg_try_advisory_xact_lock(ol.lane_lock(:queue, ''))
             ELSE pg_try_advisory_xact_lock_shared(ol.lane_lock(:queue, '')) END AS got
     FROM ol.queue AS q WHERE q.name = :queue AND q.limited AND NOT q.paused),
 ol.hops
 SELECT chosen.lane, chosen.n, held.got AND pg_try_advisory_xact_lock(
-        ol.lane_lock(:queue, chosen.lane)), held.alone, held.ordered, held.rated, held.weights
+        ol.lane_lock(:queue, chosen.lane)), held.alone, held.ordered, held.rate, held.lane_rate,
+    held.burst, held.weights
 FROM held CROSS JOIN chosen
 -- sqlite: who has begun is alone
 WITH RECURSIVE ol.hops
-SELECT chosen.lane, chosen.n, 1, 1, q.ordered, q.rate IS NOT NULL OR q.lane_rate IS NOT NULL,
-    q.weights
+SELECT chosen.lane, chosen.n, 1, 1, q.ordered, q.rate, q.lane_rate, q.burst, q.weights
 FROM ol.queue AS q CROSS JOIN chosen WHERE q.name = :queue AND q.limited AND NOT q.paused
 
 -- Closed by slow_down. An end that is further away than it ever was belongs to a clock that has since

@@ -49,7 +49,8 @@ def judge_lanes(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> l
     entries = list(entries)
     events = sorted(_events(entries, kills))
     history = LaneHistory(_limits(entries))
-    return [*_over(events, history), *_order(events), *_idle(events)]
+    wrong = [*_over(events, history), *_order(events), *_idle(events)]
+    return [f"I6: {each}" for each in wrong]
 
 
 def _events(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> Iterator[SlotEvent]:
