@@ -148,6 +148,7 @@ async def test_the_order_in_each_lane_holds_across_failures(ol: Outlast) -> None
     assert sum(map(len, seen.values())) + (await ol.acounts())["dead"] == 240
 
 
+@pytest.mark.quiet
 async def test_a_rate_is_kept_by_all_workers_together(ol: Outlast, database: Database) -> None:
     """R148: 20 a second within 10 %, by the database's clock."""
     ol.queue("mail", rate="20/s", burst=2)
