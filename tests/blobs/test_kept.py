@@ -197,7 +197,7 @@ async def test_a_batch_has_large_items_and_large_results(ol: Outlast) -> None:
     async with work(ol):
         assert await ol.aresult(jobs[0].id, timeout=20) == "smallsmall"
         assert await ol.aresult(jobs[1].id, timeout=20) == LARGE * 2
-        for job, why in ((jobs[2], "bad"), (jobs[3], "is not there")):
+        for job, why in ((jobs[2], "bad"), (jobs[3], "is missing")):
             with pytest.raises(JobDead, match=why):
                 await ol.aresult(job.id, timeout=20)
 

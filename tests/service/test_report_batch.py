@@ -152,7 +152,7 @@ def test_a_token_of_the_kind_before_names_its_worker_alone(ol: Outlast, work: An
     """R215: it does not say which server offered its job, and is read all the same."""
     work.enqueue()
     held = a_claim(ol)
-    facts = json.dumps([getattr(held, name) for name in task_tokens._CLAIM_FIELDS[:-1]])
+    facts = json.dumps([getattr(held, name) for name in task_tokens._FIELDS_OF_KIND["1"]])
     text = f"1.{urlsafe_b64encode(facts.encode()).decode()}"
     read = task_tokens.read(f"{text}.{task_tokens._mac(text, KEY)}", KEY)
     assert read is not None

@@ -37,7 +37,7 @@ def test_a_dead_follower_alone_cannot_come_back(run: Run) -> None:
     one, two, three = lay(run, chain(*calls(3)))
     end_one(run, "permanent")
     for dead in (two, three):
-        with pytest.raises(TooLate, match="retry that one"):
+        with pytest.raises(TooLate, match="retry that job"):
             run(job_actions.redrive_one, dead.id, "ann")
         assert run(job_actions.redrive, [dead.id], "ann") == []
     assert state(run, one, two, three) == ["dead"] * 3
