@@ -249,7 +249,7 @@ def test_a_plain_enqueue_knows_nothing_of_unique_keys(run: Run) -> None:
             step = next(operation)
             while True:
                 sent.append(getattr(step, "name", "BEGIN"))
-                made = [(job.id, "ready", 0.0, 0.0, None) for job in jobs]
+                made = [(job.id, "ready", 0.0, 0.0, None, None) for job in jobs]
                 step = operation.send(made if sent[-1] == "insert_jobs" else [])
         return sent
 

@@ -102,7 +102,6 @@ def wrong_calls() -> None:
 async def wrong_verbs() -> None:
     ol.cancel(7)  # error: arg-type | reportArgumentType
     ol.jobs(stat="dead")  # error: call-arg | reportCallIssue
-    ol.pause()  # error: call-arg | reportCallIssue
     ol.jobs("dead")  # error: call-arg | reportCallIssue
     await ol.acancel(7)  # error: arg-type | reportArgumentType
     print((await ol.ajob("7")).state.pages)  # error: attr-defined | reportAttributeAccessIssue

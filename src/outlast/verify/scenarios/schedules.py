@@ -56,7 +56,7 @@ def fire_again(ctx: ScenarioContext) -> Iterator[str]:
         pass
     ticks = _ticks(ctx)
     if len(ticks) not in (DUE_TICKS, DUE_TICKS + 1) or ticks.total() != len(ticks):
-        yield f"{DUE_TICKS} ticks were due, and have these jobs: {dict(ticks)}"
+        yield f"{DUE_TICKS} ticks were due, and have these jobs: {ticks}"
     fired = [one.fired for one in ctx.ol.schedules() if one.name == ctx.queue]
     if fired != [len(ticks)]:
         yield f"a schedule says that it fired {fired} times, and has {len(ticks)} jobs"
@@ -106,9 +106,12 @@ def pause_between(ctx: ScenarioContext) -> Iterator[None]:
 
 @pause_between.on_retry
 def find_paused(ctx: ScenarioContext) -> Iterator[str]:
-    """Nobody fired it but the slow worker."""
-    if ticks := _ticks(ctx):
-        yield f"a schedule fired after it was paused: {dict(ticks)}"
+    """The slow worker fired nothing; a worker of another scenario may have, before the pause."""
+    [paused_at] = [one.paused_at for one in ctx.ol.schedules() if one.name == ctx.queue]
+    jobs = ctx.ol.jobs(queue=ctx.queue, limit=100)
+    ticks = [job.key for job in jobs if paused_at is not None and job.created_at > paused_at]
+    if ticks:
+        yield f"a schedule fired after it was paused: {ticks}"
 
 
 @scenario("schedule-overlap")
@@ -136,7 +139,7 @@ def fire_over_it_again(ctx: ScenarioContext) -> Iterator[str]:
     ctx.run(fire_due, ["mark"])
     ticks = Counter({key: n for key, n in _ticks(ctx).items() if not key.endswith("/manual")})
     if ticks.total() != 1:
-        yield f"one tick was due, and these have jobs: {dict(ticks)}"
+        yield f"one tick was due, and these have jobs: {ticks}"
 
 
 @scenario("schedule-announce")

@@ -31,6 +31,8 @@ def waiting(ctx: ScenarioContext) -> Iterator[None]:
 @waiting.on_retry
 def call_again(ctx: ScenarioContext) -> Iterator[str]:
     _call_unique(ctx)
+    if _others_claimed(ctx, len(KEYS)):
+        return
     if (keys := sorted(str(job.key) for job in _not_started(ctx))) != sorted(KEYS):
         yield f"one job of each key waits, not those of {keys}"
 
@@ -47,6 +49,11 @@ def _not_started(ctx: ScenarioContext) -> list[Job]:
     return [job for job in jobs if job.state in QUEUED and job.fence == 0]
 
 
+def _others_claimed(ctx: ScenarioContext, begun: int) -> bool:
+    """Whether a worker of all queues, of another scenario, has claimed jobs of this one."""
+    return sum(job.fence > 0 for job in ctx.ol.jobs(queue=ctx.queue)) > begun
+
+
 @scenario("debounce")
 def debounced(ctx: ScenarioContext) -> Iterator[None]:
     """A call replaces the arguments of a job that waits, and none of a job that runs."""
@@ -60,6 +67,8 @@ def debounced(ctx: ScenarioContext) -> Iterator[None]:
 @debounced.on_retry
 def last_call(ctx: ScenarioContext) -> Iterator[str]:
     _call_debounced(ctx, 0.003, *KEYS)
+    if _others_claimed(ctx, 1):
+        return
     found = sorted((job.key, job.args["seconds"]) for job in _not_started(ctx))
     if found != [(key, 0.003) for key in KEYS]:
         yield f"one job of each key waits with the last call's arguments, not {found}"
@@ -96,6 +105,8 @@ def full(ctx: ScenarioContext) -> Iterator[None]:
 @full.on_retry
 def fill_up(ctx: ScenarioContext) -> Iterator[str]:
     _fill(ctx)
+    if _others_claimed(ctx, 0):
+        return
     if (number := len(_not_started(ctx))) != MOST_WAITING:
         yield f"{number} jobs are ready in a queue for {MOST_WAITING}"
 
