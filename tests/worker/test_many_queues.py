@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 
 import pytest
@@ -157,10 +158,15 @@ async def test_ten_thousand_queues_are_as_fast_as_one(ol: Outlast, database: Dat
     """R216: 1,000 and 10,000 queues with one job and with 100 each, against one queue that holds as
     many jobs."""
     rates: list[tuple[int, int, float, float]] = []
+    await rate(ol, database, 1, 1_000)  # the first run of a process pays for what is set up once
     for each in (1, 100):
         for queues in (1_000, 10_000):
-            many = await rate(ol, database, queues, each)
-            one = await rate(ol, database, 1, queues * each)
+            rounds = 3 if queues * each < 100_000 else 1  # short runs are noisy
+            pairs = [
+                (await rate(ol, database, queues, each), await rate(ol, database, 1, queues * each))
+                for _ in range(rounds)
+            ]
+            many, one = (statistics.median(side) for side in zip(*pairs, strict=True))
             rates.append((queues, each, many, one))
     print(f"\n{database.kind:8}  queues  jobs each  jobs/s  of one queue  ratio")
     for queues, each, many, one in rates:
