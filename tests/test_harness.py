@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -23,6 +24,8 @@ from tests.support import (
     eventually,
     wrong_clock,
 )
+from tests.support.databases import sqlite_database
+from tests.support.locks import pause_between_writes
 from tests.support.processes import alive
 
 
@@ -187,6 +190,30 @@ class TestProcesses:
         eventually(lambda: ticks.stat().st_size > before)
         ticker.kill()
         assert ticker.returncode == -signal.SIGKILL
+
+    def test_a_process_is_stopped_between_its_writes(
+        self, processes: Processes, tmp_path: Path
+    ) -> None:
+        """Stopped anywhere, this one would hold the file's lock every other time."""
+        database = sqlite_database(tmp_path)
+        database.rows("CREATE TABLE wrote (n)")
+        writer = processes.python(f"""
+            import sqlite3, time
+            connection = sqlite3.connect({str(database.path)!r}, isolation_level=None, timeout=30)
+            while True:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("INSERT INTO wrote VALUES (1)")
+                time.sleep(0.01)
+                connection.execute("COMMIT")
+                time.sleep(0.01)
+        """)
+        eventually(lambda: database.rows("SELECT 1 FROM wrote"), message=writer.output)
+        for _ in range(8):
+            pause_between_writes(writer, database)
+            with closing(sqlite3.connect(database.path, timeout=0)) as other:
+                other.execute("INSERT INTO wrote VALUES (2)")
+                other.commit()
+            writer.resume()
 
     def test_the_end_of_a_test_ends_children_of_children(self, tmp_path: Path) -> None:
         note = tmp_path / "pid"

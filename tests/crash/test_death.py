@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import Database, Process, Processes, eventually
 from tests.support.app import PATIENCE, TIMINGS, App
+from tests.support.locks import pause_between_writes
 from tests.support.processes import kill
 from tests.worker.working import sql
 
@@ -57,14 +58,16 @@ def test_a_killed_workers_jobs_start_again_although_their_leases_hold(
     assert "its liveness lock is free" in str(attempt.error)
 
 
-def test_a_worker_that_stands_still_is_not_dead(app: App, processes: Processes) -> None:
+def test_a_worker_that_stands_still_is_not_dead(
+    app: App, processes: Processes, database: Database
+) -> None:
     """R030: it holds its lock, so its jobs are its own until their leases end."""
     job = app.gated.enqueue("go")
     victim = app.start_worker(processes, **LONG)
     app.ledger.wait("start")
     app.start_worker(processes, **LONG)
     eventually(lambda: len(app.ol.workers()) == 2, PATIENCE)
-    victim.pause()
+    pause_between_writes(victim, database)
     for n in range(20):
         app.finished(app.mark.enqueue(n))  # the other one works, and looks for the dead
     assert app.ol.job(job.id).attempt == 1
@@ -143,7 +146,7 @@ def test_without_any_duty_and_any_lock_a_lost_job_still_starts_again(
     far = "9e12" if database.is_sqlite else "'infinity'"
     eventually(lambda: len(sql(database, "SELECT 1 FROM {duty}")) >= 3, PATIENCE)
     sql(database, "UPDATE {duty} SET next_at = " + far)
-    victim.pause()  # or it would prove its life again
+    pause_between_writes(victim, database)  # or it would prove its life again
     sql(database, "UPDATE {worker} SET proof = NULL")
     victim.kill()
     killed_at = time.monotonic()
@@ -153,7 +156,7 @@ def test_without_any_duty_and_any_lock_a_lost_job_still_starts_again(
 
 
 def test_any_one_worker_that_is_left_does_all_that_is_essential(
-    app: App, processes: Processes
+    app: App, processes: Processes, database: Database
 ) -> None:
     """R158, R159: there is no leader to elect. All but one are killed or stand still: what they ran
     starts again, due jobs become ready, expired ones end, new ones run; and the one that stood
@@ -162,7 +165,7 @@ def test_any_one_worker_that_is_left_does_all_that_is_essential(
     workers = [app.start_worker(processes, concurrency=1) for _ in range(3)]
     assert len({entry.pid for entry in app.ledger.wait("start", count=3)}) == 3
     still, killed, _ = workers
-    still.pause()
+    pause_between_writes(still, database)
     killed.kill()
     (app.folder / "gate").touch()
     later = app.mark.using(delay=0.5).enqueue(1)
@@ -177,14 +180,14 @@ def test_any_one_worker_that_is_left_does_all_that_is_essential(
 
 
 def test_a_job_that_runs_past_its_deadline_is_taken_from_a_living_worker(
-    app: App, processes: Processes
+    app: App, processes: Processes, database: Database
 ) -> None:
     """R032, R060 `owner-hung`: its lease holds and its lock is held, but nothing there can end it:
     the others do."""
     job = app.gated.using(timeout=3.0).enqueue("never")
     stuck = app.start_worker(processes, cancel_grace=0.1, **LONG)
     app.ledger.wait("start")
-    stuck.pause()
+    pause_between_writes(stuck, database)
     app.start_worker(processes, cancel_grace=0.1, **LONG)
     assert app.finished(job).attempt == 2
     attempt = app.ol.history(job.id)[0][0]

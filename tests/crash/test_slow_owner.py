@@ -7,6 +7,7 @@ import pytest
 from outlast.ops.reclaim import reclaim
 from tests.support import Database, Processes, eventually
 from tests.support.app import PATIENCE, App
+from tests.support.locks import pause_between_writes
 
 LEASE, RENEW, PAUSED, RUNS = 3.0, 0.4, 1.2, 3.8  # seconds
 
@@ -16,7 +17,7 @@ def test_a_slow_owner_wins_over_every_sweep(
     app: App, processes: Processes, database: Database
 ) -> None:
     """R112: its event loop is blocked for longer than its lease, its whole process stands still for
-    three renewals (PostgreSQL), and both jobs are on their last attempt and their last crash, so
+    three renewals, and both jobs are on their last attempt and their last crash, so
     one premature verdict would be final. Two sweepers are at work all the time. Nobody ever sees a
     state but running, then success, of the first attempt."""
     last = {"max_attempts": 1, "max_crashes": 1}
@@ -30,10 +31,9 @@ def test_a_slow_owner_wins_over_every_sweep(
     app.ledger.wait("start", count=2)
     eventually(lambda: len(app.ol.workers()) == 2, PATIENCE)
     seen: set[str] = set()
-    if not database.is_sqlite:  # there it might stand still in the middle of a write, with the lock
-        owner.pause()
-        seen |= _watch(app, [job.id for job in jobs], PAUSED)
-        owner.resume()
+    pause_between_writes(owner, database)
+    seen |= _watch(app, [job.id for job in jobs], PAUSED)
+    owner.resume()
     seen |= _watch(app, [job.id for job in jobs], PATIENCE)
     assert seen == {"running", "succeeded"}
     for job in jobs:

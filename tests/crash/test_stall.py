@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tests.support import Processes, eventually
+from tests.support import Database, Processes, eventually
 from tests.support.app import PATIENCE, App
+from tests.support.locks import pause_between_writes
 from tests.support.processes import stop
 
 
@@ -37,13 +38,15 @@ def test_whatever_a_stalled_worker_has_to_say_is_refused(app: App, processes: Pr
     assert app.ol.counts() == {**dict.fromkeys(app.ol.counts(), 0), "succeeded": 3}
 
 
-def test_a_stalled_worker_drops_what_it_no_longer_owns(app: App, processes: Processes) -> None:
+def test_a_stalled_worker_drops_what_it_no_longer_owns(
+    app: App, processes: Processes, database: Database
+) -> None:
     """R030: stopped in the middle of its handlers, it learns from its first renewal that the jobs
     are another's, stops the handlers, and keeps working."""
     jobs = [app.gated.enqueue("gate"), app.nap_in_thread.enqueue(3.0)]
     a = app.start_worker(processes)
     app.ledger.wait("start", count=2)
-    a.pause()
+    pause_between_writes(a, database)
     b = app.start_worker(processes)
     again = app.ledger.wait("start", count=4)[2:]
     assert {entry.pid for entry in again} == {b.pid}
@@ -61,7 +64,7 @@ def test_a_stalled_worker_drops_what_it_no_longer_owns(app: App, processes: Proc
 
 
 def test_a_worker_that_stalls_within_its_lease_loses_nothing(
-    app: App, processes: Processes
+    app: App, processes: Processes, database: Database
 ) -> None:
     """R030: a pause is no death."""
     job = app.gated.enqueue("gate")
@@ -69,7 +72,7 @@ def test_a_worker_that_stalls_within_its_lease_loses_nothing(
     app.ledger.wait("start")
     app.start_worker(processes)
     eventually(lambda: len(app.ol.workers()) == 2, PATIENCE)
-    a.pause()
+    pause_between_writes(a, database)
     for n in range(5):
         app.finished(app.mark.enqueue(n))  # the other one works, and looks for lost claims
     (app.folder / "gate").touch()
