@@ -17,6 +17,8 @@ from outlast import NoDatabase, Outlast
 from outlast.cli import outlast
 from tests.support import Database, aeventually
 
+pytestmark = pytest.mark.fresh
+
 ID = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"
 READING = [
     ["jobs"],
