@@ -89,7 +89,8 @@ def mutated_text(mutant: Mutant, file: str) -> str:
 def copy_package(mutant: Mutant | None, folder: Path) -> Path:
     """A copy of the package with the mutant's edits; returns the folder for the import path."""
     copy = folder / "outlast"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    # With what is compiled; but not what is being compiled just now, and gone in a moment.
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("*.pyc.*"))
     if mutant is not None:
         for file in {edit.file for edit in mutant.edits}:
             (copy / file).write_text(mutated_text(mutant, file), "utf-8")
