@@ -246,7 +246,7 @@ def test_callers_at_once_never_exceed_it_by_more_than_themselves(
             while running.is_set():
                 drain(app, 3)
         else:
-            for m in range(25):
+            for m in range(10):
                 with suppress(QueueFull):
                     load.enqueue(m)
             finished.release()

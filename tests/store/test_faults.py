@@ -171,7 +171,7 @@ def test_a_write_waits_for_another_writer_until_its_timeout(database: Database) 
 
 
 @pytest.mark.parametrize(
-    "seconds", [3.0, pytest.param(300.0, marks=[pytest.mark.campaign, pytest.mark.timeout(900)])]
+    "seconds", [1.5, pytest.param(300.0, marks=[pytest.mark.campaign, pytest.mark.timeout(900)])]
 )
 def test_a_mixed_crowd_never_sees_a_deadlock(
     store: Store, database: Database, seconds: float

@@ -61,7 +61,7 @@ class SlotLedger:
 
 
 @pytest.mark.parametrize(
-    "number", [400, pytest.param(8000, marks=pytest.mark.campaign)], ids=["sample", "full"]
+    "number", [160, pytest.param(8000, marks=pytest.mark.campaign)], ids=["sample", "full"]
 )
 @pytest.mark.parametrize("changing", [False, True], ids=["steady", "changing"])
 def test_no_lane_ever_runs_more_than_its_limit(store: Store, number: int, changing: bool) -> None:
