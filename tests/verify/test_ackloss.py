@@ -8,9 +8,8 @@ import pytest
 
 from outlast.verify.campaigns.ackloss import SWEEP_STATEMENTS
 from outlast.verify.faults.postgres_wire import ServerMessages
-from outlast.verify.scenarios import SCENARIOS
 from tests.support import Database, Processes
-from tests.verify.running import run, start
+from tests.verify.running import all_paths, only, run, sampled_paths, start
 from tests.verify.test_crash import left
 from tools.mutants.mutation import POSTGRES, Edit, Mutant, RunOptions, copy_package, run_campaign
 
@@ -21,18 +20,27 @@ OTHERS = {*SWEEP_STATEMENTS, "audit", "poison", "flow-prune", "late-finish", "wr
 
 @pytest.mark.quiet
 @pytest.mark.kinds("postgres")
-def test_an_answer_that_is_lost_changes_nothing(processes: Processes, database: Database) -> None:
+@pytest.mark.parametrize(
+    "here",
+    [
+        sampled_paths("postgres", half=1),
+        pytest.param(all_paths("postgres"), marks=pytest.mark.campaign),
+    ],
+    ids=["sample", "all"],
+)
+def test_an_answer_that_is_lost_changes_nothing(
+    processes: Processes, database: Database, here: list[str]
+) -> None:
     """R004, R170: whatever was committed when its answer got lost is asked for again, and stands
     once: jobs, outcomes, follow-ups, records, events; and whoever asked is told the truth."""
-    here = {name for name, path in SCENARIOS.items() if path.only_store in (None, "postgres")}
-    said = run(processes, "ackloss", database, "--seed", 1, "--points", len(here))
+    said = run(processes, "ackloss", database, "--seed", 1, "--points", len(here), *only(here))
     assert said["violations"] == 0, said["wrong"]
-    assert set(said["paths"]) == here
+    assert set(said["paths"]) == set(here)
     silent = {name for name, row in said["paths"].items() if not row.get("lost")}
-    assert silent >= SILENT
+    assert silent >= SILENT & {*here}
     if busy := silent - OTHERS - SILENT:  # whose jobs somebody else took, on a busy machine
-        words = [word for name in busy for word in ("--path", name)]
-        again = run(processes, "ackloss", database, "--seed", 2, "--points", 2 * len(busy), *words)
+        points = ("--points", 2 * len(busy))
+        again = run(processes, "ackloss", database, "--seed", 2, *points, *only(sorted(busy)))
         assert {name for name, row in again["paths"].items() if row.get("lost")} == busy
     assert said["lost"] >= len(here)
     assert left(database) == []

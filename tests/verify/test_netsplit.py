@@ -9,22 +9,30 @@ import pytest
 from outlast.verify.call_timer import overdue_calls, timed_calls
 from outlast.verify.campaigns.netsplit import FAULT_KINDS
 from outlast.verify.ledger import LedgerEntry
-from outlast.verify.scenarios import SCENARIOS
 from tests.support import Database, Processes
-from tests.verify.running import run
+from tests.verify.running import all_paths, only, run, sampled_paths
 from tests.verify.test_crash import left
 from tools.mutants.mutation import POSTGRES, Edit, Mutant, RunOptions, copy_package, run_campaign
 
 
 @pytest.mark.quiet
 @pytest.mark.kinds("postgres")
-def test_no_call_outlives_its_deadline(processes: Processes, database: Database) -> None:
+@pytest.mark.parametrize(
+    "here",
+    [
+        sampled_paths("postgres", half=0),
+        pytest.param(all_paths("postgres"), marks=pytest.mark.campaign),
+    ],
+    ids=["sample", "all"],
+)
+def test_no_call_outlives_its_deadline(
+    processes: Processes, database: Database, here: list[str]
+) -> None:
     """R169, R170: silence, slowness and breaks in the middle of everything; every call comes back
     in time with an answer or an error of ours, and then everything recovers."""
-    here = {name for name, path in SCENARIOS.items() if path.only_store in (None, "postgres")}
-    said = run(processes, "netsplit", database, "--seed", 1, "--points", len(here))
+    said = run(processes, "netsplit", database, "--seed", 1, "--points", len(here), *only(here))
     assert said["violations"] == 0, said["wrong"]
-    assert set(said["paths"]) == here
+    assert set(said["paths"]) == set(here)
     assert said["splits"] >= len(here)
     assert [kind for kind in FAULT_KINDS if not said[kind]] == []
     assert said["calls"] > said["splits"]
