@@ -13,7 +13,7 @@ from tests.cli.conftest import Commands
 
 
 def test_every_statement_is_listed_with_its_purpose(run: Commands) -> None:
-    known = queries("postgres", "outlast")
+    known = queries("postgres", "outlast").all()
     assert {one["name"]: one["purpose"] for one in run("sql", "--json").json} == {
         query.name: query.purpose for query in known.values()
     }

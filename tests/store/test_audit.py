@@ -331,7 +331,7 @@ def some_checks() -> list[Check]:
 def test_the_catalogue_is_whole(app: Outlast) -> None:
     """Every class says how it arises and what sees to it, has a finder where rows can show it and a
     duty that counts where it is healed, and some test speaks of it by its name."""
-    statements = queries(SQLITE, "outlast")
+    statements = queries(SQLITE, "outlast").all()
     names = {loop.name for loop in seasoned(healer_of(app, app.store)).loops()}
     text = "\n".join(file.read_text() for file in Path(__file__).parents[1].rglob("test_*.py"))
     for orphan in ORPHANS.values():

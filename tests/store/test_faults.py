@@ -24,6 +24,7 @@ from outlast.ops.reclaim import reclaim, signs_of_loss
 from outlast.ops.renew import renew
 from outlast.ops.workers import deregister
 from outlast.store import Store, open_store
+from outlast.store.statements import Query, queries
 from tests.store.conftest import Run
 from tests.store.crowd import all_at_once
 from tests.store.jobs import end, end_leases, ending, new, put, put_and_take, table, take
@@ -100,12 +101,12 @@ def test_an_error_in_any_statement_leaves_nothing_behind(
     run: Run, store: Store, database: Database
 ) -> None:
     """R173: rolled back at once, the connection clean for the next, nothing idle in transaction."""
-    whole = store.queries
+    whole, each = store.queries, statements(store)
     jobs = f"SELECT * FROM {table(database, 'job')} ORDER BY id"
     broken = 0
     for name, (operation, args) in every_operation(run, database).items():
         before, said = database.rows(jobs), list[str]()
-        store.queries = {key: _broken(query) for key, query in whole.items()}
+        store.queries = {key: _broken(query) for key, query in each.items()}
         with pytest.raises(StoreError):
             run(spoken(operation, said), *args)
         reached = 0
@@ -116,7 +117,7 @@ def test_an_error_in_any_statement_leaves_nothing_behind(
                 assert database.rows(jobs) == before, f"{name}: {said[-1]} left a change"
             assert _idle_in_transaction(database) == [], f"{name}: {said[-1]}"
             store.queries = {
-                key: query if key in said else _broken(query) for key, query in whole.items()
+                key: query if key in said else _broken(query) for key, query in each.items()
             }
             said.clear()
             broken += 1
@@ -141,7 +142,7 @@ def test_a_wait_ends_at_its_timeout(database: Database, how: str) -> None:
             other.execute("LOCK TABLE job IN ACCESS EXCLUSIVE MODE")
         else:
             slow = replace(store.queries["poll"], sql="SELECT NULL FROM pg_sleep(30)")
-            store.queries = store.queries | {"poll": slow}
+            store.queries = statements(store) | {"poll": slow}
         for operation, args in ((poll, ()), (claim, (WANTED,)), (enqueue, ([new()],)))[
             : 1 + 2 * (how == "lock")
         ]:
@@ -222,6 +223,10 @@ def test_a_mixed_crowd_never_sees_a_deadlock(
     roles = [work, work, work, bulk, bulk, steer, steer, sweep]
     all_at_once(8, lambda n: roles[n](n))
     assert all(done[name] > 3 for name in ("finished", "bulk", "steered", "swept")), done
+
+
+def statements(store: Store) -> dict[str, Query]:
+    return queries(store.address.dialect, store.address.schema).all()
 
 
 def _broken(query: Any) -> Any:

@@ -20,6 +20,8 @@ from outlast.ops.claim import poll
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
 from outlast.store import Store, open_store
+from outlast.store.dialects import POSTGRES
+from outlast.store.statements import queries
 from tests.store.crowd import all_at_once
 from tests.store.jobs import ending, new, put, states, take
 from tests.support import Database, PgBouncer, Postgres, eventually, pgbouncer
@@ -123,7 +125,7 @@ def test_a_pooler_that_drops_our_timeouts_does_not_lose_them(careless: Any) -> N
     eventually(lambda: _answers(hasty))
     assert hasty.pooled  # type: ignore[attr-defined]
     slow = replace(hasty.queries["poll"], sql="SELECT NULL FROM pg_sleep(60)")
-    hasty.queries = hasty.queries | {"poll": slow}
+    hasty.queries = queries(POSTGRES, database.schema).all() | {"poll": slow}
     with pytest.raises(StoreBusy):
         hasty.run(poll)
     assert len(take(patient.run)) == 1

@@ -43,11 +43,10 @@ SAMPLES = {
 VERIFY = "outlast.verify"  # which has statements of its own
 
 
-def every(dialect: str, schema: str = "outlast") -> Queries:
+def every(dialect: str, schema: str = "outlast") -> dict[str, Query]:
     """The package's statements and the verifier's."""
     found = Queries(dialect, schema)
-    found.add(VERIFY)
-    return found
+    return found.all() | found.all(VERIFY)
 
 
 @pytest.mark.kinds("postgres")
@@ -147,7 +146,7 @@ def test_what_is_read_by_position_is_selected_in_the_order_of_its_fields() -> No
 def test_a_name_that_is_nowhere_is_named() -> None:
     for name in ("nothing", "outlast.verify:nothing"):
         with pytest.raises(KeyError, match=f"no statement '{name}'"):
-            every(SQLITE)[name]
+            Queries(SQLITE, "outlast")[name]
 
 
 def _described_by_postgres(query: Query, database: Database) -> tuple[int, int]:

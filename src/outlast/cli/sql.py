@@ -48,12 +48,12 @@ def sql(
     dialect = dialect or address.dialect
     found = queries(dialect, address.schema)
     if name is None:
-        _list(found.values(), as_json)
+        _list(found.all().values(), as_json)
         return
     try:
         query = found[name]
     except KeyError:
-        near = get_close_matches(name, found, 1)
+        near = get_close_matches(name, found.all(), 1)
         hint = f": did you mean {near[0]}?" if near else "; `outlast sql` lists them all."
         raise click.UsageError(f"There is no statement {name!r}{hint}") from None
     if as_json:

@@ -1,8 +1,8 @@
 """SQL statements by name, translated for each database.
 
 Statements are in `sql/*.sql`; `sql_file` describes their format, and `dialects` the words in them
-that are translated, once per process. Another package may have its own statements in its own folder
-`sql`: their names start with the package's, as in `outlast.verify:dump_jobs`.
+that are translated when a statement is first used. Another package may have its own statements in
+its own folder `sql`: their names start with the package's, as in `outlast.verify:dump_jobs`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from . import columns, sql_file
 from .dialects import DialectNamespace
-from .macros import expand
+from .macros import Source, expand
 
 _SCHEMA = "\0"  # placeholder of the schema's name; SQL text cannot contain it
 _PARAMETER = re.compile(r"""'[^']*'|"[^"]*"|(?<![:\w]):([a-z_]+)\b""")
@@ -43,22 +44,20 @@ class Query:
 
 
 class Queries(dict[str, Query]):
-    """Every statement of one database by name. Those of other packages are read on demand."""
+    """The statements of one database by name, each translated when it is first used: a process uses
+    few of them. `all` has every one."""
 
     def __init__(self, dialect: str, schema: str) -> None:
         self._dialect, self._schema = dialect, schema
-        self.add(__package__)
 
-    def add(self, package: str) -> None:
-        for name, query in _translated(self._dialect, package).items():
-            self[name] = replace(query, sql=query.sql.replace(_SCHEMA, self._schema))
+    def all(self, package: str = __package__) -> dict[str, Query]:
+        """Every statement of a package."""
+        return {name: self[name] for name in _sources(self._dialect, package)}
 
     def __missing__(self, name: str) -> Query:
-        package, colon, _ = name.partition(":")
-        if colon and name in _translated(self._dialect, package):
-            self.add(package)
-            return self[name]
-        raise KeyError(f"there is no statement {name!r}")
+        query = _translated(self._dialect, name)
+        self[name] = replace(query, sql=query.sql.replace(_SCHEMA, self._schema))
+        return self[name]
 
 
 @cache
@@ -67,21 +66,36 @@ def queries(dialect: str, schema: str) -> Queries:
 
 
 @cache
-def _translated(dialect: str, package: str) -> dict[str, Query]:
-    """A package's statements before the schema's name is filled in, shared by all schemas."""
+def _translated(dialect: str, name: str) -> Query:
+    """A statement before the schema's name is filled in, shared by all schemas."""
+    package, colon, _ = name.partition(":")
+    package = package if colon else __package__
+    if (source := _sources(dialect, package).get(name)) is None:
+        raise KeyError(f"there is no statement {name!r}")
+    # A namespace for each, since it remembers what it is expanding: others may be here too.
+    names = DialectNamespace(dialect, _SCHEMA, source.fragments)
+    return _query(name, source.purpose, expand(source.text, names) if source.text else "")
+
+
+class _StatementSource(NamedTuple):
+    text: Source | None
+    purpose: str
+    fragments: dict[str, Source]  # of its package
+
+
+@cache
+def _sources(dialect: str, package: str) -> dict[str, _StatementSource]:
+    """A package's statements as they are written."""
     sections = sql_file.read(files(package).joinpath("sql")).values()
     told = {section.name: section.source(dialect) for section in sections}
     fragments = {s.name: text for s in sections if s.kind == "fragment" and (text := told[s.name])}
     fragments |= columns.fragments()
-    names = DialectNamespace(dialect, _SCHEMA, fragments)
     prefix = "" if package == __package__ else f"{package}:"
-    translated = {}
-    for section in sections:
-        if section.kind == "name":
-            source = told[section.name]
-            sql = expand(source, names) if source else ""
-            translated[prefix + section.name] = _query(prefix + section.name, section.purpose, sql)
-    return translated
+    return {
+        prefix + section.name: _StatementSource(told[section.name], section.purpose, fragments)
+        for section in sections
+        if section.kind == "name"
+    }
 
 
 def _query(name: str, purpose: str, sql: str) -> Query:

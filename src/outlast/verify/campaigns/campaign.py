@@ -136,7 +136,8 @@ class Campaign(ABC):
 
     def _prepare_next(self) -> None:
         workspace = self.workspaces.next()
-        queries(self.workspaces.address.dialect, workspace.schema)  # once here, not in every child
+        # Translated once here, not in every child.
+        queries(self.workspaces.address.dialect, workspace.schema).all()
         self._next.append(workspace)
         self.children.start(partial(prepare, self.work, workspace), self._prepared)
 
