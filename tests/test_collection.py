@@ -142,7 +142,7 @@ def test_a_failure_beside_other_tests_decides_and_is_diagnosed_alone(tmp_path: P
         "    assert seen\n"
     )
     ran = subprocess.run(
-        [sys.executable, ROOT / "tools" / "run_tests.py", "-p", "no:schemathesis"],
+        [sys.executable, ROOT / "tools" / "run_tests.py", "-p", "no:schemathesis", "-n", "2"],
         cwd=tmp_path, env=os.environ | {"PYTEST_ADDOPTS": ""},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Run the tests: most of them side by side, then those marked `quiet`, one at a time.
+"""Run the tests: most of them side by side, then those marked `quiet`, two at a time.
 
-A quiet test measures time or runs a campaign with deadlines of its own; beside other tests on two
-cores it would measure them. The first run of a test decides. Failed tests run once more, alone, for
-diagnosis only: the result is printed and kept in failed-tests.log.
+A quiet test measures time or runs a campaign with deadlines of its own; beside many other tests on
+two cores it would measure them. The first run of a test decides. Failed tests run once more, alone,
+for diagnosis only: the result is printed and kept in failed-tests.log.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 PYTEST = [sys.executable, "-m", "pytest"]
 
 # Most tests wait for a process or a lease; more processes than this slow each other down.
-# Files start in the order of tests/conftest.py: the long ones early.
-SIDE_BY_SIDE = ["-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
+# Each has a part of the files, in the order of tests/conftest.py; who is done takes from another.
+SIDE_BY_SIDE = ["-n", "6", "--dist", "worksteal"]
+QUIET = ["-n", "2", "--dist", "load", "--maxschedchunk", "1"]  # most of them wait for a lease
 
 DIAGNOSIS = Path("failed-tests.log")
 PASSED, FAILED, NO_TESTS = 0, 1, 5
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> int:
     """The exit code of pytest: of the first run that failed, if any did."""
     codes = [
         _pytest(*SIDE_BY_SIDE, "-m", "not campaign and not quiet", *arguments),
-        _pytest("-m", "quiet and not campaign", *arguments, *_quiet_files(arguments)),
+        _pytest(*QUIET, "-m", "quiet and not campaign", *arguments, *_quiet_files(arguments)),
     ]
     if FAILED in codes:
         _diagnose()
