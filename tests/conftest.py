@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ from tests.support.schemas import Schemas  # noqa: E402
 # start: then one that is to leave on Ctrl-C never would.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Every process with a task looks through all packages for plugins of pydantic; there are none.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 # --- what a test runs on
 
@@ -183,8 +187,8 @@ def _kinds(metafunc: pytest.Metafunc) -> tuple[str, ...]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with files that take long, by turns with the others, which take what time is left:
-    tests run in several processes, and the last file to start is the last to end."""
+    """Files that take long by turns with the others: tests run in several processes, each of which
+    begins with a part of this order."""
     files = dict.fromkeys(item.path for item in items)
     long, short = [], []
     for file in files:
