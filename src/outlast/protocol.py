@@ -17,8 +17,8 @@ from operator import attrgetter
 from typing import Any, Literal, NotRequired, TypedDict
 
 from .model.breaker import Breaker
+from .model.claim import Claim
 from .model.errors import ServerUnavailable
-from .model.job import Claim
 from .model.lifecycle import Outcome
 from .model.outcome import Transition
 from .model.retry import Retry

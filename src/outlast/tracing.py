@@ -21,7 +21,8 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
-from .model.job import Claim, NewJob
+from .model.claim import Claim
+from .model.job import NewJob
 from .model.safe_text import format_frames, type_name
 
 API = "opentelemetry.trace"

@@ -29,7 +29,7 @@ from outlast import (
     chain,
     group,
 )
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.model.outcome import release
 from outlast.remote import RemoteWorker
 from outlast.remote.http_client import ServerClient

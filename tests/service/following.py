@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from outlast import Outlast
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.ops.finish import finish
 from tests.service.serving import bearer
 from tests.store.jobs import put_and_take

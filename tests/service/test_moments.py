@@ -10,9 +10,10 @@ import pytest
 
 from outlast import Outlast, Retry, RetryLater
 from outlast.model.api_token import new_token
+from outlast.model.claim import Claim
 from outlast.model.errors import InvalidInput
 from outlast.model.ids import new_job_id
-from outlast.model.job import Claim, NewJob
+from outlast.model.job import NewJob
 from outlast.model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
 from outlast.ops.access import ALL_JOBS
 from outlast.service.dequeue import followups

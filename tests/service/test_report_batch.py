@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from outlast import Context, Job, Outlast, Retry, State, chain
+from outlast.model.claim import Claim
 from outlast.model.flow_builder import build_jobs
-from outlast.model.job import Claim
 from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.live_stats import losses
 from outlast.service.dequeue import task_tokens

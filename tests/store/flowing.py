@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from outlast.model.claim import Claim
 from outlast.model.flow_builder import build_jobs
-from outlast.model.job import Claim, Job
+from outlast.model.job import Job
 from outlast.model.lifecycle import Outcome
 from outlast.model.options import Options
 from outlast.model.task import Call, TaskDefinition

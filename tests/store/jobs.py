@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from outlast.model.claim import Claim
 from outlast.model.ids import new_job_id
-from outlast.model.job import Claim, Job, NewJob
+from outlast.model.job import Job, NewJob
 from outlast.model.lifecycle import Outcome
 from outlast.model.outcome import AttemptEnd, Transition, decide
 from outlast.model.retry import Retry

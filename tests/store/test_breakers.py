@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from outlast.model.breaker import Circuit, OpenBreaker
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.model.outcome import release
 from outlast.ops.breaker_report import breakers
 from outlast.ops.breakers import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.ops import job_actions
 from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.enqueue import enqueue

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.ops.claim import ClaimRequest, claim, poll
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish

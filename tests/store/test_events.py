@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.model.settings import StoreSettings
 from outlast.ops import events
 from outlast.ops.events import StoredEvent

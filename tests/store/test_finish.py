@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outlast import JobDead, JobNotFound, Outlast
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.model.lifecycle import Outcome
 from outlast.model.outcome import AttemptEnd, decide
 from outlast.model.retry import Retry

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outlast import Flow, InvalidFlow, Outlast, chain, group
+from outlast.model.claim import Claim
 from outlast.model.flow_builder import build_jobs
-from outlast.model.job import Claim
 from outlast.model.lifecycle import Outcome
 from outlast.model.outcome import AttemptEnd, Transition, decide
 from outlast.ops import cancel_flow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outlast import InvalidFlow, JobNotFound, Outlast, PrerequisiteFailed
+from outlast.model.claim import Claim
 from outlast.model.flow import Flow, chain, group
-from outlast.model.job import Claim
 from outlast.ops import duties, job_actions, report
 from outlast.ops.cancel_flow import cancel_page, unfinished_cancels
 from outlast.ops.finish import finish

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from outlast import ClaimLost, InvalidFlow, KeyConflict, PrerequisiteFailed
+from outlast.model.claim import Claim
 from outlast.model.flow import Flow, chain, group
 from outlast.model.flow_builder import build_jobs
-from outlast.model.job import Claim
 from outlast.model.outcome import Transition
 from outlast.ops import job_actions, report
 from outlast.ops.finish import finish, finish_with_keys

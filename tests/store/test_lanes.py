@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.model.lane import QueueLimits
 from outlast.model.turns import FIRST_LANE
 from outlast.ops.claim import ClaimRequest, poll

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.model.turns import FIRST_LANE
 from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.finish import finish_and_claim

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from outlast import KeyConflict, PrerequisiteFailed, TooLate
+from outlast.model.claim import Claim
 from outlast.model.flow import group
 from outlast.model.flow_builder import build_jobs
-from outlast.model.job import Claim
 from outlast.model.job_change import JobChange
 from outlast.model.lifecycle import LEGAL
 from outlast.model.options import WHEN

@@ -16,9 +16,10 @@ from hypothesis.stateful import (
 )
 
 from outlast import KeyConflict, PrerequisiteFailed, TooLate
+from outlast.model.claim import Claim
 from outlast.model.flow import chain, group
 from outlast.model.flow_builder import build_jobs
-from outlast.model.job import Claim, NewJob
+from outlast.model.job import NewJob
 from outlast.model.lifecycle import Outcome
 from outlast.model.options import WHEN
 from outlast.model.outcome import AttemptEnd, Transition, decide

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outlast import Outlast, State
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.model.worker_names import is_offer, new_server_id, remote_id
 from outlast.ops import offer as ops
 from outlast.ops.reclaim import reclaim, reclaim_from_workers

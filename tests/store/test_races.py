@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from outlast import TooLate
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.ops import job_actions
 from outlast.ops.finish import Finished, finish
 from outlast.ops.reclaim import reclaim

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from outlast import ClaimLost
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.model.worker_names import new_server_id, remote_id
 from outlast.ops import offer as offers
 from outlast.ops.claim import ClaimRequest

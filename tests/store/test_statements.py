@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 import outlast.ops
+from outlast.model.claim import CLAIM_COLUMNS
 from outlast.model.ids import new_job_id
-from outlast.model.job import CLAIM_COLUMNS, JOB_COLUMNS, NEW_JOB_COLUMNS
+from outlast.model.job import JOB_COLUMNS, NEW_JOB_COLUMNS
 from outlast.ops.operation import BEGIN, Op, Pipeline, Rows, Statement
 from outlast.store import Store, open_store
 from outlast.store.caller.connection import run_on

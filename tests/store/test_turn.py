@@ -8,7 +8,7 @@ import asyncio
 import psycopg
 import pytest
 
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.ops.claim import ClaimCursor, ClaimRequest
 from outlast.ops.finish import finish_and_claim
 from outlast.store import Store, open_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outlast import Outlast, Retry
-from outlast.model.job import ATTEMPT_LIMIT, FENCE_LIMIT
+from outlast.model.claim import ATTEMPT_LIMIT, FENCE_LIMIT
 from outlast.ops.claim import promote
 from tests.support import Database
 

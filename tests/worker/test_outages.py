@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from outlast import Context, Outlast
+from outlast.model.claim import Claim
 from outlast.model.errors import DeadlineExceeded, ServerUnavailable, StoreUnavailable
-from outlast.model.job import Claim
 from outlast.worker.heartbeat import LeaseBackoff
 from outlast.worker.in_flight import InFlight
 from outlast.worker.loop import Backoff, Loop

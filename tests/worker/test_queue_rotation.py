@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.model.settings import WorkerSettings
 from outlast.ops.claim import ClaimRequest
 from outlast.worker.poller import FEW_TOGETHER, Poller

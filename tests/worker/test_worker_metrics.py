@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.model.job import Claim
+from outlast.model.claim import Claim
 from outlast.worker.worker_metrics import BUCKET_EDGES_S, MAX_NAMES, DurationBuckets, WorkerMetrics
 
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from .claim import Claim
 from .errors import BatchFailed, InvalidOption
-from .job import Claim
 from .options import seconds
 
 T = TypeVar("T")

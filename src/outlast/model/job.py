@@ -1,7 +1,6 @@
-"""What a job is: as it is asked for, as it is claimed, and as it is read.
+"""Jobs as values: `NewJob` is inserted into the database, `Job` is what callers read.
 
-`NewJob` goes into the database, `Claim` comes out to the worker that took it, `Job` is what callers
-see. All three are values: none of them talks to a database.
+The worker that runs a job has a `Claim` (claim.py) instead.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic
 
 from .blob import REFERENCE_PREFIX, Blob, blob_of_value, parse_reference
 from .lifecycle import STATES, State
@@ -32,23 +31,23 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class NewFlow:
-    """A flow that is to be inserted; or a part of one whose jobs fail together."""
+    """A flow to insert, or a part of one whose jobs fail together."""
 
     id: str
     name: str | None = None
     part_of: str | None = None
-    fail_after: int | None = None  # so many failures have the rest of it cancelled
-    tenant: str | None = None  # of a flow with a key: one flow per (tenant, key)
+    fail_after: int | None = None  # this many failures cancel the remaining jobs
+    tenant: str | None = None  # with a key: one flow per (tenant, key)
     key: str | None = None
-    shape: str | None = None  # digest of its jobs, to tell another flow under the same key
+    shape: str | None = None  # digest of its jobs, to detect another flow under the same key
 
     def row(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-@dataclass(slots=True)  # frozen, it would take longer to make than all else that is done to it
+@dataclass(slots=True)  # not frozen: that would dominate the cost of an enqueue
 class NewJob:
-    """A job that is to be inserted. Times are spans: the database adds its own clock."""
+    """A job to insert. Times are durations: the database adds its own clock."""
 
     id: str
     tenant: str
@@ -58,38 +57,38 @@ class NewJob:
     priority: int
     max_attempts: int
     max_crashes: int
-    lane: str | None = None  # None: as its queue says
+    lane: str | None = None  # None: the queue decides
     key: str | None = None
     delay: float | None = None
     at: float | None = None
     expires_in: float | None = None
     expires_at: float | None = None
     timeout: float | None = None
-    retry: str | None = None  # JSON text, only where the caller said other than the task
+    retry: str | None = None  # JSON text, only if the call overrides the task's
     trace: str | None = None
     flow: str | None = None
     team: str | None = None  # the part of a flow whose jobs fail together
-    needs: str = "succeeded"  # how those that it waits for must have ended: so, or just "finished"
-    waits_for: int = 0  # how many of them
-    quorum: int | None = None  # how many of all, where not all are needed
-    tied: bool = False  # its end concerns others: followers, hooks, a team
-    hooks: str | None = None  # JSON text: the jobs to be made when it ends, by how it ends
-    unique_mode: str | None = None  # how its key is unique; None: as long as its row is kept
-    after: tuple[str, ...] = ()  # those that it waits for, in the order given
-    sibling_of: str | None = None  # whoever waits for that job waits for this one too
-    new_flows: tuple[NewFlow, ...] = ()  # flows that come to be with it
-    unit: str | None = None  # group, chain or flow of this call that it is a member of
-    unique_span: float | None = None  # seconds of the period, or of the debounce
-    max_wait: float | None = None  # seconds that calls of a debounced key may put it off
+    needs: str = "succeeded"  # how its prerequisites must end: so, or in any way ("finished")
+    waits_for: int = 0  # number of unfinished prerequisites
+    quorum: int | None = None  # number of prerequisites needed, if not all
+    tied: bool = False  # others depend on its end: dependents, hooks, a fail-together group
+    hooks: str | None = None  # JSON text: the jobs that its end enqueues, by final state
+    unique_mode: str | None = None  # scope of its unique key; None: as long as its row is kept
+    after: tuple[str, ...] = ()  # prerequisites, in the order given
+    sibling_of: str | None = None  # dependents of that job wait for this one, too
+    new_flows: tuple[NewFlow, ...] = ()  # flows inserted with it
+    unit: str | None = None  # group, chain or flow of the call that it belongs to
+    unique_span: float | None = None  # seconds: the period, or the debounce delay
+    max_wait: float | None = None  # seconds that debounced calls may postpone it
 
     def row(self) -> dict[str, Any]:
-        """What is said of it; what is not is as ever."""
+        """The columns whose value is not the default."""
         columns = zip(NEW_JOB_COLUMNS, _values(self), _DEFAULTS, strict=True)
         return {name: value for name, value, default in columns if value != default}
 
     def __post_init__(self) -> None:
         if self.at is not None and self.delay is not None:
-            raise ValueError("a job has a delay or a moment, not both")
+            raise ValueError("a job has a delay or a time, not both")
 
 
 _NO_COLUMNS = {"after", "sibling_of", "new_flows", "unit", "unique_span", "max_wait"}
@@ -99,78 +98,10 @@ _DEFAULTS = [None if spec.default is MISSING else spec.default for spec in _COLU
 _values = attrgetter(*NEW_JOB_COLUMNS)
 
 
-ATTEMPT_LIMIT = 2**31 - 1  # the largest number that its column holds
-FENCE_LIMIT = 2**63 - 1
-# A claim by its job's id, its fence and its owner. In one history of a database a fence has one
-# owner; after a failover that lost commits, or in a restored backup, another may get the same one.
-ClaimKey = tuple[str, int, str]
-
-
-class Claim(NamedTuple):
-    """A job in the hands of one worker: the row's facts and the fence that proves the hold."""
-
-    id: str
-    fence: int
-    task: str
-    args: str
-    attempt: int
-    failures: int
-    crashes: int
-    max_attempts: int
-    max_crashes: int
-    queue: str
-    tenant: str
-    priority: int
-    run_at: float
-    started_at: float
-    created_at: float
-    timeout: float | None
-    retry: str | None
-    trace: str | None
-    key: str | None
-    worker: str
-    flow: str | None = None
-    has_dependents: bool = False  # its end concerns others
-    has_hooks: bool = False  # jobs are to be made when it ends
-    lane: str | None = None
-    offered_by: str | None = None  # the server that owns it until its remote worker accepts it
-
-    @property
-    def claim_key(self) -> ClaimKey:
-        return self.id, self.fence, self.worker
-
-    @property
-    def guard(self) -> dict[str, Any]:
-        """The columns that a write under this claim is compared by, beside the job's id."""
-        guard = {"fence": self.fence, "worker": self.worker}
-        return guard if self.offered_by is None else {**guard, "offered_by": self.offered_by}
-
-    def owned_by(self, worker: str | None) -> bool:
-        """Whether that owner of its row is this claim's."""
-        return worker is not None and worker in (self.worker, self.offered_by)
-
-    @property
-    def at_limit(self) -> bool:
-        """A counter of the row cannot grow any more: the next claim could not be told from this
-        one. Such a job is ended, and not run."""
-        return self.fence >= FENCE_LIMIT or self.attempt >= ATTEMPT_LIMIT
-
-    @property
-    def one_crash_left(self) -> bool:
-        """One more lost worker would end it. Such jobs share a process with no other of their
-        kind: the next crash then tells the poison from its innocent neighbours. A first crash
-        tells nothing (hosts die, processes are replaced), so it keeps nobody waiting."""
-        return self.crashes > 0 and self.crashes + 1 >= self.max_crashes
-
-
-# Those that a claim returns, in the order of the fields.
-CLAIM_COLUMNS = tuple(name for name in Claim._fields if name != "offered_by")
-
-
-@dataclass(slots=True)  # not frozen, as `NewJob` is not: they come in crowds
+@dataclass(slots=True)  # not frozen, like `NewJob`: lists of them are long
 class Job(Generic[R]):
-    """One call of a task, as it stood when it was read. `Job[int]`: of a task that returns an int,
-    which is what `ol.result(job)` gives; the attribute `result` has the JSON that is stored."""
+    """One call of a task, as of the moment when it was read. `Job[int]` is a job of a task that
+    returns an int: `ol.result(job)` returns that, the attribute `result` has the stored JSON."""
 
     id: str
     task: str
@@ -199,9 +130,9 @@ class Job(Generic[R]):
     cancelling: bool = False
     trace: str | None = field(default=None, repr=False)
     flow: str | None = None
-    waits_for: int = 0  # jobs that it comes after and that have not ended
-    lane: str | None = None  # the group in a limited queue whose limits it shares
-    unreadable: str | None = None  # what in its row cannot be read, if anything
+    waits_for: int = 0  # number of unfinished prerequisites
+    lane: str | None = None  # the group of jobs in a limited queue that share a limit
+    unreadable: str | None = None  # the unreadable columns of its row, if any
 
     @property
     def final(self) -> bool:
@@ -209,28 +140,28 @@ class Job(Generic[R]):
 
     @property
     def forgotten(self) -> bool:
-        """What it was given, gave and said was erased; no call is stored so."""
+        """Arguments, result and events were erased; no stored call has `None` as arguments."""
         return self.args is None
 
     def as_json(self) -> dict[str, Any]:
-        """The job as JSON values, the same on every path that prints or sends one."""
+        """The job as JSON values, the same for every surface that prints or sends it."""
         return {name: _json_value(getattr(self, name)) for name in self.__slots__}
 
 
-# Those that are read from its row, in the order of the fields.
+# The columns to read, in the order of the fields.
 JOB_COLUMNS = tuple(spec.name for spec in fields(Job) if spec.name != "unreadable")
 TIMESTAMPS = {"run_at", "created_at", "started_at", "finished_at", "lease_until", "expires_at"}
 
 
 _INTEGERS = ("attempt", "priority", "failures", "crashes", "max_attempts", "max_crashes", "fence",
           "waits_for")  # fmt: skip
-UNREADABLE_ERROR = "Unreadable"  # the type of an error that is stored as no JSON object
+UNREADABLE_ERROR = "Unreadable"  # the type of a stored error that is no JSON object
 _REQUIRED = {"id", "task", "queue", "tenant", "run_at", "created_at"}
 
 
 def read_job(row: Any) -> Job:
-    """A job from a row whose columns stand in the order of `JOB_COLUMNS`. It never raises: what
-    cannot be read is named in `unreadable`."""
+    """A job from a row with columns in the order of `JOB_COLUMNS`. Never raises: `unreadable`
+    names the columns that cannot be read."""
     facts = dict(zip(JOB_COLUMNS, row, strict=True))
     state = STATES.get(facts["state"])
     if state is None or not _is_valid(facts):
@@ -243,7 +174,7 @@ def read_job(row: Any) -> Job:
 
 
 def _is_valid(facts: dict[str, Any]) -> bool:
-    """Whether numbers, names and moments are what they should be; one look for each kind."""
+    """Whether numbers, names and times are valid, with one check per kind."""
     try:
         return (
             sum(map(facts.__getitem__, _INTEGERS)).__class__ is int
@@ -274,7 +205,7 @@ def _read_damaged(facts: dict[str, Any]) -> Job:
 
 
 def _with_values(facts: dict[str, Any], reason: str | None = None) -> Job:
-    """With arguments, result and error as values. Each is any JSON, and text where it is none."""
+    """Parse arguments, result and error; text that is no JSON stays text."""
     texts = facts["args"], facts["result"], facts["error"]
     facts["args"] = args = read_args(texts[0])
     facts["result"] = result = read_result(texts[1])
@@ -290,7 +221,7 @@ def _with_values(facts: dict[str, Any], reason: str | None = None) -> Job:
 
 
 def lenient_json(text: str | None) -> Any:
-    """JSON text as a value; text that is no JSON as it is, because reading must not fail."""
+    """Parse JSON text; other text is returned as it is, because reading must not fail."""
     if text is None:
         return None
     from pydantic_core import from_json  # several times as fast; not needed to get here
@@ -302,8 +233,8 @@ def lenient_json(text: str | None) -> Any:
 
 
 def _more_lenient_json(text: str) -> Any:
-    """What is very deep, or has half a character in it, is JSON to Python alone. No page and no
-    answer can be written with half a character: it is shown as a question mark."""
+    """Parse what only Python's parser accepts: deep nesting and lone surrogates. No page or
+    response can encode a lone surrogate: it becomes a question mark."""
     try:
         value = json.loads(text)
         whole = json.dumps(value, ensure_ascii=False)
@@ -313,15 +244,15 @@ def _more_lenient_json(text: str) -> Any:
 
 
 def read_args(text: str) -> Any:
-    """A job's arguments as they may be shown; a `Blob` where they are kept by reference."""
+    """A job's arguments with secrets masked; a `Blob` if they are stored by reference."""
     args = masked_args(lenient_json(text))
     if args.__class__ is str and SECRET_MARK in args:
-        return MASK  # no JSON, so nobody can tell which part of it is the secret
-    return args if args.__class__ is dict else blob_of_value(args) or args  # no call, for the many
+        return MASK  # no JSON, so the secret part cannot be told apart
+    return args if args.__class__ is dict else blob_of_value(args) or args  # dict: no call
 
 
 def read_error(text: str | None) -> dict[str, Any] | None:
-    """What is stored of an error; one of the same form where it is no JSON object."""
+    """The stored error; one of the same shape if the text is no JSON object."""
     error = lenient_json(text)
     if error is None or error.__class__ is dict:
         return error
@@ -330,7 +261,7 @@ def read_error(text: str | None) -> dict[str, Any] | None:
 
 
 def read_result(text: str | None) -> Any:
-    """A job's result; a `Blob` where it is kept by reference."""
+    """A job's result; a `Blob` if it is stored by reference."""
     if (
         isinstance(text, str)
         and text.startswith(REFERENCE_PREFIX)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .breaker import Outage
-from .job import Claim, NewJob
+from .claim import Claim
+from .job import NewJob
 from .lifecycle import Outcome, State
 from .retry import MAX_DELAY_S, Retry
 

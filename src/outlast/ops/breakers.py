@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..model.breaker import RELAPSE_S, Circuit, CloseReason, OpenBreaker
-from ..model.job import Claim, ClaimKey
+from ..model.claim import Claim, ClaimKey
 from ..model.turns import MAX_LANES
 from .claim import in_order, read_breaker
 from .job_actions import record_action

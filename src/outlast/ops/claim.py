@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import Any, NamedTuple
 
 from ..model.breaker import Circuit, OpenBreaker
-from ..model.job import Claim
+from ..model.claim import Claim
 from .lanes import LaneClaim, LaneTurn, claim_lanes
 from .operation import Op, Pipeline, Row, Rows, Statement
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..model.claim import Claim, ClaimKey
 from ..model.errors import ClaimLost
-from ..model.job import Claim, ClaimKey, NewJob
+from ..model.job import NewJob
 from ..model.lifecycle import STATES, Outcome, State
 from ..model.outcome import Transition
 from .claim import ClaimRequest, in_order

@@ -7,8 +7,9 @@ old owner is notified at its next renewal and stops the handler.
 
 from __future__ import annotations
 
+from ..model.claim import Claim
 from ..model.errors import TooLate
-from ..model.job import Claim, Job
+from ..model.job import Job
 from ..model.outcome import Transition, crashed, release
 from .access import ALL_JOBS, Access
 from .finish import finish

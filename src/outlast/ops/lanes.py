@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..model.claim import Claim
 from ..model.errors import InvalidOption
-from ..model.job import Claim
 from ..model.lane import refill_wait
 from ..model.outcome import Transition
 from ..model.turns import (

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..model.job import Claim, ClaimKey
+from ..model.claim import Claim, ClaimKey
 from ..model.lifecycle import State
 from ..model.outcome import Transition, release
 from .claim import ClaimRequest, in_order

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..model.job import Claim
+from ..model.claim import Claim
 from ..model.lease_trust import ALWAYS, BELIEVE, Belief
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition, crashed, decide, release, stalled

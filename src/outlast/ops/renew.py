@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..model.job import Claim
+from ..model.claim import Claim
 from .operation import Op, Pipeline, Rows, Statement
 
 

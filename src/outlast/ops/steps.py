@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..model.claim import Claim
 from ..model.errors import ClaimLost
-from ..model.job import Claim
 from .operation import Op, Rows, Statement
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..model.claim import Claim
 from ..model.errors import InvalidOption, WorkerNotFound
-from ..model.job import Claim
 from ..model.outcome import release
 from ..model.worker_names import is_remote
 from .finish import finish

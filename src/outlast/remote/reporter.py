@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..model.claim import Claim, ClaimKey
 from ..model.errors import InvalidOption, ServerUnavailable
-from ..model.job import Claim, ClaimKey
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition, release
 from ..model.safe_text import error_record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..model.job import Claim, ClaimKey
+from ..model.claim import Claim, ClaimKey
 from ..worker.in_flight import InFlightJobs
 from .http_client import ServerClient
 from .spool import Spool

@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from ..model.claim import Claim
 from ..model.errors import InvalidSetting, OutlastError, ServerRefused, ServerUnavailable
-from ..model.job import Claim
 from ..protocol import STREAM_PATH, FrameFields, offered_claim, read_frames
 from ..worker.in_flight import LEASE_SAFETY
 from ..worker.job_source import PREFETCH_FOR_S

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
+from ..model.claim import Claim
 from ..model.ids import new_instance_id
-from ..model.job import Claim
 from ..model.settings import WorkerOptions, WorkerSettings
 from ..worker.context import Context
 from ..worker.heartbeat import HeartbeatThread

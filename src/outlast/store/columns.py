@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from ..model.api_token import Token
-from ..model.job import CLAIM_COLUMNS, JOB_COLUMNS, NEW_JOB_COLUMNS, NewJob
+from ..model.claim import CLAIM_COLUMNS
+from ..model.job import JOB_COLUMNS, NEW_JOB_COLUMNS, NewJob
 from ..model.schedule_state import SCHEDULE_COLUMNS
 from ..ops.report import WorkerInfo
 from .macros import Source

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
+from ..model.claim import Claim
 from ..model.errors import ClaimLost, StoreError
 from ..model.flow_builder import build_jobs
-from ..model.job import Claim, Job, NewJob
+from ..model.job import Job, NewJob
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd, Transition, decide
 from ..model.task import Call

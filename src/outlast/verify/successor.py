@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
+from ..model.claim import Claim
 from ..model.errors import StoreBusy
-from ..model.job import Claim
 from ..model.lifecycle import FINAL, Outcome, State
 from ..ops import cancel_flow
 from ..ops.reclaim import reclaim

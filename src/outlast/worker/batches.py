@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ..model.batch import Batch, runs_alone
+from ..model.claim import Claim
 from ..model.errors import OutlastError
-from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd
 from ..model.task import TaskDefinition

@@ -10,8 +10,8 @@ from concurrent.futures import Executor
 from functools import partial
 
 from ..model.blob import parse_reference
+from ..model.claim import Claim
 from ..model.errors import BlobUnavailable, NoBlobStore
-from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd
 from ..model.safe_text import error_record

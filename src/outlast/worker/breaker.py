@@ -27,8 +27,8 @@ from ..model.breaker import (
     OpenBreaker,
     Outage,
 )
+from ..model.claim import Claim
 from ..model.ids import new_job_id
-from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd, Error
 from ..store import Store

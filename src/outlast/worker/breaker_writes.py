@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Protocol
 
 from ..model.breaker import Circuit, CloseReason, OpenBreaker
+from ..model.claim import ClaimKey
 from ..model.humanize import format_duration
-from ..model.job import ClaimKey
 from ..model.safe_text import error_summary
 from ..ops.breakers import (
     close_breaker,

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any
 
 from ..model.arguments import MAX_PAYLOAD, encode_result
+from ..model.claim import Claim
 from ..model.errors import ClaimLost, InvalidOption, TooLate, Unsupported
 from ..model.flow import Enqueueable
 from ..model.flow_builder import build_jobs
-from ..model.job import Claim, Job, NewJob, read_args
+from ..model.job import Job, NewJob, read_args
 from ..model.lane import seconds_of_pause
 from ..model.lazy_property import lazy
 from ..model.lifecycle import State

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..model.arguments import encode_result
 from ..model.breaker import Outage, outage_of
+from ..model.claim import Claim
 from ..model.errors import (
     BlobUnavailable,
     DependencyDown,
@@ -26,7 +27,6 @@ from ..model.errors import (
     Permanent,
     RetryLater,
 )
-from ..model.job import Claim
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd, Error
 from ..model.safe_text import error_record

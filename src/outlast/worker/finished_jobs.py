@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from ..model.job import Claim
+from ..model.claim import Claim
 from ..model.lifecycle import State
 from ..ops.finish import Finished
 from ..ops.reclaim import Refusal

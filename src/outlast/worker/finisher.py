@@ -17,9 +17,9 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from ..model.claim import Claim, ClaimKey
 from ..model.errors import ClaimLost, OutlastError, StoreError
 from ..model.humanize import pluralize
-from ..model.job import Claim, ClaimKey
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition
 from ..model.safe_text import error_record, error_summary

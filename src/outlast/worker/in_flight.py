@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..model.job import Claim, ClaimKey
+from ..model.claim import Claim, ClaimKey
 from ..model.outcome import Transition
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from ..model.breaker import Outage
+from ..model.claim import Claim
 from ..model.errors import Unsupported
-from ..model.job import Claim, NewFlow, NewJob
+from ..model.job import NewFlow, NewJob
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd
 from ..model.safe_text import error_record

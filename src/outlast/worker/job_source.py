@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..model.breaker import Breaker, Circuit
+from ..model.claim import Claim
 from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
-from ..model.job import Claim
 from ..ops.breakers import take_probe
 from ..ops.claim import ClaimRequest
 from ..ops.lanes import LaneTurn

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..model.job import Claim
+from ..model.claim import Claim
 from ..model.turns import FIRST_LANE, MAX_LANES, LaneCursor
 from ..ops.lanes import ADOPTED_ROWS, LaneTurn, TurnClaims
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from ..model.claim import Claim
 from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy
-from ..model.job import Claim
 from ..model.lease_trust import RENEWAL_SHARE
 from ..model.outcome import Transition, release
 from ..ops import workers as worker_ops

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..model.claim import Claim
 from ..model.ids import INSTANCE_VARIABLE, new_instance_id
-from ..model.job import Claim
 from ..model.outcome import Transition
 from ..model.settings import WorkerSettings
 from ..ops.claim import ClaimRequest

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ..model.breaker import Breaker, Circuit, FailureStreak, OpenBreaker
-from ..model.job import Claim
+from ..model.claim import Claim
 from ..model.outcome import AttemptEnd, Error
 
 

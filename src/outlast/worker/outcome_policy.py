@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from ..model.breaker import Breaker
-from ..model.job import Claim
+from ..model.claim import Claim
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition, decide
 from ..model.retry import Retry

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from ..model.job import Claim
+from ..model.claim import Claim
 from ..model.settings import WorkerSettings
 from ..ops.claim import ClaimCursor, ClaimRequest, PendingQueues, poll, poll_queues, promote
 from ..ops.lanes import TurnClaims

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ..model.claim import Claim
     from ..model.errors import OutlastError
-    from ..model.job import Claim
     from .in_flight import InFlight
     from .loop import Loop
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..model.breaker import Circuit
-from ..model.job import Claim
+from ..model.claim import Claim
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition, counter_at_limit, release
 from ..model.retry import MAX_DELAY_S

@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..model.arguments.step_value import read, return_annotation, write
+from ..model.claim import Claim
 from ..model.errors import DeadlineExceeded, InvalidOption, StoreBusy, StoreUnavailable
-from ..model.job import Claim
 from ..model.options import check_name
 from ..ops.operation import Op
 from ..ops.steps import keep, look_up

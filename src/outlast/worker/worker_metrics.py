@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from ..model.job import Claim
+from ..model.claim import Claim
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import Transition
 from ..ops.reclaim import ReclaimResult

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from ...model.job import ClaimKey
+from ...model.claim import ClaimKey
 from ...model.settings import ServiceSettings
 from .offer_book import Offer
 

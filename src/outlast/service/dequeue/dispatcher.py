@@ -21,8 +21,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...model.breaker import Breaker, Circuit, OpenBreaker
+from ...model.claim import Claim, ClaimKey
 from ...model.errors import OutlastError
-from ...model.job import Claim, ClaimKey
 from ...model.outcome import counter_at_limit
 from ...model.settings import WorkerSettings
 from ...model.worker_names import new_server_id

@@ -17,9 +17,10 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
+from ...model.claim import Claim
 from ...model.errors import InvalidOption
 from ...model.flow_key import with_identity
-from ...model.job import Claim, NewJob
+from ...model.job import NewJob
 from ...model.options import check_name, check_times
 from ...model.uniqueness import check_unique_job
 from ...ops.access import Access

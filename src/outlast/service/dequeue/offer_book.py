@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...model.job import Claim, ClaimKey
+from ...model.claim import Claim, ClaimKey
 
 if TYPE_CHECKING:
     from .stream import WorkerStream

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...model.claim import Claim
 from ...model.errors import DeadlineExceeded, OutlastError, StoreBusy
-from ...model.job import Claim
 from ...ops import offer as ops
 from ...store import Store
 from ...worker.leases import max_renewal_s

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...model.breaker import Breaker
+from ...model.claim import Claim, ClaimKey
 from ...model.errors import InvalidInput
-from ...model.job import Claim, ClaimKey
 from ...model.outcome import AttemptEnd, Transition, decide
 from ...model.retry import Retry
 from ...ops import offer as ops

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ...model.arguments import MAX_PAYLOAD
 from ...model.blob import escape_reference
 from ...model.breaker import MAX_FAILURES, MAX_PROBE_WAIT_S, Outage
+from ...model.claim import Claim
 from ...model.errors import InvalidInput
-from ...model.job import Claim
 from ...model.lifecycle import Outcome
 from ...model.outcome import AttemptEnd
 from ...model.retry import MAX_DELAY_S

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 
 from ...model.arguments import MAX_PAYLOAD
 from ...model.blob import Blob
-from ...model.job import Claim, Job
+from ...model.claim import Claim
+from ...model.job import Job
 from ...model.options import MAX_NAME_CHARS
 from ...ops.flow_report import prerequisites
 from ...ops.steps import keep, look_up

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...model.claim import Claim, ClaimKey
 from ...model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
-from ...model.job import Claim, ClaimKey
 from ...ops import offer as ops
 from ...ops import workers as worker_ops
 from ...ops.claim import PendingQueues

@@ -15,7 +15,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from operator import attrgetter
 from typing import Any
 
-from ...model.job import Claim
+from ...model.claim import Claim
 
 PURPOSE = "task tokens"
 MAX_TOKEN_LENGTH = 4_000  # characters

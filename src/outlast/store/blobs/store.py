@@ -17,8 +17,9 @@ from typing import Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from ...model.blob import Blob, args_blob, result_blob
+from ...model.claim import ClaimKey
 from ...model.errors import BlobLost, BlobUnavailable, InvalidOption, StoreBusy
-from ...model.job import ClaimKey, NewJob
+from ...model.job import NewJob
 from ...model.outcome import AttemptEnd
 from ...model.safe_text import error_summary
 from ...ops import blobs as ops

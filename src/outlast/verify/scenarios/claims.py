@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from ...model.job import Claim
+from ...model.claim import Claim
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
 from ...ops import events

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
+from ...model.claim import Claim
 from ...model.flow import Flow, group
 from ...model.flow_builder import build_jobs
-from ...model.job import Claim
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
 from ...ops import job_actions

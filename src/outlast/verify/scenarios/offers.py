@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...model.job import Claim
+from ...model.claim import Claim
 from ...ops.claim import ClaimCursor
 from ...ops.offer import OfferRequest, hold, offer, record_late, withdraw
 from ..scenario_context import ScenarioContext

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from ...model.claim import Claim
 from ...model.errors import StoreBusy
-from ...model.job import Claim
 from ...model.lifecycle import Outcome
 from ...model.outcome import decide
 from ...ops.claim import ClaimRequest, claim

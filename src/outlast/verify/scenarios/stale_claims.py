@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...model.claim import Claim
 from ...model.errors import ClaimLost
-from ...model.job import Claim
 from ...model.lifecycle import Outcome
 from ...model.outcome import Transition, decide
 from ...ops import offer

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
-from ...model.job import FENCE_LIMIT
+from ...model.claim import FENCE_LIMIT
 from ...ops.operation import Begin, Op, Pipeline, Statement, Step
 from ...store import Store
 from ...worker.job_source import DatabaseSource

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from ...model.claim import Claim
 from ...model.errors import QueueFull
-from ...model.job import Claim, Job
+from ...model.job import Job
 from ...model.lifecycle import QUEUED, State
 from ...ops.claim import promote
 from ..scenario_context import ScenarioContext
