@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from outlast.ops.claim import ClaimCursor, ClaimRequest
-from outlast.ops.finish import finish_and_claim
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.offer import OfferRequest
 from outlast.ops.operation import Pipeline, Statement
 from outlast.store import Store, open_store

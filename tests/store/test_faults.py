@@ -18,7 +18,8 @@ from outlast.ops import workers as worker_ops
 from outlast.ops.claim import ClaimRequest, claim, poll, promote
 from outlast.ops.enqueue import enqueue, notify_queues
 from outlast.ops.explain import explain
-from outlast.ops.finish import finish, finish_and_claim
+from outlast.ops.finish import finish
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.operation import Op, Pipeline, Statement
 from outlast.ops.reclaim import reclaim, signs_of_loss
 from outlast.ops.renew import renew

@@ -15,7 +15,8 @@ from outlast.model.retry import Retry
 from outlast.ops import job_actions
 from outlast.ops.claim import ClaimRequest
 from outlast.ops.enqueue import enqueue
-from outlast.ops.finish import finish, finish_and_claim
+from outlast.ops.finish import finish
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
 from outlast.ops.report import history, job

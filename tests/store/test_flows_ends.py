@@ -13,7 +13,8 @@ from outlast.ops import audit, duties, job_actions, report
 from outlast.ops.audit import find
 from outlast.ops.cancel_flow import cancel_page, mark_cancelled
 from outlast.ops.claim import ClaimRequest
-from outlast.ops.finish import finish, finish_and_claim
+from outlast.ops.finish import finish
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.reclaim import reclaim, reclaim_from_workers, reclaim_overdue
 from tests.store.conftest import Run
 from tests.store.flowing import call, calls, lay, number, results, state

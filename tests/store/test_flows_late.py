@@ -13,7 +13,7 @@ from outlast.model.flow import chain
 from outlast.model.settings import StoreSettings
 from outlast.ops import report
 from outlast.ops.claim import ClaimRequest
-from outlast.ops.finish import finish_and_claim
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.flow_repair import link_deferred
 from outlast.ops.reclaim import signs_of_loss
 from outlast.store import open_store

@@ -241,7 +241,7 @@ def test_ends_cancels_and_redrives_at_once_leave_nobody_waiting(
 def test_a_follower_that_came_after_the_claim_is_told(run: Run) -> None:
     """R064: its owner was told nothing of it, and the quick way out asks again."""
     from outlast.ops.claim import ClaimRequest
-    from outlast.ops.finish import finish_and_claim
+    from outlast.ops.finish_and_claim import finish_and_claim
 
     (job,) = put(run)
     (held,) = take(run)

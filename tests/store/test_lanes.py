@@ -12,7 +12,7 @@ from outlast.model.lane import QueueLimits
 from outlast.model.turns import FIRST_LANE
 from outlast.ops.claim import ClaimRequest, poll
 from outlast.ops.enqueue import enqueue
-from outlast.ops.finish import finish_and_claim
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.job_actions import cancel, redrive_one
 from outlast.ops.lanes import LaneTurn, TurnClaims, set_lane_paused, slow_down
 from outlast.ops.limits import change_limits, declare

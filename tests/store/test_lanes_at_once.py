@@ -13,7 +13,7 @@ import pytest
 from outlast.model.claim import Claim
 from outlast.model.turns import FIRST_LANE
 from outlast.ops.claim import ClaimRequest, claim
-from outlast.ops.finish import finish_and_claim
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.lanes import LaneTurn, TurnClaims, claim_locked
 from outlast.ops.limits import change_limits
 from outlast.ops.operation import BEGIN, Op, Pipeline

@@ -16,7 +16,8 @@ import pytest
 from outlast.ops import duties, job_actions, retention
 from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.enqueue import enqueue
-from outlast.ops.finish import finish, finish_and_claim
+from outlast.ops.finish import finish
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
 from outlast.ops.report import history, job

@@ -28,7 +28,8 @@ from outlast.ops import duties, job_actions, retention
 from outlast.ops.cancel_flow import cancel_page, mark_cancelled
 from outlast.ops.claim import ClaimRequest, claim, promote
 from outlast.ops.enqueue import enqueue
-from outlast.ops.finish import finish, finish_and_claim
+from outlast.ops.finish import finish
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
 from outlast.store import Store

@@ -13,7 +13,8 @@ from outlast.model.worker_names import new_server_id, remote_id
 from outlast.ops import offer as offers
 from outlast.ops.claim import ClaimRequest
 from outlast.ops.complete import complete, completed
-from outlast.ops.finish import finish, finish_and_claim, finish_with_keys, lookup_finished
+from outlast.ops.finish import finish, finish_with_keys, lookup_finished
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.force_release import force_release
 from outlast.ops.job_actions import cancel
 from outlast.ops.reclaim import reclaim, reclaim_from_workers

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.model.claim import Claim
 from outlast.ops.claim import ClaimCursor, ClaimRequest
-from outlast.ops.finish import finish_and_claim
+from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.store import Store, open_store
 from tests.store.jobs import ending, put, take
 from tests.support import Database, aeventually

@@ -74,10 +74,10 @@ MUTANTS = [
         [
             Edit(
                 "ops/finish.py",
-                "    transitions, rivals = _split_rivals(transitions)\n"
-"    rows: Rows = (yield _finish(transitions)) if transitions else []\n",
+                "    transitions, rivals = split_rivals(transitions)\n"
+                "    rows: Rows = (yield finish_statement(transitions)) if transitions else []\n",
                 "    rivals: list[Transition] = []\n"
-                "    rows: Rows = (yield _finish(transitions)) if transitions else []\n",
+                "    rows: Rows = (yield finish_statement(transitions)) if transitions else []\n",
             )
         ],
         paths=("split-history",),

@@ -16,7 +16,8 @@ from ..model.claim import Claim, ClaimKey
 from ..model.lifecycle import State
 from ..model.outcome import Transition, release
 from .claim import ClaimRequest, in_order
-from .finish import Finished, finish, finish_and
+from .finish import Finished, finish
+from .finish_and_claim import finish_and
 from .lanes import LaneTurn, claim_lanes
 from .operation import BEGIN, Op, Pipeline, Rows, Statement
 

@@ -13,7 +13,8 @@ from ..model.ids import INSTANCE_VARIABLE, new_instance_id
 from ..model.outcome import Transition
 from ..model.settings import WorkerSettings
 from ..ops.claim import ClaimRequest
-from ..ops.finish import Finished, finish_and_claim
+from ..ops.finish import Finished
+from ..ops.finish_and_claim import finish_and_claim
 from ..store import Store
 from .breaker import Breakers
 from .context import Context

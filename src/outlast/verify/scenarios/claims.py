@@ -11,7 +11,7 @@ from ...model.outcome import decide
 from ...ops import events
 from ...ops import workers as worker_ops
 from ...ops.claim import ClaimCursor, ClaimRequest, poll
-from ...ops.finish import finish_and_claim
+from ...ops.finish_and_claim import finish_and_claim
 from ...ops.renew import renew
 from ...ops.workers import deregister
 from ..scenario_context import ScenarioContext

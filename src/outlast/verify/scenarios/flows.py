@@ -13,7 +13,8 @@ from ...model.lifecycle import Outcome
 from ...model.outcome import decide
 from ...ops import cancel_flow, duties, retention
 from ...ops.claim import ClaimRequest
-from ...ops.finish import Finished, finish_and_claim, finish_with_keys
+from ...ops.finish import Finished, finish_with_keys
+from ...ops.finish_and_claim import finish_and_claim
 from ...ops.flow_repair import link_deferred
 from ..scenario_context import ScenarioContext
 from ..workload import FAST_RETRY

@@ -22,7 +22,8 @@ from ...ops import offer
 from ...ops.claim import ClaimRequest
 from ...ops.claim import claim as claim_op
 from ...ops.complete import complete
-from ...ops.finish import Finished, finish, finish_and_claim, lookup_finished
+from ...ops.finish import Finished, finish, lookup_finished
+from ...ops.finish_and_claim import finish_and_claim
 from ...ops.operation import Op, Statement
 from ...ops.renew import renew
 from ...ops.report import history
