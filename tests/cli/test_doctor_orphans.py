@@ -41,7 +41,7 @@ def test_every_orphan_is_shown_by_its_name(
 
     async def heal() -> None:
         healer = seasoned(healer_of(ol, ol.store))
-        await healer.duty("audit", healer.auditor.audit, 60.0)()
+        await healer.duties.duty("audit", healer.auditor.audit, 60.0)()
         await ol.aclose()
 
     asyncio.run(heal())

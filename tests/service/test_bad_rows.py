@@ -197,7 +197,7 @@ def test_every_duty_survives_bad_rows(ol: Outlast, database: Database) -> None:
                 "audit": healer.auditor.audit,
             }.items():
                 try:
-                    await healer.duty(name, act, 0.0)()
+                    await healer.duties.duty(name, act, 0.0)()
                 except Exception as error:
                     wrong[name] = repr(error)
         return wrong

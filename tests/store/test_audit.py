@@ -75,7 +75,7 @@ def audited(app: Outlast, store: Store) -> dict[str, tuple[int, int, int, int]]:
 
     async def once() -> None:
         healer = seasoned(healer_of(app, store))
-        await healer.duty("audit", healer.auditor.audit, 0.0)()
+        await healer.duties.duty("audit", healer.auditor.audit, 0.0)()
         await store.aclose()
 
     asyncio.run(once())

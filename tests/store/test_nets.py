@@ -152,21 +152,21 @@ async def test_skips_are_no_failures_and_a_net_that_only_fails_is_told_of(
     async def all_skipped() -> DutyTally:
         return await healer.auditor._repair(late.repair, [one.id for one in fine])
 
-    await healer.duty("audit", all_skipped, 0.0)()
+    await healer.duties.duty("audit", all_skipped, 0.0)()
     assert counted(duty(store, "audit")) == (3, 0, 3, 0)
     assert duty(store, "audit").error is None and duty(store, "audit").succeeded_at
     assert caplog.records == []
 
     set_all(database, f"run_at = {moment(database, -90)}")
     spoil(database, "true", "running", "scheduled")
-    await healer.duty("audit", healer.auditor.audit, 0.0)()
+    await healer.duties.duty("audit", healer.auditor.audit, 0.0)()
     told = duty(store, "audit")
     assert (counted(told), told.error) == ((6, 0, 3, 3), "3 of 3 failed and none was healed")
     assert duty(store, "timer-lost").error == "3 of 3 failed and none was healed"
     assert "the duty 'audit' heals nothing" in caplog.text
 
     mend(database)
-    await healer.duty("audit", healer.auditor.audit, 0.0)()
+    await healer.duties.duty("audit", healer.auditor.audit, 0.0)()
     assert (duty(store, "audit").error, duty(store, "timer-lost").error) == (None, None)
     assert counted(duty(store, "audit")) == (9, 3, 3, 3)
     await store.aclose()

@@ -6,10 +6,10 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy, StoreUnavailable
+from ..model.errors import OutlastError, StoreBusy
 from ..model.settings import RetentionSettings
 from ..ops import duties
 from ..ops import workers as worker_ops
@@ -33,6 +33,7 @@ from ..store.blobs.store import Blobs
 from .audit import Auditor
 from .blob_sweeper import BlobSweeper
 from .death_detector import CONFIRM_DEATH_S, DeathDetector
+from .duties import DutyRunner, to_tally
 from .flow_maintenance import FlowMaintenance
 from .loop import Loop
 from .pruner import Pruner
@@ -44,9 +45,9 @@ from .sweeper import BATCH_SIZE, RETRY_AFTER_S, Sweeper
 
 log = logging.getLogger("outlast.worker")
 
-MAX_POLLING_WORKERS = 4  # a larger fleet does not look more often than so many workers
-OVERDUE_SLACK_S = 5.0  # beyond timeout and grace: then others end a job that still runs
-OVERDUE_INTERVAL_S = 10.0  # between looks for such jobs
+MAX_POLLING_WORKERS = 4  # a larger fleet polls no more often than this many workers
+OVERDUE_SLACK_S = 5.0  # after timeout and grace, another worker ends a job that still runs
+OVERDUE_INTERVAL_S = 10.0  # between polls for such jobs
 RECORD_INTERVAL_S = 15.0  # between records of a reclaim that found nothing
 
 
@@ -54,7 +55,7 @@ RECORD_INTERVAL_S = 15.0  # between records of a reclaim that found nothing
 class Signals:
     """How maintenance announces its changes; safe from any thread."""
 
-    poll: Callable[[], None]  # this worker: look for jobs
+    poll: Callable[[], None]  # this worker: poll for jobs
     ready: Callable[[set[str]], None]  # all workers: jobs are ready in these queues
     notify: Callable[[set[str]], None]  # the other workers alone
     cancelled: Callable[[], None]  # this worker: some of its jobs may be cancelled
@@ -62,16 +63,16 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What maintenance needs to know of this worker's outcomes."""
+    """What maintenance knows of this worker's outcomes."""
 
     decide: DecideFn
-    refused: deque[Refusal]  # and not on record yet
-    trouble: Callable[[], str | None]  # why they cannot be stored, if that lasts
+    refused: deque[Refusal]  # late outcomes that are not recorded yet
+    trouble: Callable[[], str | None]  # why outcomes cannot be stored, if that lasts
 
 
 @dataclass(frozen=True, slots=True)
 class AppParts:
-    """What maintenance needs of the app."""
+    """Settings and stores of the app that maintenance uses."""
 
     retention: RetentionSettings
     blobs: Blobs | None = None
@@ -96,16 +97,16 @@ class Maintenance:
         self._retention = retention
         self._blobs = blobs
         self.detector = DeathDetector(store, state)
+        self.duties = DutyRunner(store, state.id, self.detector)
         self._record_at = 0.0
-        self._recorded_trouble: str | None = None  # of outcomes that cannot be handed in
-        self._expire_at = 0.0  # not before this, whatever the sign says
+        self._recorded_trouble: str | None = None  # why outcomes cannot be reported
+        self._expire_at = 0.0  # the earliest next pass, even if there are signs
         self._suspicion = RowSuspicion()
         self.sweeper = Sweeper(store)
         self.flow_maintenance = FlowMaintenance(store, self.sweeper, state, signals, metrics.counts)
-        self._flows = Loop(
-            "flows", self.flow_maintenance.run_once, 60.0
-        )  # and whenever there is a sign
-        self._expiry = Loop("expire", self.expire, RECORD_INTERVAL_S)  # likewise
+        # Signs trigger these two loops early.
+        self._flows = Loop("flows", self.flow_maintenance.run_once, 60.0)
+        self._expiry = Loop("expire", self.expire, RECORD_INTERVAL_S)
         self.auditor = Auditor(
             store, state, self.detector.trust, retention, outcomes.decide, metrics.counts
         )
@@ -114,6 +115,7 @@ class Maintenance:
         self.firer = ScheduleFirer(store, state, signals, metrics.counts, app.schedules)
 
     def loops(self) -> list[Loop]:
+        duty, after_outage = self.duties.duty, self.duties.skip_after_outage
         prune_every = self._retention.prune_every
         audit_every = self._state.settings.audit_every
         return [
@@ -121,37 +123,37 @@ class Maintenance:
             Loop("reclaim", self.reclaim, self._state.settings.reclaim_every),
             Loop(
                 "deadline",
-                self.skip_after_outage(self.duty("deadline", self.overdue, OVERDUE_INTERVAL_S)),
+                after_outage(duty("deadline", self.overdue, OVERDUE_INTERVAL_S)),
                 OVERDUE_INTERVAL_S,
             ),
             self._expiry,
             self.firer.loop,
             Loop(
                 "prune",
-                self.skip_after_outage(self.duty("prune", self.pruner.prune, prune_every)),
+                after_outage(duty("prune", self.pruner.prune, prune_every)),
                 prune_every,
             ),
             Loop(
                 "audit",
-                self.skip_after_outage(self.duty("audit", self.auditor.audit, audit_every)),
+                after_outage(duty("audit", self.auditor.audit, audit_every)),
                 audit_every,
             ),
-            Loop("statistics", self.duty("statistics", self.stats_collector.once, SPAN_S), SPAN_S),
+            Loop("statistics", duty("statistics", self.stats_collector.once, SPAN_S), SPAN_S),
             *self._blob_loops(),
         ]
 
     def _blob_loops(self) -> list[Loop]:
-        """Only who has the store can sweep it."""
+        """Only a worker with a blob store can sweep it."""
         if self._blobs is None:
             return []
         sweeper = BlobSweeper(self.store, self._blobs, self._retention.blob_grace, self._state)
         every = self._retention.blob_sweep_every
-        return [Loop("blobs", self.duty("blobs", sweeper.once, every), every)]
+        return [Loop("blobs", self.duties.duty("blobs", sweeper.once, every), every)]
 
     async def reclaim(self) -> float | None:
-        """Take back what dead workers held, however their death is noticed. When the database has
-        been away or locked, nobody could renew: then leases say nothing until the living had their
-        turn. Nor do deadlines: an outcome may have waited for the database as long as we have."""
+        """Reclaim the jobs of dead workers. After the database was away or locked, no worker could
+        renew: leases prove nothing until live workers had time to do so. Nor do deadlines: an
+        outcome may have waited for the database just as long."""
         try:
             signs = await self.detector.read_signs()
             result = await self._reclaim(signs)
@@ -166,8 +168,8 @@ class Maintenance:
         return CONFIRM_DEATH_S if self.detector.suspects else self._poll_interval(signs)
 
     def _poll_interval(self, signs: LossSigns) -> float:
-        """A large fleet looks no more often than a small one. But a lease that ends is looked at
-        often enough to know what happens until then."""
+        """A large fleet polls no more often than a small one, except to watch a lease that ends
+        soon."""
         settings = self._state.settings
         wait = settings.reclaim_every * self._fleet_share
         if signs.lease:
@@ -176,7 +178,7 @@ class Maintenance:
 
     @property
     def _fleet_share(self) -> float:
-        """A large fleet looks no more often than a small one."""
+        """Factor that keeps the total rate of a large fleet constant."""
         return max(1.0, self.detector.fleet / MAX_POLLING_WORKERS)
 
     async def _reclaim(self, signs: LossSigns) -> ReclaimResult:
@@ -195,13 +197,13 @@ class Maintenance:
         return result
 
     async def _reclaim_expired(self) -> ReclaimResult:
-        """Take back claims whose lease ran out, as far as that is to be believed. That this went
-        through shows that owners can renew; a lock in the way shows that they cannot."""
+        """Reclaim expired leases, as far as they are trusted. A pass that goes through shows that
+        owners can renew; one that meets a lock shows that they cannot."""
 
         trust = self.detector.trust
 
         def believed(limit: int, skip: int) -> Op[ReclaimResult]:
-            sent = time.monotonic()  # on a connection: it is not what was waited for
+            sent = time.monotonic()  # when a connection was free: the wait for one does not count
 
             def probed() -> None:
                 trust.probed(sent, time.monotonic())
@@ -218,8 +220,8 @@ class Maintenance:
         return lost
 
     async def reclaim_from(self, dead: list[str]) -> ReclaimResult:
-        """All at once; with a job among theirs that cannot be taken back, one by one, and that one
-        is left to its lease."""
+        """Reclaim all jobs of these workers at once. If a row fails, reclaim them one by one, and
+        leave that row to its lease."""
         try:
             return await self.store.arun(reclaim_from_workers, dead, "lock")
         except Exception as error:
@@ -243,75 +245,29 @@ class Maintenance:
             self._signals.poll()
 
     async def _record(self, result: ReclaimResult) -> None:
-        """What was done, and from time to time that there was nothing to do."""
+        """Record every pass that found something, and an idle one from time to time."""
         now = time.monotonic()
         if result.found or now >= self._record_at:
             self._record_at = now + RECORD_INTERVAL_S * self._fleet_share
-            await self._record_duty("reclaim", result)
-
-    async def _record_duty(self, name: str, result: ReclaimResult) -> None:
-        tally = judged(name, to_tally(result))
-        await self.store.arun(
-            duties.record_duties, {name: tally}, RECORD_INTERVAL_S, self._state.id
-        )
+            await self.duties.record("reclaim", result, RECORD_INTERVAL_S)
 
     async def _record_refused(self) -> None:
-        """Outcomes of ours that came too late: on record, so that whoever asks what a death did
-        can see that nothing was done twice."""
+        """Record this worker's late outcomes: the history of a reclaimed job shows that none was
+        applied twice."""
         refused = self._outcomes.refused
         batch = [refused.popleft() for _ in range(min(len(refused), BATCH_SIZE))]
         if batch:
             await self.store.arun(record_refusals, batch)
 
     async def _record_trouble(self) -> None:
-        """For the doctor: why outcomes of ours cannot be stored, while the database is there."""
+        """Record, for the doctor, why this worker's outcomes cannot be stored."""
         trouble = self._outcomes.trouble()
         if trouble != self._recorded_trouble:
             await self.store.arun(worker_ops.report_trouble, self._state.id, trouble)
             self._recorded_trouble = trouble
 
-    def duty(
-        self, name: str, once: Callable[[], Awaitable[DutyTally]], every: float
-    ) -> Callable[[], Awaitable[None]]:
-        """A pass that first asks whether this duty is ours to do, and records how it went."""
-        known = 0.0
-
-        async def run() -> None:
-            nonlocal known
-            due_at = await self.store.arun(duties.take_duty, name, every, self._state.id, known)
-            if due_at is None:
-                return
-            known = due_at
-            try:
-                tally = await once()
-            except Exception as error:
-                await self.store.arun(
-                    duties.report_duty, name, DutyTally(failed=1, error=str(error)[:500])
-                )
-                raise
-            await self.store.arun(duties.report_duty, name, judged(name, tally))
-
-        return run
-
-    def skip_after_outage(
-        self, duty: Callable[[], Awaitable[None]]
-    ) -> Callable[[], Awaitable[None]]:
-        """A duty that ends what others run is left, to whoever may do it, right after an outage;
-        and whoever meets one here has met one."""
-
-        async def run() -> None:
-            try:
-                await self.detector.read_signs()  # the clock may have stepped just now
-                if not self.detector.outage_grace:
-                    await duty()
-            except (StoreUnavailable, DeadlineExceeded):
-                self.detector.database_away()
-                raise
-
-        return run
-
     async def overdue(self) -> DutyTally:
-        """Jobs that run past their own deadline although their worker lives."""
+        """End jobs that run past their timeout although their worker is alive."""
         slack = self._state.settings.cancel_grace + OVERDUE_SLACK_S
         decided = self._outcomes.decide
 
@@ -325,29 +281,17 @@ class Maintenance:
         return to_tally(result)
 
     async def expire(self) -> float:
-        """End what nobody started in time; and from time to time say that there was nothing."""
-        if self.detector.outage_grace:  # a clock that is soon set right ends nothing
+        """Expire jobs that were not started in time, and record the pass."""
+        if self.detector.outage_grace:  # the clock may be wrong for a moment
             return 1.0
         self._expire_at = time.monotonic() + 1.0
         result = await self.sweeper.sweep(_expire)
         if result.failed:
             self._expire_at += RETRY_AFTER_S
-        await self._record_duty("expire", result)
+        await self.duties.record("expire", result, RECORD_INTERVAL_S)
         return RECORD_INTERVAL_S * self._fleet_share * random.uniform(0.8, 1.0)
 
 
 def _expire(limit: int, skip: int) -> Op[ReclaimResult]:
     expired = yield from duties.expire(limit, skip)
     return ReclaimResult(found=len(expired), healed=len(expired))
-
-
-def to_tally(result: ReclaimResult) -> DutyTally:
-    return DutyTally(result.found, result.healed, result.skipped, result.failed)
-
-
-def judged(name: str, tally: DutyTally) -> DutyTally:
-    """A net that only fails is told of at once, and stays on record until it does better."""
-    tally = tally.with_verdict()
-    if tally.error is not None:
-        log.error("the duty %r heals nothing: %s", name, tally.error)
-    return tally
