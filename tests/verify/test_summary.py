@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.cli.verify import _summary
+from outlast.cli.verify_run import _summary
 from outlast.verify.results import CampaignResults
 
 

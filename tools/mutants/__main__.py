@@ -11,7 +11,7 @@ import click
 from outlast.cli.database_options import json_option, with_database_options
 from outlast.cli.errors import errors_as_messages, printable
 from outlast.cli.output import console, print_json, table
-from outlast.cli.verify_load import ledger_option
+from outlast.cli.verify_options import ledger_option
 from outlast.model.humanize import pluralize
 from outlast.store.address import parse
 from outlast.store.dialects import POSTGRES

@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 
-from ..model.errors import InvalidOption
-from ..model.humanize import pluralize
-from .database_options import campaign_url_option, json_option, with_database_options
-from .errors import printable
-from .output import console, print_json, table
-from .parsing import parse_duration
-from .verify_load import (
-    clock,
-    dbcrash,
-    failover,
-    flows,
-    keep_option,
-    lanes,
-    ledger_option,
-    recovery,
-    soak,
-)
-
-if TYPE_CHECKING:
-    from ..verify.campaigns.campaign import Campaign
-    from ..verify.results import CampaignResults
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-MAX_SHOWN_VIOLATIONS = 20  # violations printed in full
+from .verify_load import clock, dbcrash, failover, flows, lanes, recovery, soak
+from .verify_options import campaign_options
+from .verify_run import run_campaign
 
 
 @click.group(
@@ -47,36 +24,6 @@ MAX_SHOWN_VIOLATIONS = 20  # violations printed in full
 )
 def verify() -> None:
     """Verify the guarantees: kill and freeze processes, then check the jobs."""
-
-
-def campaign_options(command: F) -> F:
-    for option in reversed(
-        (
-            click.option(
-                "--points",
-                type=click.IntRange(1),
-                help="Number of points; default: as time allows.",
-            ),
-            click.option(
-                "--budget",
-                metavar="SPAN",
-                callback=parse_duration,
-                help="Time limit: 90, 90s, 10m. Without --points, 60 s.",
-            ),
-            click.option("--seed", type=click.IntRange(0), help="Seed of the order of points."),
-            click.option(
-                "--path", "paths", multiple=True, metavar="NAME", help="Only this path; repeatable."
-            ),
-            click.option(
-                "--at-once", type=click.IntRange(1, 100), help="Number of concurrent processes."
-            ),
-            ledger_option,
-            click.option("--first", is_flag=True, help="Stop at the first violation."),
-            keep_option,
-        )
-    ):
-        command = option(command)
-    return json_option(with_database_options(command, campaign_url_option))
 
 
 @verify.command(
@@ -148,74 +95,3 @@ def netsplit(**options: Any) -> None:
 
 for command in (recovery, flows, lanes, soak, dbcrash, failover, clock):
     verify.add_command(command)
-
-
-def run_campaign(
-    kind: Callable[..., Campaign],
-    options: dict[str, Any],
-    show: Callable[[CampaignResults], None] | None = None,
-    rerun_options: str | None = None,
-) -> None:
-    from ..verify.campaigns.campaign import CampaignOptions
-    from ..verify.progress import CampaignProgress
-    from ..verify.results import append_results
-
-    as_json, ledger = options.pop("as_json"), options.pop("ledger")
-    with CampaignProgress(options["points"], options["budget"]) as progress:
-        try:
-            campaign = kind(CampaignOptions(**options), progress)
-        except InvalidOption as error:
-            raise click.UsageError(str(error)) from error
-        campaign.results.rerun_options = rerun_options
-        figures = campaign.run()
-    if ledger is not None:
-        append_results(ledger, figures)
-    if as_json:
-        print_json(figures.as_json())
-    else:
-        (show or _print_table)(figures)
-        _print_verdict(figures)
-    context = click.get_current_context()
-    if figures.interrupted:
-        context.exit(130)
-    if figures.violations or not figures.total(figures.goal):
-        context.exit(1)
-
-
-def _print_table(figures: CampaignResults) -> None:
-    columns = ["path", "points#", *(f"{what}#" for what in figures.columns), "violations#"]
-    rows = [
-        [path, row.points, *(row.counts.get(what, 0) for what in figures.columns), row.violations]
-        for path, row in figures.rows.items()
-    ]
-    console().print(table(columns, rows))
-
-
-def _print_verdict(figures: CampaignResults) -> None:
-    click.echo(f"\n{_summary(figures)}")
-    for wrong in figures.violations[:MAX_SHOWN_VIOLATIONS]:
-        click.echo(f"\n{click.style(wrong.where, bold=True)}\n  {printable(wrong.message)}")
-    if len(figures.violations) > MAX_SHOWN_VIOLATIONS:
-        click.echo(f"\n… and {len(figures.violations) - MAX_SHOWN_VIOLATIONS:,} more.")
-    if figures.violations:
-        click.echo(f"\nReproduce: {figures.reproduction()}")
-
-
-def _summary(figures: CampaignResults) -> str:
-    counts = ", ".join(_count_text(figures.total(what), what) for what in figures.columns)
-    rate = figures.total(figures.goal) / max(figures.seconds, 0.001)
-    goal = figures.goal.replace("_", " ")
-    wrong = pluralize(len(figures.violations), "violation")
-    ended = " (interrupted)" if figures.interrupted else ""
-    return (
-        f"{figures.url}, seed {figures.seed}: {counts}, {figures.jobs:,} jobs in"
-        f" {figures.seconds:.0f} s ({rate:.1f} {goal} per second){ended}: {wrong}."
-        + "".join(f"\n{name.replace('_', ' ')}: {fact}" for name, fact in figures.facts.items())
-    )
-
-
-def _count_text(number: int, what: str) -> str:
-    word = what.replace("_", " ")
-    if number == 1:
-        word = "crash" if word == "crashes" else word.removesuffix("s")
-    return f"{number:,} {word}"

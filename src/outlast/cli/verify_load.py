@@ -2,75 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial, wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import Any
 
 import click
 
-from .database_options import (
-    campaign_url_option,
-    json_option,
-    refused_url_option,
-    with_database_options,
+from .verify_options import (
+    budget_option,
+    enqueue_budget_option,
+    first_option,
+    load_options,
+    own_server_options,
+    workers_option,
 )
-from .output import console, table
-from .parsing import parse_duration
-
-if TYPE_CHECKING:
-    from ..verify.campaigns.campaign import Campaign
-    from ..verify.results import CampaignResults
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-seed_option = click.option("--seed", type=click.IntRange(0), help="Seed of faults and times.")
-ledger_option = click.option(
-    "--ledger",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Append the figures of this run as one line of JSON.",
-)
-keep_option = click.option("--keep", is_flag=True, help="Keep schemas and files for inspection.")
-budget_option = click.option(
-    "--budget",
-    metavar="SPAN",
-    callback=parse_duration,
-    help="Time limit: 90, 10m.",
-)
-
-
-def load_options(
-    command: F, url_option: Callable[[Callable[..., Any]], Any] = campaign_url_option
-) -> F:
-    for option in (keep_option, ledger_option, seed_option):
-        command = option(command)
-    return json_option(with_database_options(command, url_option))
-
-
-def own_server_options(why: str) -> Callable[[F], F]:
-    """The same for campaigns that start their own database, and so reject --url."""
-
-    def decorate(command: F) -> F:
-        @wraps(command)
-        def without_url(**options: Any) -> None:
-            if options["url"] is not None:
-                raise click.UsageError(f"--url is not allowed: {why}.")
-            command(**options)
-
-        return load_options(without_url, refused_url_option)  # type: ignore[return-value]
-
-    return decorate
-
-
-def workers_option(default: int) -> Callable[[F], F]:
-    return click.option(
-        "--workers",
-        type=click.IntRange(2, 50),
-        default=default,
-        show_default=True,
-        help="Worker processes.",
-    )
+from .verify_run import run_load_campaign
 
 
 @click.command(
@@ -103,7 +48,9 @@ def recovery(**options: Any) -> None:
 
     remote = options.pop("remote_workers")
     rerun_options = f" --times {options['times']} --remote-workers {remote}"
-    _run_campaign(partial(RecoveryCampaign, remote=remote), options, rerun_options, points="times")
+    run_load_campaign(
+        partial(RecoveryCampaign, remote=remote), options, rerun_options, points="times"
+    )
 
 
 @click.command(
@@ -128,7 +75,7 @@ def soak(**options: Any) -> None:
 
     minutes = options["minutes"]
     options["budget"] = minutes * 60
-    _run_campaign(Soak, options, f" --minutes {minutes:g}", minutes=None)
+    run_load_campaign(Soak, options, f" --minutes {minutes:g}", minutes=None)
 
 
 @click.command(
@@ -156,7 +103,7 @@ def dbcrash(**options: Any) -> None:
     """
     from ..verify.campaigns.dbcrash import DatabaseCrash
 
-    _run_campaign(DatabaseCrash, options, f" --cycles {options['cycles']}", points="cycles")
+    run_load_campaign(DatabaseCrash, options, f" --cycles {options['cycles']}", points="cycles")
 
 
 @click.command(
@@ -197,11 +144,11 @@ def failover(**options: Any) -> None:
     if asynchronous:
         from ..verify.campaigns.split_brain import SplitBrain
 
-        _run_campaign(SplitBrain, options, f" --async{rerun_options}", points="times")
+        run_load_campaign(SplitBrain, options, f" --async{rerun_options}", points="times")
     else:
         from ..verify.campaigns.failover import Failover
 
-        _run_campaign(Failover, options, rerun_options, points="times")
+        run_load_campaign(Failover, options, rerun_options, points="times")
 
 
 @click.command(
@@ -250,7 +197,7 @@ def clock(**options: Any) -> None:
     store, locks, jobs = options.pop("store"), options.pop("locks"), options.pop("jobs")
     kind: Any = ClockStepsPostgres if store == "postgres" else ClockStepsSqlite
     rerun_options = f" --store {store} --steps {options['steps']} --locks {locks} --jobs {jobs}"
-    _run_campaign(partial(kind, locks=locks, jobs=jobs), options, rerun_options, points="steps")
+    run_load_campaign(partial(kind, locks=locks, jobs=jobs), options, rerun_options, points="steps")
 
 
 @click.command(
@@ -267,13 +214,8 @@ def clock(**options: Any) -> None:
     "--points", type=click.IntRange(1), help="Number of fan-ins; default: as time allows."
 )
 @workers_option(4)
-@click.option(
-    "--budget",
-    metavar="SPAN",
-    callback=parse_duration,
-    help="How long to enqueue: 90, 90s, 10m. Without --points, 60 s.",
-)
-@click.option("--first", is_flag=True, help="Stop at the first violation.")
+@enqueue_budget_option
+@first_option
 @load_options
 def flows(**options: Any) -> None:
     """Run random chains, fan-ins and graphs while workers are killed and flows cancelled.
@@ -284,9 +226,7 @@ def flows(**options: Any) -> None:
     """
     from ..verify.campaigns.flows import FlowCampaign
 
-    points = f" --points {options['points']}" if options["points"] else ""
-    budget = f" --budget {options['budget']:g}" if options["budget"] else ""
-    _run_campaign(FlowCampaign, options, points + budget)
+    run_load_campaign(FlowCampaign, options, _rerun_options(options))
 
 
 @click.command(
@@ -298,13 +238,8 @@ def flows(**options: Any) -> None:
 )
 @click.option("--points", type=click.IntRange(1), help="Number of runs; default: as time allows.")
 @workers_option(4)
-@click.option(
-    "--budget",
-    metavar="SPAN",
-    callback=parse_duration,
-    help="How long to enqueue: 90, 90s, 10m. Without --points, 60 s.",
-)
-@click.option("--first", is_flag=True, help="Stop at the first violation.")
+@enqueue_budget_option
+@first_option
 @load_options
 def lanes(**options: Any) -> None:
     """Run limited and ordered queues while workers are killed and limits changed.
@@ -314,48 +249,10 @@ def lanes(**options: Any) -> None:
     """
     from ..verify.campaigns.lanes import LaneCampaign
 
+    run_load_campaign(LaneCampaign, options, _rerun_options(options))
+
+
+def _rerun_options(options: dict[str, Any]) -> str:
     points = f" --points {options['points']}" if options["points"] else ""
     budget = f" --budget {options['budget']:g}" if options["budget"] else ""
-    _run_campaign(LaneCampaign, options, points + budget)
-
-
-def _run_campaign(
-    kind: Callable[..., Campaign],
-    options: dict[str, Any],
-    rerun_options: str,
-    **renamed: str | None,
-) -> None:
-    from .verify import run_campaign
-
-    options["at_once"] = options.pop("workers")
-    for name, option in renamed.items():
-        value = options.pop(option or name)
-        if option:
-            options[name] = value
-    options.setdefault("points", None)
-    options.setdefault("budget", None)
-    run_campaign(kind, options, print_results, rerun_options)
-
-
-def print_results(figures: CampaignResults) -> None:
-    """Print the counts, and the measured times with a histogram."""
-    counted = [
-        [path, what.replace("_", " "), row.counts[what]]
-        for path, row in figures.rows.items()
-        for what in figures.columns
-        if what in row.counts
-    ]
-    console().print(table(["where", "what", "times#"], counted))
-    for name, values in figures.spans.items():
-        _print_distribution(name, values)
-
-
-def _print_distribution(name: str, values: list[float]) -> None:
-    from ..verify.distribution import Distribution
-
-    spread = Distribution(values)
-    percentiles = spread.as_json()
-    numbers = "  ".join(f"{what} {percentiles[what]} s" for what in ("p50", "p90", "p99", "max"))
-    click.echo(f"\n{name}: n {len(spread)}  {numbers}")
-    for line in spread.plot():
-        click.echo(line)
+    return points + budget
