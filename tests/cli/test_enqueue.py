@@ -177,7 +177,7 @@ def test_every_problem_with_the_arguments_is_named(
     ("words", "told"),
     [
         (["--priority", "500"], "The option priority must be a whole number from -100 to 100"),
-        (["--delay", "99999d"], "The option delay must be a span of 0 seconds to ten years"),
+        (["--delay", "99999d"], "The option delay must be a duration of 0 seconds to ten years"),
         (["--at", "2040-01-31T12:00:00Z", "--delay", "1"], "at cannot be given together with"),
         (["--queue", "!a"], "The option queue must not start with '!'"),
         (["--expires", "1x"], "'1x' is neither a duration nor a timestamp: write 30, 30s, 5m,"),

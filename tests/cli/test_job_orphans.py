@@ -55,16 +55,16 @@ def unknown_to_all(store: Store, database: Database) -> None:
 NOBODY = "No worker is alive"
 CAUSES: list[tuple[Callable[[Store, Database], None], list[str]]] = [
     (owner_gone, ["Its worker is not listed any more", "Its lease expired", NOBODY]),
-    (owner_alive_and_unaware, ["(pid 7 on h)", "Its lease expired", "any live worker's next"]),
-    (far_past_its_deadline, ["It ran past its timeout", "the others end it soon", NOBODY]),
-    (running_for_ever, ["longer than any worker takes: the audit takes it back", NOBODY]),
-    (running_without_a_lease, ["no owner or no lease", "the audit puts it back", NOBODY]),
+    (owner_alive_and_unaware, ["(pid 7 on h)", "Its lease expired", "the next poll of a live worker"]),
+    (far_past_its_deadline, ["It ran past its timeout", "another worker ends it soon", NOBODY]),
+    (running_for_ever, ["longer than any worker takes: the audit reclaims it", NOBODY]),
+    (running_without_a_lease, ["no owner or no lease", "the audit releases it", NOBODY]),
     (asked_to_stop, ["It was asked to stop", "Its lease expired"]),
     (due_and_forgotten, ["(due ", "start one"]),
     (past_its_expiry, ["It expired", "will not be run"]),
     (ready_with_an_owner, [NOBODY]),
     (unknown_to_all, ["No live worker that serves 'default' knows the task 'tomorrow'"]),
-    (last_life, ["It has cost 2 workers, and one more would end it"]),
+    (last_life, ["It has crashed 2 workers, and one more crash would end it"]),
     (poisonous, ["1 lost worker (of 1)", "worker w1 stopped renewing"]),
     (broken, ["It is dead", "its row cannot be read"]),
 ]

@@ -123,7 +123,7 @@ def test_a_job_is_shown_in_words(run: Commands, ol: Outlast) -> None:
     assert "hopeless" in dead and "docs" in dead
     assert "permanent" in dead and "no way" in dead
     assert "Traceback (most recent call last)" in dead
-    assert f"`outlast retry {ids['dead']}` gives it a new life" in dead
+    assert f"`outlast retry {ids['dead']}` runs it again" in dead
     assert "It tries again in" in run("job", ids["scheduled"]).out
     assert "No worker is alive: start one" in run("job", ids["ready"]).out
     cancelled = run("job", ids["cancelled"]).out

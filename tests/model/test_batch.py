@@ -106,7 +106,7 @@ def takes_items(items: list[int]) -> None: ...
         ({"batch": 0}, "batch must be a whole number from 1 to 10000, not 0"),
         ({"batch": 2.5}, "batch must be a whole number"),
         ({"batch": True}, "batch must be a whole number"),
-        ({"batch": 10, "wait": -1}, "wait must be a span"),
+        ({"batch": 10, "wait": -1}, "wait must be a duration"),
         ({"batch": 10, "wait": 61}, "wait must be at most 60 seconds"),
         ({"wait": 1}, "wait is for batch tasks: give batch=… as well"),
         ({"batch": 10, "isolated": True}, "isolated is not for batch tasks"),

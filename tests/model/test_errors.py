@@ -63,7 +63,7 @@ def test_messages_are_the_same_without_docstrings() -> None:
     assert said.keys() == ERRORS.keys()
     for _, name, facts in plain:
         assert said[name] == str(ERRORS[name](**facts)) != ""
-    assert said["NoBlobStore"].startswith("What job thing was given or gave")
+    assert said["NoBlobStore"].startswith("A payload of job thing is stored by reference")
     assert said["InvalidArguments"] == "shrink: 1 problem with the arguments\n  doc: is missing"
     assert said["InvalidResult"].endswith("doc: is missing")
     assert said["InvalidFlow"].endswith("doc: is missing")

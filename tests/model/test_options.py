@@ -27,13 +27,13 @@ def items(n: list[int]) -> None: ...
 WRONG = [
     ("retry", 3, r"must be a Retry\(…\), not 3"),
     ("retry", 0, r"must be a Retry\(…\), not 0"),
-    ("timeout", "5", "must be a span of 0 seconds to ten years, not '5'"),
+    ("timeout", "5", "must be a duration of 0 seconds to ten years, not '5'"),
     ("queue", 5, "must be 1 to 200 characters of text, not 5"),
     ("tenant", 5, "must be 1 to 200 characters of text, not 5"),
     ("priority", "5", "must be a whole number from -100 to 100, not '5'"),
     ("max_attempts", 2.5, "must be a whole number from 1 to 1000000, not 2.5"),
     ("max_crashes", "2", "must be a whole number from 1 to 1000, not '2'"),
-    ("expires", "5", "must be a span of 0 seconds to ten years, not '5'"),
+    ("expires", "5", "must be a duration of 0 seconds to ten years, not '5'"),
 ]
 WRONG_FOR_A_TASK = [
     ("name", 5, "must be 1 to 200 characters of text, not 5"),
@@ -65,7 +65,7 @@ def test_a_wrong_option_of_a_job_is_refused(option: str, value: Any, reason: str
 
 
 def test_the_wait_of_a_batch_is_a_span() -> None:
-    with pytest.raises(InvalidOption, match=r"wait must be a span .*, not 'a'"):
+    with pytest.raises(InvalidOption, match=r"wait must be a duration .*, not 'a'"):
         app().task(batch=5, wait="a")  # type: ignore[call-overload]
     made = batch_of(5, timedelta(seconds=2))  # type: ignore[arg-type]
     assert made is not None and made.wait == 2.0

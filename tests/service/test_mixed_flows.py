@@ -40,13 +40,13 @@ def test_who_waits_for_another_tenant_s_job_does_not_learn_which(
     before, after = served.ol.enqueue(chain(theirs.job(), mine.job()))
     own, everybody = served.token("read", tenant="a"), served.token("read")
     waiting = served.get(f"/api/v1/jobs/{after.id}/explain", own).json()["explanation"]
-    assert waiting.endswith("it comes after; of others' jobs you are not told.")
+    assert waiting.endswith("; jobs of other tenants are not shown.")
     assert before.id in seen(served, after.id, everybody)
     served.ol.cancel(before.id)
     assert served.ol.job(after.id).state == "dead"
     told = seen(served, after.id, own)
     assert before.id not in told and "of_theirs" not in told
-    assert "had to succeed before it" in told and "PrerequisiteFailed" in told
+    assert "another tenant's prerequisite did not succeed" in told and "PrerequisiteFailed" in told
     assert before.id in seen(served, after.id, everybody)
 
 

@@ -272,15 +272,15 @@ def test_a_waiting_job_says_what_for_and_a_dead_one_of_whom(verb: Run, app: Outl
     first, second, *_ = held = take(run, 2)
     end(run, second)
     told = verb("explain", last.id)
-    assert told.startswith("It waits for 9 of the 10 jobs it comes after: work ")
+    assert told.startswith("It waits for 9 of its 10 prerequisites: work ")
     assert f"work {first.id} (running)" in told and told.endswith(" and 6 more.")
     assert verb("explain", further.id) == (
-        f"It waits for 1 of the 1 job it comes after: work {last.id} (waiting)."
+        f"It waits for 1 of its 1 prerequisite: work {last.id} (waiting)."
     )
     end(run, held[0], "permanent")
     for one in (last, further):
         told = verb("explain", one.id)
-        assert f"because work {first.id}" in told and f"`outlast retry {first.id}`" in told
+        assert f"because its prerequisite work {first.id}" in told and f"`outlast retry {first.id}`" in told
         assert "is dead: Boom: it broke." in told
     assert len(children) == 10
 

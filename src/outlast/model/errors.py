@@ -1,20 +1,20 @@
-"""Everything that can go wrong, as one tree.
+"""All errors of Outlast, as one tree.
 
     OutlastError
-    ├── InvalidInput              what was asked for cannot be (also a ValueError)
+    ├── InvalidInput              the input is invalid (also a ValueError)
     │   ├── InvalidArguments      a call's arguments do not fit its task; names every problem
-    │   ├── InvalidResult         what a handler returned cannot be stored; names every problem
+    │   ├── InvalidResult         a handler's return value cannot be stored; names every problem
     │   ├── InvalidFlow           jobs that cannot be enqueued together; names every problem
     │   ├── InvalidOption         an option (priority, delay, queue, …) is unknown or out of range
     │   └── InvalidSetting        a setting is out of range or unknown; names the field
     ├── KeyConflict               the same idempotency key was used with another call
-    ├── QueueFull                 the queue holds as many ready jobs as it may
+    ├── QueueFull                 the bounded queue has no room; nothing was enqueued
     ├── UnknownTask               no task of that name is registered here
     ├── JobNotFound               no such job
     ├── TooLate                   the job already ended another way
     ├── TooEarly                  the job has not ended yet
     ├── FlowNotFound              no such flow
-    ├── FlowClosed                the flow was cancelled or has ended: nothing can join it
+    ├── FlowClosed                the flow was cancelled or has ended: no job can join it
     ├── PrerequisiteFailed        the job would wait for one that did not succeed
     ├── TokenNotFound             no such token
     ├── WorkerNotFound            no such worker
@@ -27,30 +27,30 @@
     ├── ResultTimeout             the awaited job has not ended yet
     ├── ResultMismatch            the stored result is not of the type that its task returns
     ├── Erased                    the result was read and erased, or forgotten
-    ├── BlobError                 what is kept by reference cannot be had
+    ├── BlobError                 a payload that is stored by reference cannot be read
     │   ├── BlobUnavailable       the blob store cannot be reached
-    │   ├── BlobLost              it is gone, or not what was stored
-    │   └── NoBlobStore           this process has none
-    ├── ServerRefused             a server does not let this worker in
-    ├── WebhookRefused            a message is not from whom it says, or not from now
-    └── StoreError                the database said no
-        ├── StoreUnavailable      no connection, or it broke
+    │   ├── BlobLost              the blob is missing, or not what was stored
+    │   └── NoBlobStore           this process has no blob store
+    ├── ServerRefused             a server does not accept this worker
+    ├── WebhookRefused            a webhook message is not authentic, or not recent
+    └── StoreError                the database refused a statement
+        ├── StoreUnavailable      no connection, or it was lost
         │   └── ServerUnavailable the same, of a remote worker's server
-        ├── StoreBusy             something else held a lock for too long
-        ├── Contention            two transactions were in each other's way
-        ├── DeadlineExceeded      no answer in time; the connection was given up
+        ├── StoreBusy             another connection held a lock for too long
+        ├── Contention            two transactions conflicted
+        ├── DeadlineExceeded      no response in time; the connection was closed
         ├── WrongConnection       the caller's connection cannot carry this job
-        ├── Unsupported           this database cannot do what was asked for
-        ├── NoDatabase            there is no Outlast database at that place
+        ├── Unsupported           this database lacks the feature
+        ├── NoDatabase            there is no Outlast database at that address
         ├── CorruptDatabase       the database is damaged, or not a database
         └── SchemaMismatch        the tables are older, newer or other than this release needs
 
-    Permanent, RetryLater         raised by handlers to say what should happen next
-    DependencyDown                raised by handlers to say that what they depend on is away
+    Permanent, RetryLater         raised by handlers to choose what happens next
+    DependencyDown                raised by handlers if a dependency is unavailable
     BatchFailed                   raised by batch handlers to name the items that failed
 
-An error's message is made from `template`, a class attribute, so that it is the same under
-`python -OO`; the facts that it is made of are attributes, typed on the class.
+The message is formatted from `template`, a class attribute, so that it is the same under
+`python -OO`; its facts are attributes, typed on the class.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from typing import Any, ClassVar, NamedTuple
 
 
 class OutlastError(Exception):
-    """The base of all errors that Outlast raises. `facts` has by name what a message is made of."""
+    """The base of all errors that Outlast raises. `facts` has the values of the message by name."""
 
     template: ClassVar[str] = "Something went wrong in Outlast."
     facts: dict[str, Any]
@@ -81,7 +81,7 @@ class InvalidInput(OutlastError, ValueError):
 
 
 class Problem(NamedTuple):
-    """One thing wrong with one value: where it stands, and what to do."""
+    """One problem with one value: its location, and what to do."""
 
     path: str
     message: str
@@ -91,7 +91,7 @@ class Problem(NamedTuple):
 
 
 class InvalidArguments(InvalidInput):
-    """The arguments of a call do not fit its task."""
+    """The arguments of a call do not match its task."""
 
     task: str
     problems: Sequence[Problem]
@@ -168,14 +168,14 @@ class KeyConflict(OutlastError):
 
 
 class QueueFull(OutlastError):
-    """The queue holds as many ready jobs as it may; nothing was enqueued."""
+    """The bounded queue has no room; nothing was enqueued."""
 
     template = (
         "The queue {queue!r} is full: {waiting:,} jobs are ready, {most_waiting:,} may be, and"
         " {asked:,} more do not fit. Enqueue later, add workers, or raise most_waiting."
     )
     queue: str
-    waiting: int  # ready jobs, when they were counted last
+    waiting: int  # ready jobs at the last count
     most_waiting: int
     asked: int
 
@@ -205,7 +205,7 @@ class TooLate(OutlastError):
 class TooEarly(OutlastError):
     """The job has not ended yet."""
 
-    template = "Job {job} is {state}: only what has ended can be forgotten."
+    template = "Job {job} is {state}: only an ended job can be erased."
     job: str
     state: str
 
@@ -239,14 +239,14 @@ class PrerequisiteFailed(OutlastError):
 class TokenNotFound(OutlastError):
     """No token has that id."""
 
-    template = "There is no token {token}: `outlast token list` shows those there are."
+    template = "There is no token {token}: `outlast token list` lists them."
     token: str
 
 
 class WorkerNotFound(OutlastError):
     """No worker has that id."""
 
-    template = "There is no worker {worker}: `outlast workers` shows those there are."
+    template = "There is no worker {worker}: `outlast workers` lists them."
     worker: str
 
 
@@ -324,7 +324,7 @@ class ResultMismatch(OutlastError):
 class Erased(OutlastError):
     """The result was erased, by a reader or on request."""
 
-    template = "What job {job} gave was erased by {by} at {at}."
+    template = "The result of job {job} was erased by {by} at {at}."
     job: str
     by: str
     at: str | None
@@ -332,9 +332,9 @@ class Erased(OutlastError):
 
 
 class BlobError(OutlastError):
-    """A payload that is kept by reference cannot be read."""
+    """A payload that is stored by reference cannot be read."""
 
-    template = "What is kept by reference cannot be had."
+    template = "A payload that is stored by reference cannot be read."
 
 
 class BlobUnavailable(BlobError):
@@ -356,8 +356,8 @@ class NoBlobStore(BlobError):
     """This process has no blob store."""
 
     template = (
-        "What job {job} was given or gave is kept by reference ({bytes:,} bytes), and this process "
-        "has no blob store: give it one, as blobs=, --blobs or OUTLAST_BLOBS."
+        "A payload of job {job} is stored by reference ({bytes:,} bytes), and this process has no "
+        "blob store: set one with blobs=, --blobs or OUTLAST_BLOBS."
     )
     job: str
     bytes: int
@@ -409,14 +409,14 @@ class StoreBusy(StoreError):
 class Contention(StoreError):
     """Two transactions conflicted."""
 
-    template = "Two transactions were in each other's way: {reason}."
+    template = "Two transactions conflicted: {reason}."
     reason: str
 
 
 class DeadlineExceeded(StoreError, TimeoutError):
     """The database did not answer in time."""
 
-    template = "The database did not answer within {seconds} s; the connection was given up."
+    template = "The database did not answer within {seconds} s; the connection was closed."
     seconds: float
 
 
@@ -428,7 +428,7 @@ class WrongConnection(StoreError):
 
 
 class Unsupported(StoreError):
-    """This database or installation cannot do what was asked for."""
+    """This database or installation lacks the feature."""
 
     template = "{reason}."
     reason: str
@@ -466,12 +466,12 @@ _LARGEST_FLOAT = sys.float_info.max  # NaN, infinity and larger integers cannot 
 
 
 class Permanent(Exception):
-    """Raise in a handler: this job can never succeed; it goes dead at once, unretried."""
+    """Raise in a handler: this job can never succeed; it becomes dead without a retry."""
 
 
 class RetryLater(Exception):
-    """Raise in a handler: try again in some seconds, without spending the failure budget. `spent`:
-    it is a failure like any other, and not tried again before that time."""
+    """Raise in a handler: retry in some seconds, without counting a failure. With `spent` it counts
+    as a failure, and is not retried before that time."""
 
     spent = False
 
@@ -487,16 +487,16 @@ class RetryLater(Exception):
 
 
 class DependencyDown(Exception):
-    """Raise in a handler: what this task depends on is away, whichever job asks. The task's circuit
+    """Raise in a handler: a dependency of this task is down, for every job. The task's circuit
     breaker opens: its jobs in this queue stay ready, unspent, until a probe succeeds."""
 
 
 class BatchFailed(Exception):
-    """Raise in the handler of a batch task: these items failed, by their index in the list, and the
-    others succeeded, with these results if any.
+    """Raise in the handler of a batch task: these items failed, by index in the list; the others
+    succeeded, with these results if any.
 
-    An error is an exception or a sentence. `Permanent` and `RetryLater` mean for their item what
-    they mean for a job.
+    An error is an exception or a sentence. `Permanent` and `RetryLater` act on their item as
+    they do on a job.
     """
 
     def __init__(

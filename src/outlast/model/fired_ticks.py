@@ -1,5 +1,6 @@
-"""Which ticks of a schedule were dealt with, as spans of time. It keeps a tick from coming a second
-time, and tells which never came, when the clock of the database steps:
+"""The handled ticks of a schedule, as spans of time.
+
+When the database's clock steps, they tell which ticks must not fire again and which never fired:
 
     ▓▓▓▓▓▓▓▓▓▓▓▓──────────────────▓▓▓▓▓▓──▶
     the clock is right, then years ahead, then right again: the gap is free, both spans are not
@@ -14,18 +15,18 @@ from dataclasses import dataclass, replace
 
 from .schedule import ScheduleSpec
 
-MAX_SPANS = 8  # of one schedule; the oldest two become one
-Span = tuple[float, float]  # its first and its last tick
+MAX_SPANS = 8  # per schedule; the oldest two are merged
+Span = tuple[float, float]  # first and last tick
 
 
 @dataclass(frozen=True, slots=True)
 class FiredTicks:
-    spans: tuple[Span, ...] = ()  # in the order in which they began
-    open: bool = False  # whether the next tick continues the last of them
+    spans: tuple[Span, ...] = ()  # ordered by their first tick
+    open: bool = False  # whether the next tick extends the last span
 
     @classmethod
     def read(cls, text: str) -> FiredTicks:
-        """From a row; what cannot be read is no span."""
+        """Spans from a row; unreadable ones are dropped."""
         with suppress(ValueError, TypeError):
             found = json.loads(text)
             spans = tuple((float(first), float(last)) for first, last in filter(None, found))
@@ -36,11 +37,11 @@ class FiredTicks:
         return json.dumps([*self.spans] if self.open or not self.spans else [*self.spans, []])
 
     def interrupted(self) -> FiredTicks:
-        """The next tick begins a span: those between were not dealt with."""
+        """The next tick starts a new span: the ticks between were not handled."""
         return replace(self, open=False)
 
     def adding(self, ticks: Sequence[float], missed: int) -> FiredTicks:
-        """With ticks that follow each other, after so many that were left out."""
+        """Add consecutive ticks, after this many that were skipped."""
         before = self.interrupted() if missed else self
         if not ticks:
             return before
@@ -53,14 +54,14 @@ class FiredTicks:
         return self._span_of(tick) is not None
 
     def first_free(self, spec: ScheduleSpec, after: float) -> float | None:
-        """The first tick after a moment that was not dealt with."""
+        """The first tick after a time that was not handled."""
         tick = spec.next_tick(after)
         while tick is not None and (span := self._span_of(tick)) is not None:
             tick = spec.next_tick(span[1])
         return tick
 
     def latest(self, until: float) -> float | None:
-        """The last of the spans' ends up to a moment."""
+        """The latest end of a span up to a time."""
         return max((last for _, last in self.spans if last <= until), default=None)
 
     def _span_of(self, tick: float) -> Span | None:
@@ -68,8 +69,8 @@ class FiredTicks:
 
 
 def _bounded(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    """The two that lie the furthest back count as one: a tick between them is never fired, rather
-    than one of theirs again."""
+    """Merge the two oldest spans: a tick between them never fires, rather than one of theirs
+    twice."""
     if len(spans) <= MAX_SPANS:
         return spans
     (first, end), (_, other_end) = sorted(spans[:-1])[:2]

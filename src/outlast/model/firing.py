@@ -1,7 +1,7 @@
-"""What becomes of a schedule that is due: which ticks get a job, and when it is due again.
+"""Fire a due schedule: which ticks get a job, and when it is due again.
 
 next_at ≤ now ──▶ ticks until now ──▶ missed: once | none | all ──▶ overlap ──▶ jobs
-                        └──▶ the first tick after those that were dealt with: next_at
+                        └──▶ the first tick after the handled ones: next_at
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from .fired_ticks import FiredTicks
 from .schedule import ScheduleSpec
 from .ticks import as_key
 
-MAX_TICKS_PER_PASS = 20  # of one schedule with missed="all"
-MAX_COUNTED_TICKS = 60  # of one gap; a longer one is jumped over, and counts as so many
-MAX_ACTIVE_JOBS = 20  # whose ends a schedule knows to wait for
+MAX_TICKS_PER_PASS = 20  # of one schedule, with missed="all"
+MAX_COUNTED_TICKS = 60  # in one gap; a longer gap is skipped and counts as this many
+MAX_ACTIVE_JOBS = 20  # of one schedule; overlap waits for these
 NOTHING_FIRED = FiredTicks()
-LATE_S = 60.0  # seconds after its tick: a job that is made later counts as late
+LATE_S = 60.0  # seconds after its tick; a later job counts as late
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class Run:
 
     id: str
     started: bool  # it has been claimed at least once
-    tick: str  # what to call it
+    tick: str  # its name in notes
 
 
 @dataclass(frozen=True, slots=True)
 class DueTicks:
-    """Ticks that are due: those to fire, how many are not, and the first that is still to come."""
+    """Due ticks: those to fire, the number not to fire, and the next tick."""
 
     ticks: tuple[float, ...]
     missed: int
@@ -40,10 +40,10 @@ class DueTicks:
 
 @dataclass(slots=True)
 class Firing:
-    """A decision: jobs to insert, each with the jobs that it comes after."""
+    """A decision: the jobs to insert, each with its prerequisites."""
 
     following: float | None
-    ticks: tuple[float, ...] = ()  # that are dealt with, with a job or without
+    ticks: tuple[float, ...] = ()  # handled ticks, with or without a job
     jobs: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
     cancel: tuple[str, ...] = ()
     missed: int = 0
@@ -53,7 +53,7 @@ class Firing:
 
 
 def due_ticks(spec: ScheduleSpec, next_at: float, now: float) -> DueTicks:
-    """Which of the ticks from `next_at` to now are to be fired."""
+    """The ticks between `next_at` and now that are to fire."""
     ticks, coming = [next_at], spec.ticks(next_at)
     bound = MAX_TICKS_PER_PASS if spec.missed == "all" else MAX_COUNTED_TICKS
     following = next(coming, None)
@@ -78,7 +78,7 @@ def decide_firing(
     active: Sequence[Run] = (),
     fired: FiredTicks = NOTHING_FIRED,
 ) -> Firing:
-    """What to do for a schedule that is due, by its policies and its earlier runs."""
+    """Decide about a due schedule, by its policies and its earlier runs."""
     due = _without_fired(due_ticks(spec, next_at, now), spec, fired)
     firing = Firing(due.following, due.ticks, missed=due.missed)
     if due.missed and not due.ticks:
@@ -90,7 +90,7 @@ def decide_firing(
 
 
 def _without_fired(due: DueTicks, spec: ScheduleSpec, fired: FiredTicks) -> DueTicks:
-    """Some may have come before, by a clock that was ahead."""
+    """Drop ticks that fired before, by a clock that was ahead."""
     ticks, following = tuple(t for t in due.ticks if not fired.has(t)), due.following
     if following is not None and fired.has(following):
         following = fired.first_free(spec, following)
@@ -98,7 +98,7 @@ def _without_fired(due: DueTicks, spec: ScheduleSpec, fired: FiredTicks) -> DueT
 
 
 def _add_tick(firing: Firing, spec: ScheduleSpec, tick: float, active: Sequence[Run]) -> None:
-    """Ticks of one pass are each other's earlier runs, too."""
+    """The jobs after overlap: ticks of the same pass count as earlier runs, too."""
     earlier = [*active, *(Run("", False, as_key(before)) for before, _ in firing.jobs)]
     if spec.overlap == "cancel":
         firing.skipped += len(firing.jobs)

@@ -1,8 +1,8 @@
 """Limits of a queue and of its lanes, as `ol.queue(…)` declares them.
 
-A lane is a group of jobs within a limited queue that shares limits and takes turns with the others.
-Limits are declared in code and may be changed at run time; what an operator changed stays in force
-until it is reset, whatever later deployments declare.
+A lane is a group of jobs in a limited queue that share limits and take turns with other lanes.
+Limits are declared in code and may be changed at run time; an operator's change stays in force
+across deployments until it is reset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .errors import InvalidOption
 from .options import MAX_NAME_CHARS, check_name
 from .timestamps import is_finite
 
-DEFAULT_LANE = "default"  # of jobs for which neither caller, task nor queue names one
+DEFAULT_LANE = "default"  # of jobs whose call, task and queue name none
 BY_TENANT = "tenant"
 ON_DEAD = ("pass", "block")
 TELL = "tell"
@@ -28,19 +28,18 @@ OVERFLOWS = (TELL, "refuse", "drop_oldest", "drop_new", "wait")
 MAX_LIMIT = 1_000_000  # jobs
 MAX_WAITING = 1_000_000_000  # jobs
 MAX_WEIGHT = 1000
-MAX_WEIGHTS = 10_000  # lanes with a weight of their own
-MAX_RATE = 1_000_000.0  # starts a second
+MAX_WEIGHTS = 10_000  # lanes with their own weight
+MAX_RATE = 1_000_000.0  # starts per second
 MIN_RATE = 1 / (366 * 86400)
 _RATE_PATTERN = re.compile(r"(\d+(?:\.\d+)?) */ *(\d+)? *(s|m|h|d)")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Overflow = Literal["tell", "refuse", "drop_oldest", "drop_new", "wait"]
-Rate = str | float | None  # "600/m", "5/s", "100/15m"; or starts a second
+Rate = str | float | None  # "600/m", "5/s", "100/15m"; or starts per second
 
 
 class LimitOptions(TypedDict, total=False):
-    """The limits that `ol.limit(…)` changes, for type checkers; `QueueLimits` says what each
-    means."""
+    """The limits that `ol.limit(…)` changes, for type checkers; `QueueLimits` documents them."""
 
     running: int | None
     lane_running: int | None
@@ -54,7 +53,7 @@ class LimitOptions(TypedDict, total=False):
 
 
 class QueueOptions(LimitOptions, total=False):
-    """The options of `ol.queue(…)`: limits, and how its lanes are made."""
+    """The options of `ol.queue(…)`: limits, and how jobs get their lanes."""
 
     lane: Literal["tenant"] | None
     ordered: bool
@@ -62,20 +61,20 @@ class QueueOptions(LimitOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """What a queue allows. `None` means: no limit."""
+    """The limits of a queue; None: no limit."""
 
     name: str
-    running: int | None = None  # jobs of the whole queue that run at once
+    running: int | None = None  # concurrent jobs of the queue
     lane: str | None = None  # "tenant": a job's lane is its tenant, unless it names one
-    lane_running: int | None = None  # jobs of one lane that run at once
-    rate: Rate = None  # starts of the whole queue
-    lane_rate: Rate = None  # starts of one lane
-    burst: int | None = None  # starts at once after a pause; None: what the rate gives in a second
-    weights: Mapping[str, int] | None = None  # turns of a lane, where not 1
-    ordered: bool = False  # one at a time and in order, within each lane
-    on_dead: str = "pass"  # what a dead job does to its ordered lane: "pass" | "block"
-    most_waiting: int | None = None  # ready jobs that it holds before it is full
-    overflow: Overflow = "tell"  # what happens then to an enqueue
+    lane_running: int | None = None  # concurrent jobs of each lane
+    rate: Rate = None  # starts of the queue
+    lane_rate: Rate = None  # starts of each lane
+    burst: int | None = None  # starts at once after a pause; None: one second of the rate
+    weights: Mapping[str, int] | None = None  # jobs per turn of a lane; default 1
+    ordered: bool = False  # each lane runs one job at a time, in order
+    on_dead: str = "pass"  # effect of a dead job on its ordered lane: "pass" | "block"
+    most_waiting: int | None = None  # ready jobs in a full queue
+    overflow: Overflow = "tell"  # effect of a full queue on an enqueue
 
     def __post_init__(self) -> None:
         for field in ("running", "lane_running"):
@@ -122,12 +121,12 @@ class QueueLimits:
 
     @property
     def bounded(self) -> bool:
-        """Whether an enqueue has to ask for room."""
+        """Whether an enqueue must reserve room."""
         return self.most_waiting is not None and self.overflow != TELL
 
     @property
     def limited(self) -> bool:
-        """Whether its jobs have lanes. A queue without any of these is claimed as ever."""
+        """Whether its jobs have lanes; otherwise the queue is claimed without turns."""
         return self.ordered or any(
             value is not None
             for value in (
@@ -137,15 +136,15 @@ class QueueLimits:
 
     @classmethod
     def declared(cls, name: str, **limits: Any) -> QueueLimits:
-        """Limits that code declares: the name is checked, too. A stored one may be any text."""
+        """Limits declared in code, with a checked name. A stored name may be any text."""
         check_name("queue", name)
         if not isinstance(name, str):
             raise InvalidOption(option="queue", reason="must be a name")
         return cls(name, **limits)
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> QueueLimits:
-        """These limits where an operator has not changed them. A change that does not fit what is
-        declared since (two at a time of an ordered lane) has no effect."""
+        """These limits with an operator's overrides. An override that contradicts the declaration
+        (two at a time in an ordered lane) has no effect."""
         try:
             return replace(self, **overrides)
         except InvalidOption:
@@ -156,7 +155,7 @@ class QueueLimits:
             return limits
 
     def as_json(self) -> dict[str, Any]:
-        """What differs from a queue without limits, as JSON values."""
+        """The fields that differ from a queue without limits, as JSON values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value
@@ -166,13 +165,13 @@ class QueueLimits:
 
     @classmethod
     def from_json(cls, name: str, text: str | None) -> QueueLimits:
-        """Limits as they are stored. Fields of a later release are left alone."""
+        """Limits as stored. Fields of a later release are ignored."""
         known = {field.name for field in fields(cls)} - {"name"}
         stored = json.loads(text) if text else {}
         return cls(name).with_overrides({key: stored[key] for key in stored if key in known})
 
     def in_words(self, running: int | None = None) -> str:
-        """What it allows, for people: "12 of 50 running, 3 of a lane, 10/s"."""
+        """The limits for people: "12 of 50 running, 3 of a lane, 10/s"."""
         of = "" if running is None else f"{running} of "
         rates = (self.rate, ""), (self.lane_rate, " of a lane")
         parts = [f"{of}{self.running} running"] * (self.running is not None)
@@ -184,7 +183,7 @@ class QueueLimits:
         return ", ".join(parts) or "no limits"
 
     def row(self) -> dict[str, Any]:
-        """The columns that hold what is in force."""
+        """The columns of the limits in force."""
         return {
             "name": self.name,
             "limited": self.limited,
@@ -203,7 +202,7 @@ class QueueLimits:
 
 
 def in_force(name: str, declared: str | None, overrides: str | None) -> QueueLimits:
-    """The limits of a queue, from what is stored."""
+    """The limits of a queue, from stored text."""
     limits = QueueLimits.from_json(name, declared)
     return limits.with_overrides(json.loads(overrides)) if overrides else limits
 
@@ -212,8 +211,8 @@ CHANGEABLE = frozenset(LimitOptions.__annotations__)
 
 
 def checked_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Limits to be changed at run time, by name. How lanes are made is the code's: `lane` and
-    `ordered` are not changed under jobs that wait."""
+    """Validate limits to change at run time. `lane` and `ordered` are declared in code: they cannot
+    change under queued jobs."""
     for field in given:
         if field not in CHANGEABLE:
             raise InvalidOption(
@@ -232,7 +231,7 @@ def checked_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rate_per_second(field: str, value: Rate) -> float | None:
-    """A rate as starts a second: "600/m", "5/s", "100/15m" or a number."""
+    """A rate in starts per second: "600/m", "5/s", "100/15m" or a number."""
     if value is None:
         return None
     if isinstance(value, str) and (match := _RATE_PATTERN.fullmatch(value.strip())):
@@ -247,8 +246,8 @@ def rate_per_second(field: str, value: Rate) -> float | None:
 
 
 def refill_wait(rates: Iterable[float | None], burst: float | None) -> float | None:
-    """Seconds for which buckets may be left alone without losing tokens to a full one, or, where
-    one token fills it, a tenth of the time that takes. None: there is no rate."""
+    """Seconds for which buckets may be left alone without losing tokens to a full one; if one token
+    fills a bucket, a tenth of the refill time. None: no rate."""
     waits = [
         max(0.1, (max(1.0, rate) if burst is None else burst) - 1.0) / rate
         for rate in rates
@@ -258,7 +257,7 @@ def refill_wait(rates: Iterable[float | None], burst: float | None) -> float | N
 
 
 def seconds_of_pause(value: float | timedelta) -> float:
-    """How long `ctx.slow_down(…)` closes a lane."""
+    """Validate how long `ctx.slow_down(…)` closes a lane, in seconds."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not is_finite(seconds) or not 0 < seconds <= 86400:
         raise InvalidOption(
@@ -277,7 +276,7 @@ def _checked_weights(weights: Any) -> dict[str, int] | None:
         )
     for lane, weight in weights.items():
         if not isinstance(lane, str) or not 0 < len(lane) <= MAX_NAME_CHARS:
-            raise InvalidOption(option="weights", reason=f"has no lane's name: {lane!r:.80}")
+            raise InvalidOption(option="weights", reason=f"has an invalid lane name: {lane!r:.80}")
         _check_whole(f"weights[{lane!r}]", weight, 1, MAX_WEIGHT)
     return dict(weights)
 

@@ -147,7 +147,7 @@ def seconds(name: str, value: Any, above: float | None = None) -> float | None:
     if not is_finite(value) or not 0 <= value <= MAX_DELAY_S:
         raise InvalidOption(
             option=name,
-            reason=f"must be a span of 0 seconds to ten years, not {_format_value(value)}",
+            reason=f"must be a duration of 0 seconds to ten years, not {_format_value(value)}",
         )
     if above is not None and value <= above:
         raise InvalidOption(option=name, reason=f"must be more than {above:g} s, not {value!r}")

@@ -1,4 +1,4 @@
-"""What a schedule is: when its ticks are, and what becomes of missed and of overlapping ones."""
+"""Schedules: the time of each tick, and the policies for missed and overlapping ticks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KEY = re.compile(r"cron:(.+):(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?)Z(/manua
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """The options of a schedule, for type checkers; `ScheduleSpec` says what each means."""
+    """The options of a schedule, for type checkers; `ScheduleSpec` documents them."""
 
     cron: str | None
     every: str | float | timedelta | None
@@ -51,28 +51,27 @@ SCHEDULE_OPTIONS = tuple(ScheduleOptions.__annotations__)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleSpec:
-    """When a schedule is due, and what then. All of it is checked."""
+    """When a schedule is due, and its policies; validated."""
 
     cron: str | None = None
-    every: float | None = None  # seconds, aligned to 1970 in UTC
-    tz: str = "UTC"  # of a cron expression
-    missed: str = "once"  # of several missed ticks the latest runs; "none" of them; or "all"
-    overlap: str = "allow"  # while an earlier run goes on: another, skip, queue one, cancel the old
-    jitter: float = 0.0  # seconds: a tick's job starts up to so much later, always the same
-    grace: float = DEFAULT_GRACE_S  # seconds: with missed="none", what is later is missed
+    every: float | None = None  # seconds; ticks are multiples since 1970 in UTC
+    tz: str = "UTC"  # time zone of the cron expression
+    missed: str = "once"  # of several missed ticks, run the latest; "none" or "all" of them
+    overlap: str = "allow"  # while an earlier run is unfinished: allow, skip, queue one, cancel it
+    jitter: float = 0.0  # seconds: a tick's job starts up to this much later, always the same
+    grace: float = DEFAULT_GRACE_S  # seconds: with missed="none", a later tick counts as missed
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """From options as a caller gives them; what cannot be is refused."""
+        """Validate the options of a caller."""
         said = {name: value for name, value in given.items() if value is not None}
         if unknown := sorted(set(said) - set(SCHEDULE_OPTIONS)):
             raise InvalidOption(
-                option=unknown[0], reason=f"is none of a schedule: {', '.join(SCHEDULE_OPTIONS)}"
+                option=unknown[0],
+                reason=f"is no option of a schedule: {', '.join(SCHEDULE_OPTIONS)}",
             )
         if ("cron" in said) == ("every" in said):
-            raise InvalidOption(
-                option="cron", reason="or every must be given for a schedule, and not both"
-            )
+            raise InvalidOption(option="cron", reason="or every must be given, and not both")
         if "every" in said:
             if "tz" in said and said["tz"] != "UTC":
                 raise InvalidOption(option="tz", reason="belongs to cron: every=… counts in UTC")
@@ -93,13 +92,14 @@ class ScheduleSpec:
 
     @classmethod
     def stored(cls, text: str) -> Self:
-        """As it was stored, and checked then. What does not hold any more is found when its next
-        tick is asked for."""
+        """A stored specification, without checks. A value that is no longer valid fails when its
+        next tick is computed."""
         said = json.loads(text)
         return cls(**{name: said[name] for name in SPEC_FIELDS if name in said})
 
     def changed(self, given: Mapping[str, Any]) -> ScheduleSpec:
-        """With some options changed. A period takes the place of a cron expression, and back."""
+        """The specification with some options changed. A period replaces a cron expression, and
+        vice versa."""
         kept = self.as_json()
         if given.get("every") is not None:
             kept["cron"] = kept["tz"] = None
@@ -125,21 +125,21 @@ class ScheduleSpec:
             tick = self.next_tick(tick)
 
     def latest_tick(self, since: float, until: float) -> float | None:
-        """The last tick from one moment to another, both included."""
+        """The last tick between two times, both included."""
         if self.every is not None:
             tick = latest_period_tick(self.every, until)
             return tick if tick >= since else None
         return latest_cron_tick(str(self.cron), self.tz, since, until)
 
     def delay(self, name: str, tick: float) -> float:
-        """By how much a tick's job starts later: a hash, so that a repeat gives the same."""
+        """The jitter of a tick: a hash, so that it is the same at each computation."""
         if not self.jitter:
             return 0.0
         digest = hashlib.sha256(f"{name}\n{as_key(tick)}".encode()).digest()
         return round(self.jitter * int.from_bytes(digest[:6]) / 2**48, 3)
 
     def runs(self, after: float, number: int = 10) -> list[datetime]:
-        """The next ticks as moments in the schedule's own time zone."""
+        """The next ticks, in the schedule's time zone."""
         return [moment_in(tick, self.tz) for tick in islice(self.ticks(after), number)]
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ def moment_in(tick: float, tz: str) -> datetime:
 
 
 def tick_key(name: str, tick: float) -> str:
-    """The key of a tick's job: the second net, should a tick be fired twice."""
+    """The key of a tick's job: it prevents a second job if a tick fires twice."""
     return f"cron:{name}:{as_key(tick)}"
 
 
@@ -168,33 +168,33 @@ def manual_key(name: str, moment: float) -> str:
 
 
 class JobOrigin(NamedTuple):
-    """Which schedule made a job, and for which tick."""
+    """The schedule and the tick of a job."""
 
     schedule: str
     tick: datetime
-    manual: bool  # an operator started it, and its tick is that moment
+    manual: bool  # started by an operator at this time
 
 
 def origin_of_key(key: str | None) -> JobOrigin | None:
-    """Of a job, by its key; None: no schedule made it."""
+    """Parse the key of a job; None: no schedule made it."""
     found = _KEY.fullmatch(key or "")
     if found is None:
         return None
     try:
         tick = datetime.fromisoformat(found[2]).replace(tzinfo=UTC)
-    except ValueError:  # a caller's own key, with a date that does not exist
+    except ValueError:  # a caller's own key with an impossible date
         return None
     return JobOrigin(found[1], tick, found[3] is not None)
 
 
 def tick_of_key(key: str | None) -> datetime | None:
-    """The nominal time of a schedule's job, by its key; None: no schedule made it."""
+    """The nominal time of a schedule's job, from its key; None: no schedule made it."""
     origin = origin_of_key(key)
     return None if origin is None else origin.tick
 
 
 def schedule_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the options that are a schedule's, as far as they are given."""
+    """The options of a schedule among these."""
     return {name: given[name] for name in SCHEDULE_OPTIONS if given.get(name) is not None}
 
 
@@ -214,12 +214,13 @@ def _period(value: Any) -> float:
 
 
 def _span(name: str, value: Any) -> float:
-    """Seconds, a timedelta, or a text such as '15m'."""
+    """Seconds, a timedelta, or text such as '15m'."""
     if isinstance(value, str):
         found = duration_seconds(value)
         if found is None:
             raise InvalidOption(
-                option=name, reason=f"must be a span such as 30, '15m' or '2h', not {value!r:.80}"
+                option=name,
+                reason=f"must be a duration such as 30, '15m' or '2h', not {value!r:.80}",
             )
         value = found
     span = seconds(name, value) or 0.0

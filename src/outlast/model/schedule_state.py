@@ -1,4 +1,4 @@
-"""A schedule as it stands in the database, and how code and operators change it."""
+"""A schedule as stored, and how code and operators change it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .schedule import ScheduleSpec
 from .task import OPTIONS_OF_ONE_JOB, Call
 from .timestamps import to_datetime
 
-ORPHANED_AFTER_S = 7 * 86400.0  # without an announcement by code
-MAX_SCHEDULE_NAME = 200  # characters; its jobs' keys hold it
-CLOCK_WAS_AHEAD_S = 86400.0  # a schedule made so much later than now was made by a wrong clock
+ORPHANED_AFTER_S = 7 * 86400.0  # since the last announcement by code
+MAX_SCHEDULE_NAME = 200  # characters; the keys of its jobs contain it
+CLOCK_WAS_AHEAD_S = 86400.0  # a creation time this far in the future is from a wrong clock
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """A schedule as code declares it, or as one is made at run time: when, and which call."""
+    """A schedule as declared in code or created at run time: its times and its call."""
 
     name: str
     spec: ScheduleSpec
-    job: Mapping[str, Any]  # the columns of the jobs that it makes
+    job: Mapping[str, Any]  # columns of its jobs
 
     @classmethod
     def of(cls, name: str, call: Any, given: Mapping[str, Any]) -> ScheduleDefinition:
@@ -55,12 +55,12 @@ class ScheduleDefinition:
 
 
 def job_template(call: Any) -> dict[str, Any]:
-    """What all jobs of a schedule have in common. Bad arguments are refused here."""
+    """The columns that all jobs of a schedule share. Invalid arguments are refused."""
     if not isinstance(call, Call):
         raise InvalidOption(option="job", reason=f"must be task.job(…), not {call!r:.80}")
     if any(getattr(call.options, name) is not None for name in OPTIONS_OF_ONE_JOB):
         raise InvalidOption(
-            option=", ".join(OPTIONS_OF_ONE_JOB), reason="belong to one job, not to a schedule"
+            option=", ".join(OPTIONS_OF_ONE_JOB), reason="apply to one job, not to a schedule"
         )
     row = call.new_job("").row()
     del row["id"]
@@ -70,7 +70,7 @@ def job_template(call: Any) -> dict[str, Any]:
 
 
 def _without_ids(hooks: str) -> str:
-    """They are made anew for each job; without them, the same code announces the same text."""
+    """Ids are generated for each job; without them, the same code announces the same text."""
     by_state = json.loads(hooks)
     return json.dumps(
         {
@@ -84,7 +84,7 @@ def _without_ids(hooks: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredSchedule:
-    """A row of the table. Texts are JSON."""
+    """A row of the table; texts are JSON."""
 
     name: str
     tenant: str
@@ -148,26 +148,26 @@ class Schedule:
     overlap: str
     jitter: float
     grace: float
-    next_at: datetime | None  # its next tick; none while it is paused or broken
+    next_at: datetime | None  # next tick; None while paused or failing
     last_tick: datetime | None
     last_job: str | None
     fired: int
     missed_ticks: int
     skipped: int
     late: int
-    note: str | None  # why a tick has no job, and when that was
+    note: str | None  # why a tick has no job, and since when
     noted_at: datetime | None
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
     error: str | None
     from_code: bool
-    changes: dict[str, Any]  # made at run time, over what code declares
-    orphan: bool  # no deployment has announced it for a week
+    changes: dict[str, Any]  # made at run time, over the declaration
+    orphan: bool  # not announced by any deployment for a week
     announced_at: datetime | None
     created_at: datetime | None
     changed_at: datetime | None
-    last_state: str | None = None  # of its last job
+    last_state: str | None = None  # state of its last job
 
     @property
     def paused(self) -> bool:
@@ -181,7 +181,7 @@ class Schedule:
 
 
 def read_schedule(row: Sequence[Any], last_state: str | None = None) -> Schedule:
-    """A row for its readers; what cannot be read does not fail."""
+    """A schedule from its row; unreadable columns do not fail."""
     stored = StoredSchedule(*row)
     spec = lenient_json(stored.spec)
     said = {**ScheduleSpec().as_json(), **(spec if isinstance(spec, dict) else {})}
@@ -218,7 +218,7 @@ def _shown_changes(changes: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSchedule:
-    """What is in force: what code declares, with what was changed at run time over it."""
+    """The effective schedule: the declaration, overridden by changes at run time."""
 
     spec: ScheduleSpec
     job: Mapping[str, Any]
@@ -231,7 +231,7 @@ class EffectiveSchedule:
         return cls(spec, changes.get("job") or code["job"])
 
     def row(self) -> dict[str, Any]:
-        """The columns that it is stored in."""
+        """The columns to store."""
         job = dict(self.job)
         return {
             "tenant": job["tenant"],
@@ -243,8 +243,8 @@ class EffectiveSchedule:
 
 
 def next_start(spec: ScheduleSpec, stored: StoredSchedule | None, now: float) -> float | None:
-    """The first tick from now that was not dealt with. None comes again where the clock was set
-    back, and none from before the schedule was made; unless the clock was far ahead then."""
+    """The first tick from now that was not handled. A clock that was set back repeats no tick, and
+    no tick is earlier than the schedule, unless the clock was far ahead when it was created."""
     if stored is None:
         return spec.next_tick(now)
     since = stored.created_at if stored.created_at <= now + CLOCK_WAS_AHEAD_S else now
@@ -261,7 +261,7 @@ _NEW_JOB_FIELDS = [spec.name for spec in fields(NewJob) if spec.name not in {"id
 
 @dataclass(frozen=True, slots=True)
 class ScheduleReport:
-    """A schedule with its next runs and its latest jobs."""
+    """A schedule with its next runs and latest jobs."""
 
     schedule: Schedule
     next_runs: list[datetime]

@@ -1,12 +1,12 @@
-"""When a schedule is due: the ticks of a cron expression in a time zone, or of a period.
+"""Ticks of a schedule: of a cron expression in a time zone, or of a period.
 
-A cron expression with fixed minutes and hours ("30 2 * * *") means one tick on each matching day,
-whatever the clocks do: a time that a day skips is moved to the end of the gap, and a time that it
-has twice counts once, the first time. One with a wildcard ("*/10 * * * *") means every moment at
-which a clock on the wall shows a matching time. So it is in Debian's cron, too.
+A cron expression with fixed minutes and hours ("30 2 * * *") has one tick on each matching day,
+also when clocks change: a time that is skipped moves to the end of the gap, and a time that occurs
+twice counts once, the first time. One with a wildcard ("*/10 * * * *") has a tick whenever a wall
+clock shows a matching time. Debian's cron has the same rules.
 
-cronsim finds matching times on the wall; what they are in UTC is found here, because a zone may
-change its offset by half an hour, and by more than one at a time.
+cronsim finds matching wall-clock times; this module converts them to UTC, because a zone may change
+its offset by half an hour, or by more than one hour at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NICKNAMES = {
     "@hourly": "0 * * * *",
 }
 _DAY_S = 86400
-_HALF_DAY_S = 43200  # no two changes of an offset are so close
+_HALF_DAY_S = 43200  # offset changes are never closer than this
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECONDS = 1_000_000
 
@@ -60,7 +60,7 @@ def check_cron(text: object) -> str:
 
 
 def check_zone(name: object) -> str:
-    """The name of a time zone that this machine knows."""
+    """The name of a time zone that this machine has."""
     name = name.key if isinstance(name, ZoneInfo) else name
     try:
         if not isinstance(name, str) or not name:
@@ -79,7 +79,7 @@ def zone(name: str) -> ZoneInfo:
 
 
 def cron_tick(cron: str, tz: str, after: float) -> float | None:
-    """The first tick after a moment, in seconds since 1970; None: there is none."""
+    """The first tick after a time, in seconds since 1970; None: there is none."""
     if tz == "UTC":
         found = next(_wall_times(cron, after), None)
     elif _has_fixed_times(cron):
@@ -90,21 +90,21 @@ def cron_tick(cron: str, tz: str, after: float) -> float | None:
 
 
 def period_tick(every: float, after: float) -> float:
-    """The first multiple of a period after a moment. Counted in microseconds, as databases keep
-    moments: a sum of fractions may lie beside the stored tick, and would be due a second time."""
+    """The first multiple of a period after a time. Counted in microseconds, as databases store
+    times: a sum of fractions may differ from the stored tick, which would then fire twice."""
     period = round(every * _MICROSECONDS)
     return (round(after * _MICROSECONDS) // period + 1) * period / _MICROSECONDS
 
 
 def latest_period_tick(every: float, until: float) -> float:
-    """The last multiple of a period until a moment, included."""
+    """The last multiple of a period until a time, included."""
     period = round(every * _MICROSECONDS)
     return round(until * _MICROSECONDS) // period * period / _MICROSECONDS
 
 
 def latest_cron_tick(cron: str, tz: str, since: float, until: float) -> float | None:
-    """The last tick from one moment to another, both included. Found by halving: a gap of years may
-    have millions of ticks."""
+    """The last tick between two times, both included. A binary search: a gap of years may have
+    millions of ticks."""
     low, high = math.ceil(since) - 1, math.floor(until)
     last = cron_tick(cron, tz, low)
     if last is None or last > until:
@@ -125,23 +125,23 @@ def _has_fixed_times(cron: str) -> bool:
 
 
 def _wall_times(cron: str, after: float) -> Iterator[float]:
-    """Matching times after one, on a clock that nobody changes, in seconds since its 1970."""
-    from cronsim import CronSim  # not needed to define tasks
+    """Matching wall-clock times after one, without any change of offset, in seconds since 1970."""
+    from cronsim import CronSim  # an import that defining tasks does not need
 
     times = CronSim(cron, _EPOCH + timedelta(seconds=math.floor(after)))
     return ((time - _EPOCH).total_seconds() for time in times)
 
 
 def _offset(tz: ZoneInfo, moment: float) -> float:
-    """By how many seconds a zone's clocks are ahead of UTC at a moment."""
+    """A zone's offset from UTC at a time, in seconds."""
     offset = datetime.fromtimestamp(moment, tz).utcoffset()
     assert offset is not None
     return offset.total_seconds()
 
 
 def _next_shown(cron: str, tz: ZoneInfo, after: float) -> float | None:
-    """The first moment at which a clock shows a matching time. Where the offset changes before, it
-    is looked for anew from there: the clock may go back to times that it has shown."""
+    """The first time at which a clock shows a matching time. If the offset changes before, the
+    search restarts there: the clock may go back to times that it has shown."""
     offset = _offset(tz, after)
     wall = after + offset
     while True:
@@ -152,11 +152,11 @@ def _next_shown(cron: str, tz: ZoneInfo, after: float) -> float | None:
         if change is None:
             return time - offset
         after, offset = change, _offset(tz, change)
-        wall = change + offset - 1.0  # the time that is shown then may match
+        wall = change + offset - 1.0  # the time shown at the change may match
 
 
 def _next_change(tz: ZoneInfo, after: float, until: float) -> float | None:
-    """The first moment in a span, but for its beginning, with another offset than before."""
+    """The first change of offset within a span, after its beginning."""
     for year in range(_year(after), _year(until) + 1):
         for change in _changes(tz.key, year):
             if after < change <= until:
@@ -170,7 +170,7 @@ def _year(moment: float) -> int:
 
 @lru_cache(4096)
 def _changes(tz: str, year: int) -> tuple[float, ...]:
-    """When a zone's offset changes in a year."""
+    """The times of a zone's offset changes in a year."""
     start = int(datetime(year, 1, 1, tzinfo=UTC).timestamp())
     half_days = [float(start + half * _HALF_DAY_S) for half in range(-1, 2 * 366 + 1)]
     pairs = [
@@ -183,7 +183,7 @@ def _changes(tz: str, year: int) -> tuple[float, ...]:
 
 
 def _change_between(tz: ZoneInfo, before: float, after: float) -> float:
-    """The first second of a new offset between two moments that differ in theirs."""
+    """The first second of a new offset between two times with different offsets."""
     offset, low, high = _offset(tz, before), math.floor(before), math.ceil(after)
     while high - low > 1:
         middle = (low + high) // 2
@@ -192,8 +192,8 @@ def _change_between(tz: ZoneInfo, before: float, after: float) -> float:
 
 
 def _next_fixed(cron: str, tz: ZoneInfo, after: float) -> float | None:
-    """The first matching time on the wall whose moment is later: one that is shown twice has passed
-    when it is shown again, and several in one gap are the same moment."""
+    """The first matching wall-clock time that is later in UTC: a time that is shown twice has
+    passed when it is shown again, and several times in one gap are the same moment."""
     wall = after + _offset(tz, after)
     for time in islice(_wall_times(cron, wall), 100_000):
         moment = _moment_of(time, tz)
@@ -203,7 +203,7 @@ def _next_fixed(cron: str, tz: ZoneInfo, after: float) -> float | None:
 
 
 def _moment_of(time: float, tz: ZoneInfo) -> float:
-    """The moment at which clocks show a time first; for a time in a gap, the end of the gap."""
+    """The first moment at which clocks show a time; for a time in a gap, the end of the gap."""
     if time >= LATEST - 2 * _DAY_S:
         return math.inf
     shown = (_EPOCH + timedelta(seconds=time)).replace(tzinfo=tz)
@@ -214,6 +214,6 @@ def _moment_of(time: float, tz: ZoneInfo) -> float:
 
 
 def as_key(tick: float) -> str:
-    """A tick in UTC, as the keys of jobs have it."""
+    """A tick in UTC, as in the keys of jobs."""
     text = datetime.fromtimestamp(tick, UTC).isoformat(timespec="auto")
     return text.replace("+00:00", "Z")

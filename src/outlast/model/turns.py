@@ -1,11 +1,11 @@
-"""Turns of lanes: whose turn it is, and how many jobs each lane may give. Decisions only.
+"""Turns of lanes: whose turn it is, and how many jobs each lane may give.
 
     cursor ─▶ b   c   d   a        lanes with ready jobs, from the cursor on and round
               1   1   4   1        jobs a turn: the weight of the lane
     room 3:   1   1   1            b, c, and one of d's four; the cursor stays at d, 3 left
 
-A claim with room for more than one turn of all gives every lane as many whole turns, and the rest
-in order. So a lane with a million jobs delays one with a single job by one turn, not by a million.
+A claim with room for more than one round gives every lane the same number of whole turns, and the
+rest in order. A lane with a million jobs delays one with a single job by one turn, not a million.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-MAX_LANES = 64  # lanes that one claim looks at
+MAX_LANES = 64  # lanes that one claim considers
 
 
 class LaneCursor(NamedTuple):
-    """Where a worker's turns go on."""
+    """Where a worker's turns continue."""
 
     lane: str = ""
-    left: int = 0  # jobs that the lane may still give in its turn; 0: the next lane is first
+    left: int = 0  # jobs left in the lane's turn; 0: the next lane is first
 
 
 FIRST_LANE = LaneCursor()
 
 
 class LaneShare(NamedTuple):
-    """How many jobs a lane may give to one claim."""
+    """Jobs that a lane may give to one claim."""
 
     lane: str
     share: int
@@ -44,8 +44,8 @@ def turn_order(lanes: Sequence[str], cursor: LaneCursor) -> list[str]:
 def share_out(
     lanes: Sequence[str], cursor: LaneCursor, weights: Mapping[str, int], limit: int
 ) -> list[LaneShare]:
-    """The share of each lane, given in the order of their turns. Together the first lanes can fill
-    the limit; those after them are there for lanes that have no room."""
+    """The share of each lane, in the order of their turns. The first lanes together can fill the
+    limit; the others stand in for lanes without room."""
     quanta = [weights.get(lane, 1) for lane in lanes]
     total = sum(quanta)
     if limit < total:
@@ -64,7 +64,7 @@ def share_out(
 def next_cursor(
     shares: Sequence[LaneShare], weights: Mapping[str, int], limit: int, given: Counter[str]
 ) -> LaneCursor:
-    """Where the next claim goes on, by how many jobs each lane gave."""
+    """The cursor after a claim, from the number of jobs that each lane gave."""
     if not shares:
         return FIRST_LANE
     if given.total() < limit:
@@ -77,7 +77,7 @@ def next_cursor(
         for lane, share in shares
         if share % (quantum := weights.get(lane, 1))
     ]
-    if with_rest:  # only the last lane of the rest can have had a part of its turn
+    if with_rest:  # only the last lane of the rest may have had part of its turn
         return LaneCursor(*with_rest[-1])
     turns = shares[-1].share // weights.get(shares[-1].lane, 1)
     more = [lane for lane, share in shares if share > turns * weights.get(lane, 1)]

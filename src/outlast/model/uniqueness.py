@@ -69,9 +69,9 @@ def check_unique_job(job: NewJob) -> None:
         return
     option = "debounce" if job.unique_mode == DEBOUNCE else "unique"
     if job.unique_mode not in MODES or job.key is None:
-        raise InvalidOption(option="unique", reason="needs a mode that is known, and a key")
+        raise InvalidOption(option="unique", reason="needs a known mode and a key")
     if (job.unique_mode in (PERIOD, DEBOUNCE)) != (job.unique_span is not None):
-        raise InvalidOption(option=option, reason="needs a span where its mode has one")
+        raise InvalidOption(option=option, reason="needs the duration of its mode")
     _span(option, job.unique_span)
     _span("max_wait", job.max_wait)
     if job.after or job.flow or job.team or job.unit or job.sibling_of:
@@ -105,6 +105,7 @@ def _span(name: str, value: Any) -> float | None:
         return None
     if not is_finite(value) or not 0 < value <= MAX_DELAY_S:
         raise InvalidOption(
-            option=name, reason=f"must be a span above 0 seconds, to ten years, not {value!r:.80}"
+            option=name,
+            reason=f"must be a duration above 0 seconds, up to ten years, not {value!r:.80}",
         )
     return float(value)

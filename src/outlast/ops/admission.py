@@ -77,7 +77,7 @@ def _count(queue: str, found: QueueRoom, seen: int) -> Op[QueueRoom]:
 
 
 def standing(jobs: Sequence[NewJob]) -> Op[set[str]]:
-    """Those of new keyed jobs that would not be inserted, because their keys stand."""
+    """New keyed jobs that would not be inserted, because their keys are taken."""
     plain = [job for job in jobs if job.unique_mode is None]
     rows: Rows = yield Statement("existing_jobs", rows=[job.row() for job in plain])
     held = yield from held_keys([job for job in jobs if job.unique_mode is not None])
@@ -88,8 +88,8 @@ def standing(jobs: Sequence[NewJob]) -> Op[set[str]]:
 def enqueue_bounded(
     jobs: Sequence[NewJob], full: Sequence[Admission], *, ours: bool = True
 ) -> Op[list[Job]]:
-    """Insert jobs, and drop what full queues do not hold, all or nothing. Only jobs that are really
-    new cost others their place: not one whose key stands, and not one that was sent before."""
+    """Insert jobs, and drop what full queues cannot hold, all or nothing. Only new jobs push others
+    out: not one whose key is taken, and not one that was sent before."""
     yield BEGIN
     before: Rows = yield Statement("existing_jobs", rows=[{"id": job.id} for job in jobs])
     new = {job.id for job in jobs}.difference(row[0] for row in before)
@@ -107,8 +107,8 @@ def enqueue_bounded(
 
 
 def _drop_overflow(admission: Admission, new: Sequence[str]) -> Op[Sequence[str]]:
-    """Drop the new jobs of a queue that it has no room for, or older ones in their stead; returns
-    those of the new ones that were dropped."""
+    """Drop the new jobs that a queue has no room for, or older ones in their stead; returns the
+    dropped new ones."""
     if len(new) <= admission.taken:
         return ()
     if admission.found.overflow == "drop_new":
@@ -126,13 +126,13 @@ def _drop_oldest(queue: str, number: int, new: Sequence[str]) -> Op[None]:
     while number > 0:
         rows: Rows = yield Statement("oldest_ready", {**given, "limit": number})
         if not rows:
-            return  # workers claimed them first
+            return  # claimed by workers first
         yield from _drop([id for (id,) in rows], queue, "oldest")
         number -= len(rows)
 
 
 def _drop(ids: Sequence[str], queue: str, which: str) -> Op[None]:
-    """Cancel jobs of a full queue. Their dependents are notified as of any cancel."""
+    """Cancel jobs of a full queue, and notify their dependents."""
     error: dict[str, Any] = {
         "type": "QueueFull", "message": f"dropped: the queue {queue!r} was full", "traceback": "",
     }  # fmt: skip

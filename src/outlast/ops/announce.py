@@ -1,4 +1,4 @@
-"""Code announces its schedules when a worker starts; rows of schedules that are new or changed."""
+"""Announce the schedules of the code when a worker starts: insert new rows, update changed ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .operation import BEGIN, Op, Rows, Statement, creates_database
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What came of the schedules that code declares."""
+    """The result of an announcement."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -29,11 +29,11 @@ class Announced:
 
 @creates_database
 def announce(definitions: Sequence[ScheduleDefinition]) -> Op[Announced]:
-    """Add the schedules that code declares, and change those that it declares otherwise than it
-    did. Nothing is removed, and what was changed at run time stays over what code says."""
+    """Insert the schedules that code declares, and update those whose declaration changed. Nothing
+    is removed, and changes made at run time stay in force."""
     if not definitions:
         return Announced()
-    definitions = sorted(definitions, key=lambda one: one.name)  # all wait in one direction
+    definitions = sorted(definitions, key=lambda one: one.name)  # one order of locks
     yield BEGIN
     clock: Rows = yield Statement("schedule_clock")
     now = float(clock[0][0])
@@ -54,8 +54,8 @@ def announce(definitions: Sequence[ScheduleDefinition]) -> Op[Announced]:
 
 
 def reannounce(names: Sequence[str]) -> Op[None]:
-    """A worker that runs for long still has these schedules; what they are is not its business,
-    because a newer deployment may have said otherwise since."""
+    """Refresh the announcement of a long-running worker. Declarations are not updated: a newer
+    deployment may have changed them."""
     yield Statement("announce_schedules", {"names": json.dumps(list(names))})
 
 
@@ -73,13 +73,13 @@ def new_schedule_row(definition: ScheduleDefinition, now: float, *, code: bool) 
 def _announced_row(
     stored: StoredSchedule, definition: ScheduleDefinition, now: float
 ) -> dict[str, Any]:
-    """One that was made at run time stays what it is, until it is reset to what code says."""
+    """A schedule made at run time stays as it is until it is reset to the code's declaration."""
     changes = stored.read_changes()
     if stored.code is None:
         changes = {"spec": stored.read_spec().as_json(), "job": stored.read_job()}
     try:
         effective = EffectiveSchedule.of(definition.content(), changes)
-    except InvalidOption:  # a zone over what is a period now: what is in force stays, until reset
+    except InvalidOption:  # a zone changed over what is a period now: the row stays until reset
         effective = EffectiveSchedule(stored.read_spec(), stored.read_job())
     return changed_schedule_row(stored, effective, definition.content(), changes, now) | {
         "announced": 1
@@ -93,7 +93,7 @@ def changed_schedule_row(
     changes: Mapping[str, Any] | None,
     now: float,
 ) -> dict[str, Any]:
-    """Its next tick stays where its ticks do."""
+    """The next tick stays if the times of the ticks stay."""
     row = effective.row()
     same = stored.error is None and _times(row["spec"]) == _times(stored.spec)
     return {
@@ -109,7 +109,7 @@ def changed_schedule_row(
 
 
 def interrupted(stored: StoredSchedule) -> str:
-    """Its next tick does not follow the last one."""
+    """The next tick does not follow the last one."""
     return FiredTicks.read(stored.fired_ticks).interrupted().text()
 
 

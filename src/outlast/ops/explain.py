@@ -1,4 +1,4 @@
-"""Why is it not running? Facts from the database, and a pure function that puts them in words."""
+"""Explain why a job is not running: facts from the database, and a function that words them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from .reclaim import signs_of_loss
 from .report import WorkerInfo
 
 LIVE = {*QUEUED, State.RUNNING}
-MAX_NAMED_JOBS = 3  # jobs that are named of those that one waits for
-MAX_PLAUSIBLE_LEASE_S = 3600.0  # seconds: no worker takes a lease like this without being listed
+MAX_NAMED_JOBS = 3  # prerequisites named in an explanation
+MAX_PLAUSIBLE_LEASE_S = 3600.0  # a longer lease of an unlisted worker is damage
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """All that bears on one job, at one moment by the database's clock."""
+    """The facts about one job, at one time by the database's clock."""
 
     job: Job
     now: float
     paused: bool  # its queue
     workers: list[WorkerInfo]
     ahead: int
-    lock_free: bool = False  # nobody holds the liveness lock of its worker
-    prerequisites: int = 0  # jobs that it comes after
-    open: Sequence[Job] = ()  # the first few of these that have not ended
-    cause: Job | None = None  # the one that it died of
-    access: Access = ALL_JOBS  # of whom it is told: other jobs than these are not named
+    lock_free: bool = False  # the liveness lock of its worker is free
+    prerequisites: int = 0  # number of prerequisites
+    open: Sequence[Job] = ()  # the first unfinished ones
+    cause: Job | None = None  # the prerequisite whose failure ended it
+    access: Access = ALL_JOBS  # of the reader: other jobs are not named
     breaker: BreakerState | None = None  # of its task in its queue, if it is open
     slots: LaneSlots | None = None  # of its lane, in a limited queue
 
@@ -49,12 +49,12 @@ class JobFacts:
 
     @property
     def alive(self) -> list[WorkerInfo]:
-        """Those that live, as far as this job's own worker is not known to be dead."""
+        """Live workers, without this job's own if that is known to be dead."""
         gone = self.job.worker if self.lock_free else None
         return [worker for worker in self.workers if worker.alive and worker.id != gone]
 
     def sees(self, other: Job) -> bool:
-        """Whether whoever asks may know of another job."""
+        """Whether the reader may see another job."""
         return self.access.allows(other.tenant, other.queue)
 
 
@@ -63,8 +63,8 @@ def explain(
     confirm_dead: Callable[[Sequence[str]], list[str]],
     reach: Access = ALL_JOBS,
 ) -> Op[str]:
-    """Why a job stands where it stands. `confirm_dead` tells which of the workers with a sign of
-    death are dead, where that is no matter of the database."""
+    """Explain the state of a job. `confirm_dead` tells which of the workers with a sign of death
+    are dead, if that is decided outside the database."""
     job = yield from report.job(id, reach)
     now = yield from report.clock()
     paused = yield from report.paused()
@@ -117,8 +117,8 @@ def _describe_state(facts: JobFacts) -> str:
             return (
                 f"It is dead after {pluralize(job.failures, 'failure')} (of {job.max_attempts}) and"
                 f" {pluralize(job.crashes, 'lost worker')} (of {job.max_crashes}):"
-                f" {reason(job.error)}. It is kept until someone acts; `outlast retry {job.id}`"
-                " gives it a new life."
+                f" {reason(job.error)}. It is kept until an operator acts: `outlast retry {job.id}`"
+                " runs it again."
             )
 
 
@@ -152,11 +152,10 @@ def _ready(facts: JobFacts) -> str:
     whose = " of yours" if facts.access.tenant is not None else ""
     position = f"{number}{whose} of its queue"
     busy = all(worker.running >= worker.concurrency for worker in able)
-    why = "all of them are busy" if busy else "it will be claimed at their next look"
+    why = "all of them are busy" if busy else "their next poll claims it"
     suspect = (
-        f" It has cost {pluralize(job.crashes, 'worker')}, and one more would end it: it is run"
-        " beside"
-        " no other of that kind."
+        f" It has crashed {pluralize(job.crashes, 'worker')}, and one more crash would end it: no"
+        " other such job runs beside it."
         if job.crashes and job.crashes + 1 >= job.max_crashes
         else ""
     )
@@ -180,7 +179,7 @@ def _held_back(breaker: BreakerState, facts: JobFacts) -> str:
 
 
 def _no_prober(facts: JobFacts) -> str:
-    """A probe that is due waits for a worker that can make it."""
+    """A due probe waits for a worker that can run it."""
     job = facts.job
     able = [one for one in facts.alive if one.serves(job.queue) and job.task in one.tasks]
     if able or not facts.alive:
@@ -198,25 +197,26 @@ def _waiting(facts: JobFacts) -> str:
     which = f": {', '.join(named)}{rest}." if named else "."
     if not facts.open:
         which += (
-            " None of them is still to end, which cannot be: the audit mends"
+            " All of them have ended, which is an inconsistency: the audit repairs"
             f" it.{_no_worker_alive(facts)}"
         )
     elif not named:
-        which = "; of others' jobs you are not told."
+        which = "; jobs of other tenants are not shown."
     return (
-        f"It waits for {job.waits_for} of the {pluralize(facts.prerequisites, 'job')} it comes"
-        f" after{which}"
+        f"It waits for {job.waits_for} of its"
+        f" {pluralize(facts.prerequisites, 'prerequisite')}{which}"
     )
 
 
 def _doomed(cause: Job, facts: JobFacts) -> str:
     state = facts.job.state
     if not facts.sees(cause):
-        return f"It never ran and is {state}, because a job of others had to succeed before it."
+        return (
+            f"It never ran and is {state}, because another tenant's prerequisite did not succeed."
+        )
     return (
-        f"It never ran and is {state}, because {cause.task} {cause.id}, which had to succeed before"
-        f" it, is {cause.state}: {reason(cause.error)}. `outlast retry {cause.id}` gives that one a"
-        " new life, and this one with it."
+        f"It never ran and is {state}, because its prerequisite {cause.task} {cause.id} is"
+        f" {cause.state}: {reason(cause.error)}. `outlast retry {cause.id}` retries both."
     )
 
 
@@ -235,7 +235,7 @@ def _scheduled(facts: JobFacts) -> str:
     if expired := _expired(facts):
         return expired
     wait = job.run_at.timestamp() - facts.now
-    when = f"in {format_duration(wait)}" if wait > 0 else "now: the next worker that looks takes it"
+    when = f"in {format_duration(wait)}" if wait > 0 else "now, at the next poll of a worker"
     if wait <= 0 and not facts.alive:
         when = f"(due {format_duration(-wait)} ago) when a worker is alive: start one"
     held = "" if facts.breaker is None else f" {_held_back(facts.breaker, facts)}"
@@ -257,22 +257,22 @@ def _running(facts: JobFacts) -> str:
         fact for fact in (_liveness(facts), _lease(facts), _deadline(facts, since)) if fact
     ]
     if job.cancelling:
-        sentences.append("It was asked to stop: whoever ends it or takes it back honours that.")
+        sentences.append("It was asked to stop, and ends as cancelled.")
     return " ".join(sentences)
 
 
 def _liveness(facts: JobFacts) -> str:
-    """What speaks for or against the life of its worker."""
+    """Signs of life or death of its worker."""
     job, owner = facts.job, facts.owner
     if job.worker is None or job.lease_until is None:
         return (
-            "It has no owner or no lease, which cannot be: the audit puts it"
-            f" back.{_no_worker_alive(facts)}"
+            "It has no owner or no lease, which is an inconsistency: the audit releases"
+            f" it.{_no_worker_alive(facts)}"
         )
     if facts.lock_free:
         return (
-            "Its worker's liveness lock is free: that process is dead, and any live worker takes"
-            f" the job back at its next look.{_no_worker_alive(facts)}"
+            "Its worker's liveness lock is free: that process is dead, and the next poll of a live"
+            f" worker reclaims the job.{_no_worker_alive(facts)}"
         )
     if owner is None:
         return "Its worker is not listed any more."
@@ -288,15 +288,13 @@ def _lease(facts: JobFacts) -> str:
     left = job.lease_until.timestamp() - facts.now
     if left <= 0:
         return (
-            f"Its lease expired {format_duration(-left)} ago: it will be reclaimed at any live"
-            " worker's next"
-            f" look.{_no_worker_alive(facts)}"
+            f"Its lease expired {format_duration(-left)} ago: the next poll of a live worker"
+            f" reclaims it.{_no_worker_alive(facts)}"
         )
     if facts.owner is None and left > MAX_PLAUSIBLE_LEASE_S:
         return (
             f"Its lease is good for {format_duration(left)}, longer than any worker takes: the"
-            " audit takes it"
-            f" back.{_no_worker_alive(facts)}"
+            f" audit reclaims it.{_no_worker_alive(facts)}"
         )
     return f"Its lease is good for {format_duration(left)}."
 
@@ -309,13 +307,12 @@ def _deadline(facts: JobFacts, since: float) -> str:
         return f"Its timeout is in {format_duration(left)}."
     return (
         f"It ran past its timeout {format_duration(-left)} ago: its worker should have stopped"
-        " it, and the"
-        f" others end it soon.{_no_worker_alive(facts)}"
+        f" it, and another worker ends it soon.{_no_worker_alive(facts)}"
     )
 
 
 def _no_worker_alive(facts: JobFacts) -> str:
-    """Who would do it, if anybody."""
+    """A hint if no worker is alive to act."""
     return (
         "" if facts.alive else " No worker is alive to do so: start one with `outlast worker APP`."
     )

@@ -1,8 +1,8 @@
-"""Schedules fire: due ones make their jobs, and are due again later, in one transaction.
+"""Fire due schedules: insert their jobs and advance their next ticks, in one transaction.
 
-The row moves on only if it stands as it was seen (name, next tick, version, not paused); the job's
-key, made of name and tick, is the second net. No clock but the database's is asked, and a clock
-that goes back changes nothing: `next_at` does not.
+A row advances only if it is unchanged since it was read (name, next tick, version, not paused). The
+job's key, made of name and tick, prevents a second job even if a tick fires twice. Only the
+database's clock is used; if it goes back, `next_at` does not.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from .enqueue import enqueue
 from .job_actions import cancel
 from .operation import BEGIN, Op, Rows, Statement
 
-MAX_RECENT_JOBS = 20  # of one schedule, for its history
-FIRE_BATCH = 1000  # schedules in one transaction
+MAX_RECENT_JOBS = 20  # per schedule, for its history
+FIRE_BATCH = 1000  # schedules per transaction
 
 
 @dataclass(slots=True)
 class FireResult:
-    """What one transaction did."""
+    """The result of one transaction."""
 
     found: int = 0
     fired: int = 0  # jobs
     missed: int = 0  # ticks
     skipped: int = 0  # ticks
     late: int = 0  # jobs
-    broken: dict[str, str] = field(default_factory=dict)  # schedules, and why
-    queues: set[str] = field(default_factory=set)  # with a job that is ready
+    broken: dict[str, str] = field(default_factory=dict)  # schedules, with the error
+    queues: set[str] = field(default_factory=set)  # queues with a ready job
     cancelled: int = 0
 
     def add(self, other: FireResult) -> None:
@@ -60,7 +60,7 @@ class _Fired(NamedTuple):
 
     schedule: StoredSchedule
     firing: Firing
-    active: list[str]  # earlier jobs that have not ended
+    active: list[str]  # unfinished earlier jobs
     jobs: list[NewJob]
     fired: FiredTicks
 
@@ -68,8 +68,8 @@ class _Fired(NamedTuple):
 def fire_due(
     tasks: Sequence[str], limit: int = FIRE_BATCH, tried: list[str] | None = None
 ) -> Op[FireResult]:
-    """Fire schedules of these tasks that are due, at most so many. `tried` gets their names, for a
-    caller that has to find the one which cannot be fired."""
+    """Fire up to `limit` due schedules of these tasks. `tried` collects their names: the caller may
+    have to find the one that fails."""
     yield BEGIN
     given = {"tasks": json.dumps(list(tasks)), "limit": limit}
     rows: Rows = yield Statement("due_schedules", given)
@@ -87,7 +87,7 @@ def fire_due(
 
 
 def _earlier_runs(due: Sequence[StoredSchedule]) -> Op[dict[str, Run]]:
-    """Those jobs of these schedules that have not ended, if that matters to one of them."""
+    """The unfinished jobs of these schedules, if a policy needs them."""
     asking = [one for one in due if '"overlap": "allow"' not in one.spec]
     ids = sorted({id for one in asking for id in job_ids(one.active)})
     if not ids:
@@ -103,8 +103,7 @@ def _earlier_runs(due: Sequence[StoredSchedule]) -> Op[dict[str, Run]]:
 def _decide_all(
     due: Sequence[StoredSchedule], runs: Mapping[str, Run], broken: dict[str, str]
 ) -> list[_Fired]:
-    """What cannot be read any more (a zone that this machine lacks, a damaged row) stops itself
-    alone."""
+    """A schedule that cannot be read (a missing time zone, a damaged row) stops alone."""
     decided = []
     for schedule in due:
         try:
@@ -115,7 +114,7 @@ def _decide_all(
 
 
 def _why_broken(schedule: StoredSchedule, error: Exception) -> str:
-    """In the words in which it would be refused, if it would."""
+    """The error message that validation gives, if it fails."""
     try:
         ScheduleSpec.of(json.loads(schedule.spec))
     except InvalidOption as refusal:
@@ -131,7 +130,7 @@ def _tick_name(key: str | None) -> str:
 
 
 def job_ids(text: str) -> list[str]:
-    """A damaged list of earlier jobs is an empty one."""
+    """A damaged list of earlier jobs counts as empty."""
     with suppress(ValueError):
         found = json.loads(text)
         if isinstance(found, list):
@@ -168,7 +167,7 @@ def _job(
 
 
 def _advance(decided: Sequence[_Fired], result: FireResult) -> Op[None]:
-    """First the rows, and jobs for those that moved on."""
+    """Update the rows first, then insert jobs for the updated ones."""
     rows: Rows = yield Statement("advance_schedules", rows=[_row(one) for one in decided])
     moved = {name for (name,) in rows}
     won = [one for one in decided if one.schedule.name in moved]
@@ -210,14 +209,14 @@ def _row(one: _Fired) -> dict[str, Any]:
 def _cancel_earlier(one: _Fired, result: FireResult) -> Op[None]:
     for id in one.firing.cancel:
         by = f"schedule {one.schedule.name}"
-        with suppress(TooLate, JobNotFound):  # it has ended meanwhile
+        with suppress(TooLate, JobNotFound):  # already finished
             yield from cancel(id, by, "its next tick is due")
             result.cancelled += 1
 
 
 def _queue_behind(jobs: Sequence[NewJob]) -> Op[None]:
     for job in jobs:
-        with suppress(KeyConflict):  # this tick has a job already
+        with suppress(KeyConflict):  # this tick already has a job
             yield from enqueue([job])
 
 
@@ -232,7 +231,7 @@ def _break(due: Sequence[StoredSchedule], broken: Mapping[str, str]) -> Op[None]
 
 
 def break_schedule(name: str, error: str) -> Op[bool]:
-    """Mark a schedule whose job the database refuses, so that the others go on."""
+    """Mark a schedule whose job the database refuses, so that the others continue."""
     yield BEGIN
     given = {"names": json.dumps([name]), "tenant": None, "queues": None}
     rows: Rows = yield Statement("hold_schedules", given)
@@ -242,7 +241,7 @@ def break_schedule(name: str, error: str) -> Op[bool]:
 
 
 def next_due(tasks: Sequence[str]) -> Op[tuple[float | None, float]]:
-    """When the next schedule of these tasks is due, and what time it is."""
+    """The time when the next schedule of these tasks is due, and the current time."""
     clock: Rows = yield Statement("schedule_clock")
     rows: Rows = yield Statement("next_due_schedule", {"tasks": json.dumps(list(tasks))})
     return (rows[0][0] if rows else None), clock[0][0]

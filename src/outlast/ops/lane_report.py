@@ -1,4 +1,4 @@
-"""What there is to see of lanes: the slots of one, and the deepest of a queue. Reads only."""
+"""Reports on lanes: the slots of one lane, and the longest lanes of a queue. Reads only."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ from ..model.lane import QueueLimits
 from .limits import limits
 from .operation import Op, Rows, Statement
 
-MAX_NAMED_SLOTS = 3  # running jobs that are named
+MAX_NAMED_SLOTS = 3  # running jobs named in an explanation
 MAX_LANES_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSlots:
-    """What keeps the jobs of a lane waiting, if anything."""
+    """The limits that may delay the jobs of a lane."""
 
     lane: str
     limits: QueueLimits
     running: int
     queue_running: int
     paused: bool
-    closed_for: float  # seconds; 0: it is open
+    closed_for: float  # seconds; 0: open
     tokens: float | None  # None: no rate
-    held_by: str | None  # the head of an ordered lane that is to go on first
-    blocked_by: str | None  # a dead job that blocks an ordered lane
-    holders: Sequence[str] = ()  # the first few jobs that run in it
+    held_by: str | None  # the unfinished head of an ordered lane
+    blocked_by: str | None  # the dead job that blocks an ordered lane
+    holders: Sequence[str] = ()  # the first running jobs of the lane
 
     def obstacle(self, job: str) -> str | None:
-        """Why no worker claims this job of the lane now; None: nothing of the lane is in the
-        way."""
+        """Why no worker claims this job now; None: not because of its lane."""
         lane, limits = self.lane, self.limits
         if self.paused:
             return f"Lane {lane} is paused."
         if self.closed_for > 0:
             opens = format_duration(self.closed_for)
-            return f"Lane {lane} was told to slow down: it opens in {opens}."
+            return f"Lane {lane} is slowed down: it opens in {opens}."
         if self.blocked_by is not None:
             return (
                 f"Lane {lane} runs in order, and its dead job {self.blocked_by} blocks it:"
@@ -48,7 +47,7 @@ class LaneSlots:
         if limits.running is not None and self.queue_running >= limits.running:
             return f"{_taken(self.queue_running, limits.running)} of its queue are taken."
         if self.held_by not in (None, job):
-            first = f"job {self.held_by}, which began before, is to end first"
+            first = f"job {self.held_by}, which started before, must end first"
             return f"Lane {lane} runs in order: {first}."
         if self.tokens is not None and self.tokens < 1 and limits.lane_rate:
             wait = format_duration((1 - self.tokens) / float(limits.lane_rate))
@@ -67,18 +66,18 @@ def _taken(running: int, limit: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LaneDepth:
-    """A lane of a queue, as lists show it."""
+    """A lane in a list."""
 
     lane: str
     ready: int
-    oldest: float  # seconds since the oldest ready job was due
+    oldest: float  # seconds since the oldest ready job became due
     running: int
     limit: int | None
     paused: bool
 
 
 def lane_slots(queue: str, lane: str, now: float) -> Op[LaneSlots | None]:
-    """What bears on one lane; None: its queue is not limited."""
+    """The state of one lane; None: its queue is not limited."""
     rows: Rows = yield Statement("lane_slots", {"queue": queue, "lane": lane})
     if not rows:
         return None

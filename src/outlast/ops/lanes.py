@@ -1,11 +1,11 @@
-"""Claim from a limited queue: lanes are locked first, and counted then.
+"""Claim from a limited queue: lock its lanes, then count their running jobs.
 
     1  lock the lanes whose turn it is, and those with slots just freed
-    2  with a new snapshot: count what runs in each, take as many as there is room for
-    3  where there are rates: take the tokens of what was claimed
+    2  with a new snapshot: count the running jobs of each, claim as many as there is room for
+    3  with rates: take the tokens of the claimed jobs
 
-A slot is a running row: nothing is counted down or up, so a lost worker leaves no count behind.
-Lock and count in one statement would admit too many: its snapshot is older than the lock.
+A slot is a running row: there is no counter, so a lost worker leaves none behind. Locking and
+counting in one statement would admit too many: its snapshot is older than the lock.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from ..model.turns import (
 from .job_actions import record_action
 from .operation import BEGIN, CommitPipeline, Op, Pipeline, Row, Rows, Statement
 
-ADOPTED_ROWS = 1000  # ready jobs among which those without a lane are looked for
-DEEP_ADOPTED_ROWS = 100_000  # the same now and then: others may stand before them
-FREED_PLACE = 10_000  # in lock_lanes: of a lane whose turn it is not
+ADOPTED_ROWS = 1000  # ready jobs searched for those without a lane
+DEEP_ADOPTED_ROWS = 100_000  # the same for an occasional deep search: other jobs may be in front
+FREED_PLACE = 10_000  # in lock_lanes: a lane out of turn
 
 
 @dataclass(frozen=True, slots=True)
 class LaneTurn:
-    """Where a claim of a limited queue goes on."""
+    """Where a claim of a limited queue continues."""
 
     cursor: LaneCursor = FIRST_LANE
-    freed: tuple[str, ...] = ()  # lanes in which this worker has just freed a slot
-    adopt: bool = False  # whether jobs without a lane are to be looked for
-    deep: bool = False  # far back
+    freed: tuple[str, ...] = ()  # lanes in which this worker just freed a slot
+    adopt: bool = False  # whether to search for jobs without a lane
+    deep: bool = False  # whether that search is deep
 
 
 class TurnClaims(list[Claim]):
-    """What a claim of a limited queue took, and how its turn went."""
+    """The claims of a limited queue, and the result of its turn."""
 
     def __init__(
         self,
@@ -62,20 +62,20 @@ class TurnClaims(list[Claim]):
     ) -> None:
         super().__init__(claims)
         self.cursor = cursor
-        self.busy = busy  # another claim had lanes, or the queue, at this moment
+        self.busy = busy  # another claim held lanes or the queue
         self.adopted = adopted
-        self.more = more  # there are lanes that were not looked at
-        self.refill = refill  # seconds after which to look for new tokens; None: no rates
+        self.more = more  # some lanes were not considered
+        self.refill = refill  # seconds until the next check for tokens; None: no rates
 
     def holding(self, claims: Iterable[Claim]) -> TurnClaims:
-        """The same turn, with these claims."""
+        """The same turn with these claims."""
         return TurnClaims(claims, self.cursor, busy=self.busy, adopted=self.adopted,
                           more=self.more, refill=self.refill)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class LaneClaim:
-    """What is asked of a limited queue: the parameters of the claim, and whose turn it is."""
+    """A claim request for a limited queue: its parameters, and whose turn it is."""
 
     params: dict[str, Any]
     queue: str
@@ -84,7 +84,7 @@ class LaneClaim:
     promote: bool = False
 
     def opening(self) -> list[Statement]:
-        """The last one locks lanes."""
+        """Statements that open the claim; the last one locks lanes."""
         first = [Statement("promote_due", {"limit": 1000})] if self.promote else []
         if self.turn.adopt:
             reach = DEEP_ADOPTED_ROWS if self.turn.deep else ADOPTED_ROWS
@@ -98,8 +98,8 @@ class LaneClaim:
 
 
 def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True) -> Op[TurnClaims]:
-    """Claim from the lanes that were locked by `asked.opening()`, in the same transaction; unless
-    more is to come, its last statement travels with the commit."""
+    """Claim from the lanes that `asked.opening()` locked, in the same transaction. Unless more
+    statements follow, the last one travels with the commit."""
     adopted = asked.adopted(answers)
     lanes, facts = _read_lanes(answers[-1])
     if facts is None:
@@ -125,7 +125,7 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
         (rows,) = yield last([statement])
         claims = [Claim(*row) for row in rows]
     given = Counter(claim.lane or "" for claim in claims)
-    if given.total() < asked.limit:  # these had no more: the turn is that of the lanes after them
+    if given.total() < asked.limit:  # these lanes are empty: the turn passes to the next ones
         cursor = LaneCursor(visited[-1]) if visited else cursor
     else:
         cursor = next_cursor(shares, facts.weights, asked.limit, given)
@@ -135,7 +135,7 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
 
 
 def claim_lanes(asked: LaneClaim) -> Op[TurnClaims]:
-    """Take jobs of a limited queue."""
+    """Claim jobs of a limited queue."""
     yield BEGIN
     answers: list[Rows] = yield Pipeline(asked.opening())
     return (yield from claim_locked(asked, answers))
@@ -143,14 +143,14 @@ def claim_lanes(asked: LaneClaim) -> Op[TurnClaims]:
 
 @dataclass(frozen=True, slots=True)
 class _QueueFacts:
-    alone: bool  # the whole queue is locked for this claim
+    alone: bool  # this claim locks the whole queue
     ordered: bool
-    refill: float | None  # seconds between looks for new tokens; None: no rates
+    refill: float | None  # seconds between checks for new tokens; None: no rates
     weights: dict[str, int]
 
 
 def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], _QueueFacts | None]:
-    """Lanes in the order of their turns, with their places and whether they are locked."""
+    """Lanes in the order of their turns, with position and lock."""
     if not rows:
         return [], None
     ordered = sorted(rows, key=lambda row: int(row[1]))
@@ -180,7 +180,7 @@ def _in_order(claims: Sequence[Claim]) -> list[Claim]:
 
 
 def return_tokens(transitions: Sequence[Transition]) -> list[Statement]:
-    """What gives back the tokens of jobs that were released unspent."""
+    """Statements that return the tokens of jobs that were released unspent."""
     unspent: Counter[tuple[str, str]] = Counter()
     for transition in transitions:
         claim = transition.claim
@@ -195,13 +195,13 @@ def return_tokens(transitions: Sequence[Transition]) -> list[Statement]:
 
 
 def slow_down(queue: str, lane: str, seconds: float) -> Op[float]:
-    """Close a lane for so long, for all workers; until when."""
+    """Close a lane for some seconds, for all workers; returns until when."""
     rows: Rows = yield Statement("slow_down", {"queue": queue, "lane": lane, "seconds": seconds})
     return float(rows[0][0])
 
 
 def set_lane_paused(queue: str, lane: str, paused: bool, by: str) -> Op[None]:
-    """Stop or start the claiming of one lane, or (queue "") of a tenant's lanes everywhere."""
+    """Pause or resume one lane, or (queue "") a tenant's lanes in all queues."""
     yield BEGIN
     if queue and queue not in (yield from limited_queues()):
         reason = (
@@ -218,7 +218,7 @@ def set_lane_paused(queue: str, lane: str, paused: bool, by: str) -> Op[None]:
 
 
 def prune_lanes(limit: int) -> Op[int]:
-    """Remove a batch of rows that say no more of a lane than no row does; how many went."""
+    """Delete a batch of lane rows that equal the defaults; returns how many."""
     rows: Rows = yield Statement("prune_lanes", {"limit": limit})
     return len(rows)
 

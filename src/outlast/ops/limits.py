@@ -1,4 +1,4 @@
-"""Limits of queues in the database: declared by code, changed by operators, on record."""
+"""Limits of queues in the database: declared by code, changed by operators, recorded."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .operation import BEGIN, Op, Rows, Statement, creates_database
 
 @dataclass(frozen=True, slots=True)
 class LimitsInForce:
-    """The limits of a queue, and where they come from."""
+    """The limits of a queue, with their sources."""
 
     queue: str
     limits: QueueLimits
-    declared: QueueLimits  # by the code that was deployed last
-    overrides: dict[str, Any]  # changed by an operator since, by field
+    declared: QueueLimits  # by the latest deployment
+    overrides: dict[str, Any]  # by an operator, by field
     changed_at: datetime
 
 
 def limits() -> Op[list[LimitsInForce]]:
-    """The limits of all queues that have some, or had."""
+    """The limits of all queues that have or had some."""
     rows: Rows = yield Statement("queue_limits")
     return [_in_force(*row) for row in rows]
 
 
 @creates_database
 def declare(queues: Sequence[QueueLimits], by: str) -> Op[list[str]]:
-    """Store what the code declares, where it differs; the queues that changed. Overrides stay."""
+    """Store the code's declarations that differ; returns the changed queues. Overrides stay."""
     rows: Rows = yield Statement("queue_limits")
     known = {name: declared for name, declared, _, _ in rows}
     changed = [limits for limits in queues if known.get(limits.name) != _text(limits)]
@@ -51,12 +51,12 @@ def declare(queues: Sequence[QueueLimits], by: str) -> Op[list[str]]:
 def change_limits(
     queue: str, changes: Mapping[str, Any], by: str, reset: bool = False
 ) -> Op[LimitsInForce]:
-    """Override limits of a queue, or (`reset`) forget all overrides first. Changing them to what
-    they are is no change."""
+    """Override limits of a queue, or (`reset`) remove all overrides first. Setting the current
+    values is no change."""
     yield BEGIN
     declared, before = yield from _hold(queue)
     overrides = ({} if reset else before) | dict(changes)
-    replace(declared, **overrides)  # which refuses what does not fit together
+    replace(declared, **overrides)  # refuses contradictions
     if overrides != before:
         limits = yield from _set(declared, overrides)
         data = {"by": by, "queue": queue, "changes": dict(changes), "limits": limits.as_json()}
@@ -67,7 +67,7 @@ def change_limits(
 
 
 def _hold(queue: str) -> Op[tuple[QueueLimits, dict[str, Any]]]:
-    """What is declared and what was changed, once no claim is under way that knows other limits."""
+    """Declared and overridden limits, locked against claims under other limits."""
     yield Statement("lock_limits", {"queue": queue})
     rows: Rows = yield Statement("hold_queue_limits", {"queue": queue})
     declared, overrides = rows[0] if rows else (None, None)
@@ -76,7 +76,7 @@ def _hold(queue: str) -> Op[tuple[QueueLimits, dict[str, Any]]]:
 
 def _set(declared: QueueLimits, overrides: dict[str, Any]) -> Op[QueueLimits]:
     limits = declared.with_overrides(overrides)
-    # A limit that an operator lifts may come back: jobs keep their lanes until the code says so.
+    # An operator's override may be reset: jobs keep their lanes until the code drops them.
     limited = limits.limited or declared.limited
     stored = {
         "declared": _text(declared),

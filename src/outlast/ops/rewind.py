@@ -1,5 +1,5 @@
-"""After the database's clock was ahead, schedules wait for ticks that are years away. They are set
-back to the first tick from now that never fired; those that did are known, and none fires twice."""
+"""Rewind schedules after the database's clock was ahead: set each back to the first tick from now
+that never fired. Handled ticks are known, so none fires twice."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ REWIND_BATCH = 1000  # schedules in one transaction
 
 
 def rewind(after: str = "") -> Op[tuple[list[str], str | None]]:
-    """Set back schedules whose names come after one; returns the names of those that were, and the
-    name to go on after, if there may be more."""
+    """Rewind schedules whose names come after one. Returns the names of the rewound ones, and the
+    name to continue after, if there may be more."""
     yield BEGIN
     rows: Rows = yield Statement("schedules_ahead", {"after": after, "limit": REWIND_BATCH})
     ahead = [StoredSchedule(*row) for row in rows]
@@ -30,15 +30,13 @@ def rewind(after: str = "") -> Op[tuple[list[str], str | None]]:
 def _rewound_rows(ahead: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
     found = []
     for stored in ahead:
-        with suppress(
-            Exception
-        ):  # a zone that this machine lacks, a damaged row: firing reports it
+        with suppress(Exception):  # a missing time zone, a damaged row: firing reports it
             found.append(_rewound_row(stored))
     return [row for row in found if row is not None]
 
 
 def _rewound_row(stored: StoredSchedule) -> dict[str, Any] | None:
-    """None where no tick comes before the one that it waits for: the clock was set back."""
+    """The new columns; None if no unhandled tick comes before the next one."""
     tick = next_start(stored.read_spec(), stored, stored.now)
     if tick is None or (stored.next_at is not None and tick >= stored.next_at):
         return None
@@ -50,5 +48,5 @@ def _rewound_row(stored: StoredSchedule) -> dict[str, Any] | None:
         "next": tick,
         "tick": fired.latest(stored.now),
         "fired_ticks": fired.interrupted().text(),
-        "note": f"set back: by a clock that was ahead it would have waited {waited}",
+        "note": f"set back: the clock was ahead, and it would have waited {waited}",
     }

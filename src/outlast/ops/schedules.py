@@ -1,4 +1,4 @@
-"""What people do to schedules: create, pause, run, skip, change, delete. All of it is on record."""
+"""Operator actions on schedules: create, pause, run, skip, change, delete. Each is recorded."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from .fire import MAX_RECENT_JOBS, job_ids
 from .job_actions import record_action
 from .operation import BEGIN, Op, Rows, Statement, creates_database
 
-MAX_BACKFILL = 10_000  # ticks of one call
-MAX_SKIPPED = 1000  # ticks of one call
+MAX_BACKFILL = 10_000  # per call
+MAX_SKIPPED = 1000  # per call
 SHOWN_RUNS = 10
 SHOWN_ACTIONS = 20
 
 
 @creates_database
 def create(definition: ScheduleDefinition, by: str, action: str = "") -> Op[Schedule]:
-    """Make a schedule at run time."""
+    """Create a schedule at run time."""
     yield BEGIN
     if (yield from _is_done(action)):
         return (yield from schedule(definition.name))
@@ -67,7 +67,7 @@ def schedule(name: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
 
 
 def report(name: str, reach: Access = ALL_JOBS) -> Op[ScheduleReport]:
-    """A schedule with its next runs, its latest jobs, and what was done to it."""
+    """A schedule with its next runs, latest jobs and recorded actions."""
     rows: Rows = yield Statement("schedules", {"name": name, **reach.params})
     if not rows:
         raise ScheduleNotFound(name=name)
@@ -81,7 +81,8 @@ def report(name: str, reach: Access = ALL_JOBS) -> Op[ScheduleReport]:
 
 
 def _actions(name: str, reach: Access) -> Op[list[dict[str, Any]]]:
-    """Another tenant's schedule may have had this name before."""
+    """The recorded actions of a schedule, without those of another tenant's schedule of this
+    name."""
     given = {"data": _contains("schedule", name), "limit": SHOWN_ACTIONS}
     rows: Rows = yield Statement("schedule_actions", given)
     done = [(kind, json.loads(data), at) for kind, data, at in rows]
@@ -93,7 +94,7 @@ def _actions(name: str, reach: Access) -> Op[list[dict[str, Any]]]:
 
 
 def _contains(name: str, value: str) -> str:
-    """A pattern for the text of a JSON object that has this value, whatever is in it."""
+    """A LIKE pattern for the text of a JSON object that has this value."""
     text = f'"{name}": {json.dumps(value)}'
     for wild in "!%_":
         text = text.replace(wild, f"!{wild}")
@@ -106,13 +107,13 @@ def _next_runs(stored: StoredSchedule) -> list[Any]:
     spec = stored.read_spec()
     with suppress(
         KeyError, ValueError, OSError
-    ):  # a zone that this machine lacks: firing reports it
+    ):  # a time zone that this machine lacks: firing reports it
         return spec.runs(max(stored.next_at, stored.now) - 0.001, SHOWN_RUNS)
     return []
 
 
 def pause(name: str, by: str, reason: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
-    """Fire a schedule no more, until it is resumed; pausing twice is one pause."""
+    """Pause a schedule until it is resumed; pausing twice is one pause."""
     yield BEGIN
     stored = yield from _held(name, reach)
     given = {"name": name, "by": by, "reason": reason or None}
@@ -123,8 +124,8 @@ def pause(name: str, by: str, reason: str, reach: Access = ALL_JOBS) -> Op[Sched
 
 
 def resume(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
-    """Start a schedule with its next tick: those of its pause are over. One that was marked with an
-    error is tried again."""
+    """Resume a schedule with its next tick; ticks during the pause are dropped. A schedule in error
+    is tried again."""
     yield BEGIN
     stored = yield from _held(name, reach)
     spec = stored.read_spec()
@@ -137,19 +138,19 @@ def resume(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
 
 
 def _checked_start(spec: ScheduleSpec, stored: StoredSchedule) -> float | None:
-    """What is wrong with a schedule that cannot be fired is said again, in the same words."""
+    """Raise the stored error of a schedule that cannot fire."""
     ScheduleSpec.of(spec.as_json())
     return next_start(spec, stored, stored.now)
 
 
 def run_now(name: str, by: str, id: str, reach: Access = ALL_JOBS) -> Op[Job]:
-    """Make a job of a schedule now, also of one that is paused. Its ticks stay as they are."""
+    """Enqueue a job of a schedule now, even if it is paused. Its ticks stay as they are."""
     yield BEGIN
     stored = yield from _held(name, reach)
     key = manual_key(name, stored.now)
     [job] = yield from enqueue([template_job(stored.read_job(), id, key, None)])
     if id in job_ids(stored.recent):
-        return job  # this is said again: the answer got lost
+        return job  # sent again after a lost response
     yield Statement(
         "add_schedule_run",
         {
@@ -164,7 +165,7 @@ def run_now(name: str, by: str, id: str, reach: Access = ALL_JOBS) -> Op[Job]:
 
 
 def skip(name: str, n: int, by: str, action: str = "", reach: Access = ALL_JOBS) -> Op[Schedule]:
-    """Leave out the next ticks of a schedule."""
+    """Skip the next ticks of a schedule."""
     check_whole("n", n, 1, MAX_SKIPPED)
     yield BEGIN
     stored = yield from _held(name, reach)
@@ -175,7 +176,7 @@ def skip(name: str, n: int, by: str, action: str = "", reach: Access = ALL_JOBS)
     coming = list(islice(spec.ticks(start), n))
     following = coming[n - 1] if len(coming) == n else None
     fired = FiredTicks.read(stored.fired_ticks).adding([start, *coming[: n - 1]], missed=0)
-    note = f"skipped: {by} left out {n} of its ticks"
+    note = f"skipped: {by} skipped {n} of its ticks"
     given = {"name": name, "next": following, "fired_ticks": fired.text()}
     yield Statement("skip_ticks", {**given, "skipped": n, "note": note})
     yield from _record("skip", stored, by, {"n": n}, action)
@@ -189,7 +190,7 @@ def change(
     by: str,
     reach: Access = ALL_JOBS,
 ) -> Op[Schedule]:
-    """Change a schedule at run time; over what code declares, it stays so until it is reset."""
+    """Change a schedule at run time; the change overrides the declaration until it is reset."""
     if not given and job is None:
         raise InvalidOption(option="cron", reason="or another change must be given")
     yield BEGIN
@@ -213,15 +214,15 @@ def change(
 
 
 def _replaced(given: Mapping[str, Any]) -> dict[str, None]:
-    """A period takes the place of a cron expression, also of one that was a change, and back."""
+    """A period replaces a cron expression, even a changed one, and vice versa."""
     if given.get("every") is not None:
         return {"cron": None, "tz": None}
     return {"every": None} if given.get("cron") is not None else {}
 
 
 def reset(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
-    """Back to what code declares, and to the next tick from now that did not fire; one that was
-    made at run time has no changes to lose."""
+    """Reset a schedule to its declaration, and to the next tick from now that did not fire. A
+    schedule made at run time has no changes to reset."""
     yield BEGIN
     stored = yield from _held(name, reach)
     code = stored.read_code()
@@ -241,8 +242,8 @@ def reset(name: str, by: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
 def backfill(
     name: str, start: float, end: float, by: str, reach: Access = ALL_JOBS
 ) -> Op[list[Job]]:
-    """Make the jobs of past ticks, from one moment until before another; a tick whose job stands
-    gets no second one. Returns those that were made."""
+    """Enqueue the jobs of past ticks between two times, without the end. A tick that has a job gets
+    no second one. Returns the new jobs."""
     if start > end:
         raise InvalidOption(option="start", reason="must not be later than end")
     yield BEGIN
@@ -269,7 +270,7 @@ def backfill(
 
 
 def delete(name: str, by: str, action: str = "", reach: Access = ALL_JOBS) -> Op[None]:
-    """Remove a schedule; its jobs stay. One that code declares comes back when a worker starts."""
+    """Delete a schedule; its jobs stay. One that code declares comes back when a worker starts."""
     yield BEGIN
     if (yield from _is_done(action)):
         return
@@ -293,7 +294,7 @@ def _record(
     data: Mapping[str, Any],
     action: str = "",
 ) -> Op[None]:
-    place = {"tenant": on.tenant, "queue": on.queue}  # whose it was: for whom it may be shown to
+    place = {"tenant": on.tenant, "queue": on.queue}  # the owner decides who may see the record
     facts = {"by": by, "schedule": on.name, **place, **data}
     if action:
         facts["request"] = action
@@ -301,7 +302,7 @@ def _record(
 
 
 def _is_done(action: str) -> Op[bool]:
-    """Whether an action is on record already: it is said again, because its answer got lost."""
+    """Whether an action is already recorded: the request was sent again after a lost response."""
     if not action:
         return False
     given = {"data": _contains("request", action), "limit": 1}

@@ -135,7 +135,7 @@ def _take(jobs: Sequence[NewJob], holders: Mapping[str, str]) -> Op[set[str]]:
 
 
 def held_keys(jobs: Sequence[NewJob]) -> Op[set[str]]:
-    """Those of unique jobs whose keys others hold, as far as can be seen without a lock."""
+    """Unique jobs whose keys are held by others, as far as visible without a lock."""
     rows: Rows = yield Statement("key_holders", rows=[_wanted(job) for job in jobs])
     return {id for id, _, in_the_way, *_ in rows if in_the_way}
 

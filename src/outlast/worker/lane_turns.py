@@ -1,4 +1,4 @@
-"""A worker's turns in limited queues: where each goes on, and which lanes have a slot again."""
+"""A worker's turns in limited queues: the cursor of each queue, and lanes with a free slot."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from ..model.claim import Claim
 from ..model.turns import FIRST_LANE, MAX_LANES, LaneCursor
 from ..ops.lanes import ADOPTED_ROWS, LaneTurn, TurnClaims
 
-ADOPT_INTERVAL_S = 1.0  # seconds between looks for jobs that have no lane
-DEEP_ADOPT_INTERVAL_S = 60.0  # seconds between looks far back
-MAX_VAIN_TURNS = 32  # claims in a row that find lanes without room, before the queue rests
+ADOPT_INTERVAL_S = 1.0  # seconds between searches for jobs without a lane
+DEEP_ADOPT_INTERVAL_S = 60.0  # seconds between deep searches
+MAX_VAIN_TURNS = 32  # fruitless claims in a row before the queue rests
 
 
 @dataclass(slots=True)
 class _QueueTurn:
     cursor: LaneCursor = FIRST_LANE
-    freed: dict[str, None] = field(default_factory=dict)  # the latest is last
+    freed: dict[str, None] = field(default_factory=dict)  # latest last
     adopt_at: float = 0.0
     deep_adopt_at: float = 0.0
-    vain: int = 0  # claims in a row
+    vain: int = 0  # fruitless claims in a row
 
 
 class LaneTurns:
-    """Queues that are claimed by lanes, with the cursor of each."""
+    """Queues that are claimed by lanes, with their cursors."""
 
     def __init__(self) -> None:
         self._queues: dict[str, _QueueTurn] = {}
@@ -37,7 +37,7 @@ class LaneTurns:
         return bool(self._queues)
 
     def update(self, seen: Collection[str], limited: Collection[str]) -> None:
-        """What a poll says of the queues that it saw."""
+        """Note the queues that a poll saw."""
         for queue in limited:
             self._queues.setdefault(queue, _QueueTurn())
         if self._queues:
@@ -45,7 +45,7 @@ class LaneTurns:
                 del self._queues[queue]
 
     def freed(self, queue: str, lane: str) -> None:
-        """A job has ended: whoever claims next looks into its lane too."""
+        """Note a freed slot: the next claim considers the lane of this ended job."""
         if (turn := self._queues.get(queue)) is not None:
             turn.freed.pop(lane, None)
             turn.freed[lane] = None
@@ -53,8 +53,8 @@ class LaneTurns:
                 del turn.freed[next(iter(turn.freed))]
 
     def next(self, queue: str, ended: Iterable[Claim] = ()) -> LaneTurn | None:
-        """The turn of a claim; `ended` are jobs whose outcomes travel with it. None: the queue has
-        no lanes."""
+        """The turn of a claim; `ended` are the jobs whose outcomes travel with it. None: the queue
+        has no lanes."""
         turn = self._queues.get(queue)
         if turn is None:
             return None
@@ -68,8 +68,8 @@ class LaneTurns:
         return LaneTurn(turn.cursor, tuple(freed)[-MAX_LANES:], adopt, deep)
 
     def claimed(self, queue: str, claims: Sequence[Claim]) -> bool | None:
-        """How a turn went. True: there may be more. None: other claims had the lanes at that
-        moment. False: there is nothing to claim for now."""
+        """Note the result of a turn. True: there may be more. None: other claims held the lanes.
+        False: nothing to claim for now."""
         turn = self._queues.get(queue)
         if turn is None or not isinstance(claims, TurnClaims):
             return bool(claims)

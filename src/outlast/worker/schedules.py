@@ -1,7 +1,7 @@
-"""A worker fires the schedules that are due, of tasks that it has. There is no leader: a schedule
-fires once because its row moves on only once.
+"""Fire due schedules of the tasks that this worker has. There is no leader: a schedule fires once
+because its row advances only once.
 
-Nothing is asked for while no schedule is due: the sign comes with the look for lost claims.
+While no schedule is due, no query is sent: the sign comes with the poll for lost claims.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.worker")
 
-ANNOUNCE_INTERVAL_S = 6 * 3600.0  # between announcements of a worker that runs for long
-CLOCK_STEP_S = 2.0  # back, of the database's clock: less is what a slow answer looks like
-FOREIGN_INTERVAL_S = 15.0  # between looks while the first schedule that is due is of another's task
+ANNOUNCE_INTERVAL_S = 6 * 3600.0  # between announcements of a long-running worker
+CLOCK_STEP_S = 2.0  # backwards, of the database's clock; less may be a slow response
+FOREIGN_INTERVAL_S = 15.0  # between checks while the first due schedule is of another worker's task
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSchedules:
-    """What a process knows of schedules."""
+    """The schedules and tasks of a process."""
 
-    tasks: Callable[[], Sequence[str]]  # whose schedules it may fire
+    tasks: Callable[[], Sequence[str]]  # tasks whose schedules it may fire
     declared: Callable[[], Mapping[str, ScheduleDefinition]]  # by its code
 
 
@@ -61,17 +61,17 @@ class ScheduleFirer:
         self._counts = counts
         self._known = known
         self._announced: dict[str, ScheduleDefinition] = {}
-        self._announce_at = -math.inf  # again, although nothing has changed
+        self._announce_at = -math.inf  # also without changes
         self._suspicion = RowSuspicion()
-        self._due_at: float | None = None  # of the first schedule that is due, as last seen
-        self._foreign: float | None = None  # the same, when none of ours was due
-        self._look_again_at = -math.inf  # although that has not changed
-        self._clock_offset = -math.inf  # of the database's clock from the monotonic one
-        self._clock_was_ahead = True  # before this worker started, for all that it knows
+        self._due_at: float | None = None  # of the first due schedule, as last seen
+        self._foreign: float | None = None  # the same value, when no schedule of ours was due
+        self._look_again_at = -math.inf  # also without changes
+        self._clock_offset = -math.inf  # database clock minus monotonic clock
+        self._clock_was_ahead = True  # assumed until this worker has checked
         self.loop = Loop("schedules", self.run_once, ANNOUNCE_INTERVAL_S)
 
     def observe(self, due_at: float | None, clock: float) -> None:
-        """The signs: since when a schedule is due, whosever, and the database's time."""
+        """Note the signs: since when any schedule is due, and the database's time."""
         self._due_at = due_at
         before, self._clock_offset = self._clock_offset, clock - time.monotonic()
         if self._clock_offset < before - CLOCK_STEP_S:
@@ -94,7 +94,7 @@ class ScheduleFirer:
                 await self._leave_to_others(due_at, tasks)
 
     async def announce(self) -> None:
-        """Schedules may be declared after the worker has started."""
+        """Announce again: schedules may be declared after the worker started."""
         declared = dict(self._known.declared())
         if declared == self._announced:
             if declared and time.monotonic() >= self._announce_at:
@@ -110,7 +110,7 @@ class ScheduleFirer:
             log.info("schedule %s: changed to what code declares", name)
 
     async def rewind(self) -> None:
-        """Schedules that fired by a clock that was ahead go on from now."""
+        """Rewind schedules that fired by a clock that was ahead."""
         after: str | None = ""
         while after is not None and not self._state.stopping:
             rewound, after = await self._store.arun(rewind, after)
@@ -118,8 +118,8 @@ class ScheduleFirer:
                 log.warning("schedule %s: set back, because the clock was ahead", name)
 
     async def fire(self, tasks: Sequence[str]) -> FireResult:
-        """All that is due. A batch that fails is halved until the schedule is found that is to
-        blame: it is marked with its error, and the others go on."""
+        """Fire all due schedules. A failing batch is halved until the failing schedule is found; it
+        is marked with its error, and the others continue."""
         total, size = FireResult(), FIRE_BATCH
         while not self._state.stopping:
             tried: list[str] = []
@@ -158,8 +158,8 @@ class ScheduleFirer:
             self._signals.notify({CANCEL_SIGNAL})
 
     async def _leave_to_others(self, due_at: float, tasks: Sequence[str]) -> None:
-        """Only what others have to fire is due. While that stays so, the sign says nothing of ours:
-        so look again when ours are due, and now and then for new ones."""
+        """Only other workers' schedules are due. Until that changes, the sign says nothing about
+        ours: check again when ours are due, and now and then for new ones."""
         own_at, now = await self._store.arun(next_due, tasks)
         wait = FOREIGN_INTERVAL_S if own_at is None else min(FOREIGN_INTERVAL_S, own_at - now)
         self._foreign, self._look_again_at = due_at, time.monotonic() + max(0.0, wait)
