@@ -165,7 +165,7 @@ def test_an_id_that_means_no_flow_is_told_apart(
 ) -> None:
     """R117: nonsense, an id that is not there, and a job that stands alone."""
     nonsense = run(*command, "the big one")
-    assert (nonsense.code, nonsense.err) == (1, "outlast: 'the big one' is not a flow's id\n")
+    assert (nonsense.code, nonsense.err) == (1, "outlast: 'the big one' is not a flow id\n")
     unknown = run(*command, UNKNOWN)
     assert unknown.code == 1
     assert unknown.err.startswith(f"outlast: There is no flow {UNKNOWN}, and no job:")
@@ -239,7 +239,7 @@ def test_a_state_that_no_flow_has_is_refused(run: Commands, ol: Outlast) -> None
     assert run("flows", "--state", "ready").code == 2
     with pytest.raises(ValueError, match="must be one of running, cancelling"):
         ol.flows(state="ready")
-    assert run("flows", "--before", "x").err == "outlast: 'x' is not a flow's id\n"
+    assert run("flows", "--before", "x").err == "outlast: 'x' is not a flow id\n"
 
 
 async def test_the_async_verbs_say_the_same(ol: Outlast, tasks: Tasks) -> None:

@@ -55,7 +55,7 @@ def unknown_to_all(store: Store, database: Database) -> None:
 NOBODY = "No worker is alive"
 CAUSES: list[tuple[Callable[[Store, Database], None], list[str]]] = [
     (owner_gone, ["Its worker is not listed any more", "Its lease expired", NOBODY]),
-    (owner_alive_and_unaware, ["(pid 7 on h)", "Its lease expired", "the next poll of a live worker"]),
+    (owner_alive_and_unaware, ["(pid 7 on h)", "Its lease expired", "poll of a live worker"]),
     (far_past_its_deadline, ["It ran past its timeout", "another worker ends it soon", NOBODY]),
     (running_for_ever, ["longer than any worker takes: the audit reclaims it", NOBODY]),
     (running_without_a_lease, ["no owner or no lease", "the audit releases it", NOBODY]),

@@ -280,7 +280,8 @@ def test_a_waiting_job_says_what_for_and_a_dead_one_of_whom(verb: Run, app: Outl
     end(run, held[0], "permanent")
     for one in (last, further):
         told = verb("explain", one.id)
-        assert f"because its prerequisite work {first.id}" in told and f"`outlast retry {first.id}`" in told
+        assert f"because its prerequisite work {first.id}" in told
+        assert f"`outlast retry {first.id}`" in told
         assert "is dead: Boom: it broke." in told
     assert len(children) == 10
 

@@ -13,11 +13,11 @@ from ..model.lifecycle import State
 from ..ops.report import Filter
 
 ANY_QUEUE = ""  # a notification for workers of every queue
-MAX_ROWS = 1_000_000_000  # of one list
+MAX_ROWS = 1_000_000_000  # rows of one list
 
 
 def actor() -> str:
-    """Who acts, for the record."""
+    """The actor's name, for the record."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -26,7 +26,7 @@ def actor() -> str:
 
 
 def job_id(id: str) -> str:
-    """A job id in its one spelling; anything else names no job."""
+    """Normalize a job id; other text names no job."""
     try:
         return str(UUID(str(id)))
     except ValueError:
@@ -40,7 +40,7 @@ def job_filter(
     tenant: str | None,
     states: Sequence[State] | None = None,
 ) -> Filter:
-    """A filter of jobs; `states`: those that the verb is for, if it is not for all."""
+    """A filter of jobs; `states`: those that the verb applies to, if not all."""
     if (state is not None or states is not None) and state not in (states or tuple(State)):
         listed = ", ".join(states or State)
         raise InvalidOption(option="state", reason=f"must be one of {listed}, not {state!r:.80}")
@@ -51,7 +51,7 @@ def job_filter(
 
 
 def check_limit(limit: int) -> int:
-    """The number of rows that a list may have."""
+    """Validate the maximum number of rows of a list."""
     whole = isinstance(limit, int) and not isinstance(limit, bool)
     if not whole or not 0 <= limit <= MAX_ROWS:
         reason = f"must be a whole number from 0 to {MAX_ROWS}, not {limit!r:.80}"

@@ -17,12 +17,12 @@ from ..ops.report import Filter
 from .base import ANY_QUEUE, actor, job_filter
 from .faces import Face
 
-Pages = AsyncIterator[Sequence[str]]  # of job ids
+Pages = AsyncIterator[Sequence[str]]  # pages of job ids
 
 
 class PurgeRequest(NamedTuple):
     which: Filter
-    selection: dict[str, str | None]  # the filter as it is recorded
+    selection: dict[str, str | None]  # the filter, as recorded
     min_age_s: float  # seconds since the end of a job
 
 
@@ -66,7 +66,7 @@ async def reschedule_all(  # noqa: PLR0913 - a moment in two forms, and the filt
     task: str | None = None,
     tenant: str | None = None,
 ) -> BulkCount:
-    """Let all matching jobs start at another moment: `delay` seconds from now, or `at`. `state` is
+    """Move the start of all matching jobs: `delay` seconds from now, or `at`. `state` is
     `scheduled` or `ready`. Returns how many, and why other matching jobs were left alone."""
     change = JobChange.reschedule(delay, at)
     which = change_filter(change, state, queue, task, tenant)
@@ -97,7 +97,7 @@ async def move_all(
     task: str | None = None,
     tenant: str | None = None,
 ) -> BulkCount:
-    """Put all matching jobs of a queue into another one. Those whose keys are taken there stay."""
+    """Move all matching jobs of a queue to another one. Jobs whose keys are taken there stay."""
     change = JobChange.move(to)
     which = change_filter(change, state, queue, task, tenant)
     return await _change(on, on.pages(which), state, change)
@@ -106,7 +106,7 @@ async def move_all(
 def change_filter(
     change: JobChange, state: str, queue: str | None, task: str | None, tenant: str | None
 ) -> Filter:
-    """The jobs that a change is for; it is checked that it can be for these."""
+    """Check that a change applies to jobs in these states, and select the jobs."""
     change.check_source(queue)
     return job_filter(state, queue, task, tenant, change.states)
 
@@ -167,7 +167,7 @@ async def _change(on: Face, pages: Pages, state: str, change: JobChange) -> Bulk
 
 
 def _count_new(some: BulkCount, revived: set[str], ids: Sequence[str], done: set[str]) -> BulkCount:
-    """A page's count without the jobs that came along with an earlier page; adds to `done`."""
+    """A page's count without the jobs that were done with an earlier page; adds to `done`."""
     new = revived - done
     done |= new
     return BulkCount.of(len(new), some.left, len(new.difference(ids)))

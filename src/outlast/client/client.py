@@ -89,7 +89,7 @@ class Outlast:
 
     @property
     def max_args_bytes(self) -> int:
-        """The limit for one job's arguments."""
+        """Maximum size of one job's arguments."""
         return self._parts.max_args_bytes
 
     # Define
@@ -106,9 +106,9 @@ class Outlast:
         events: Sequence[str] = ("succeeded", "dead", "cancelled"),
         **options: Any,
     ) -> Webhook:
-        """Register a server that can be told, by a signed POST, when jobs end: give it to the
-        `tell` of tasks and jobs. Each delivery is a job of the task of this name. With several
-        secrets, each message is signed with each of them.
+        """Register a webhook: a server that gets a signed POST when jobs end, for the option `tell`
+        of tasks and jobs. Each delivery is a job of the task of this name. With several secrets,
+        each message is signed with each of them.
 
         Options: retry (for about a day), queue (`webhooks`), tenant (then only its jobs may name
         it from outside), priority, max_crashes, expires, on_dead, on_cancel.
@@ -120,12 +120,12 @@ class Outlast:
         return made
 
     def queue(self, name: str, **limits: Unpack[QueueOptions]) -> QueueLimits:
-        """Declare what a queue allows: `running` jobs at once, `lane_running` of each lane; `rate`
-        and `lane_rate` starts ("600/m"), `burst` of them at once. Lanes take turns, as many as
-        their `weights` say. `lane="tenant"` makes each tenant a lane. `ordered` lanes run one job
-        at a time, in order; a dead one lets the next `pass`, or `block`s its lane. With
-        `most_waiting` ready jobs it is full: metrics and `outlast doctor` say so, and with
-        `overflow` an enqueue is refused, or the oldest or the new job is dropped, or it waits.
+        """Declare the limits of a queue: `running` jobs at once, `lane_running` per lane; `rate`
+        and `lane_rate` starts ("600/m"), `burst` of them at once. Lanes take turns, with `weights` jobs
+        per turn. `lane="tenant"` makes each tenant a lane. `ordered` lanes run one job at a time,
+        in order; a dead job lets the next one `pass`, or `block`s its lane. With `most_waiting`
+        ready jobs the queue is full: metrics and `outlast doctor` report it, and `overflow` decides
+        whether an enqueue is refused, drops the oldest or the new job, or waits.
 
         Stored when a worker starts or at the next enqueue."""
         return self._parts.declare_queue(QueueLimits.declared(name, **limits))
@@ -180,11 +180,10 @@ class Outlast:
         raw: bool = False,
     ) -> Any:
         """Wait for a job and return its result. Raises JobDead, JobCancelled or ResultTimeout; and
-        Erased, if it was forgotten. With `erase` it is forgotten as it is read: whoever asks first
-        gets it, and nobody after.
+        Erased, if it was erased. With `erase` it is erased as it is read, by the first reader.
 
-        Of a job whose task is registered here, the result is of the type that the task is annotated
-        to return; ResultMismatch, if it cannot be. With `raw`, or for an id, it is the JSON value.
+        If the job's task is registered here, the result has the task's return type; ResultMismatch,
+        if it cannot be converted. With `raw`, or for an id, it is the JSON value.
         """
         return finish(result_verbs.result(self._blocking, id, timeout, erase=erase, raw=raw))
 
@@ -235,7 +234,7 @@ class Outlast:
     prioritize_all, aprioritize_all = twins(bulk_verbs.prioritize_all)
     move_all, amove_all = twins(bulk_verbs.move_all)
 
-    _find_pages, _afind_pages = twins(bulk_verbs.find_pages)  # for commands that ask first
+    _find_pages, _afind_pages = twins(bulk_verbs.find_pages)  # to count before confirming
     _retry_pages, _aretry_pages = twins(bulk_verbs.retry_pages)
     _purge_pages, _apurge_pages = twins(bulk_verbs.purge_pages)
     _change_pages, _achange_pages = twins(bulk_verbs.change_pages)
@@ -315,7 +314,7 @@ class Outlast:
     def move(
         self, url: str | None = None, schema: str | None = None, blobs: str | None = None
     ) -> None:
-        """Keep jobs elsewhere than the code says, as a command line or a test may ask."""
+        """Store jobs at another address than the code says, for a command line or a test."""
         self._parts.move(url, schema, blobs)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Enqueue: jobs into our own transaction or the caller's, and a notification for workers."""
+"""Enqueue jobs in our own transaction or the caller's, and notify workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .room import make_room
 
 
 async def enqueue_jobs(on: Face, jobs: list[NewJob], conn: object = None) -> list[Job]:
-    """Enqueue jobs as part of the current trace, if there is one."""
+    """Enqueue jobs as part of the current trace, if any."""
     if (recorder := tracer()) is None:
         return await _insert(on, traced(jobs), conn)
     with enqueuing(recorder, jobs) as sent:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
-PAGE_JOBS = 500  # jobs in one transaction, where many are changed
+PAGE_JOBS = 500  # jobs per transaction of a bulk verb
 
 Blocking = Callable[Concatenate["Outlast", P], T]
 Asyncio = Callable[Concatenate["Outlast", P], Coroutine[Any, Any, T]]
@@ -79,17 +79,17 @@ class Face(ABC):
         """Wait until a job has ended, or until the timeout."""
 
     async def notify(self, messages: list[str]) -> None:
-        """Wake workers. It only makes things faster, so it may fail."""
+        """Notify workers. Notifications only save time, so failures are ignored."""
         if messages and self.store.can_notify:
             with suppress(StoreError):
                 await self.run(notify_queues, self.store.channel, messages)
 
     async def notify_owners(self) -> None:
-        """Running jobs should stop, and other jobs may be ready."""
+        """Notify workers: running jobs should stop, and other jobs may be ready."""
         await self.notify([CANCEL_SIGNAL, ANY_QUEUE])
 
     async def delete_blobs(self, names: Sequence[str]) -> None:
-        """Remove the blobs of rows that are gone; unreachable ones are left to the sweep."""
+        """Delete the blobs of deleted rows; unreachable ones are left to the sweep."""
         if names and (blobs := self.parts.blobs) is not None:
             await self.in_thread(partial(blobs.remove, names))
 
@@ -144,7 +144,7 @@ class AsyncFace(Face):
 
 
 def finish(verb: Coroutine[Any, Any, T]) -> T:
-    """The result of a verb on the blocking face."""
+    """Run a verb on the blocking face and return its result."""
     try:
         verb.send(None)
     except StopIteration as stop:

@@ -15,7 +15,7 @@ from ..ops.flow_report import FLOW_STATES, FlowState
 from .base import actor, check_limit
 from .faces import Face
 
-RETRY_PAUSE_S = 0.02  # seconds until jobs that another transaction has locked are tried again
+RETRY_PAUSE_S = 0.02  # seconds between attempts at jobs that another transaction has locked
 
 
 async def flow(on: Face, id: str) -> FlowState:
@@ -64,7 +64,7 @@ async def retry_flow(on: Face, id: str) -> int:
 
 
 class _CancelDeadline:
-    """How long to wait for jobs of a flow that another open transaction has locked."""
+    """The wait for jobs of a flow that another open transaction has locked."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -77,17 +77,17 @@ class _CancelDeadline:
         if time.monotonic() > self._until:
             raise StoreBusy(
                 reason="an open transaction holds jobs of this flow. It is cancelled all the same:"
-                " workers go on with it"
+                " workers complete the cancel"
             )
         return RETRY_PAUSE_S
 
 
 def flow_id(id: str) -> str:
-    """A flow's id in its one spelling; anything else names no flow."""
+    """Normalize a flow id; other text names no flow."""
     try:
         return str(UUID(str(id)))
     except ValueError:
-        raise FlowNotFound(f"{id!r:.80} is not a flow's id", flow=id) from None
+        raise FlowNotFound(f"{id!r:.80} is not a flow id", flow=id) from None
 
 
 def _state(state: str | None) -> str | None:

@@ -83,15 +83,15 @@ async def retry(on: Face, id: str) -> Job:
 
 
 async def reclaim(on: Face, id: str) -> Job:
-    """Release a running job from its worker, whichever that is; the attempt is not counted. The
-    worker is notified, and its outcome for the job is refused."""
+    """Release a running job from its worker; the attempt is not counted. The worker is notified,
+    and its outcome for the job is refused."""
     job = await on.run(force_release, job_id(id), actor())
     await on.notify([CANCEL_SIGNAL, job.queue])
     return job
 
 
 async def forget(on: Face, id: str) -> Job:
-    """Erase an ended job's arguments, result and messages; how it ended stays."""
+    """Erase an ended job's arguments, result and messages; its final state stays."""
     job, blobs = await on.run(erase.erase, job_id(id), actor())
     await on.delete_blobs(blobs)
     return job

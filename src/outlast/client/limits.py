@@ -18,8 +18,8 @@ from .faces import Face
 async def limit(
     on: Face, queue: str, *, reset: bool = False, **changes: Unpack[LimitOptions]
 ) -> LimitsInForce:
-    """Change limits of a queue at run time; None lifts one. They stay in force, whatever is
-    deployed later, until `reset=True` puts back what the code declares."""
+    """Change limits of a queue at run time; None lifts one. They stay in force across deployments,
+    until `reset=True` restores the declaration in code."""
     given = check_name("queue", queue), checked_overrides(changes), actor(), reset
     changed = await on.run(limit_actions.change_limits, *given)
     await on.notify([queue])
@@ -27,7 +27,7 @@ async def limit(
 
 
 async def limits(on: Face) -> list[LimitsInForce]:
-    """The limits of all queues that have some, and where they come from."""
+    """The limits of all queues that have some, with their sources."""
     return await on.run(limit_actions.limits)
 
 
@@ -45,7 +45,7 @@ async def declare_queues(on: Face) -> None:
 
 
 async def refresh_bounds(on: Face) -> None:
-    """Learn which queues are bounded, for a process that declares none of them itself."""
+    """Load the bounded queues, for a process that declares none of them itself."""
     with suppress(NoDatabase):
         found = await on.run(limit_actions.limits)
         stored = {one.queue for one in found if one.limits.bounded}

@@ -14,11 +14,11 @@ from .result_waiter import ResultPoller
 
 
 class ClientParts:
-    """Where jobs are stored, and what else verbs need. `move` exchanges the stores in place."""
+    """The store and the other parts that verbs need. `move` exchanges the stores in place."""
 
     store: Store
     blobs: Blobs | None  # stores payloads that are too large for a row
-    max_args_bytes: int  # of one job's arguments
+    max_args_bytes: int  # for one job's arguments
     result_poller: ResultPoller
 
     def __init__(
@@ -30,8 +30,8 @@ class ClientParts:
     ) -> None:
         self.registry = Registry()
         self.declared_queues: dict[str, QueueLimits] = {}
-        self.bounded_queues: set[str] = set()  # whose enqueues ask for room
-        self.undeclared = False  # whether the database has yet to hear of a declaration
+        self.bounded_queues: set[str] = set()  # queues whose enqueues must reserve room
+        self.undeclared = False  # whether declarations are not stored yet
         self.notify_limiter = NotifyLimiter()
         # Separate: a notification in a caller's transaction is sent when that commits, if it does.
         self.tx_notify_limiter = NotifyLimiter()
@@ -62,10 +62,10 @@ class ClientParts:
         return limits
 
     def migrate(self) -> list[int]:
-        """Bring the tables up to this release; the versions that were applied."""
+        """Migrate the tables to this release; returns the applied versions."""
         applied = self.store.migrate()
         if self.blobs is not None:
-            _ = self.blobs.namespace  # which could not be made inside a caller's transaction
+            _ = self.blobs.namespace  # cannot be created inside a caller's transaction
         return applied
 
     def close(self) -> None:

@@ -26,8 +26,8 @@ async def queues(on: Face) -> list[Queue]:
 async def pause(
     on: Face, queue: str | None = None, *, lane: str | None = None, tenant: str | None = None
 ) -> None:
-    """Claim no more jobs of this queue, or of one of its lanes; running ones continue. `tenant`
-    instead of a queue: of the tenant's lanes in all queues with `lane="tenant"`. Survives
+    """Stop claiming jobs of this queue, or of one of its lanes; running ones continue. With
+    `tenant` instead of a queue: of the tenant's lanes in all queues with `lane="tenant"`. Survives
     restarts."""
     await on.run(*_pausing(queue, lane, tenant, True))
 
@@ -46,7 +46,7 @@ def _pausing(
     """The operation that pauses or resumes a queue, a lane or a tenant, with its arguments."""
     if (queue is None) == (tenant is None) or (lane is not None and queue is None):
         raise InvalidOption(
-            option="queue", reason="is to be named, alone or with a lane; or else a tenant"
+            option="queue", reason="must be given, alone or with a lane; or else a tenant"
         )
     if queue is None:
         return set_lane_paused, "", check_name("tenant", str(tenant)), paused, actor()
@@ -57,19 +57,19 @@ def _pausing(
 
 
 async def keep(on: Face, queue: str, seconds: float | None) -> None:
-    """Keep succeeded and cancelled jobs of a queue for at most this long, shorter than those of
-    other queues; None: as long as those. Survives restarts."""
+    """Keep succeeded and cancelled jobs of a queue for at most this long, shorter than in other
+    queues; None: as long as in those. Survives restarts."""
     await on.run(set_retention, check_name("queue", queue), span("keep", seconds), actor())
 
 
 async def breakers(on: Face) -> list[BreakerState]:
-    """Open circuit breakers: tasks whose calls are stopped, and why."""
+    """Open circuit breakers, with task and reason."""
     return await on.run(breaker_report.breakers)
 
 
 async def close_breaker(on: Face, queue: str, task: str | None = None) -> int:
-    """Close the open circuit breaker of a task in this queue, or all of the queue; how many were
-    open. The jobs are claimed again at once."""
+    """Close the open circuit breaker of a task in this queue, or all of the queue; returns how many
+    were open. The jobs are claimed again at once."""
     named = None if task is None else check_name("task", task)
     checked = check_name("queue", queue), named
     closed = await on.run(breaker_actions.close_breaker, *checked, None, actor())

@@ -1,7 +1,7 @@
-"""Waiting for results: however many wait in a process, one thread asks for all of them.
+"""Wait for results: one thread polls for all callers of a process.
 
-Each is asked for at once, then soon, then ever more calmly, and once more when its time is up.
-Whoever is nearly due is asked for with whoever is: a thousand waiters cost two questions a second.
+A job is polled at once, then at growing intervals, and a last time at its timeout. Jobs that are
+nearly due are polled together: a thousand waiters cost two queries a second.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from ..model.outcome import reason
 from ..ops import report
 from ..store import Store, forks
 
-JobEnd = tuple[State | None, Any, Any] | None  # None: there is no such job
+JobEnd = tuple[State | None, Any, Any] | None  # None: no such job
 
-MIN_POLL_S, MAX_POLL_S = 0.02, 1.0  # seconds between questions about one job
-ANSWER_GRACE_S = 0.5  # seconds beyond a timeout that the last question may take
+MIN_POLL_S, MAX_POLL_S = 0.02, 1.0  # seconds between polls for one job
+ANSWER_GRACE_S = 0.5  # seconds that the last poll may take beyond a timeout
 TRANSIENT = (StoreUnavailable, StoreBusy, Contention, DeadlineExceeded)
 
 
 class ResultWaiter:
-    """One caller who waits for one job."""
+    """One caller that waits for one job."""
 
     def __init__(self, id: str, timeout: float | None) -> None:
         self.id = id
         self.future: Future[JobEnd] = Future()
-        self.seen: JobEnd = (None, None, None)  # how the job stood when we last asked
+        self.seen: JobEnd = (None, None, None)  # state of the job at the last poll
         self.started_at = self.next_poll_at = time.monotonic()
         self.deadline = math.inf if timeout is None else self.started_at + max(0.0, timeout)
 
     def pace(self, now: float) -> float:
-        """Seconds between questions, by how long it has waited."""
+        """Seconds until the next poll, by how long the caller has waited."""
         return min(MAX_POLL_S, max(MIN_POLL_S, (now - self.started_at) / 2))
 
     def answer(self, ended: JobEnd) -> bool:
-        """False: it has to wait on."""
+        """Deliver the end of the job; False: it has not ended."""
         self.seen = ended
         over = ended is None or ended[0] is None or ended[0].final
         if not over and time.monotonic() < self.deadline:
             return False
-        with suppress(InvalidStateError):  # it has just given up
+        with suppress(InvalidStateError):  # the caller has just given up
             self.future.set_result(ended)
         return True
 
@@ -89,7 +89,7 @@ class ResultPoller:
     def after_fork_here(self) -> None: ...
 
     def after_fork_in_child(self) -> None:
-        self._reset()  # whoever waits, waits in the parent
+        self._reset()  # the waiters are in the parent process
 
     def wait(self, id: str, timeout: float | None) -> JobEnd:
         waiter = self._add(id, timeout)
@@ -116,7 +116,7 @@ class ResultPoller:
             thread, self._thread = self._thread, None
             self._lock.notify_all()
         for waiter in left:
-            waiter.fail(StoreUnavailable(reason="it was closed here"))
+            waiter.fail(StoreUnavailable(reason="the client was closed"))
         if thread is not None and thread is not threading.current_thread():
             thread.join(5)
 
@@ -141,7 +141,7 @@ class ResultPoller:
             try:
                 found = self._store.run(report.ended, sorted({waiter.id for waiter in due}))
             except TRANSIENT:
-                over = []  # the next question may reach it
+                over = []  # the next poll may succeed
             except Exception as error:
                 over = due
                 for waiter in due:
@@ -158,7 +158,7 @@ class ResultPoller:
             self._waiters.difference_update(over)
 
     def _due(self) -> list[ResultWaiter]:
-        """Whom to ask for, as soon as it is time; nobody, when nobody waits any more."""
+        """The waiters to poll for, when it is time; None when none is left."""
         me = threading.current_thread()
         with self._lock:
             while self._waiters and self._thread is me:
@@ -173,7 +173,7 @@ class ResultPoller:
 
 
 def outcome_of(id: str, ended: JobEnd, timeout: float | None) -> Any:
-    """A result, or the error that says why there is none."""
+    """The result, or the error that explains its absence."""
     if ended is None:
         raise JobNotFound(job=id)
     state, result, error = ended
@@ -183,4 +183,6 @@ def outcome_of(id: str, ended: JobEnd, timeout: float | None) -> Any:
         raise JobDead(job=id, reason=reason(error))
     if state is State.CANCELLED:
         raise JobCancelled(job=id, reason=reason(error))
-    raise ResultTimeout(job=id, timeout=timeout, state=state or "not known, the database is away")
+    raise ResultTimeout(
+        job=id, timeout=timeout, state=state or "unknown: the database is unavailable"
+    )

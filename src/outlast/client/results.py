@@ -1,4 +1,4 @@
-"""Results: waited for, read as the types that their tasks return, and erased as they are read."""
+"""Results: wait for them, convert them to the return types of their tasks, erase them."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ async def result(on: Face, id: str | Job, timeout: float | None, *, erase: bool,
     except BlobLost:
         if not (await on.run(report.job, key)).forgotten:
             raise
-        value = ERASED  # since we read its row
+        value = ERASED  # erased since its row was read
     if value is ERASED:
         raise await on.run(erased_error, key)
-    if erase:  # now that we have it: a crash before this point erases nothing
+    if erase:  # only now: a crash before this point erases nothing
         await on.delete_blobs(await on.run(take_result, key, actor(), new_job_id()))
     return value
 
 
 def _loaded(parts: ClientParts, id: str, stored: Any) -> Any:
-    """A result, from the blob store if the row refers to it."""
+    """A result, loaded from the blob store if the row refers to it."""
     if not isinstance(stored, Blob):
         return stored
     if parts.blobs is None:
@@ -54,7 +54,7 @@ def _loaded(parts: ClientParts, id: str, stored: Any) -> Any:
 
 
 def _typed(parts: ClientParts, job: str | Job, value: Any, raw: bool) -> Any:
-    """The JSON value as the type that the job's task returns, if this process knows it."""
+    """Convert the JSON value to the return type of the job's task, if this process has the task."""
     if raw or value is ERASED or not isinstance(job, Job):
         return value
     if (definition := parts.registry.get(job.task)) is None:

@@ -1,4 +1,4 @@
-"""Room in bounded queues: taken before an enqueue, or refused, waited for, or made by dropping."""
+"""Room in bounded queues: reserve it before an enqueue, or refuse, wait, or drop jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 0.5
 
 
 async def make_room(on: Face, jobs: Sequence[NewJob], conn: object) -> list[Admission]:
-    """Take room in every bounded queue of these jobs; returns where something is to be dropped."""
+    """Reserve room in every bounded queue of these jobs; returns the queues in which jobs must be
+    dropped."""
     bounded, now = on.parts.bounded_queues, time.time()
     by_queue: dict[str, list[NewJob]] = {}
     for job in jobs:
@@ -28,9 +29,9 @@ async def make_room(on: Face, jobs: Sequence[NewJob], conn: object) -> list[Admi
 
 
 async def _take(on: Face, queue: str, jobs: Sequence[NewJob], conn: object) -> Admission:
-    """Room, as the queue's policy has it; QueueFull if there is none in time."""
+    """Reserve room by the queue's policy; QueueFull if there is none in time."""
     until = time.monotonic() + WAIT_FOR_ROOM_S
-    # SQLite has one writer, the caller's transaction: nothing is drained while it waits.
+    # SQLite has one writer, the caller's transaction: no job finishes while it waits.
     inside = conn is not None and on.store.address.dialect == SQLITE
     pause, asked = FIRST_PAUSE_S, len(jobs)
     while True:
@@ -51,7 +52,7 @@ async def _take(on: Face, queue: str, jobs: Sequence[NewJob], conn: object) -> A
 
 
 async def _standing(on: Face, jobs: Sequence[NewJob], conn: object) -> set[str]:
-    """Those whose keys stand: their callers get the jobs that exist, full queue or not."""
+    """Jobs whose keys are taken: their callers get the existing jobs, even if the queue is full."""
     if not (keyed := [job for job in jobs if job.key is not None]):
         return set()
     if conn is not None:

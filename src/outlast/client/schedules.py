@@ -1,4 +1,4 @@
-"""Verbs for schedules: see them, make them at run time, pause, run, skip, change, backfill."""
+"""Verbs for schedules: list, create at run time, pause, run, skip, change, backfill."""
 
 from __future__ import annotations
 
@@ -26,71 +26,72 @@ from .faces import Face
 
 
 async def schedules(on: Face) -> list[Schedule]:
-    """Every schedule, by name: those of code, and those made at run time."""
+    """Every schedule, by name: declared in code or created at run time."""
     return await on.run(operations.schedules)
 
 
 async def schedule_report(on: Face, name: str) -> ScheduleReport:
-    """A schedule with its next ten runs, its latest jobs, and what was done to it."""
+    """A schedule with its next ten runs, its latest jobs, and recorded actions."""
     return await on.run(operations.report, check_name("name", name))
 
 
 async def create_schedule(
     on: Face, name: str, job: Call, **options: Unpack[ScheduleOptions]
 ) -> Schedule:
-    """Make a schedule at run time; it starts with its next tick. Options: cron or every, tz,
+    """Create a schedule at run time; it starts with its next tick. Options: cron or every, tz,
     missed, overlap, jitter, grace."""
     definition = ScheduleDefinition.of(name, job, options)
     return await on.run(operations.create, definition, actor(), new_job_id())
 
 
 async def pause_schedule(on: Face, name: str, reason: str = "") -> Schedule:
-    """Fire a schedule no more, until it is resumed. Survives restarts and deployments."""
+    """Pause a schedule until it is resumed. Survives restarts and deployments."""
     return await on.run(operations.pause, name, actor(), reason)
 
 
 async def resume_schedule(on: Face, name: str) -> Schedule:
-    """Start a schedule with its next tick; those of its pause are over."""
+    """Resume a schedule with its next tick; ticks during the pause are dropped."""
     return await on.run(operations.resume, name, actor())
 
 
 async def run_schedule(on: Face, name: str) -> Job:
-    """Make a job of a schedule now, also of one that is paused. Its ticks stay as they are."""
+    """Enqueue a job of a schedule now, even if it is paused. Its ticks stay as they are."""
     job = await on.run(operations.run_now, name, actor(), new_job_id())
     await on.notify([job.queue])
     return job
 
 
 async def skip_schedule(on: Face, name: str, n: int = 1) -> Schedule:
-    """Leave out the next tick of a schedule, or the next `n`."""
+    """Skip the next tick of a schedule, or the next `n`."""
     return await on.run(operations.skip, name, n, actor(), new_job_id())
 
 
 async def change_schedule(
     on: Face, name: str, job: Call | None = None, **options: Unpack[ScheduleOptions]
 ) -> Schedule:
-    """Change a schedule at run time. Over what code declares, it stays so until it is reset."""
+    """Change a schedule at run time. The change overrides the code's declaration until it is
+    reset."""
     given = {key: value for key, value in options.items() if value is not None}
     template = None if job is None else job_template(job)
     return await on.run(operations.change, name, given, template, actor())
 
 
 async def reset_schedule(on: Face, name: str) -> Schedule:
-    """Give up what was changed at run time: back to what code declares."""
+    """Reset a schedule to the code's declaration."""
     return await on.run(operations.reset, name, actor())
 
 
 async def backfill_schedule(on: Face, name: str, start: datetime, end: datetime) -> Sequence[Job]:
-    """Enqueue the jobs of past ticks, from one moment until before another. A tick whose job stands
-    gets no second one; the jobs that were made are returned."""
+    """Enqueue the jobs of past ticks between two times, without the end. A tick that has a job gets
+    no second one. Returns the new jobs."""
     since, until = to_epoch("start", start), to_epoch("end", end)
     if since is None or until is None:
-        raise InvalidOption(option="start", reason="and end must be moments with a time zone")
+        raise InvalidOption(option="start", reason="and end must be datetimes with a time zone")
     made = await on.run(operations.backfill, name, since, until, actor())
     await on.notify(sorted({job.queue for job in made if job.state is State.READY}))
     return made
 
 
 async def delete_schedule(on: Face, name: str) -> None:
-    """Remove a schedule; its jobs stay. One that code declares comes back when a worker starts."""
+    """Delete a schedule; its jobs stay. One that code declares comes back when a worker starts."""
     await on.run(operations.delete, name, actor(), new_job_id())

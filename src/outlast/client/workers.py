@@ -21,7 +21,7 @@ async def duties(on: Face) -> list[Duty]:
 
 
 async def drain(on: Face, worker: str, undo: bool = False) -> None:
-    """Let a worker claim no more jobs; running ones continue, and the worker stays until it is
-    stopped. With `undo` it claims again."""
+    """Drain a worker: it claims no more jobs, running ones continue, and the process stays until it
+    is stopped. With `undo` it claims again."""
     await on.run(set_draining, worker, not undo, actor())
     await on.notify([CANCEL_SIGNAL])
