@@ -346,7 +346,7 @@ def test_one_who_reads_nothing_is_not_waited_for(
     eventually(lambda: ol.counts()["running"] == 5)
     wait_until_back(ol, jobs)
     eventually(lambda: not served.app.service.dispatcher.streams)
-    eventually(lambda: "it takes nothing in" in caplog.text)
+    eventually(lambda: "the worker does not read" in caplog.text)
     stream.reset()
 
 

@@ -34,7 +34,7 @@ def test_a_server_whose_heartbeat_thread_dies_offers_again(served: Served, ol: O
         report(served, token, said(kept, "renew"))
         loop = desk._worker.leases._loop  # type: ignore[attr-defined]
         loop.call_soon_threadsafe(loop.stop)  # it ends under its thread
-        assert stream.frame("bye")["reason"] == "the server is going away"
+        assert stream.frame("bye")["reason"] == "the server is shutting down"
     eventually(lambda: desk.id != before and desk.is_open.is_set(), 20.0)
     with opened(served, token, tasks=work.name) as stream:
         [again] = stream.offers(1)

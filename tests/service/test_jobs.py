@@ -210,7 +210,7 @@ def test_jobs_are_steered_and_their_story_is_told(served: Served, ol: Outlast) -
     assert story["events"][0]["kind"] == "redrive" and story["next"] is not None
     rest = served.get(f"{JOBS}/{job.id}/history?after={story['next']}").json()
     assert [one["kind"] for one in rest["events"]] == ["cancel"]
-    assert rest["events"][0]["data"]["by"] == "somebody on this machine"
+    assert rest["events"][0]["data"]["by"] == "a local user"
     paused = served.post("/api/v1/queues/pause", json={"queue": "default"}).json()
     assert paused == {"queue": "default", "paused": True}
     (queue,) = served.get("/api/v1/queues").json()["queues"]

@@ -121,11 +121,11 @@ class Outlast:
 
     def queue(self, name: str, **limits: Unpack[QueueOptions]) -> QueueLimits:
         """Declare the limits of a queue: `running` jobs at once, `lane_running` per lane; `rate`
-        and `lane_rate` starts ("600/m"), `burst` of them at once. Lanes take turns, with `weights` jobs
-        per turn. `lane="tenant"` makes each tenant a lane. `ordered` lanes run one job at a time,
-        in order; a dead job lets the next one `pass`, or `block`s its lane. With `most_waiting`
-        ready jobs the queue is full: metrics and `outlast doctor` report it, and `overflow` decides
-        whether an enqueue is refused, drops the oldest or the new job, or waits.
+        and `lane_rate` starts ("600/m"), `burst` of them at once. Lanes take turns, with `weights`
+        jobs per turn. `lane="tenant"` makes each tenant a lane. `ordered` lanes run one job at a
+        time, in order; a dead job lets the next one `pass`, or `block`s its lane. With
+        `most_waiting` ready jobs the queue is full: metrics and `outlast doctor` report it, and
+        `overflow` decides whether an enqueue is refused, drops the oldest or the new job, or waits.
 
         Stored when a worker starts or at the next enqueue."""
         return self._parts.declare_queue(QueueLimits.declared(name, **limits))

@@ -1,4 +1,4 @@
-"""The ASGI app, made from the table of routes."""
+"""The ASGI app, built from the route table."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def service(ol: Outlast, settings: ServiceSettings | None = None) -> ServiceApp:
 
 
 class ServiceApp:
-    """What `service` returns. Where an app that mounts it can run its `lifespan`, it should; else
-    the background parts start with the first request."""
+    """The app that `service` returns. An app that mounts it should run its `lifespan`, if possible;
+    otherwise the background parts start with the first request."""
 
     def __init__(self, service: Service, routes: Sequence[Route] = ROUTES) -> None:
         self.service = service
@@ -65,12 +65,12 @@ class ServiceApp:
         await self._app(scope, receive, send)
 
     async def _unrouted(self, request: Request, error: Exception) -> Response:
-        detail = "there is nothing here: see /api/v1/openapi.json"
+        detail = "no such path: see /api/v1/openapi.json"
         return await error_response(self.service, request, NotFound(detail))
 
 
 class Dispatch:
-    """One path: finds the route by the method, and lets in who may come in. An ASGI app, so that
+    """One path: finds the route by the method, and authorizes the caller. An ASGI app, so that
     Starlette leaves all methods to us."""
 
     def __init__(self, service: Service, by_method: dict[str, Route]) -> None:
@@ -89,7 +89,7 @@ class Dispatch:
     async def _respond(self, request: Request, route: Route | None) -> Response:
         if route is None:
             allowed = ", ".join(sorted(self._by_method))
-            raise MethodNotAllowed(f"this path takes {allowed}", {"allow": allowed})
+            raise MethodNotAllowed(f"this path allows {allowed}", {"allow": allowed})
         self._service.start()
         who = ANONYMOUS if route.scope is PUBLIC else await self._authorise(request, route)
         body, query, size = None, None, 0
@@ -109,7 +109,7 @@ class Dispatch:
         if not who.has_scope(route.scope):
             raise Forbidden(f"this token lacks the scope {route.scope}")
         if route.everyone and who.tenant is not None:
-            raise Forbidden("this concerns all tenants: it needs a token that is not one tenant's")
+            raise Forbidden("this concerns all tenants: use a token that is not restricted to one")
         return who
 
 
@@ -127,20 +127,20 @@ def _by_path(routes: Sequence[Route]) -> dict[str, dict[str, Route]]:
     found: dict[str, dict[str, Route]] = {}
     for route in routes:
         if route.method in found.setdefault(route.path, {}):
-            raise ValueError(f"{route.method} {route.path} is in the table twice")
+            raise ValueError(f"{route.method} {route.path} is in the route table twice")
         found[route.path][route.method] = route
-    # Starlette takes the first path that fits: plain words come before what can be any word.
+    # Starlette takes the first matching path: literal segments come before parameters.
     return dict(sorted(found.items(), key=lambda one: "{" in one[0]))
 
 
 async def error_response(
     service: Service, request: Request, error: Exception, route: Route | None = None
 ) -> Response:
-    """What went wrong: as a page for people, as a problem for programs."""
+    """Errors: as a page for browsers, as problem+json for programs."""
     problem = problems.problem_response(error)
     if not wants_page(request, route):
         return problem
     try:
         return await error_page(service, request, problem)
-    except Exception as another:  # a page that cannot be made must not hide what it was about
+    except Exception as another:  # a page that fails to render must not hide the first error
         return problems.problem_response(another)

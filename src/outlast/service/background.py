@@ -19,19 +19,19 @@ from ..worker.outage_log import OutageLog
 
 log = logging.getLogger("outlast.service")
 
-MAX_BACKOFF_S = 10.0  # requests are answered as soon as the database is back; parts soon after
-SETTLED_S = 30.0  # a part that has run for so long has recovered from its last failure
+MAX_BACKOFF_S = 10.0  # requests are served as soon as the database is back; parts soon after
+SETTLED_S = 30.0  # a part that has run this long has recovered from its last failure
 
 
 class BackgroundPart(Protocol):
-    """Something that works in the background: `run` until it is cancelled."""
+    """A background part: `run` until it is cancelled."""
 
     async def run(self) -> None: ...
 
 
 class PartRunner:
-    """Runs the parts of one service. `on_unusable` is called when the database cannot be used,
-    with the reason kept in `unusable`."""
+    """Runs the parts of one service. `on_unusable` is called when the database cannot be used;
+    `unusable` has the reason."""
 
     def __init__(self, store: Store, parts: Sequence[BackgroundPart], outage: OutageLog) -> None:
         self.parts = parts
@@ -40,12 +40,12 @@ class PartRunner:
         self._store, self._outage = store, outage
 
     def start(self) -> list[asyncio.Task[None]]:
-        """The tasks, on this event loop: the wait for the database, and one for each part."""
+        """The tasks on this event loop: the wait for the database, and one per part."""
         ready = asyncio.create_task(self._wait_for_database())
         return [ready, *(asyncio.create_task(self._run(part, ready)) for part in self.parts)]
 
     async def _wait_for_database(self) -> None:
-        """A service creates the tables, as a worker does: it is there to take jobs in."""
+        """A service creates the tables, as a worker does: it accepts jobs."""
         backoff = Backoff(cap=MAX_BACKOFF_S)
         while True:
             try:
@@ -68,7 +68,7 @@ class PartRunner:
         return logging.DEBUG if self._outage.logs(error, wait) else logging.WARNING
 
     async def _run(self, part: BackgroundPart, ready: asyncio.Task[None]) -> None:
-        """Run a part for ever; a failed one is started again, later after each failure in a row."""
+        """Run a part for ever; restart it with backoff after a failure."""
         name, backoff = type(part).__name__.lower(), Backoff()
         await asyncio.shield(ready)
         while True:
@@ -78,8 +78,8 @@ class PartRunner:
                 wait = backoff.first
             except Exception as error:
                 wait = backoff.failed()
-                bug = not isinstance(error, OutlastError)  # a traceback says more then
-                message = "the part %r of the service failed (%s); started again in %.1f s"
+                bug = not isinstance(error, OutlastError)  # log the traceback
+                message = "the part %r of the service failed (%s); restart in %.1f s"
                 log.log(self._level(error, wait), message, name, error, wait, exc_info=bug)
             finally:
                 settled.cancel()

@@ -1,4 +1,4 @@
-"""What all requests share: the job system, the settings, the parts that work in the background."""
+"""Parts that all requests share: the job system, the settings, the background parts."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SIGNING_SECRET = "service signing"  # noqa: S105 - the name of the secret in the
 
 
 class Service:
-    """One per app. Parts are started with the app's lifespan, or with the first request where
-    whoever mounted the app passes no lifespan on."""
+    """One per app. Parts start with the app's lifespan, or with the first request if the mounting
+    app passes no lifespan on."""
 
     def __init__(self, ol: Outlast, settings: ServiceSettings) -> None:
         self.ol = ol
@@ -44,11 +44,11 @@ class Service:
         self.queue_bounds = QueueBounds(self.ol._arefresh_bounds)
         self.waiters = Slots(RESULT_WAITERS, settings)
         self.worker_streams = Slots(WORKER_STREAMS, settings)
-        self.slow_store = ol.store.clone(1)  # for what takes long: nothing else waits for it
-        self.gauges = Gauges()  # figures of parts of the service: see metrics.catalogue
+        self.slow_store = ol.store.clone(1)  # for slow statements: nothing else waits for it
+        self.gauges = Gauges()  # metrics of the service's parts: see metrics.catalogue
         self.metrics_routes = MetricsRoutes(ServiceTarget(self.gauges), ol.store, self.slow_store)
         self.broadcaster = Broadcaster(ol.store, settings)
-        # For what remote workers must hear in time, although others wait for somebody's lock.
+        # For remote workers' renewals, which must not wait behind another connection's lock.
         self.prompt_store = ol.store.clone(1, lock_wait(settings.remote_lease))
         self.dispatcher = Dispatcher(ol, settings, self.prompt_store)
         self.live_view = LiveView(self)
@@ -66,7 +66,7 @@ class Service:
         self._secret: bytes | None = None
 
     def _register_metrics(self) -> None:
-        """What the parts count, as metrics."""
+        """Metrics of the parts."""
         broadcaster, desk, read = self.broadcaster, self.dispatcher, self.gauges.register
         read("outlast_event_subscribers", lambda: broadcaster.subscribers)
         read("outlast_event_lag_seconds", lambda: broadcaster.lag)
@@ -78,7 +78,7 @@ class Service:
         read("outlast_duplicate_deliveries_total", lambda: desk.counts["duplicate_delivery"])
 
     async def key(self, purpose: str) -> bytes:
-        """A key to sign with, the same on every instance, one for each purpose. Never log it."""
+        """A signing key, the same on every instance, one per purpose. Never log it."""
         if self._secret is None:
             secret = await self.ol.store.arun(tokens.secret, SIGNING_SECRET, entropy(32).hex())
             self._secret = bytes.fromhex(secret)
@@ -89,13 +89,13 @@ class Service:
         return bool(self._tasks)
 
     def start(self) -> None:
-        """Idempotent. Tasks of a loop that has ended are gone with it."""
+        """Idempotent. Tasks of an ended event loop are gone with it."""
         loop = asyncio.get_running_loop()
         if not self._tasks or self._tasks[0].get_loop() is not loop:
             self._tasks = self.runner.start()
 
     def close_streams(self) -> None:
-        """The server is going away: streams end in good order, before it waits for their end."""
+        """Shutdown: streams end cleanly before the server waits for connections to close."""
         self.broadcaster.close()
         self.dispatcher.end_streams()
 

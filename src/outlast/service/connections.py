@@ -1,11 +1,11 @@
 """Open connections: fewer than the limit of open files allows, none of them pending for long.
 
-A connection is *pending* while it owes its server something: the head of a request, the rest of a
-body, or taking an answer that was written long ago. Pending connections cost nothing but their file
-descriptor, and anybody can open them without a token. So when a connection comes and there is no
-room, pending ones are closed for it; connections that are being served stay.
+A connection is *pending* while the client owes the server something: the head of a request, the
+rest of a body, or reading a response. Pending connections cost only a file descriptor, and any
+client can open them without a token. So when a new connection finds no room, pending ones are
+closed for it; connections that are being served stay.
 
-    new ──▶ pending ── whole request ──▶ served ── answer sent ──▶ pending (keep-alive) ──▶ …
+    new ──▶ pending ── whole request ──▶ served ── response sent ──▶ pending (keep-alive) ──▶ …
                │                            │
                ├── header_timeout: closed   └── streams stay here, however long they last
                └── no room: closed, first where one address has most
@@ -27,37 +27,37 @@ log = logging.getLogger("outlast.service")
 
 SWEEP_INTERVAL_S = 1.0
 LOG_INTERVAL_S = 60.0
-MAX_STALL_S = 120.0  # without a byte taken of what was written
-EVICTED_SHARE = 0.05  # of all connections, closed in one go: so a flood costs few searches
-# Files that are no connections: databases, listening sockets, pipes, what was accepted and is not
-# counted yet.
+MAX_STALL_S = 120.0  # without progress of a pending write
+EVICTED_SHARE = 0.05  # of all connections, closed at once: a flood costs few searches
+# Files that are no connections: databases, listening sockets, pipes, sockets that are accepted and
+# not counted yet.
 RESERVED_FILES = 128
 MIN_CONNECTIONS = 16
 
 
 class Connection(Protocol):
-    """What is asked of one connection."""
+    """The interface of one connection."""
 
     @property
     def address(self) -> str: ...
 
     @property
     def pending_since(self) -> float | None:
-        """Since when (monotonic) it owes something; None: it is being served."""
+        """Since when (monotonic) it is pending; None: it is being served."""
 
     @property
     def allowed_s(self) -> float:
-        """Seconds that it may owe what it owes."""
+        """Seconds that it may be pending."""
 
     def note_progress(self) -> None:
-        """Notice what was taken of what was written."""
+        """Note the progress of pending writes."""
 
     def cut(self) -> None:
-        """Close it at once, whatever was not sent yet."""
+        """Close it at once, without sending the rest."""
 
 
 def connection_limit(settings: ServiceSettings) -> int:
-    """As many as were asked for, and as the limit of open files has room for."""
+    """The configured number, or what the limit of open files allows."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         return settings.max_connections or 100_000
@@ -74,16 +74,16 @@ class Connections:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._open: set[Connection] = set()
-        self._closed: Counter[str] = Counter()  # by reason, since it was last logged
+        self._closed: Counter[str] = Counter()  # by reason, since the last log line
         self._logged_at = -LOG_INTERVAL_S
         self._sweeping: asyncio.TimerHandle | None = None
-        self._due = 0.0  # when the next sweep should be
+        self._due = 0.0  # when the next sweep is due
 
     def __len__(self) -> int:
         return len(self._open)
 
     def add(self, connection: Connection) -> bool:
-        """Whether there is room for it, made or found."""
+        """Whether there is room for it, possibly after closing others."""
         if len(self._open) >= self.limit:
             victims = self._victims(max(1, int(self.limit * EVICTED_SHARE)))
             self._cut(victims, "pending closed for others")
@@ -99,7 +99,7 @@ class Connections:
         self._open.discard(connection)
 
     def sweep(self) -> None:
-        """One pass: close connections that owe something for too long."""
+        """One pass: close connections that are pending for too long."""
         now, overdue = time.monotonic(), list[Connection]()
         for connection in self._open:
             connection.note_progress()
@@ -118,7 +118,7 @@ class Connections:
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._swept)
 
     def _swept(self) -> None:
-        """After the event loop stood still, requests may have come that nobody has read yet."""
+        """After the event loop was blocked, requests may have arrived that are unread."""
         self._sweeping = None
         if time.monotonic() - self._due < SWEEP_INTERVAL_S:
             self.sweep()
@@ -126,8 +126,8 @@ class Connections:
             self._sweep_later()
 
     def _victims(self, number: int) -> list[Connection]:
-        """Pending ones to close. First those with most newer pending ones from the same address:
-        whoever holds many loses its own; then the oldest."""
+        """Pending connections to close: first those with the most newer pending ones from the same
+        address, so that a client with many loses its own; then the oldest."""
         by_address: dict[str, list[tuple[float, Connection]]] = defaultdict(list)
         for connection in self._open:
             if (since := connection.pending_since) is not None:
@@ -146,7 +146,7 @@ class Connections:
             self._note(reason)
 
     def _note(self, reason: str) -> None:
-        """Count it, and log it now and then: a flood of connections is none of log lines."""
+        """Count it, and log it periodically: a flood of connections is no flood of log lines."""
         self._closed[reason] += 1
         if reason == "closed as overdue" or time.monotonic() - self._logged_at < LOG_INTERVAL_S:
             return

@@ -1,4 +1,4 @@
-"""Metrics and health. Health is for anybody to ask, and says nothing that is not for anybody."""
+"""Metrics and health checks. Health is public, and reveals nothing else."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ PLAIN = ("text/plain",)
 PROMETHEUS = (*PLAIN, "application/openmetrics-text")
 
 ROUTES = (
-    Route("GET", "/metrics", Scope.READ, metrics, "Figures for Prometheus",
+    Route("GET", "/metrics", Scope.READ, metrics, "Metrics for Prometheus",
           everyone=True, media=PROMETHEUS),
     Route("GET", "/livez", PUBLIC, livez, "Whether this process is alive", media=PLAIN),
-    Route("GET", "/readyz", PUBLIC, readyz, "Whether all that it needs is there", media=PLAIN,
+    Route("GET", "/readyz", PUBLIC, readyz, "Whether its dependencies are available", media=PLAIN,
           statuses=(503,)),
 )  # fmt: skip

@@ -23,8 +23,8 @@ from .problems import Unavailable
 if TYPE_CHECKING:
     from .components import Service
 
-RETRY_AFTER_S = 10.0  # after a count that failed
-READY_WAIT_S = 0.3  # for the first count, of callers that cannot wait long
+RETRY_AFTER_S = 10.0  # after a failed count
+READY_WAIT_S = 0.3  # for the first count, for callers that cannot wait long
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class JobCountsSnapshot(Snapshot):
     kinds: list[KindCount]
 
     def of(self, reach: Access, job_filter: JobQuery = ALL) -> Iterable[KindCount]:
-        """Those kinds that a caller may see and asks for."""
+        """The counts that a caller may see and requests."""
         criteria = [
             ("state", job_filter.state),
             ("queue", job_filter.queue),
@@ -53,14 +53,14 @@ class JobCounts:
 
     @property
     def last(self) -> JobCountsSnapshot | None:
-        """The last count, however old; nothing is counted for it."""
+        """The last count, however old, without a new one."""
         return self.cached.last
 
     async def snapshot(self) -> JobCountsSnapshot:
         return await self.cached.latest()
 
     async def snapshot_if_ready(self) -> JobCountsSnapshot | None:
-        """The same for callers that cannot wait long; None: there is no count yet."""
+        """The same for callers that cannot wait long; None: no count yet."""
         if self.last is not None:
             return await self.snapshot()
         return await self.cached.latest_within(READY_WAIT_S)

@@ -1,4 +1,4 @@
-"""JSON answers that any client can read: what a row holds may be older than our checks."""
+"""JSON responses that any client can parse: stored values may be older than our checks."""
 
 from __future__ import annotations
 

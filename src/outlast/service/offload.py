@@ -1,6 +1,6 @@
-"""What a large body makes us compute is computed in a thread: others have their turns meanwhile.
+"""Parse large bodies in a thread, to keep the event loop responsive.
 
-One thread at a time: more of them would take the same time from the event loop, again and again.
+One thread at a time: several would share the same interpreter lock with the event loop.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-THREAD_FROM_BYTES = 20_000  # bytes: what is smaller takes less time than another thread
+THREAD_FROM_BYTES = 20_000  # smaller bodies take less time than a thread switch
 
 _thread = ThreadPoolExecutor(1, "outlast-bodies")
 
 
 async def in_thread_if_large(size: int, work: Callable[[], T]) -> T:
-    """What `work` gives, for a body of this size."""
+    """The result of `work`, in a thread if the body is large."""
     if size <= THREAD_FROM_BYTES:
         return work()
     return await asyncio.get_running_loop().run_in_executor(_thread, work)

@@ -1,4 +1,4 @@
-"""The description of the API (OpenAPI 3.1), made from the table."""
+"""The description of the API (OpenAPI 3.1), generated from the route table."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SCHEMA_REF = "#/components/schemas/{model}"
 
 async def describe(call: RequestContext) -> dict[str, Any]:
     document = _cached_description()
-    if prefix := call.request.scope.get("root_path"):  # where somebody mounted us
+    if prefix := call.request.scope.get("root_path"):  # mounted in another app
         return {**document, "servers": [{"url": prefix}]}
     return document
 
 
 @cache
 def _cached_description() -> dict[str, Any]:
-    """It is the same for everybody, and takes 50 ms to make, in which nobody else is served."""
+    """Cached: the same for every caller, and generating it blocks the event loop for 50 ms."""
     from .route_table import ROUTES as EVERY
 
     return description(EVERY)
@@ -76,10 +76,10 @@ def _operation(route: Route) -> dict[str, Any]:
 
 def _who(route: Route) -> str:
     if route.scope is PUBLIC:
-        return "Anybody may call it."
+        return "Unauthenticated."
     if route.scope is ANY_TOKEN:
-        return "Needs a token, whatever its scopes."
-    whole = " It concerns all tenants: a tenant's own token will not do." if route.everyone else ""
+        return "Needs a token of any scope."
+    whole = " It concerns all tenants: a token of one tenant is refused." if route.everyone else ""
     return f"Needs the scope `{route.scope}`.{whole}"
 
 
@@ -111,8 +111,8 @@ def _failures(route: Route) -> set[int]:
 
 
 def _path(route: Route) -> list[dict[str, Any]]:
-    """Ids, all of them. (What is no id may be another path's word, `/jobs/batch`, and is answered
-    as that.)"""
+    """Parameters in the path: all are ids. (Text that is no id may be another path's word, such as
+    `/jobs/batch`.)"""
     schema = {"type": "string", "format": "uuid"}
     return [
         {"name": name, "in": "path", "required": True, "schema": schema}
@@ -159,9 +159,9 @@ def _schemas(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
-    """Fields that may be left out, without `default`: generators of TypeScript take a field with a
-    default for one that is always there, so that callers would have to send it. A default that says
-    something is told in the description."""
+    """Optional fields without `default`: TypeScript generators treat a field with a default as
+    always present, so that callers would have to send it. Meaningful defaults are in the
+    description."""
     if "properties" not in schema:
         return schema
     fields = {name: _without_default(facts) for name, facts in schema["properties"].items()}

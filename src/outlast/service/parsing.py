@@ -1,4 +1,4 @@
-"""What a request brings, read within limits: body and query, each as the route's model has it."""
+"""Parse requests within limits: body and query, by the route's models."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .problems import BadRequest, PayloadTooLarge, UnprocessableBody, Unsupporte
 M = TypeVar("M", bound=BaseModel)
 
 MAX_QUERY_LENGTH = 8_000  # characters
-MAX_LISTED_PROBLEMS = 1_000  # mistakes: to list a hundred thousand would keep everybody waiting
-BODY_TIMEOUT_S = 30.0  # seconds for a body to come
+MAX_LISTED_PROBLEMS = 1_000  # a list of a hundred thousand would block the event loop
+BODY_TIMEOUT_S = 30.0  # seconds for the body to arrive
 
 
 def media_type_of(request: Request) -> str:
-    """What the body says it is."""
+    """The content type of the body."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def form_of(request: Request, model: type[M], max_bytes: int) -> M:
-    """What a page's form sends."""
+    """The fields of a page's form."""
     text = (await read_body(request, max_bytes)).decode("utf-8", "replace")
     try:
         fields = parse_qs(text, keep_blank_values=True, max_num_fields=100)
@@ -36,7 +36,7 @@ async def form_of(request: Request, model: type[M], max_bytes: int) -> M:
 
 
 async def body_of(request: Request, model: type[M], max_bytes: int) -> tuple[M, int]:
-    """The body as the model wants it, and how many bytes it took."""
+    """The validated body, and its size in bytes."""
     if media_type_of(request) != "application/json":
         raise UnsupportedMediaType("send application/json")
     data = await read_body(request, max_bytes)
@@ -47,7 +47,7 @@ def _parse_json(model: type[M], data: bytes) -> M:
     try:
         parsed = read(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is no JSON: {str(error)[:200]}") from None
+        raise BadRequest(f"the body is not JSON: {str(error)[:200]}") from None
     return _validated(model, parsed)
 
 
@@ -65,7 +65,7 @@ def query_of(request: Request, model: type[M]) -> M:
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """All of it, but never more than allowed: what is announced is not believed."""
+    """The whole body, but never more than allowed, whatever its declared length."""
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
@@ -75,7 +75,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
                     raise PayloadTooLarge(f"the body is larger than {max_bytes:,} bytes")
                 parts.append(part)
     except (ClientDisconnect, TimeoutError):
-        raise BadRequest("the body did not come to its end") from None
+        raise BadRequest("the body is incomplete") from None
     return b"".join(parts)
 
 

@@ -1,7 +1,7 @@
-"""What goes wrong, as application/problem+json: a type, a title, a status, a sentence, and facts.
+"""Errors as application/problem+json: type, title, status, a sentence, and facts.
 
-Never a traceback, an address of the database or a secret. What nobody foresaw is a 500 that says
-nothing but a name under which the log has the rest.
+Never a traceback, a database address or a secret. An unexpected error is a 500 with nothing but the
+id under which the log has the details.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ MAX_PROBLEMS = 100
 
 
 class ProblemDetails(BaseModel):
-    """What went wrong (RFC 9457)."""
+    """An error (RFC 9457)."""
 
-    type: str = Field(description="a name for this kind of problem")
+    type: str = Field(description="the kind of problem")
     title: str
     status: int
-    detail: str = Field(description="what went wrong here, and what to do")
+    detail: str = Field(description="what is wrong, and what to do")
     problems: list[dict[str, str]] | None = Field(
-        None, description="each thing that is wrong with what was sent: path and message"
+        None, description="every problem of the request: path and message"
     )
-    job: str | None = Field(None, description="the job that it is about")
-    flow: str | None = Field(None, description="the flow that it is about")
-    incident: str | None = Field(None, description="under this name the server's log has more")
+    job: str | None = Field(None, description="the job concerned")
+    flow: str | None = Field(None, description="the flow concerned")
+    incident: str | None = Field(None, description="id of the incident in the server's log")
 
 
 class RequestRefused(Exception):
-    """A request that cannot be served, and how to say so."""
+    """A request that cannot be served, with its response."""
 
     status = 400
     kind: str | None = None
@@ -55,7 +55,7 @@ class RequestRefused(Exception):
 
 
 class BadRequest(RequestRefused):
-    """It cannot be read at all."""
+    """The request cannot be parsed."""
 
 
 class Unauthorised(RequestRefused):
@@ -96,7 +96,9 @@ class UnprocessableBody(RequestRefused):
 class Throttled(RequestRefused):
     status = 429
 
-    def __init__(self, wait: float, detail: str = "too many wrong tokens from here") -> None:
+    def __init__(
+        self, wait: float, detail: str = "too many wrong tokens from this address"
+    ) -> None:
         seconds = max(1, math.ceil(wait))
         super().__init__(f"{detail}: wait {seconds} s", {"retry-after": str(seconds)})
 
@@ -132,7 +134,7 @@ STATUSES: dict[type[Exception], int] = {
 
 
 def problem_response(error: Exception) -> Response:
-    """The answer to a request that failed so."""
+    """The response to a failed request."""
     if isinstance(error, RequestRefused):
         kind = error.kind or _kind(type(error))
         return problem(error.status, kind, error.detail, error.headers, **error.facts)
@@ -158,9 +160,9 @@ def problem(
 def _known_error(error: Exception, status: int) -> Response:
     kind, facts, headers = _kind(type(error)), dict[str, Any](), dict[str, str]()
     detail = str(error)
-    if isinstance(error, errors.StoreError):  # how the database was reached is nobody's business
+    if isinstance(error, errors.StoreError):  # do not reveal how the database is reached
         log.warning("the database: %s", error)
-        detail = "the database cannot answer at the moment: try again"
+        detail = "the database is unavailable: try again"
         headers["retry-after"] = "1"
     found = getattr(error, "problems", None)
     if found:
@@ -178,7 +180,7 @@ def _known_error(error: Exception, status: int) -> Response:
 def _unexpected_error(error: Exception) -> Response:
     incident = new_instance_id()
     log.error("incident %s", incident, exc_info=error)
-    detail = "something went wrong that nobody foresaw; the server's log has more"
+    detail = "internal error; see the server's log"
     return problem(500, "internal", detail, incident=incident)
 
 

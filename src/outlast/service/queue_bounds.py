@@ -1,4 +1,4 @@
-"""Which queues are bounded: read by a server now and then, since it may declare none itself."""
+"""Bounded queues: read periodically, since a server may declare none itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class QueueBounds:
         self._due = 0.0
 
     async def refresh(self) -> None:
-        """Read them again if that was long ago. One request does; the others go on."""
+        """Read them again if the last read is old. One request does so; the others do not wait."""
         now = time.monotonic()
         if now < self._due:
             return

@@ -1,11 +1,10 @@
-"""How many queue names one tenant may use: each costs every worker a little.
+"""Limit the queue names of one tenant: each costs every worker a little.
 
-A name counts while it has jobs that are not finished. The path of an ordinary enqueue is a look
-into a dictionary: a name that was used here lately is accepted. Counting reads every row, and
-readers are shown the last count for a while, so an enqueue asks for a count only if the last one
-and the names accepted since then do not suffice: if the limit would be passed, or if the names that
-are in no count are more than a tenth of the limit. Thus the limit is a soft one: after a start, and
-with several servers, each may accept that tenth more.
+A name counts while it has unfinished jobs. Usually an enqueue is a dictionary look-up: a recently
+used name is accepted. Counting reads every row, and counts are cached, so an enqueue requests a
+count only if the last one and the names accepted since do not suffice: if the limit would be
+exceeded, or if more than a tenth of the limit is uncounted. So the limit is soft: after a start,
+and with several servers, each may accept a tenth more.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from .problems import Conflict, Unavailable
 if TYPE_CHECKING:
     from .job_counts import JobCounts, JobCountsSnapshot
 
-RECENT_FOR_S = 60.0  # for which a name that was accepted is not looked up again
+RECENT_FOR_S = 60.0  # for which an accepted name is not checked again
 MAX_CACHED = 100_000  # names of all tenants
-UNCOUNTED_FRACTION = 10  # one part in so many of the limit is accepted without a count
+UNCOUNTED_FRACTION = 10  # one in so many names of the limit is accepted without a count
 
 UNFINISHED = frozenset(map(str, (*QUEUED, State.RUNNING)))
 
@@ -42,7 +41,7 @@ class QueueNames:
         self._recent: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by tenant
 
     async def admit(self, jobs: Iterable[NewJob]) -> None:
-        """Refuse jobs of queues that would be too many for their tenant."""
+        """Refuse jobs whose queues would be too many for their tenant."""
         now = time.monotonic()
         fresh: defaultdict[str, set[str]] = defaultdict(set)
         for job in jobs:
@@ -58,7 +57,7 @@ class QueueNames:
             await self._count(tenant, names)
         if sum(map(len, self._recent.values())) > MAX_CACHED:
             self._recent.clear()
-            self._uncounted = 0  # what was accepted since the last count is not known any more
+            self._uncounted = 0  # names accepted since the last count are no longer known
         until = time.monotonic() + RECENT_FOR_S
         self._recent[tenant] |= dict.fromkeys(names, until)
 
@@ -68,7 +67,7 @@ class QueueNames:
         except (StoreError, Unavailable):
             last = None
         if last is None:
-            return  # not known yet: accepted, and the next name is looked up again
+            return  # not counted yet: accepted, and the next name is checked again
         used = set().union(*self._used(tenant, last))
         if names - used and len(used | names) > self._limit:
             raise TooManyQueues(
@@ -77,7 +76,7 @@ class QueueNames:
             )
 
     def _used(self, tenant: str, last: JobCountsSnapshot | None) -> tuple[set[str], set[str]]:
-        """The names in a count, and those accepted since, which may not be among them."""
+        """The names in a count, and those accepted since, which may not be in it."""
         recent = self._recent[tenant]
         if last is None:
             return set(), set(recent)

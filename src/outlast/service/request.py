@@ -1,4 +1,4 @@
-"""What an endpoint is given: the service, who calls, and what was said."""
+"""The context of a request: the service, the caller, and the validated input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request that was let in. `body` and `query` are what the route's models made of it."""
+    """An authorized request. `body` and `query` are validated by the route's models."""
 
     service: Service
     who: Principal
@@ -37,12 +37,12 @@ class RequestContext:
 
     @property
     def reach(self) -> Access:
-        """Whose jobs this caller may see and change: to be given to every operation."""
+        """The jobs that this caller may see and change: pass it to every operation."""
         return self.who.reach
 
     @property
     def by(self) -> str:
-        """Who acts, for the record."""
+        """The actor's name, for the record."""
         return self.who.name
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a route is: a line of the table that routing, authorisation, OpenAPI and tests come from."""
+"""A route: a line of the table that routing, authorization, OpenAPI and tests are built from."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .request import RequestContext
 
 HTML = "text/html"
-PUBLIC = None  # the scope of a route that anybody may call
+PUBLIC = None  # the scope of a public route
 
 
 class AnyToken(Enum):
-    """The scope of a route that needs a token, and no scope of it."""
+    """The scope of a route that needs a token, with any scope."""
 
     ANY_TOKEN = 1
 
@@ -53,17 +53,17 @@ class Route:
     everyone: bool = False
     media: tuple[str, ...] = ("application/json",)
     statuses: tuple[int, ...] = ()
-    pending: str = ""  # what 202 means here, with the same body, if it is ever given
-    headers: dict[str, str] = field(default_factory=dict)  # that it reads, and what they mean
+    pending: str = ""  # the meaning of status 202, with the same body, if it is ever sent
+    headers: dict[str, str] = field(default_factory=dict)  # that it reads, with their meaning
 
     @property
     def name(self) -> str:
-        """One word for it, for OpenAPI and tests."""
+        """Its unique name, for OpenAPI and tests."""
         return self.endpoint.__name__
 
     @property
     def is_page(self) -> bool:
-        """Read by people in a browser: what goes wrong is told by a page too."""
+        """Read by people in a browser: errors are pages, too."""
         return HTML in self.media
 
     @property

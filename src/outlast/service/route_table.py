@@ -1,4 +1,4 @@
-"""THE table: every route of the service, collected from the parts that have some."""
+"""The route table: every route of the service, collected from its parts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROUTES: tuple[Route, ...] = (
 
 
 def enabled_routes(settings: ServiceSettings) -> tuple[Route, ...]:
-    """As these settings have it."""
+    """The routes under these settings."""
     if not settings.open_metrics:
         return ROUTES
     return tuple(

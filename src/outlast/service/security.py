@@ -1,9 +1,8 @@
-"""What stands before every route: headers on every answer, and hosts and origins that are ours.
+"""Checks before every route: response headers, and allowed hosts and origins.
 
-While there is no token, a web page that somebody visits must not reach the service through the
-browser on the same machine: neither by a name of its own that it points here (the Host header
-tells) nor by a form or script (the Origin header tells). A browser's session is guarded by its
-origin too.
+While there is no token, a web page in a browser on the same machine must not reach the service:
+neither by a host name that resolves to it (see the Host header) nor by a form or script (see the
+Origin header). Browser sessions are protected by their origin, too.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SECURITY_HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-# What proxies say of those they ask for; and whatever else begins with x-forwarded-.
+# Headers that proxies add; and any other that begins with x-forwarded-.
 PROXY_HEADERS = {
     "forwarded",
     "via",
@@ -44,7 +43,7 @@ PROXY_HEADERS = {
 }
 
 
-# Headers that say one thing: where they come twice, two readers could understand two things.
+# Headers with one value: if repeated, two parsers could choose different ones.
 SINGLE_HEADERS = frozenset((
     b"host", b"authorization", b"content-length", b"content-type", b"transfer-encoding", b"origin",
     b"sec-fetch-site", b"idempotency-key", b"last-event-id",
@@ -53,13 +52,13 @@ _HOST = re.compile(rb"(\[[0-9A-Za-z:.%_-]+\]|[\w.~%!$&'()*+,;=-]*)(:[0-9]{0,5})?
 
 
 def refuse_ambiguous(scope: Scope) -> None:
-    """A request that a proxy before us may understand in another way than we do."""
+    """A request that a proxy before us may parse differently."""
     seen = set[bytes]()
     host: bytes | None = None
     for name, value in scope["headers"]:
         if name in SINGLE_HEADERS:
             if name in seen:
-                raise BadRequest(f"the header {name.decode()} is given twice")
+                raise BadRequest(f"the header {name.decode()} is repeated")
             seen.add(name)
             if name == b"host":
                 host = value
@@ -71,7 +70,7 @@ def refuse_ambiguous(scope: Scope) -> None:
 
 
 class AmbiguityGuard:
-    """Refuses requests with headers that contradict each other, before anything is made of them."""
+    """Refuses requests with contradictory headers, before anything else reads them."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -87,7 +86,7 @@ class AmbiguityGuard:
 
 
 class SecurityHeaders:
-    """Puts the headers on every answer that does not have its own."""
+    """Adds the headers to every response that does not set its own."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -104,7 +103,7 @@ class SecurityHeaders:
 
 
 def is_local(request: Request) -> bool:
-    """From this machine, under a name of this machine, and not passed on for somebody else."""
+    """From this machine, under a name of this machine, and not forwarded for another client."""
     if request.client is None or not is_loopback(request.client.host):
         return False
     if any(name in PROXY_HEADERS or name.startswith("x-forwarded-") for name in request.headers):
@@ -122,25 +121,25 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_foreign_origin(request: Request, *, required: bool) -> None:
-    """A change that a browser asks for has to come from a page of ours. Programs send no origin;
-    a browser with a session always does, so then it `must_tell`."""
+    """A change by a browser must come from a page of ours. Programs send no origin; a browser with
+    a session always does, so then it `must_tell`."""
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in {"same-origin", "none"}:
-        raise Forbidden("this call comes from another site")
+        raise Forbidden("this request comes from another site")
     origin = request.headers.get("origin")
     if origin is None:
         if required and site != "same-origin":
-            raise Forbidden("this call does not say which page it comes from (Origin)")
+            raise Forbidden("this request has no Origin header")
         return
     parsed = urlsplit(origin)
-    # A page that came over http may be anybody's. The other way round is a proxy that speaks TLS.
+    # A page served over http may be anyone's. The reverse is a proxy that terminates TLS.
     unsafe = request.url.scheme == "https" and parsed.scheme != "https"
     if unsafe or parsed.netloc.lower() != request.headers.get("host", "").lower():
-        raise Forbidden("this call comes from another origin")
+        raise Forbidden("this request comes from another origin")
 
 
 def _host(header: str) -> str:
-    """The name in a Host header, without the port."""
+    """The host name of a Host header, without the port."""
     try:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from .app import ServiceApp
 
 MAX_HEAD_BYTES = 65_536  # bytes of request line and headers
-ACCEPT_BATCH = 16  # connections accepted before the ones before them are counted
-BACKLOG = 2048  # connections that the kernel keeps for us
+ACCEPT_BATCH = 16  # connections accepted before the previous ones are counted
+BACKLOG = 2048  # connections that the kernel queues
 LOG_INTERVAL_S = 60.0
-EVICTABLE_STALL_S = 5.0  # without a byte taken: from then on it may be closed for others
+EVICTABLE_STALL_S = 5.0  # seconds without progress of a write: it may be closed for others
 
 _log = logging.getLogger("outlast.service.http")
 
@@ -50,7 +50,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._connections = connections
         self._timeouts = timeouts
         self._since = time.monotonic()
-        self._unsent = 0  # bytes, when they last became fewer
+        self._unsent = 0  # pending bytes, when they last decreased
         self._unsent_since = 0.0
         self._in_head = False
         self._head_size = 0
@@ -72,7 +72,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def allowed_s(self) -> float:
-        if self._unsent or not self._owes_head:  # a body's time is up to its reader
+        if self._unsent or not self._owes_head:  # the time of a body is up to its reader
             return self._timeouts.stalled
         return self._timeouts.head
 
@@ -112,7 +112,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head, self._head_size = True, 0
-        if self.cycle is not None:  # else its time began with the connection
+        if self.cycle is not None:  # otherwise its time began with the connection
             self._since = time.monotonic()
 
     def on_headers_complete(self) -> None:
@@ -130,7 +130,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().pause_writing()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing to say: anybody could fill the log."""
+        """No log line: any client could fill the log."""
 
     def _refuse(self, status: int, phrase: str, headers: str = "") -> None:
         head = f"HTTP/1.1 {status} {phrase}\r\n{headers}content-length: 0\r\nconnection: close\r\n"
@@ -139,8 +139,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class ConnectionTimeouts:
-    """Seconds that a connection may take: to send a request's head, to take anything of what was
-    written (never less than streams allow)."""
+    """Seconds that a connection may take to send a request's head, and to read any of the response
+    (never less than streams allow)."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.head = settings.header_timeout
@@ -148,7 +148,7 @@ class ConnectionTimeouts:
 
 
 class RateLimitedLog(logging.Filter):
-    """Lets a message that anybody can cause pass once a minute."""
+    """Passes a message that any client can cause once a minute."""
 
     def __init__(self, *messages: str) -> None:
         super().__init__()
@@ -168,8 +168,9 @@ _log.addFilter(RateLimitedLog("Invalid HTTP request received."))
 
 
 def _refuse_other_authority(url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    """A request for `http://name/path` is for that name. uvicorn tells the app its path alone, so a
-    Host header with another name would be believed. The parser answers what is raised with 400."""
+    """A request for `http://name/path` is for that name. uvicorn passes only the path to the app,
+    so a Host header with another name would be trusted. The parser answers an exception with
+    400."""
     if url[:1] == b"/":
         return
     named = urlsplit(url).netloc.lower()
@@ -199,8 +200,8 @@ class BoundedServer(uvicorn.Server):
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """`backlog` is two things: how many connections asyncio accepts in one go (few: they are
-        counted only afterwards), and how many the kernel keeps for us (many)."""
+        """`backlog` is two things: how many connections asyncio accepts at once (few: they are
+        counted only afterwards), and how many the kernel queues (many)."""
         await super().startup(sockets)
         for server in getattr(self, "servers", ()):
             for listening in server.sockets:
@@ -208,7 +209,7 @@ class BoundedServer(uvicorn.Server):
                     same.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open streams are told first: the server waits until all connections are closed."""
+        """Open streams are ended first: the server waits until all connections are closed."""
         self._service.close_streams()
         await super().shutdown(sockets)
         self.open.close()

@@ -1,4 +1,4 @@
-"""Slots for what stays open: so many in all, for one token, and for all tokens of one tenant.
+"""Slots for long-lived requests: a maximum in all, per token, and per tenant.
 
 Without the last two, the streams of one tenant would use up those of all.
 """
@@ -20,7 +20,7 @@ RETRY_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SlotLimits:
-    """Limits by the names of their settings, which a refusal names."""
+    """Limits by the names of their settings, which an error message names."""
 
     what: str
     total: str
@@ -66,7 +66,7 @@ class Slots:
 
     @contextmanager
     def slot(self, who: Principal) -> Iterator[None]:
-        """A slot for as long as this lasts; raises `Refused` if the caller may have none."""
+        """A slot for the duration of this context; raises `Refused` if the caller may have none."""
         of_token, of_tenant = self._tokens[who.token], self._tenants[who.tenant]
         self._limits.check(self._settings, who, self.taken, of_token, of_tenant)
         with counting(self._tokens, who.token), counting(self._tenants, who.tenant):
@@ -75,7 +75,7 @@ class Slots:
 
 @contextmanager
 def counting(counts: Counter[str | None], name: str | None) -> Iterator[None]:
-    """One more under this name for as long as this lasts; a name with none takes no memory."""
+    """Count one more under this name for the duration of this context."""
     counts[name] += 1
     try:
         yield

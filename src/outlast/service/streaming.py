@@ -32,7 +32,7 @@ GONE = "gone"  # the client has disconnected
 
 
 class ClientStalled(Exception):
-    """The client reads no more."""
+    """The client no longer reads."""
 
 
 # Formats
@@ -65,14 +65,14 @@ class JsonLines(StreamFormat):
 
 
 def format_for(accept: str) -> StreamFormat:
-    """By the Accept header; JSON lines by default."""
+    """The format by the Accept header; JSON lines by default."""
     return ServerSentEvents() if SSE in accept.lower() else JsonLines()
 
 
 def _line(frame: FrameFields) -> bytes:
     try:
         return to_json(frame)
-    except ValueError:  # a row may hold text that is no UTF-8
+    except ValueError:  # a row may hold text that is not UTF-8
         return json.dumps(frame, separators=(",", ":")).encode()
 
 
@@ -104,14 +104,14 @@ class StreamResponse(Response, ABC):
 
     @abstractmethod
     def acquire(self, held: ExitStack) -> None:
-        """Take what the stream needs, or refuse the request."""
+        """Acquire the stream's resources, or refuse the request."""
 
     @abstractmethod
     async def send_chunks(self, send: Send) -> None: ...
 
     @abstractmethod
     def end_reason(self, error: BaseException | None) -> str:
-        """Why `send_chunks` ended; raises an error that nobody expects."""
+        """Why `send_chunks` ended; raises unexpected errors."""
 
     @abstractmethod
     def last_frame(self, reason: str) -> bytes: ...
@@ -159,7 +159,7 @@ async def race(
     sending: Coroutine[Any, Any, None], others: Mapping[str, Coroutine[Any, Any, Any]]
 ) -> tuple[str, BaseException | None]:
     """The name of the coroutine that ends first; "" for the sender, with its error. All of them
-    have ended then."""
+    have ended by then."""
     sender = asyncio.create_task(sending)
     enders = {sender: ""} | {asyncio.create_task(other): name for name, other in others.items()}
     try:

@@ -202,17 +202,17 @@ ROUTES = (
     ),
     Route(
         "POST", f"{PREFIX}/jobs/reschedule", Scope.ADMIN, reschedule_jobs,
-        "Let matching jobs start at another time, up to `limit` per request",
+        "Reschedule matching jobs, up to `limit` per request",
         request=RescheduleBody, response=BulkDone,
     ),
     Route(
         "POST", f"{PREFIX}/jobs/prioritize", Scope.ADMIN, prioritize_jobs,
-        "Give matching jobs another priority, up to `limit` per request",
+        "Change the priority of matching jobs, up to `limit` per request",
         request=PrioritizeBody, response=BulkDone,
     ),
     Route(
         "POST", f"{PREFIX}/jobs/move", Scope.ADMIN, move_jobs,
-        "Put matching jobs into another queue, up to `limit` per request",
+        "Move matching jobs to another queue, up to `limit` per request",
         request=MoveBody, response=BulkDone,
     ),
 )  # fmt: skip

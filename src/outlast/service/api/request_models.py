@@ -81,7 +81,7 @@ class NewJobBody(RequestModel):
         description="seconds after the last request of the key; replaces the waiting job's args",
     )
     max_wait: Positive | None = Field(
-        None, description="maximum seconds that requests of a debounced key put the job off"
+        None, description="maximum seconds that requests of a debounced key postpone the job"
     )
     delay: Seconds | None = Field(None, description="seconds before the job may start")
     at: datetime | None = Field(None, description="start time, instead of a delay")
@@ -188,7 +188,7 @@ Queued = Literal["waiting", "scheduled", "ready"]
 
 
 class RescheduleBody(ManyBody):
-    """Another moment for jobs that have not started: `delay`, or `at`."""
+    """Another start time for jobs that have not started: `delay`, or `at`."""
 
     state: Literal["scheduled", "ready"] = "scheduled"
     delay: Seconds | None = Field(None, description="seconds from now")
@@ -204,7 +204,7 @@ class MoveBody(ManyBody):
     """Another queue for the jobs of `queue` that have not started."""
 
     state: Queued = "ready"
-    to: QueueName = Field(description="the queue that the jobs are put into")
+    to: QueueName = Field(description="the queue that the jobs are moved to")
 
 
 class HistoryQuery(RequestModel):
@@ -242,7 +242,7 @@ class LimitBody(QueueBody):
         description="limits by name (running, lane_running, rate, lane_rate, burst, weights,"
         " on_dead); null lifts one",
     )
-    reset: bool = Field(False, description="put back what the code declares first")
+    reset: bool = Field(False, description="first restore the declaration in code")
 
 
 class WorkerBody(RequestModel):

@@ -183,21 +183,21 @@ class Queues(BaseModel):
 class LaneView(BaseModel):
     lane: str
     ready: int
-    oldest: float = Field(description="seconds since the oldest ready job was due")
+    oldest: float = Field(description="seconds since the oldest ready job became due")
     running: int
-    limit: int | None = Field(description="jobs of the lane that may run at once")
+    limit: int | None = Field(description="maximum concurrent jobs of the lane")
     paused: bool
 
 
 class Lanes(BaseModel):
     queue: str
-    lanes: list[LaneView] = Field(description="at most 50, those with the most ready jobs first")
+    lanes: list[LaneView] = Field(description="at most 50, by number of ready jobs")
 
 
 class QueueLimitsView(BaseModel):
     queue: str
     limits: dict[str, Any] = Field(description="limits in force; rates are per second")
-    overrides: dict[str, Any] = Field(description="those that were changed at run time")
+    overrides: dict[str, Any] = Field(description="limits changed at run time")
 
 
 class QueueKeep(BaseModel):

@@ -29,11 +29,11 @@ class ChangeScheduleBody(ScheduleBody):
     """Options of a schedule; missing ones stay as they are."""
 
     cron: str | None = Field(None, max_length=200, description="such as `30 2 * * *` or `@daily`")
-    every: str | float | None = Field(None, description="seconds, or a span such as `15m`")
+    every: str | float | None = Field(None, description="seconds, or a duration such as `15m`")
     tz: str | None = Field(None, max_length=100, description="time zone of `cron`; default: UTC")
     missed: Literal["once", "none", "all"] | None = None
     overlap: Literal["allow", "skip", "queue", "cancel"] | None = None
-    jitter: str | float | None = Field(None, description="seconds, or a span such as `30s`")
+    jitter: str | float | None = Field(None, description="seconds, or a duration such as `30s`")
     grace: str | float | None = Field(None, description="with missed=none: later ticks are missed")
 
     def timing(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class BackfillBody(ScheduleBody):
 
 
 class ScheduleView(BaseModel):
-    """A schedule as it stood when it was read."""
+    """A schedule when it was read."""
 
     name: str
     task: str
@@ -67,7 +67,7 @@ class ScheduleView(BaseModel):
     overlap: str
     jitter: float
     grace: float
-    next_at: datetime | None = Field(description="next tick; null while paused or broken")
+    next_at: datetime | None = Field(description="next tick; null while paused or in error")
     last_tick: datetime | None
     last_job: str | None
     last_state: str | None = Field(description="state of the last job; null: none, or removed")
@@ -82,8 +82,10 @@ class ScheduleView(BaseModel):
     pause_reason: str | None
     error: str | None = Field(description="why it cannot be fired; null: it can")
     from_code: bool
-    changes: dict[str, Any] = Field(description="made at run time, over what code declares")
-    orphan: bool = Field(description="no deployment has announced it for a week")
+    changes: dict[str, Any] = Field(
+        description="made at run time, overriding the declaration in code"
+    )
+    orphan: bool = Field(description="not announced by any deployment for a week")
     announced_at: datetime | None
     created_at: datetime | None
     changed_at: datetime | None

@@ -1,4 +1,4 @@
-"""Schedules: their next and last runs, and what operators do to them."""
+"""Schedules: next and last runs, and operator actions."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ ROUTES = (
     ),
     Route(
         "GET", f"{PREFIX}/schedules/show", Scope.READ, show_schedule,
-        "One schedule with its next ten runs, its latest jobs and what was done to it",
+        "One schedule with its next ten runs, its latest jobs and recorded actions",
         query=ScheduleBody, response=ScheduleDetails, statuses=(404,),
     ),
     Route(
@@ -137,7 +137,7 @@ ROUTES = (
     _action("pause", pause_schedule, "Stop firing a schedule", PauseScheduleBody),
     _action("resume", resume_schedule, "Resume a schedule with its next tick"),
     _action("run", run_schedule, "Enqueue a job of a schedule now", response=JobView),
-    _action("skip", skip_schedule, "Leave out the next ticks of a schedule", SkipBody),
+    _action("skip", skip_schedule, "Skip the next ticks of a schedule", SkipBody),
     _action("change", change_schedule, "Change a schedule at run time", ChangeScheduleBody),
     _action("reset", reset_schedule, "Discard the run-time changes of a schedule"),
     _action(

@@ -1,4 +1,4 @@
-"""Wrong tokens are counted, and put on record now and then: a guesser cannot fill the table."""
+"""Count wrong tokens and record them periodically, so that guesses cannot fill the table."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.service")
 
 RECORD_INTERVAL_S = 60.0  # seconds
-MAX_ADDRESSES = 20  # that are named in one record
+MAX_ADDRESSES = 20  # listed in one record
 
 
 class FailedLogins:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.total = 0  # in all
+        self.total = 0  # since the start
         self._recorded = 0
         self._addresses: set[str] = set()
 
@@ -39,13 +39,13 @@ class FailedLogins:
             await asyncio.shield(self.record())
 
     async def record(self) -> None:
-        """Put on record what came since the last time."""
+        """Record the attempts since the last record."""
         tries, addresses = self.total - self._recorded, self._addresses
         if not tries:
             return
-        log.warning("%s wrong tokens, from %s", tries, ", ".join(sorted(addresses)))
+        log.warning("%s wrong tokens from %s", tries, ", ".join(sorted(addresses)))
         self._recorded, self._addresses = self.total, set()
         try:
             await self._service.ol.store.arun(tokens.record_wrong_tokens, tries, addresses)
         except StoreError as error:
-            log.warning("that could not be put on record: %s", error)
+            log.warning("wrong tokens could not be recorded: %s", error)

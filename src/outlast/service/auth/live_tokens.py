@@ -1,8 +1,9 @@
-"""The hashes of all good tokens: tells a good token from a guess without a look-up for each.
+"""The hashes of all valid tokens: tell a valid token from a guess without a look-up for each.
 
-An address that showed wrong tokens may not ask the database for further ones. Others can share that
-address (an office behind NAT, a proxy), so a good token passes all the same, also at its first use
-and after a restart of the service. However many guesses come, this set is read once a second.
+After wrong tokens from an address, further ones are not looked up in the database. Other clients
+may share the address (an office behind NAT, a proxy), so a valid token passes all the same, also at
+its first use and after a restart of the service. However many guesses come, this set is read once a
+second.
 
 Looking up a hash in a set takes a time that depends on the hash, not on the token: a guesser who
 measures it learns about SHA-256 values of his own guesses, which leads to no token.
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from ..components import Service
 
 READ_INTERVAL_S = 1.0
-MAX_READ_SHARE = 0.1  # at most this share of the time is spent on reading
-MAX_HASHES = 10_000  # of the tokens that were used or made last
+MAX_READ_SHARE = 0.1  # maximum share of the time spent on reading
+MAX_HASHES = 10_000  # hashes of the most recently used or created tokens
 
 
 class LiveTokens:
@@ -32,8 +33,8 @@ class LiveTokens:
         self._fresh_until = 0.0
 
     async def contains(self, hash: str) -> bool:
-        """Whether a token of this hash was good when the set was read. (The caller looks it up: it
-        may have been revoked since.)"""
+        """Whether a token of this hash was valid when the set was read. (The caller still looks it
+        up: it may have been revoked since.)"""
         if hash not in self._hashes and time.monotonic() >= self._fresh_until:
             await self._single_flight.run("live", self._read)
         return hash in self._hashes

@@ -1,4 +1,4 @@
-"""A browser's session: it begins with a token, and ends by itself, with the token, or by logout."""
+"""Browser sessions: begin with a token; end by expiry, with the token, or by logout."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ MAX_LOGIN_BYTES = 4_000  # bytes
 
 
 class NoPages(Forbidden):
-    """A good token that opens none of the pages."""
+    """A valid token that gives access to no page."""
 
     kind = LACKS_READ
 
 
 class LoginBody(BaseModel):
     token: str = Field(min_length=1, max_length=MAX_TOKEN_CHARS)
-    after: str = Field("", max_length=4_000)  # where a page's form goes on to
+    after: str = Field("", max_length=4_000)  # redirect target of a page's form
 
 
 async def login(call: RequestContext) -> Response:
-    """As JSON it is answered with 204; a page's form is sent on to the start."""
+    """JSON is answered with 204; a page's form is redirected to the start page."""
     request = call.request
     refuse_foreign_origin(request, required=False)
     if form := media_type_of(request) == FORM:
@@ -56,12 +56,12 @@ async def logout(call: RequestContext) -> Response:
 
 
 def _redirect_to(request: Request, after: str) -> Response:
-    """To a page of ours, whatever the form says."""
+    """A path of ours, whatever the form contains."""
     return RedirectResponse(Links.of(request).local(after), 303)
 
 
 class Whoami(BaseModel):
-    """The caller, as far as it may know itself."""
+    """The caller, as far as it may see itself."""
 
     name: str
     tenant: str | None
@@ -76,9 +76,9 @@ async def whoami(call: RequestContext) -> Whoami:
 
 
 ROUTES = (
-    Route("POST", "/login", PUBLIC, login, "Begin a browser's session with a token",
+    Route("POST", "/login", PUBLIC, login, "Start a browser session with a token",
           status=204, statuses=(400, 401, 403, 413, 415, 422, 429)),
-    Route("POST", "/logout", PUBLIC, logout, "End a browser's session", status=204,
+    Route("POST", "/logout", PUBLIC, logout, "End a browser session", status=204,
           statuses=(403,)),
     Route("GET", "/api/v1/whoami", ANY_TOKEN, whoami, "Who calls", response=Whoami),
 )  # fmt: skip

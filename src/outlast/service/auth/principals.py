@@ -1,10 +1,10 @@
-"""Who calls: whoever shows a good token, or a browser's session that began with one.
+"""Authentication: callers by token, or by a browser session that began with one.
 
-As long as no token was ever made, and only for callers on this very machine, anybody may do
-anything: that is for one person who tries it out. From the first token on every call needs one.
+Until the first token is created, local callers are not authenticated and may do anything, so that
+one person can try it out. From the first token on, every call needs one.
 
-What was looked up is trusted for two seconds, so that a busy client costs one look-up in that time
-and a revoked token is refused everywhere soon after.
+Look-ups are cached for two seconds: a busy client costs one look-up in that time, and a revoked
+token is refused everywhere soon after.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from ..components import Service
 
 CACHE_FOR_S = 2.0  # seconds
-MAX_CACHED = 10_000  # look-ups
+MAX_CACHED = 10_000  # entries
 CLOCK_INTERVAL_S = 60.0  # seconds
-USE_NOTE_INTERVAL_S = 60.0  # seconds between notes that a token is in use
-USED_WAIT_S = 0.25  # for such a note: somebody's lock on the database refuses no good token
+USE_NOTE_INTERVAL_S = 60.0  # seconds between updates of a token's last use
+USED_WAIT_S = 0.25  # for such an update: a database lock must not refuse a valid token
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller. `tenant` None: of every tenant; `queues` None: all of them; `token` None: somebody
-    on this machine, before there was any token."""
+    """A caller. `tenant` None: all tenants; `queues` None: all queues; `token` None: a local caller
+    before the first token was created."""
 
     name: str
     scopes: frozenset[str]
     tenant: str | None = None
     queues: frozenset[str] | None = None
     token: str | None = None
-    session: str | None = None  # a browser's
+    session: str | None = None  # of a browser
     reach: Access = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,10 +69,10 @@ class Principal:
 
 
 ANONYMOUS = Principal("nobody", frozenset())
-LOCAL_CALLER = Principal("somebody on this machine", frozenset(Scope))
+LOCAL_CALLER = Principal("a local user", frozenset(Scope))
 
 
-# By the hash of a token or of a session, or by a token's id; a name is looked up in one way only.
+# Keyed by the hash of a token or a session, or by a token's id; each name has one kind of look-up.
 TokenLookup = Callable[[str], Op[Token | None]]
 
 
@@ -83,16 +83,16 @@ class _CachedToken:
 
 
 class Principals:
-    """Looks callers up, and remembers for a moment."""
+    """Looks up callers, and caches them briefly."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._cache: OrderedDict[str, _CachedToken] = OrderedDict()
         self._single_flight: SingleFlight[Token | None] = SingleFlight()
         self._noting: SingleFlight[None] = SingleFlight()
-        self._guarded = False  # once true, for ever
+        self._guarded = False  # once true, always true
         self._guarded_valid_until = 0.0
-        self._clock = (0.0, 0.0)  # the database's and ours, at one moment
+        self._clock = (0.0, 0.0)  # the database's and ours, at the same time
         self.throttle = Throttle(service.settings.guesses)
         self._live = LiveTokens(service)
 
@@ -104,18 +104,18 @@ class Principals:
             return await self._by_session(request)
         if is_local(request) and not await self.guarded():
             return LOCAL_CALLER
-        raise Unauthorised("this call needs a token, as in `Authorization` with `Bearer`")
+        raise Unauthorised("a token is required: send it as `Authorization: Bearer …`")
 
     async def login(self, request: Request, secret: str) -> Principal:
-        """Who shows a token to begin a session."""
+        """The caller whose token starts a session."""
         return await self._by_token(request, secret)
 
     def forget(self, name: str) -> None:
-        """What was known by this name is looked up anew."""
+        """Drop a name from the cache."""
         self._cache.pop(name, None)
 
     async def guarded(self) -> bool:
-        """Whether there was ever a token."""
+        """Whether any token was ever created."""
         if not self._guarded and time.monotonic() >= self._guarded_valid_until:
             await self._single_flight.run("guarded", self._read_guarded)
         return self._guarded
@@ -126,7 +126,7 @@ class Principals:
         self._guarded_valid_until = since + CACHE_FOR_S
 
     async def now(self) -> float:
-        """The database's clock, asked for now and then and reckoned from there."""
+        """The database's clock, read periodically and extrapolated."""
         if not self._clock[0] or time.monotonic() - self._clock[1] > CLOCK_INTERVAL_S:
             await self._single_flight.run("clock", self._read_clock)
         theirs, ours = self._clock
@@ -140,29 +140,29 @@ class Principals:
         hash = token_hash(secret) if secret and len(secret) <= MAX_TOKEN_CHARS else None
         if hash is not None and (token := self._cached(hash)) is not None:
             return _principal(token)
-        if hash is not None and hash in self._cache:  # it was good before: nothing holds it up
+        if hash is not None and hash in self._cache:  # valid before: nothing delays it
             token = await self._look_up(hash, tokens.by_hash)
         else:
             token = await self._look_up_throttled(address, hash)
         if token is None:
             self.throttle.record_failure(address)
             self._service.failed_logins.add(address)
-            raise Unauthorised("this token is not good: it is unknown, expired or revoked")
+            raise Unauthorised("this token is invalid: unknown, expired or revoked")
         return _principal(token)
 
     async def _look_up_throttled(self, address: str, hash: str | None) -> Token | None:
-        """Look up a token that was not seen here before. After wrong tokens from its address,
-        further wrong ones are refused without a look-up; a good one passes."""
+        """Look up a token that is not cached. After wrong tokens from its address, further wrong
+        ones are refused without a look-up; a valid one passes."""
         with self.throttle.lookup_slot(address) as room:
             wait = self.throttle.wait(address)
             if (wait or not room) and not (hash and await self._live.contains(hash)):
-                raise Throttled(wait) if wait else Throttled(1.0, "too many tokens at once")
+                raise Throttled(wait) if wait else Throttled(1.0, "too many concurrent tokens")
             return None if hash is None else await self._look_up(hash, tokens.by_hash)
 
     async def _by_session(self, request: Request) -> Principal:
         session = await self._service.sessions.session_of(request)
         if session is None or not (token := await self._look_up(session, sessions.token_of)):
-            raise Unauthorised("this session is over: log in again")
+            raise Unauthorised("this session has ended: log in again")
         return _principal(token, session)
 
     def _cached(self, name: str) -> Token | None:

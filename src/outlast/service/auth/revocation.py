@@ -1,4 +1,4 @@
-"""Those who were let in and stay: told within seconds when their token or session is over."""
+"""Revocation: end open streams within seconds when their token or session ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHECK_INTERVAL_S = 2.0  # seconds
 
 
 class Revocations:
-    """However many streams are open, one question every two seconds asks for all their tokens."""
+    """One query every two seconds checks the tokens of all open streams."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -46,8 +46,8 @@ class Revocations:
             if self._watched:
                 try:
                     await self.check()
-                except StoreError as error:  # nobody can be shown out while nobody can be asked
-                    log.warning("open streams were not checked: %s", error)
+                except StoreError as error:  # no stream is ended while the database is unavailable
+                    log.warning("tokens of open streams not checked: %s", error)
 
     async def check(self) -> None:
         """One pass."""
@@ -61,7 +61,7 @@ class Revocations:
 
 
 def _valid_ids(watched: Sequence[Principal]) -> Op[set[str]]:
-    """The sessions and the tokens among them that are good still."""
+    """The sessions and tokens among these that are still valid."""
     good = set[str]()
     if shown := {who.session for who in watched if who.session}:
         good |= yield from sessions.valid_sessions(shown)

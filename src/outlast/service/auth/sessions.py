@@ -1,8 +1,8 @@
-"""Browsers: a session begins with a token, and lives no longer than it.
+"""Browser sessions: a session begins with a token, and ends no later than it.
 
-The cookie is random and signed; the database has its hash, with which token it began, and when it
-ends. Logging out takes that away, so that a copy of the cookie opens nothing either. What is not
-signed is refused without a look at the database.
+The cookie is random and signed; the database has its hash, its token and its expiry. Logging out
+deletes that row, so that a copy of the cookie is invalid, too. A cookie with a wrong signature is
+refused without a query.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..components import Service
 
 COOKIE = "outlast_session"
-HOST_COOKIE = f"__Host-{COOKIE}"  # a browser takes it over https only, and for this host alone
-MAX_COOKIE_LENGTH = 200  # characters that are looked at
+HOST_COOKIE = f"__Host-{COOKIE}"  # browsers accept it over https only, and for this host alone
+MAX_COOKIE_LENGTH = 200  # longer cookies are ignored
 
 
 class Sessions:
@@ -39,18 +39,18 @@ class Sessions:
         response.set_cookie(value=value, max_age=int(life), **_cookie_scope(request))
 
     async def end(self, request: Request, response: Response) -> None:
-        """Here at once, on other instances within two seconds."""
+        """Ends it here at once, on other instances within two seconds."""
         if (session := await self.session_of(request)) is not None:
             await self._service.ol.store.arun(sessions.end, session)
             self._service.principals.forget(session)
         response.delete_cookie(**_cookie_scope(request))
 
     def has_cookie(self, request: Request) -> bool:
-        """Whether there is a cookie at all."""
+        """Whether there is a session cookie."""
         return _name(request) in request.cookies
 
     async def session_of(self, request: Request) -> str | None:
-        """The session, by its hash, that a cookie of ours names."""
+        """The hash of the session that our cookie names."""
         cookie = request.cookies.get(_name(request), "")
         secret, _, signature = cookie[:MAX_COOKIE_LENGTH].partition(".")
         if not signature.isascii():

@@ -1,4 +1,4 @@
-"""Who shows wrong tokens has to wait: so many tries per address, and then as many per minute."""
+"""Throttle wrong tokens: a number of tries per address, refilled within a minute."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MAX_ADDRESSES = 4096
-MAX_CONCURRENT_LOOKUPS = 100  # look-ups for one address
+MAX_CONCURRENT_LOOKUPS = 100  # per address
 REFILL_S = 60.0
 
 
 class Throttle:
-    """A bucket of tries for each address, filled again within a minute. Those that were not heard
-    of for longest are forgotten first, so that no crowd of addresses fills the memory."""
+    """A token bucket per address, refilled within a minute. The least recently used are evicted
+    first, so that many addresses cannot fill the memory."""
 
     def __init__(self, tries: int) -> None:
         self._tries = tries
         self._lookups: Counter[str] = Counter()
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # left, when
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tries left, time
 
     def wait(self, address: str) -> float:
         """Seconds until this address may try again; 0: now."""
@@ -37,8 +37,8 @@ class Throttle:
 
     @contextmanager
     def lookup_slot(self, address: str) -> Iterator[bool]:
-        """While a token is looked up nobody knows whether it is wrong: so many at once may be, or
-        whoever guesses would send all his guesses together. False: too many are."""
+        """Limit concurrent look-ups per address: until a look-up ends, it is unknown whether its
+        token is wrong, so a guesser could send all guesses at once. False: too many."""
         key = _key(address)
         if self._lookups[key] >= MAX_CONCURRENT_LOOKUPS:
             yield False
@@ -60,7 +60,7 @@ class Throttle:
 
 
 def _key(address: str) -> str:
-    """An IPv6 network counts as one: whoever has one address there has 2⁶⁴."""
+    """An IPv6 network counts as one address: its owner has 2⁶⁴ of them."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -21,7 +21,7 @@ from .filters import FilterText
 from .pages import action_route, page_route, render_page
 
 PAGE_SIZE = 50
-STRIP_CELLS = 48  # half an hour each: a day
+STRIP_CELLS = 48  # half an hour each: one day
 CELL_S = 1800.0
 
 
@@ -29,7 +29,7 @@ CELL_S = 1800.0
 class ScheduleLine:
     schedule: Schedule
     when: str
-    cells: list[int]  # half hours of the next day in which it is due
+    cells: list[int]  # half hours of the next day with a tick
 
 
 class SchedulesQuery(RequestModel):
@@ -57,7 +57,7 @@ def _line(one: Schedule, now: float) -> ScheduleLine:
 
 
 def _cells(spec: ScheduleSpec, one: Schedule, now: float) -> list[int]:
-    """At most one tick of each cell is asked for: a schedule may have thousands."""
+    """At most one tick per cell is computed: a schedule may have thousands."""
     if one.next_at is None:
         return []
     cells: list[int] = []
@@ -69,30 +69,30 @@ def _cells(spec: ScheduleSpec, one: Schedule, now: float) -> list[int]:
                 break
             cells.append(cell)
             after = now + (cell + 1) * CELL_S - 0.001
-    except Exception:  # a row that another release wrote: its error is shown when it is due
+    except Exception:  # a row of another release: its error is shown when it is due
         return cells
     return cells
 
 
 async def ask_pause_schedule(call: RequestContext) -> Response:
     question = await _confirmation(
-        call, "pause", "It fires no more, until it is resumed. Its jobs that run go on."
+        call, "pause", "It does not fire until it is resumed. Its running jobs continue."
     )
     return await confirmation_page(call, replace(question, blank=FormField("reason", "Reason")))
 
 
 async def ask_resume_schedule(call: RequestContext) -> Response:
-    consequence = "It starts with its next tick; the ticks of its pause are over."
+    consequence = "It starts with its next tick; ticks during the pause are dropped."
     return await confirmation_page(call, await _confirmation(call, "resume", consequence))
 
 
 async def ask_run_schedule(call: RequestContext) -> Response:
-    consequence = "A job is enqueued now, whatever runs already. Its ticks stay as they are."
+    consequence = "A job is enqueued now, even if another one runs. Its ticks stay as they are."
     return await confirmation_page(call, await _confirmation(call, "run", consequence))
 
 
 async def ask_skip_schedule(call: RequestContext) -> Response:
-    consequence = "Its next tick makes no job; the one after it does."
+    consequence = "Its next tick enqueues no job; the one after it does."
     return await confirmation_page(call, await _confirmation(call, "skip", consequence))
 
 
@@ -119,12 +119,12 @@ async def do_run_schedule(call: RequestContext) -> Response:
 async def do_skip_schedule(call: RequestContext) -> Response:
     body = await submitted_form(call, ScheduleBody)
     await skip_schedule(replace(call, body=SkipBody(name=body.name, n=1)))
-    return await redirect_done(call, f"{body.name} leaves out its next tick.", "/schedules")
+    return await redirect_done(call, f"{body.name} skips its next tick.", "/schedules")
 
 
 async def _confirmation(call: RequestContext, verb: str, consequence: str) -> Confirmation:
     name = call.query.name
-    await call.ol.store.arun(schedules.schedule, name, call.reach)  # it exists, and is in reach
+    await call.ol.store.arun(schedules.schedule, name, call.reach)  # raises without access
     return Confirmation(
         title=f"{verb.capitalize()} the schedule {name}?",
         consequence=consequence,

@@ -1,7 +1,7 @@
-"""How many more jobs one remote worker can hold.
+"""Credit: how many more jobs one remote worker can hold.
 
-A job that was offered counts as held until it is put down: reports that pass here tell, and every
-few seconds the database. No credit has to be given back.
+An offered job counts as held until a report that passes here, or the database, which is read every
+few seconds, says otherwise. No credit has to be returned.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...model.claim import ClaimKey
 from ...model.settings import ServiceSettings
 from .offer_book import Offer
 
-PREFETCH_FOR_S = 0.25  # seconds for which a worker's word counts that it would take more
+PREFETCH_FOR_S = 0.25  # seconds for which a worker's prefetch request counts
 
 
 class Credit:
@@ -21,17 +21,17 @@ class Credit:
         self, limit: int, settings: ServiceSettings, held: Mapping[ClaimKey, Offer]
     ) -> None:
         self.held = held  # offered here, or run by the worker before
-        self.requested = 0  # jobs that are being claimed for it
+        self.requested = 0  # jobs being claimed for it
         self._jobs = limit
         self._settings = settings
-        self._prefetch = 0  # jobs beyond those that it would take
+        self._prefetch = 0  # additional jobs that it would accept
         self._prefetch_until = 0.0
 
     @property
     def limit(self) -> int:
-        """What it said when it came, and what it said beside its last report: a worker whose jobs
-        are short has the next ones before it is through with these. That is only true for a
-        moment, so what is not said again is forgotten."""
+        """The worker's initial credit, and the prefetch of its last report: a worker with short
+        jobs gets the next ones before it finishes these. That holds only briefly, so a prefetch
+        expires unless it is repeated."""
         return self._jobs + (self._prefetch if time.monotonic() < self._prefetch_until else 0)
 
     @property

@@ -1,12 +1,11 @@
-"""The server as an owner of jobs: it claims what it offers, and takes back what nobody accepted.
+"""The server as an owner of jobs: claims jobs to offer, and releases offers that were not accepted.
 
 It is registered as a worker, with a liveness lock and a heartbeat thread, so the offers of a killed
-server are ready again in about a second; and where there are remote workers only, it is the one
-that does maintenance for them all.
+server are ready again in about a second. If all workers are remote, it does their maintenance.
 
-    streams ──▶ offer ──▶ offered ─┬─ accepted, by a renewal: the worker's from now on
-                                   ├─ withdrawn: its stream is gone, it was never sent
-                                   └─ lapsed: its short lease ran out
+    streams ──▶ offer ──▶ offered ─┬─ accepted, by a renewal: owned by the worker from now on
+                                   ├─ withdrawn: its stream was closed before it was sent
+                                   └─ lapsed: its short lease expired
 """
 
 from __future__ import annotations
@@ -62,11 +61,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.service")
 
-POLL_VALID_S = 0.05  # seconds for which one look at the queues serves all streams, if no news come
+POLL_VALID_S = 0.05  # seconds for which one poll serves all streams, unless notified
 
 
 class Dispatcher:
-    """A part of the service, and the source of its own worker, which claims nothing by itself."""
+    """A part of the service, and the source of its own worker, which runs nothing itself."""
 
     def __init__(self, app: Outlast, settings: ServiceSettings, prompt: Store) -> None:
         self.app = app
@@ -80,15 +79,15 @@ class Dispatcher:
         self.breakers = Breakers(lambda: self.id)
         self.breakers.on_open = lambda _: self.wakeup.set()
         self.breakers.on_close = self._breaker_closed
-        self.refused: deque[Refusal] = deque(maxlen=MAX_REFUSED)  # and not on record yet
+        self.refused: deque[Refusal] = deque(maxlen=MAX_REFUSED)  # not recorded yet
         self.book = OfferBook()
         self.streams: set[WorkerStream] = set()
         self.is_open = asyncio.Event()  # registered, and the liveness lock is held
-        self._tasks: set[asyncio.Task[Any]] = set()  # the desk's own: no request's end ends them
+        self._tasks: set[asyncio.Task[object]] = set()  # they outlive the requests
         self._pending: asyncio.Task[PendingQueues] | None = None
         self._pending_at = 0.0
         self._promote_at = 0.0
-        self._poller = Poller([], self.settings)  # when to look: streams ask for themselves
+        self._poller = Poller([], self.settings)  # for the times of polls alone
         self._worker = self._new_worker()
 
     @property
@@ -100,8 +99,8 @@ class Dispatcher:
         return self.metrics.counts
 
     async def run(self) -> None:
-        """As long as the service runs."""
-        self._worker = self._new_worker()  # one that starts again never answers for the one before
+        """Run as long as the service."""
+        self._worker = self._new_worker()  # a restarted worker never answers for the previous one
         self.renewals = Renewals(self._prompt, self.service_settings.remote_lease)
         try:
             await self._worker.arun()
@@ -135,7 +134,7 @@ class Dispatcher:
         return Worker(self.app, shared, self, sink, self._leases, runner)
 
     def _remote_tasks(self) -> list[str]:
-        """The tasks of the remote workers that are connected: their schedules are fired here."""
+        """The tasks of the connected remote workers: this server fires their schedules."""
         return sorted({task for stream in tuple(self.streams) for task in stream.info.tasks})
 
     # The source of its worker
@@ -148,8 +147,8 @@ class Dispatcher:
         await self._registration.register()
 
     async def ready(self) -> None:
-        """Offer only with a liveness lock: without one, the jobs of a server that dies at once
-        wait for their offer lease."""
+        """Offer only with a liveness lock: otherwise the jobs of a killed server wait for their
+        offer lease."""
         await self._registration.wait_for_liveness()
         self.is_open.set()
 
@@ -164,14 +163,14 @@ class Dispatcher:
         await self.wakeup.wait(self._poller.pause())
 
     async def stop(self) -> None:
-        """Before renewals end: nothing is offered that nobody would renew."""
+        """Called before renewals end: nothing is offered that would not be renewed."""
         self.end_streams()
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def leave(self) -> None:
-        self.end_streams()  # also those that came meanwhile
+        self.end_streams()  # also those opened meanwhile
         await self._registration.deregister()
 
     async def aclose(self) -> None:
@@ -179,7 +178,7 @@ class Dispatcher:
 
     def end_streams(self) -> None:
         for stream in tuple(self.streams):
-            stream.end("the server is going away")
+            stream.end("the server is shutting down")
 
     def notify(self, queue: str) -> None:
         self._registration.proven.set()
@@ -190,7 +189,7 @@ class Dispatcher:
             stream.notify(queue)
 
     def drop_claims(self, claims: Sequence[Claim]) -> None:
-        """It runs nothing."""
+        """This worker runs nothing."""
 
     def became_ready(self, queues: set[str]) -> None:
         for queue in queues:
@@ -203,8 +202,8 @@ class Dispatcher:
             stream.slot_freed(claim)
 
     async def poll(self) -> PendingQueues:
-        """Which queues have something: asked once for all streams that ask at the same time, also
-        of a database that takes its time."""
+        """The queues with ready jobs, polled once for all streams that ask at the same time, even
+        if the database is slow."""
         pending = self._pending
         if pending is None or (
             pending.done() and time.monotonic() - self._pending_at > POLL_VALID_S
@@ -228,7 +227,8 @@ class Dispatcher:
             stream.reopen(circuit.queue)
 
     async def probe(self, stream: WorkerStream) -> list[Claim]:
-        """Offer one job of each task of a stream whose breaker is due, if nobody else probes it."""
+        """Offer one job of each task of a stream whose breaker is due, if no other worker probes
+        it."""
         claims: list[Claim] = []
         for opened in self.breakers.due(stream.info.may_probe, stream.credit.free):
             claims += await asyncio.shield(self.spawn(self._take_probe(stream, opened)))
@@ -247,8 +247,8 @@ class Dispatcher:
     # Offer
 
     async def offer(self, stream: WorkerStream, request: ops.OfferRequest) -> list[Claim]:
-        """Claim for a stream. Whoever asked may be cancelled at any moment; this goes on, and what
-        nobody waits for any more is put back."""
+        """Claim for a stream. The caller may be cancelled at any time; the claim continues, and is
+        released if no caller waits for it."""
         return await asyncio.shield(self.spawn(self._offer(stream, request)))
 
     async def _offer(self, stream: WorkerStream, request: ops.OfferRequest) -> list[Claim]:
@@ -257,7 +257,7 @@ class Dispatcher:
         return claims.holding(ours) if isinstance(claims, TurnClaims) else ours
 
     def assign(self, stream: WorkerStream, claims: Sequence[Claim]) -> list[Claim]:
-        """Claims that were made for a stream. If it is gone, they go back."""
+        """Register claims that were made for a stream; release them if it is closed."""
         if spent := [claim for claim in claims if claim.at_limit]:
             self.spawn(self._end_at_limit(spent))
         accepted = [claim for claim in claims if claim not in spent] if spent else claims
@@ -271,7 +271,7 @@ class Dispatcher:
         return ours
 
     async def _end_at_limit(self, claims: Sequence[Claim]) -> None:
-        """One by one: each is about its own row."""
+        """One by one: each concerns its own row."""
         for claim in claims:
             await self.store.arun(finish, [self.decide(claim, counter_at_limit(claim))])
 
@@ -279,14 +279,14 @@ class Dispatcher:
         return self.book.stream_of(claim.claim_key)
 
     def should_promote(self) -> bool:
-        """Whether it is time to make due jobs ready; often enough for all streams together."""
+        """Whether to promote due jobs; often enough for all streams together."""
         due = time.monotonic() >= self._promote_at
         if due:
             self._promote_at = time.monotonic() + PROMOTE_INTERVAL_S
         return due
 
     def withdraw(self, claims: Sequence[Claim]) -> None:
-        """Put back what was not accepted, at once and whatever becomes of the request."""
+        """Release offers that were not accepted, at once and independently of the request."""
         if claims:
             self.spawn(self._withdraw(claims))
 
@@ -305,24 +305,26 @@ class Dispatcher:
                 return await self.store.arun(ops.withdraw, self.id, claims)
             except OutlastError as error:
                 if time.monotonic() > until:
-                    log.warning("%d offers are left to their lease: %s", len(claims), error)
+                    log.warning(
+                        "%d offers not released, left to their lease: %s", len(claims), error
+                    )
                     return set()
                 await asyncio.sleep(backoff.failed())
 
-    # What became of offers
+    # Outcomes of offers
 
     def accepted(self, holds: Iterable[ClaimKey]) -> None:
         for hold in holds:
             self.book.accept(hold)
 
     def forget(self, holds: Iterable[ClaimKey]) -> None:
-        """These are in nobody's hands any more: there is room for others."""
+        """Remove these claims: the worker has room for others."""
         for hold in holds:
             if (offer := self.book.remove(hold)) is not None:
                 offer.stream.has_room()
 
     def sign(self, claim: Claim, key: bytes) -> str:
-        """A token for it. What was signed here is known again without being read."""
+        """A token for a claim. Tokens signed here are recognized without parsing."""
         token = task_tokens.sign(claim, key)
         self.book.signed(claim, token)
         return token
@@ -339,9 +341,9 @@ class Dispatcher:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            bug = not isinstance(error, OutlastError)  # whoever waits may be gone
+            bug = not isinstance(error, OutlastError)  # the caller may be gone
             log.log(
-                logging.ERROR if bug else logging.DEBUG, "a task of the desk failed: %s", error,
+                logging.ERROR if bug else logging.DEBUG, "a dispatcher task failed: %s", error,
                 exc_info=error if bug else None,
             )  # fmt: skip
 

@@ -1,9 +1,8 @@
-"""Jobs that a handler far away enqueued: they come with its success, and are judged before.
+"""Follow-up jobs that a remote handler enqueued: validated, then inserted with its success.
 
-A remote worker may make jobs for the tenant whose job it runs, in queues that its own token
-reaches, in that job's flow or in flows of their own. Nothing else can be reached through them, nor
-learned: the ids that they bring tie them to each other, and are replaced by ids of ours. Whoever
-brings the id of a job that is not for them to see gets the same answer as for one that is nobody's.
+A remote worker may enqueue jobs for the tenant of its job, in queues that its token may access, in
+that job's flow or in new flows. The ids that it sends only link these jobs to each other, and are
+replaced by ours. An id of a job without access gets the same answer as an id that does not exist.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from ...model.uniqueness import check_unique_job
 from ...ops.access import Access
 
 _JOBS = TypeAdapter(tuple[NewJob, ...])
-_RANDOM_BITS = (1 << 62) - 1  # the bits of an id that are nothing but chance
+_RANDOM_BITS = (1 << 62) - 1  # the random bits of an id
 
 
 def read_followups(
     data: Sequence[dict[str, Any]], claim: Claim, reach: Access
 ) -> tuple[NewJob, ...]:
-    """The jobs, or an InvalidOption that says what is wrong with them."""
+    """The jobs, or an InvalidOption that explains what is wrong."""
     jobs = _parse(data)
     ids = {job.id for job in jobs}
     founded = {flow.id for job in jobs for flow in job.new_flows}
@@ -40,17 +39,13 @@ def read_followups(
     for job in jobs:
         _check(job, claim, reach)
         if not ids.issuperset(job.after):
-            raise _invalid_jobs(
-                "a job may come after jobs that are enqueued beside it, and no others"
-            )
+            raise _invalid_jobs("a job may only come after jobs that are enqueued with it")
         if job.flow not in flows or any(flow.part_of not in flows for flow in job.new_flows):
             raise _invalid_jobs(
-                "a job may be in its maker's flow, or in one that is founded with it"
+                "a job may only be in the flow of its enqueuer, or in one that is created with it"
             )
         if job.team is not None and job.team not in founded:
-            raise _invalid_jobs(
-                "a job may fail together with those that are enqueued beside it alone"
-            )
+            raise _invalid_jobs("a job may only fail together with jobs that are enqueued with it")
     names = {id: _derived_id(id, claim) for id in ids | founded}
     made = [_with_derived_ids(job, names) for job in jobs]
     return tuple(
@@ -80,35 +75,35 @@ def _check(job: NewJob, claim: Claim, reach: Access) -> None:
     check_times(job)
     check_unique_job(job)
     if job.tenant != claim.tenant:
-        raise _invalid_jobs(f"its tenant must be {claim.tenant!r}, which is its maker's")
+        raise _invalid_jobs(f"its tenant must be {claim.tenant!r}, the tenant of its enqueuer")
     if not reach.allows(job.tenant, job.queue):
-        raise _invalid_jobs(f"the queue {job.queue!r:.200} is out of this token's reach")
+        raise _invalid_jobs(f"the queue {job.queue!r:.200} is not accessible to this token")
     if job.sibling_of not in (None, claim.id):
-        raise _invalid_jobs("a job may join its maker, and no other")
+        raise _invalid_jobs("a job may only join its enqueuer")
     for text in (job.args, job.retry):
         _json(text)
-    if not isinstance(_json(job.args), dict):  # a reference to a blob, say
+    if not isinstance(_json(job.args), dict):  # such as a reference to a blob
         raise _invalid_jobs("its arguments must be an object")
     for hook in _hooks(job, claim):
         _check(hook, claim, reach)
         if hook.flow or hook.team or hook.new_flows or hook.sibling_of or hook.after or hook.key:
-            raise _invalid_jobs("a hook may neither have a key nor be tied to other jobs")
+            raise _invalid_jobs("a hook may have neither a key nor dependencies")
 
 
 def _hooks(job: NewJob, claim: Claim) -> tuple[NewJob, ...]:
-    """The jobs that are to be made when one ends; they get their ids then."""
+    """The hooks of a job; they get their ids when it ends."""
     hooks = _json(job.hooks)
     if hooks is None:
         return ()
     if not isinstance(hooks, dict) or not all(isinstance(some, list) for some in hooks.values()):
-        raise _invalid_jobs("its hooks must be an object of lists")
+        raise _invalid_jobs("hooks must be an object of lists")
     found = [hook for some in hooks.values() for hook in some]
     return _parse([{**hook, "id": claim.id} if isinstance(hook, dict) else hook for hook in found])
 
 
 def _derived_id(id: str, claim: Claim) -> str:
-    """Its place in time, which orders those of one call, and the rest of ours: the same whenever
-    this report is sent, and nobody can choose it."""
+    """A new id: the time of the given one, which orders the jobs of a call, and bits that we
+    derive. It is the same whenever this report is sent, and cannot be chosen."""
     content = f"{claim.id} {claim.fence} {UUID(id)}"
     random_part = int.from_bytes(sha256(content.encode()).digest()[:8]) & _RANDOM_BITS
     return str(UUID(int=UUID(id).int & ~_RANDOM_BITS | random_part))
@@ -144,14 +139,14 @@ def _check_id(id: str) -> None:
     try:
         UUID(id)
     except ValueError:
-        raise _invalid_jobs(f"{id!r:.80} is no UUID") from None
+        raise _invalid_jobs(f"{id!r:.80} is not a UUID") from None
 
 
 def _json(text: str | None) -> Any:
     try:
         return json.loads(text or "null")
     except (ValueError, RecursionError):
-        raise _invalid_jobs("what should be JSON text is none") from None
+        raise _invalid_jobs("invalid JSON text") from None
 
 
 def _invalid_jobs(reason: str) -> InvalidOption:

@@ -1,4 +1,4 @@
-"""The offers of this server: jobs, their streams and tokens, accepted or not."""
+"""The offers of this server: jobs with their streams and tokens, accepted or not."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ...model.claim import Claim, ClaimKey
 if TYPE_CHECKING:
     from .stream import WorkerStream
 
-MAX_DISOWNED = 10_000  # claims that are remembered because they came too late
+MAX_DISOWNED = 10_000  # late claims that are remembered
 
 Attempt = tuple[str, int]  # job and fence
 
 
 @dataclass(slots=True, eq=False)
 class Offer:
-    """A claim as the remote worker holds it. `expires_at` is None once it was accepted; `stream` is
+    """A claim that a remote worker holds. `expires_at` is None once it was accepted; `stream` is
     the last one that its worker opened."""
 
     claim: Claim
@@ -29,12 +29,12 @@ class Offer:
 
     @property
     def lapsed(self) -> bool:
-        """The worker had time to accept it, and did not."""
+        """Whether the worker did not accept it in time."""
         return self.expires_at is not None and self.expires_at < time.monotonic()
 
 
 class OfferBook:
-    """Written by the event loop alone; the heartbeat thread reads it by `disown`."""
+    """Written by the event loop alone; the heartbeat thread uses it by `disown`."""
 
     def __init__(self) -> None:
         self._offers: dict[ClaimKey, Offer] = {}
@@ -48,8 +48,8 @@ class OfferBook:
     # Offers
 
     def claimed(self, claim: Claim) -> bool:
-        """A claim in this server's name. False: the heartbeat thread has released it already,
-        because it took so long to reach us."""
+        """Add a claim in this server's name. False: the heartbeat thread has already released it,
+        because it arrived too late."""
         self._unaccepted.add(claim.claim_key[:2])
         if claim.claim_key[:2] not in self._disowned:
             return True
@@ -57,7 +57,9 @@ class OfferBook:
         return False
 
     def disown(self, claim: Claim) -> bool:
-        """From the heartbeat thread: this claim never came, and must not any more. False: it has.
+        """Called by the heartbeat thread: this claim did not arrive, and must not any more. False:
+        it did. Each side first writes, then reads what the other has written, so that never both
+        proceed.
 
         Each side first says what it does and then looks at what the other has said, so that never
         both of them go ahead."""
@@ -70,7 +72,7 @@ class OfferBook:
         return False
 
     def add(self, stream: WorkerStream, claims: Iterable[Claim], expires_at: float | None) -> None:
-        """Offered to a stream; without an expiry, its worker has accepted them before, maybe from
+        """Add offers of a stream. Without an expiry, the worker accepted them before, possibly from
         an older stream that is still open: then both count them."""
         for claim in claims:
             offer = self._offers.setdefault(claim.claim_key, Offer(claim, stream))
@@ -85,13 +87,13 @@ class OfferBook:
             offer.expires_at = None
 
     def remove(self, hold: ClaimKey) -> Offer | None:
-        """The worker holds it no longer."""
+        """Remove a job that the worker no longer holds."""
         self._unaccepted.discard(hold[:2])
         return self._remove(hold)
 
     def remove_stream(self, stream: WorkerStream) -> None:
-        """Its worker may still have the jobs; those not accepted are withdrawn by whoever closes
-        the stream, and belong to this server until then."""
+        """Close a stream. Its worker may still have the jobs; the caller withdraws those not
+        accepted, which belong to this server until then."""
         for hold, offer in tuple(stream.offers.items()):
             if offer.stream is stream:
                 self._remove(hold)
@@ -111,7 +113,7 @@ class OfferBook:
     # Tokens
 
     def signed(self, claim: Claim, token: str) -> None:
-        """A token was given out for it: it is known again without being read."""
+        """Remember a token, to recognize it without parsing."""
         if offer := self._offers.get(claim.claim_key):
             offer.token = token
             self._by_token[token] = offer

@@ -1,8 +1,8 @@
-"""Renewals of remote workers: many in one statement, and answered soon despite somebody's lock.
+"""Renewals of remote workers: many in one statement, answered soon despite locks.
 
-A worker that hears nothing has to stop its jobs before their leases run out. So a renewal waits for
-a lock as briefly as a local worker's does, and those that come meanwhile share the next statement:
-however many workers there are, each is told within two such waits.
+A worker without an answer has to stop its jobs before their leases expire. So a renewal waits for a
+lock as briefly as a local worker's does, and renewals that arrive meanwhile share the next
+statement: however many workers there are, each is answered within two such waits.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ...ops import offer as ops
 from ...store import Store
 from ...worker.leases import max_renewal_s
 
-MAX_CLAIMS = 5000  # in one statement
+MAX_CLAIMS = 5000  # per statement
 
 
 @dataclass(slots=True)
 class RenewalBatch:
-    """What the next statement renews."""
+    """The claims of the next statement."""
 
     claims: list[Claim] = field(default_factory=list)
     answer: asyncio.Task[ops.HoldResult] | None = None
 
 
 class Renewals:
-    """`store` waits for locks briefly, and carries out one operation at a time."""
+    """`store` waits briefly for locks, and runs one operation at a time."""
 
     def __init__(self, store: Store, lease: float) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class Renewals:
         self._turn = asyncio.Lock()
 
     async def hold(self, claims: Sequence[Claim]) -> ops.HoldResult:
-        """Renew these claims, which accepts what was only offered. The answer is about all claims
+        """Renew these claims, and accept those that were only offered. The answer covers all claims
         of the statement."""
         if len(self._next.claims) + len(claims) > MAX_CLAIMS:
             self._next = RenewalBatch()
@@ -46,7 +46,7 @@ class Renewals:
         batch.claims += claims
         if batch.answer is None:
             batch.answer = asyncio.create_task(self._send(batch))
-        return await asyncio.shield(batch.answer)  # one who leaves takes nobody's answer away
+        return await asyncio.shield(batch.answer)  # shared: one caller must not cancel it
 
     async def _send(self, batch: RenewalBatch) -> ops.HoldResult:
         async with self._turn:

@@ -1,13 +1,13 @@
-"""What remote workers say of their jobs, many in one call, each with its token.
+"""Reports of remote workers about their jobs: many per call, each with its task token.
 
-    renew     I hold it (the first time: I accept it)
-    complete  it succeeded, with this result and these follow-up jobs
-    fail      it did not: retry, give up, call again later, was cancelled
-    release   I give it back, unspent
-    event     it says something: progress, a log line
+    renew     the worker holds the job (the first time: it accepts the offer)
+    complete  the job succeeded, with this result and these follow-up jobs
+    fail      it did not: retry, dead, retry later, cancelled
+    release   the worker releases the job, unspent
+    event     progress, or a log line
 
-Events are stored before any outcome that comes with them or after them. All outcomes leave through
-the same door as a local worker's, and each is answered for itself.
+Events are stored before the outcomes that are reported with or after them. All outcomes use the
+same finish as a local worker's, and each report gets its own answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .stream import WorkerStream
 
 
 class ReportFinisher:
-    """Outcomes on their way in, and how each was taken."""
+    """Outcomes to store, and the answer for each."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -52,7 +52,7 @@ class ReportFinisher:
             self._in_flight, dispatcher.metrics, dispatcher.became_ready, dispatcher.refused,
             dispatcher.slot_freed,
         )  # fmt: skip
-        # One failure is enough to take a batch apart: the next call has another one.
+        # One failure is enough to split a batch: the next call has another one.
         self._finisher = Finisher(
             dispatcher.store,
             self._in_flight,
@@ -63,9 +63,9 @@ class ReportFinisher:
         )
         self._finisher.split_after, self._finisher.on_drop = 1, self._drop
         self.accepted: dict[ClaimKey, Status] = {}
-        self.held: list[Claim] = []  # to be held on to in the same round trip
+        self.held: list[Claim] = []  # to renew in the same round trip
         self.hold_result = ops.HoldResult({})
-        self.dropped: dict[tuple[ClaimKey, int], str] = {}  # events that cannot be stored, and why
+        self.dropped: dict[tuple[ClaimKey, int], str] = {}  # unstorable events, with the error
 
     def put(self, transition: Transition) -> None:
         held = InFlight(transition.claim, safe_until=0.0, transition=transition)
@@ -85,7 +85,7 @@ class ReportFinisher:
     async def _finish_and_claim(
         self, plain: list[Transition], request: ClaimRequest | None
     ) -> tuple[Finished, list[Claim]]:
-        """As a local worker does, but that others are held on to as well."""
+        """Finish and claim as a local worker does, and renew other claims as well."""
         assert request is None or isinstance(request, ops.OfferRequest)
         lease = self._dispatcher.service_settings.remote_lease
         finished, self.hold_result, claims = await self._dispatcher.steady.arun(
@@ -109,7 +109,7 @@ class ReportFinisher:
 
 
 class ReportBatch:
-    """One call's reports: sorted, handed in, answered in the order in which they came."""
+    """The reports of one call: sorted, applied, answered in their order."""
 
     def __init__(
         self, dispatcher: Dispatcher, key: bytes, reach: Access, queue_names: QueueNames
@@ -138,10 +138,10 @@ class ReportBatch:
         ]
 
     async def _route(self, report: TaskReport) -> Claim | AnswerFields:
-        """Put it where it belongs, or say at once why it is refused."""
+        """Sort a report by kind, or refuse it at once."""
         claim = self._dispatcher.claim_of(report.token, self._key)
         if claim is None or not self._reach.allows(claim.tenant, claim.queue):
-            return _answer("refused", reason="this is no task token for you")
+            return _answer("refused", reason="this is not a task token of yours")
         try:
             await self._put(report, claim)
         except (InvalidInput, TooManyQueues) as error:
@@ -175,8 +175,9 @@ class ReportBatch:
     def _apply_breaker(
         self, claim: Claim, ended: AttemptEnd, terms: BreakerTerms | None
     ) -> AttemptEnd:
-        """What it means for the task's circuit breaker, which is kept here for remote workers. It
-        is everybody's: a worker of one tenant neither opens nor closes it."""
+        """Apply an outcome to the task's circuit breaker, which this server keeps for remote
+        workers. Breakers are shared by all tenants: a worker of one tenant neither opens nor closes
+        them."""
         if self._reach.tenant is not None:
             return ended
         breaker = Breaker() if terms is None else Breaker(**terms.model_dump())
@@ -186,14 +187,14 @@ class ReportBatch:
         return judged
 
     def _transition(self, claim: Claim, ended: AttemptEnd, policy: Policy | None) -> Transition:
-        """The job's own policy comes first, then what the worker knows of the task, then what we
-        know of it."""
+        """The job's own policy comes first, then the worker's for the task, then this server's."""
         if claim.retry or policy is None:
             return self._dispatcher.decide(claim, ended)
         return decide(claim, ended, Retry(**policy.model_dump()), random.random())
 
     async def _hold_unrenewed(self) -> None:
-        """What was not held on to in passing: it is lost, or somebody has its row."""
+        """Renew the claims that were not renewed on the way: they are lost, or their rows are
+        locked."""
         hold_result = self._finisher.hold_result
         if left := [
             claim for claim in self._finisher.held if claim.claim_key not in hold_result.cancelling
@@ -204,7 +205,7 @@ class ReportBatch:
             self._finisher.hold_result = ops.HoldResult(cancelling, found.busy, found.locked)
 
     def _stream(self, prefetch: int) -> WorkerStream | None:
-        """The worker's, if it is here."""
+        """The worker's stream, if it is open here."""
         claims = (*self._ending, *self._finisher.held)
         stream = next((s for claim in claims if (s := self._dispatcher.stream_of(claim))), None)
         if stream:
@@ -212,7 +213,8 @@ class ReportBatch:
         return stream
 
     async def _flush(self, stream: WorkerStream | None) -> None:
-        """And claim for the worker's stream in the same round trip, as a local worker would."""
+        """Finish, and claim for the worker's stream in the same round trip, as a local worker
+        does."""
         if not self._finisher:
             return
         request = stream.piggyback_request(len(self._ending)) if stream else None
@@ -230,7 +232,7 @@ class ReportBatch:
             await self._dispatcher.store.arun(ops.record_late, self._late)
 
     async def _find_stored_events(self) -> None:
-        """Those of a claim that was lost are not kept, and whoever said them is to know."""
+        """Events of a lost claim are not stored, and the sender is told so."""
         if self._events:
             self._stored = await self._dispatcher.store.arun(ops.stored_events, self._events)
 
@@ -248,7 +250,7 @@ class ReportBatch:
 
 
 def _answer(status: Status, cancel: bool = False, reason: str | None = None) -> AnswerFields:
-    """As `ReportAnswer` has it: there are many, and these are cheaper."""
+    """A `ReportAnswer` as a dict: there are many, and dicts are cheaper."""
     return {"status": status, "cancel": cancel, "reason": reason}
 
 

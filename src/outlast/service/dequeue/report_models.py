@@ -1,4 +1,4 @@
-"""What a report says and how it is answered, as models; and how an attempt ended by its words."""
+"""Models of reports and their answers, and the conversion of a report to an attempt's end."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class BreakerTerms(ClosedModel):
 
 
 class TaskReport(ClosedModel):
-    """One thing said of one job."""
+    """One report about one job."""
 
     do: Literal["renew", "complete", "fail", "release", "event"]
     token: Token = Field(description="the job's task token, as it was offered")
@@ -69,21 +69,25 @@ class TaskReport(ClosedModel):
     jobs: list[dict[str, Any]] | None = Field(
         None, max_length=1000, description="complete: follow-up jobs"
     )
-    error: Failure | None = Field(None, description="fail, release: what went wrong")
-    how: Literal[*OUTCOME_OF_WORD] = Field("failed", description="fail: in which way")  # type: ignore[valid-type]
+    error: Failure | None = Field(None, description="fail, release: the error")
+    how: Literal[*OUTCOME_OF_WORD] = Field("failed", description="fail: the kind of failure")  # type: ignore[valid-type]
     delay: Seconds | None = Field(
-        None, description="release, fail later: seconds until it is due; failed: at least so many"
+        None, description="release, fail later: seconds until it is due; failed: the minimum"
     )
-    retry: Policy | None = Field(None, description="fail: by which policy, if the job has no own")
+    retry: Policy | None = Field(
+        None, description="fail: retry policy, if the job has none of its own"
+    )
     outage: Outage | None = Field(
-        None, description="fail: what the task depends on is away, certainly or by a suspicion"
+        None, description="fail: a dependency of the task is down, certainly or possibly"
     )
-    breaker: BreakerTerms | None = Field(None, description="fail: when the task's calls stop")
+    breaker: BreakerTerms | None = Field(
+        None, description="fail: settings of the task's circuit breaker"
+    )
     trace: str | None = Field(
         None, max_length=55, description="complete, fail: the span of the attempt, as traceparent"
     )
     n: int = Field(0, ge=0, lt=2**63, description="event: its number under this claim")
-    kind: Literal["progress", "log"] = Field("log", description="event: of which kind")
+    kind: Literal["progress", "log"] = Field("log", description="event: its kind")
     data: str = Field("{}", max_length=MAX_EVENT_LENGTH, description="event: as JSON text")
     late: bool = Field(False, description="event: its worker died before it could send it")
 
@@ -91,19 +95,19 @@ class TaskReport(ClosedModel):
 class TaskReports(ClosedModel):
     reports: list[TaskReport] = Field(max_length=MAX_REPORTS)
     ahead: int = Field(
-        0, ge=0, le=MAX_CREDIT, description="how many more than `credit` to offer now"
+        0, ge=0, le=MAX_CREDIT, description="additional jobs beyond `credit` to offer now"
     )
 
 
 class ReportAnswer(BaseModel):
-    """`ok`; `duplicate`: it was said before, and stands; `lost`: this claim is no longer yours, and
-    nothing was changed; `busy`: say it again soon; `refused`: never, and why."""
+    """`ok`; `duplicate`: already reported and stored; `lost`: the worker no longer owns this claim,
+    and nothing was changed; `busy`: report again soon; `refused`: permanently, with the reason."""
 
     status: Status
-    cancel: bool = False  # somebody asked for this job to stop
+    cancel: bool = False  # the job was asked to stop
     reason: str | None = None
     locked: bool = Field(
-        False, description="renew, busy: somebody's lock keeps everybody from taking this job"
+        False, description="renew, busy: a lock keeps every worker from claiming this job"
     )
 
 
@@ -112,13 +116,13 @@ class ReportAnswers(BaseModel):
 
 
 def attempt_end_of(report: TaskReport, claim: Claim, reach: Access) -> AttemptEnd:
-    """How an attempt ended, by its worker's words."""
+    """The end of an attempt, from its report."""
     match report.do:
         case "complete":
             result = report.result
             if result is not None:
                 check_json("result", result)
-                result = escape_reference(result)  # a worker far away refers to nothing
+                result = escape_reference(result)  # a remote worker has no blob references
             jobs = followups.read_followups(report.jobs, claim, reach) if report.jobs else ()
             return AttemptEnd(Outcome.SUCCEEDED, result=result, jobs=jobs)
         case "release":
@@ -131,13 +135,13 @@ def attempt_end_of(report: TaskReport, claim: Claim, reach: Access) -> AttemptEn
 
 
 def check_json(what: str, text: str) -> None:
-    """The database reads it as JSON, and whoever asks for it later does: so it must be some."""
+    """Check that text is JSON: the database and later readers parse it."""
     try:
         _decode(text)
     except (ValueError, RecursionError):
-        raise InvalidInput(f"{what} is no JSON text") from None
+        raise InvalidInput(f"{what} is not JSON text") from None
     if "\\u0000" in text:
-        raise InvalidInput(f"{what} contains NUL, which the database cannot hold")
+        raise InvalidInput(f"{what} contains NUL, which the database cannot store")
 
 
 def _refuse_constant(constant: str) -> None:

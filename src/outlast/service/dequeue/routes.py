@@ -1,4 +1,4 @@
-"""The endpoints of remote workers: open a stream, report, say goodbye."""
+"""The endpoints of remote workers: open a stream, report, deregister."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .worker_info import RemoteWorkerInfo
 
 log = logging.getLogger("outlast.service")
 
-OPEN_WAIT_S = 5.0  # seconds to wait for the desk to open
+OPEN_WAIT_S = 5.0  # seconds to wait for the dispatcher to open
 END_TIMEOUT_S = 1.0  # seconds that a stream's end may take
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
@@ -48,13 +48,15 @@ Names = Annotated[str, Field(max_length=6000, description="separated by commas")
 
 
 class DequeueQuery(ClosedModel):
-    """What a worker wants."""
+    """The request of a worker."""
 
-    worker: Name = Field(description="what it calls itself, anew at every start")
-    tasks: Names = Field(min_length=1, description="names of tasks it knows, separated by commas")
-    queues: Names | None = Field(None, description="only these; else all that the token reaches")
-    credit: int = Field(1, ge=1, le=MAX_CREDIT, description="how many jobs it can hold at once")
-    host: str = Field("", max_length=200, description="where it runs, for people to see")
+    worker: Name = Field(description="its name, new at every start")
+    tasks: Names = Field(min_length=1, description="names of its tasks, separated by commas")
+    queues: Names | None = Field(
+        None, description="only these; default: all that the token may access"
+    )
+    credit: int = Field(1, ge=1, le=MAX_CREDIT, description="maximum jobs that it holds")
+    host: str = Field("", max_length=200, description="its host, for display")
     pid: int = Field(0, ge=0, le=2**31 - 1)
 
 
@@ -63,7 +65,7 @@ class LeaveBody(ClosedModel):
 
 
 class LeaveResult(BaseModel):
-    released: int = Field(description="jobs that it still held, and that were put back")
+    released: int = Field(description="jobs that it still held, and that were released")
 
 
 async def dequeue(call: RequestContext) -> Response:
@@ -80,22 +82,22 @@ async def report_tasks(call: RequestContext) -> Response:
     reports: TaskReports = call.body
     taking = ReportBatch(dispatcher, key, call.reach, call.service.queue_names)
     taken = dispatcher.spawn(taking.process(reports.reports, reports.ahead))
-    answers = await asyncio.shield(taken)  # what has begun comes to its end
+    answers = await asyncio.shield(taken)  # a started batch runs to its end
     return Response(to_json({"reports": answers}), media_type="application/json")
 
 
 async def leave_dequeue(call: RequestContext) -> LeaveResult:
-    """Its streams end, what it held is put back unspent, and its card is taken down."""
+    """End its streams, release its jobs unspent, and deregister it."""
     worker = remote_id(_token_owner(call), call.query.worker)
     dispatcher = await _dispatcher_of(call)
     for stream in tuple(dispatcher.streams):
         if stream.worker == worker:
-            stream.end("its worker has left")
+            stream.end("the worker has deregistered")
     return LeaveResult(released=await call.ol.store.arun(leave_op, worker))
 
 
 class DequeueResponse(Response):
-    """An answer that goes on. Whichever way it ends, the stream is closed."""
+    """The streaming response. However it ends, the stream is closed."""
 
     def __init__(self, call: RequestContext, stream: WorkerStream, media: str) -> None:
         self.background = None
@@ -128,21 +130,21 @@ class DequeueResponse(Response):
             try:
                 await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
                 if shown_out.done():
-                    self._stream.end("this token is no longer good")
+                    self._stream.end("this token is no longer valid")
                     await asyncio.wait({running}, timeout=END_TIMEOUT_S)
                 if running.done() and not running.cancelled():
                     _log_failure(self._stream.worker, running.exception())
             finally:
-                self._stream.close()  # first, and without waiting: we may be cancelled
+                self._stream.close()  # first, and without waiting: this may be cancelled
                 await _cancel_all(every)
 
 
 def _log_failure(worker: str, error: BaseException | None) -> None:
-    """The answer has begun, so its reader cannot be told."""
+    """The response has started, so no error status can be sent."""
     if isinstance(error, OutlastError):
-        log.warning("the stream of %s broke off: %s", worker, error)
+        log.warning("the stream of %s was interrupted: %s", worker, error)
     elif isinstance(error, TimeoutError):
-        log.warning("the stream of %s is closed: it takes nothing in", worker)
+        log.warning("the stream of %s is closed: the worker does not read", worker)
     elif error is not None:
         log.error("the stream of %s failed: %s", worker, error, exc_info=error)
 
@@ -169,9 +171,7 @@ def _worker_info(call: RequestContext) -> RemoteWorkerInfo:
     if queues is None:
         queues = who.queues
     elif unreachable := sorted(queue for queue in queues if not who.can_access(queue)):
-        raise Forbidden(
-            f"these queues are out of this token's reach: {', '.join(unreachable)[:200]}"
-        )
+        raise Forbidden(f"this token has no access to these queues: {', '.join(unreachable)[:200]}")
     return RemoteWorkerInfo(
         worker=remote_id(_token_owner(call), query.worker),
         host=query.host or "unknown",
@@ -191,7 +191,7 @@ def _split_names(what: str, text: str) -> list[str]:
 
 
 def _token_owner(call: RequestContext) -> str:
-    """Enough of a token's id to tell it from all others."""
+    """A prefix of a token's id, long enough to be unique."""
     return (call.who.token or "local")[-12:]
 
 
@@ -210,7 +210,7 @@ ROUTES = (
         STREAM_PATH,
         May.WORK,
         leave_dequeue,
-        "A remote worker says goodbye",
+        "Deregister a remote worker",
         query=LeaveBody,
         response=LeaveResult,
     ),
@@ -219,7 +219,7 @@ ROUTES = (
         REPORTS_PATH,
         May.WORK,
         report_tasks,
-        "What became of offered jobs",
+        "Report on offered jobs",
         request=TaskReports,
         response=ReportAnswers,
     ),
@@ -228,7 +228,7 @@ ROUTES = (
         STEPS_PATH,
         May.WORK,
         step_routes.keep_step,
-        "Look up or keep a step",
+        "Look up or store a step",
         request=step_routes.StepRequest,
         response=step_routes.StoredStep,
         statuses=(409,),
@@ -238,7 +238,7 @@ ROUTES = (
         PREREQUISITES_PATH,
         May.WORK,
         step_routes.read_prerequisites,
-        "The jobs that a job comes after",
+        "The prerequisites of a job",
         request=step_routes.PrerequisitesQuery,
         response=step_routes.PrerequisitesPage,
     ),

@@ -1,4 +1,4 @@
-"""What a handler far away needs beside its outcome: durable steps, and the results before it."""
+"""Endpoints for handlers of remote workers: durable steps, and results of prerequisites."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE_SIZE = 200
 
 
 class StepRequest(ClosedModel):
-    """A step to be looked up; with a `result`, one to be kept."""
+    """A step to look up; with a `result`, one to store."""
 
     token: Token
     name: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
@@ -30,19 +30,21 @@ class StepRequest(ClosedModel):
 
 
 class StoredStep(BaseModel):
-    result: str | None = Field(description="what is kept, as JSON text; null: nothing yet")
+    result: str | None = Field(description="the stored result, as JSON text; null: none yet")
 
 
 class PrerequisitesQuery(ClosedModel):
-    """Which page of the jobs before this one."""
+    """A page of the prerequisites."""
 
     token: Token
-    after: int = Field(-1, ge=-1, le=2**31 - 1, description="the last place of the page before")
+    after: int = Field(
+        -1, ge=-1, le=2**31 - 1, description="the last position of the previous page"
+    )
     limit: int = Field(PAGE_SIZE, ge=1, le=PAGE_SIZE)
 
 
 class PrerequisitesPage(BaseModel):
-    jobs: list[tuple[int, dict[str, Any]]] = Field(description="each with its place")
+    jobs: list[tuple[int, dict[str, Any]]] = Field(description="each with its position")
 
 
 async def keep_step(call: RequestContext) -> StoredStep:
@@ -62,7 +64,8 @@ async def read_prerequisites(call: RequestContext) -> PrerequisitesPage:
 
 
 def _job_json(job: Job) -> dict[str, Any]:
-    """As everywhere; and what its result refers to, for those who can read it."""
+    """A job as in all responses, with the blob that its result refers to, for readers with
+    access."""
     job_json = job.as_json()
     return (
         {**job_json, "reference": job.result.as_text()}
@@ -75,5 +78,5 @@ async def claim_of(call: RequestContext, token: str) -> Claim:
     key = await call.service.key(task_tokens.PURPOSE)
     claim = task_tokens.read(token, key)
     if claim is None or not call.reach.allows(claim.tenant, claim.queue):
-        raise Forbidden("this is no task token for you")
+        raise Forbidden("this is not a task token of yours")
     return claim

@@ -1,7 +1,7 @@
 """One remote worker's stream: jobs are offered as long as it can hold more.
 
-What the worker holds is known from the reports that pass here, and every few seconds from the
-database: so nothing is lost count of when reports go through another server, or a claim is lost.
+The worker's jobs are known from the reports that pass here and, every few seconds, from the
+database: the count stays right when reports go through another server, or a claim is lost.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.service")
 
-RECONCILE_INTERVAL_S = 1.0  # seconds between looks at what the worker holds by the database
+RECONCILE_INTERVAL_S = 1.0  # seconds between reads of the worker's jobs in the database
 GATHER_S = 0.005  # seconds
-MAX_CLAIM = 200  # jobs claimed in one go
+MAX_CLAIM = 200  # jobs per claim
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -52,12 +52,12 @@ class WorkerStream:
         self._format = format
         self._key = key
         self._poller = Poller(info.queues, dispatcher.settings, self._see)
-        self.offers: dict[ClaimKey, Offer] = {}  # kept by the desk's book
+        self.offers: dict[ClaimKey, Offer] = {}  # kept by the dispatcher's book
         self.credit = Credit(info.credit, dispatcher.service_settings, self.offers)
-        self._piggybacked: list[Claim] = []  # claimed with a report, and not sent yet
+        self._piggybacked: list[Claim] = []  # claimed with a report, not sent yet
         self._wakeup = asyncio.Event()
-        self._end_reason = ""  # it ends
-        self._registration_due = False  # the worker should renew, and learn what to stop
+        self._end_reason = ""  # why the stream ends
+        self._registration_due = False  # the worker should renew, and learn which jobs to stop
         self._backoff = Backoff()
         now = time.monotonic()
         self._ends_at = now + dispatcher.service_settings.stream_life * random.uniform(0.9, 1.0)
@@ -65,7 +65,7 @@ class WorkerStream:
         self._heartbeat_at = now
         self._silent_since = now
 
-    # From begin to end
+    # From start to end
 
     async def run(self, send: Send) -> None:
         await self._register()
@@ -76,12 +76,12 @@ class WorkerStream:
                 self._backoff.succeeded()
             except OutlastError as error:
                 wait = self._backoff.failed()
-                log.warning("a stream's turn failed (%s); next try in %.1f s", error, wait)
+                log.warning("a pass of a stream failed (%s); next try in %.1f s", error, wait)
                 await self._wait(wait)
         await self._send_frame(send, {"type": "bye", "reason": self._end_reason})
 
     def close(self) -> None:
-        """On every way out, without waiting: what was not accepted goes back at once."""
+        """On every way out, without waiting: release at once what was not accepted."""
         self.closed = True
         self.dispatcher.streams.discard(self)
         held = self.offers.values()
@@ -105,7 +105,7 @@ class WorkerStream:
             await self._send_frame(send, {"type": "renew"})
         now = time.monotonic()
         if now >= self._ends_at:
-            self.end("this stream has lived long enough: open the next one")
+            self.end("this stream has reached its maximum lifetime: open another one")
             return
         if now >= self._reconcile_at:
             await self._reconcile()
@@ -134,13 +134,13 @@ class WorkerStream:
         self._wakeup.clear()
 
     async def _see(self, store: Store, queues: Collection[str] | None) -> PendingQueues:
-        """Once for all streams that look at the same time."""
+        """One poll for all streams that ask at the same time."""
         return await self.dispatcher.poll()
 
     # Offer
 
     async def _gather(self) -> None:
-        """A busy worker puts down many jobs in a moment: then they are replaced together."""
+        """A busy worker finishes many jobs in a moment: replace them together."""
         until = time.monotonic() + GATHER_S
         while self.credit.is_nearly_used and not self._piggybacked:
             if (left := until - time.monotonic()) <= 0:
@@ -152,7 +152,7 @@ class WorkerStream:
         self._wakeup.set()
 
     async def _offer(self) -> list[Claim] | None:
-        """What there was in the queue whose turn it is; None: there is none to ask."""
+        """Claims from the queue whose turn it is; None: there is none to poll."""
         if self.credit.free <= 0:
             return None
         if self._poller.wait() == 0:
@@ -181,7 +181,7 @@ class WorkerStream:
         return claims
 
     def piggyback_request(self, ending: int) -> ops.OfferRequest | None:
-        """What to claim in the very round trip that ends so many of the worker's jobs."""
+        """The claim to make in the round trip that ends so many of the worker's jobs."""
         room = self.credit.free + ending
         self._poller.held = self._held()
         if (
@@ -200,7 +200,7 @@ class WorkerStream:
         self._wakeup.set()
 
     def piggyback_failed(self, request: ops.OfferRequest) -> None:
-        """It could not be asked: there may be something all the same."""
+        """The claim failed: there may be ready jobs all the same."""
         self.credit.requested -= request.limit
         self._poller.not_claimed(request)
         self._wakeup.set()
@@ -210,10 +210,10 @@ class WorkerStream:
         return claims or None
 
     def _offer_request(self, queues: tuple[str, ...], room: int) -> ops.OfferRequest | None:
-        """At most half of what it can hold: while one half is on its way, the other runs. None: all
-        of its tasks are held back there by breakers."""
+        """At most half of the credit: while one half is on its way, the other runs. None: breakers
+        hold back all of its tasks there."""
         info = self.info
-        held = self._poller.held.get(queues[0])  # the same in all of them
+        held = self._poller.held.get(queues[0])  # the same for all queues
         tasks = tuple(task for task in info.tasks if task not in held) if held else info.tasks
         if held and not tasks:
             self._poller.rest_held(queues)
@@ -235,13 +235,13 @@ class WorkerStream:
         )
 
     def _held(self) -> HeldTasks:
-        """Tasks that breakers hold back. A worker of one tenant may not probe: where it is the only
-        one that could, they do not hold it back for ever."""
+        """Tasks that breakers hold back. A worker of one tenant may not probe; if it is the only
+        one that could, they do not hold its jobs back for ever."""
         breakers = self.dispatcher.breakers
         return breakers.held if self.info.tenant is None else breakers.held_while_probed
 
     async def _send(self, send: Send, claims: Sequence[Claim]) -> None:
-        """What cannot be sent is not accepted, so `close` puts back every one of them."""
+        """Send offers. Those that cannot be sent are not accepted, so `close` releases them."""
         for frame in offer_frames(claims, lambda claim: self.dispatcher.sign(claim, self._key)):
             await self._send_frame(send, frame)
 
@@ -249,7 +249,7 @@ class WorkerStream:
         await self._send_bytes(send, self._format.write(frame))
 
     async def _send_bytes(self, send: Send, data: bytes) -> None:
-        """A worker that takes in nothing for the time of an offer is not waited for."""
+        """Close the stream of a worker that reads nothing for the time of an offer."""
         async with asyncio.timeout(self.dispatcher.service_settings.offer_lease):
             await send(data)
         self._silent_since = time.monotonic()
@@ -257,11 +257,11 @@ class WorkerStream:
     # Count
 
     def has_room(self) -> None:
-        """The worker has put a job down."""
+        """Note that the worker no longer holds a job."""
         self._wakeup.set()
 
     async def _reconcile(self) -> None:
-        """What the worker holds by the database, and whether it accepts what it is offered."""
+        """Read from the database which jobs the worker holds, and whether it accepts offers."""
         self._reconcile_at = time.monotonic() + RECONCILE_INTERVAL_S
         await self._heartbeat()
         if not self.offers:
@@ -278,7 +278,7 @@ class WorkerStream:
                 self.dispatcher.forget([hold])
 
     async def _heartbeat(self) -> None:
-        """As often as a local worker says that it lives."""
+        """Register the worker, as often as a local one sends heartbeats."""
         if time.monotonic() < self._heartbeat_at:
             return
         self._heartbeat_at = time.monotonic() + self.dispatcher.settings.renew_every
@@ -289,10 +289,10 @@ class WorkerStream:
         if not known:
             await store.arun(worker_ops.register, self._registration)
 
-    # News
+    # Notifications
 
     def slot_freed(self, claim: Claim) -> None:
-        """A job of a limited queue has ended: any worker may have the next of its lane."""
+        """A job of a limited queue has ended: any worker may get the next one of its lane."""
         self._poller.slot_freed(claim)
         self._wakeup.set()
 

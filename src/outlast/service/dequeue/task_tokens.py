@@ -1,9 +1,8 @@
-"""Task tokens: what proves that a job was given to this worker, under this claim.
+"""Task tokens: prove that a job was offered to this worker, under this claim.
 
-A token is the claim itself, signed: `1.<facts>.<mac>`. So a server needs to remember nothing of
-what it handed out, and any instance can judge any token. The facts of a claim do not change while
-it holds, and the fence and the owners in it say in the database whether it still does. To those who
-carry it, it is opaque.
+A token is the signed claim: `1.<facts>.<mac>`. So a server keeps no record of its tokens, and any
+instance can verify any token. The facts of a claim do not change while it holds; its fence and
+owners tell, in the database, whether it still does. For workers, a token is opaque.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ PURPOSE = "task tokens"
 MAX_TOKEN_LENGTH = 4_000  # characters
 
 _KIND = "3"
-# What a finish needs to know of a claim. Whoever changes this list changes the kind as well.
+# The facts of a claim that a finish needs. A change of this list needs a new kind.
 _CLAIM_FIELDS = (
     "id",
     "fence",
@@ -42,8 +41,8 @@ _CLAIM_FIELDS = (
     "offered_by",
     "lane",
 )
-# A token of the first kind does not say which server offered the job: it is good once accepted. One
-# of the second does not know lanes.
+# A token of the first kind does not name the server that offered the job: it is valid once
+# accepted. One of the second kind has no lane.
 _FIELDS_OF_KIND = {"1": _CLAIM_FIELDS[:-2], "2": _CLAIM_FIELDS[:-1], _KIND: _CLAIM_FIELDS}
 _DEFAULTS: dict[str, Any] = {
     "args": "null", "priority": 0, "run_at": 0.0, "created_at": 0.0, "timeout": None,
@@ -62,9 +61,9 @@ def sign(claim: Claim, key: bytes) -> str:
 
 
 def read(token: str, key: bytes) -> Claim | None:
-    """The claim that a token stands for; None for one that we did not sign, letter for letter."""
+    """The claim of a token; None unless we signed exactly this text."""
     text, _, mac = token.rpartition(".")
-    # As text: what decodes to the same bytes is still another token.
+    # As text: another encoding of the same bytes is another token.
     if not token.isascii() or not hmac.compare_digest(mac, _mac(text, key)):
         return None
     kind, _, facts = text.partition(".")

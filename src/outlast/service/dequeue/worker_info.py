@@ -1,4 +1,4 @@
-"""Who opened a stream, and for what."""
+"""A remote worker: its identity, tasks, queues and credit."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from ...version import VERSION
 
 @dataclass(frozen=True, slots=True)
 class RemoteWorkerInfo:
-    worker: str  # its name in our tables
+    worker: str  # its name in the tables
     host: str
     pid: int
     queues: frozenset[str] | None
     tasks: tuple[str, ...]
     tenant: str | None
-    credit: int  # jobs that it can hold at once
+    credit: int  # maximum jobs that it holds
 
     def may_probe(self, circuit: Circuit) -> bool:
-        """Whether it may probe a breaker, which is everybody's: workers of one tenant neither open
-        nor close it."""
+        """Whether it may probe a breaker. Breakers are shared by all tenants: workers of one tenant
+        neither open nor close them."""
         served = self.queues is None or circuit.queue in self.queues
         return self.tenant is None and served and circuit.task in self.tasks
 
     def registration(self, lease: float) -> dict[str, object]:
-        """As any worker shows it."""
+        """The row that it registers, as any worker."""
         return {
             "id": self.worker,
             "host": self.host,

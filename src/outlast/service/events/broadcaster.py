@@ -1,7 +1,7 @@
-"""Reads the store for everybody who follows: so many questions, however many they are.
+"""Broadcast events: one reader of the store for all subscribers.
 
-A wake-up only says "look". What is looked at is the store, in the order of places; so whatever gets
-lost on the way, a wake-up, a connection, this process, costs time and no event.
+A notification only triggers a poll of the store, in the order of positions. So a lost notification,
+connection or process costs time and no event.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from .subscriber import Subscriber
 
 log = logging.getLogger("outlast.service")
 
-PAGE_SIZE = 500  # events that are read at once
-JOBS_PER_QUERY = 1000  # jobs that are asked for at once
-MAX_READERS = 4  # subscribers that read their history at the same time
-MIN_POLL_GAP_S = 0.02  # seconds at least between two looks
-LINGER_S = 5.0  # seconds that it goes on when the last one has left
-START_TIMEOUT_S = 5.0  # seconds at least that whoever comes first waits for the beginning
-RESTORE_CHECK_INTERVAL_S = 5.0  # seconds between looks whether the sequence has been put back
-HINT_RESET_S = 5.0  # seconds after which what has no place yet is looked for no more at every look
+PAGE_SIZE = 500  # events per read
+JOBS_PER_QUERY = 1000  # jobs per query
+MAX_READERS = 4  # concurrent readers of history
+MIN_POLL_GAP_S = 0.02  # minimum seconds between two polls
+LINGER_S = 5.0  # seconds that it runs on after the last subscriber left
+START_TIMEOUT_S = 5.0  # minimum seconds that the first subscriber waits for the start
+RESTORE_CHECK_INTERVAL_S = 5.0  # seconds between checks whether the sequence was set back
+HINT_RESET_S = 5.0  # seconds after which every poll stops searching for events without a position
 
 
 class Broadcaster:
-    """One for each server process; `run` it beside the server."""
+    """One per server process; `run` it beside the server."""
 
     def __init__(self, store: Store, settings: ServiceSettings | None = None) -> None:
         self.settings = settings or ServiceSettings.of()
-        self.counts: Counter[str] = Counter()  # came, fed, cut, looks
-        self.polled_at = 0.0  # monotonic; when all had been told
+        self.counts: Counter[str] = Counter()  # subscribed, delivered, cut, polls
+        self.polled_at = 0.0  # monotonic; when all events had been delivered
         self._store = store.clone(connections=MAX_READERS + 2)
         self._position, self._tick = 0, 0
         self._check_restore_at = 0.0
@@ -65,7 +65,7 @@ class Broadcaster:
         )
 
     def _bind_to_loop(self) -> None:
-        """Those who followed in an event loop that has ended are gone with it."""
+        """Subscriptions of an event loop that has ended are gone with it."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             if self._loop is not None:
@@ -83,14 +83,14 @@ class Broadcaster:
 
     @property
     def lag(self) -> float:
-        """Seconds since all that there was had been handed on."""
+        """Seconds since all stored events had been delivered."""
         return time.monotonic() - self.polled_at if self.subscribers and self.polled_at else 0.0
 
     @contextmanager
     def subscription(
         self, event_filter: EventFilter, media: str, token: str | None
     ) -> Iterator[Subscriber]:
-        """A place for one who follows, for as long as this lasts, however it ends."""
+        """Subscribe for the duration of this context."""
         self._bind_to_loop()
         limits = self.settings
         subscriber = Subscriber(
@@ -108,7 +108,7 @@ class Broadcaster:
             self._remove(subscriber)
 
     async def go_live(self, subscriber: Subscriber) -> int:
-        """Feed it from now on. What is up to the place returned it has to read for itself."""
+        """Deliver from now on. The subscriber reads events up to the returned position itself."""
         async with asyncio.timeout(max(START_TIMEOUT_S, self.settings.events_keep_alive)):
             await self._ready.wait()
         self._remove(subscriber)
@@ -121,7 +121,7 @@ class Broadcaster:
         return self._position
 
     async def history(self, event_filter: EventFilter, after: int) -> EventPage:
-        """A page of what was told before; whoever reads slowly keeps nobody waiting."""
+        """A page of history; a slow reader delays no other."""
         async with self._reading:
             if event_filter.job is None:
                 return await self._store.arun(events.page, after, event_filter.tenant, PAGE_SIZE)
@@ -137,23 +137,23 @@ class Broadcaster:
             return await self._store.arun(events.last_position)
 
     async def is_over(self, job: str, after: int) -> bool:
-        """Whether nothing at all was told of a job after this place."""
+        """Whether a job has no event after this position."""
         async with self._reading:
             await self._assign_positions()
             if after > await self._store.arun(events.last_position):
-                return False  # that end is not in this sequence
+                return False  # its end is not in this sequence
             return not (await self._store.arun(events.page_of_job, job, after, None, 1)).events
 
     def wake(self) -> None:
-        """Something was told in this process."""
+        """Notified within this process."""
         self._wakeup.set()
 
     def close(self) -> None:
-        """The server is going away: every stream ends in good order, to be resumed elsewhere."""
+        """Shutdown: every stream ends cleanly, to be resumed elsewhere."""
         self.closing.set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         self._bind_to_loop()
         try:
             while True:
@@ -190,16 +190,16 @@ class Broadcaster:
         self._ready.clear()
 
     async def _find_start(self) -> None:
-        """Whoever comes first waits until it is known where we begin: after all that was told while
-        nobody followed."""
+        """The first subscriber waits until the start position is known: after all events that were
+        stored while there was no subscriber."""
         if not self._ready.is_set():
             await self._assign_positions()
             self._position = await self._store.arun(events.last_position)
             self._ready.set()
 
     async def _assign_positions(self) -> None:
-        """What has been committed by now. What comes meanwhile is not waited for: where much is
-        told there is always something."""
+        """Deliver what is committed by now. Later events are not waited for: under load there are
+        always some."""
         while (await self._store.arun(events.assign_positions))[
             0
         ] >= events.MAX_POSITIONS_PER_BATCH:
@@ -218,12 +218,12 @@ class Broadcaster:
             try:
                 await self._store.listen_for_events(self._wakeup.set, MIN_POLL_GAP_S)
             except OutlastError as error:
-                log.info("wake-ups of events are not heard for a while: %s", error)
+                log.info("notifications of events are interrupted: %s", error)
             await asyncio.sleep(backoff.failed())
 
     async def poll(self) -> None:
-        """One pass. How jobs stand is read first: all that was told before a job's end has been
-        handed on when its end is. One that was given a new life meanwhile has not ended."""
+        """One pass. Job states are read first, so that all events before a job's end are delivered
+        before the end. A job that was redriven meanwhile has not ended."""
         self._tick += 1
         statuses = await self._statuses(list(self._followers_of_job))
         await self._check_restore()
@@ -236,14 +236,16 @@ class Broadcaster:
         self.polled_at = time.monotonic()
 
     async def _check_restore(self) -> None:
-        """If a backup has been put in the place of what we read, all that comes now has places that
-        were told before: those who follow go back to the store."""
+        """Detect a restored backup: new events get positions that were used before, so subscribers
+        return to the store."""
         if time.monotonic() < self._check_restore_at:
             return
         self._check_restore_at = time.monotonic() + RESTORE_CHECK_INTERVAL_S
         last = await self._store.arun(events.last_position)
         if last < self._position:
-            log.warning("events have been put back from place %d to %d", self._position, last)
+            log.warning(
+                "the sequence of events was set back from position %d to %d", self._position, last
+            )
             self._position, self._hint = last, PositionHint()
             for subscriber in (
                 *self._followers_of_all,
@@ -258,7 +260,7 @@ class Broadcaster:
         return {job: found.get(job) for job in jobs}
 
     async def _broadcast_new(self) -> set[str | None]:
-        """All that is new; and which jobs got a new life by it."""
+        """Deliver all new events; returns the jobs that were redriven by them."""
         redriven: set[str | None] = set()
         more = True
         while more:
@@ -274,7 +276,7 @@ class Broadcaster:
                 subscriber.advance(page.position)
             redriven |= {event.job for event in page.events if event.kind == "redrive"}
             more = page.more or assigned >= events.MAX_POSITIONS_PER_BATCH
-            await asyncio.sleep(0)  # those who send have their turn
+            await asyncio.sleep(0)  # let senders run
         return redriven
 
     def _deliver(self, event: StoredEvent) -> None:
@@ -297,9 +299,9 @@ class Broadcaster:
 
 
 class PositionHint:
-    """Where to begin looking for events without a place. Numbers that were given a place long ago
-    leave dead entries in the index, which somebody's old snapshot may keep there: they are stepped
-    over. Who took a lower number and commits only now is found as well, every few seconds."""
+    """Where to search for events without a position. Positions assigned long ago leave dead entries
+    in the index, which an old snapshot may keep: these are skipped. A transaction that took a lower
+    number and commits late is found by a full search every few seconds."""
 
     def __init__(self) -> None:
         self._start_after, self._next, self._highest = 0, 0, 0

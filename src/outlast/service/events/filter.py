@@ -1,4 +1,4 @@
-"""Which events a subscriber wants, and which of them it may see."""
+"""Filters of events: those that a subscriber requests and may see."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from ...model.job import lenient_json
 from ...ops.events import StoredEvent
 
-STATE_KINDS = frozenset({"attempt", "cancel"})  # what says what became of its job
+STATE_KINDS = frozenset({"attempt", "cancel"})  # kinds with the job's new state
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Empty means: whatever there is. `tenant` and `queues` are what the caller may see, and say
-    nothing of what it asked for."""
+    """Empty fields match all. `tenant` and `queues` are the caller's access, not its request."""
 
     job: str | None = None
     kinds: frozenset[str] = frozenset()
@@ -27,8 +26,8 @@ class EventFilter:
         return self._may_see(event) and self._is_requested(event)
 
     def _may_see(self, event: StoredEvent) -> bool:
-        """What is of no job (a lost worker, a paused queue), or of a job that is gone, concerns
-        everybody: it is for those who may see everything."""
+        """Events without a job (a lost worker, a paused queue), or of a deleted job, are for
+        callers with access to everything."""
         if event.tenant is None:
             return self.tenant is None and self.queues is None
         return self.tenant in (None, event.tenant) and (
@@ -46,7 +45,7 @@ class EventFilter:
 
 
 def _resulting_state(event: StoredEvent) -> str | None:
-    """What an event itself says: how its job stands now is something else by the time that it is
-    read again, and who resumes must find the same events."""
+    """The state in the event itself: the job's current state changes, and a resumed stream must
+    find the same events."""
     data = lenient_json(event.data) if event.kind in STATE_KINDS else None
     return str(data.get("state")) if isinstance(data, dict) else None

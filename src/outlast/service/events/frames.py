@@ -18,7 +18,7 @@ _EVENT_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 class EventFrame:
-    """Something to be sent, spelled when the first subscriber wants it and then kept for all.
+    """A frame, encoded when the first subscriber needs it and cached for all.
 
     One without an `id` is of the moment: it is not part of what can be resumed.
     """
@@ -36,7 +36,7 @@ class EventFrame:
 
     @cached_property
     def sse(self) -> bytes:
-        # The names that EventSource itself uses, and what is no word, arrive as plain messages.
+        # EventSource's own names, and kinds that are no word, are sent as plain messages.
         named = _EVENT_NAME.fullmatch(self.kind) and self.kind not in _RESERVED_NAMES
         return sse_event(self.text, event=self.kind if named else None, id=self.id)
 
@@ -63,35 +63,35 @@ def event_frame(stored: StoredEvent) -> EventFrame:
 
 
 def state_frame(status: JobStatus) -> EventFrame:
-    """How a job stands at the moment."""
+    """The current state of a job."""
     return EventFrame("state", _status_fields(status))
 
 
 def end_frame(job: str, status: JobStatus | None, position: int) -> EventFrame:
-    """The last that is told of a job: after it there is nothing, unless it gets a new life."""
+    """The last frame of a job, unless it is redriven."""
     content = {"job": job, "state": "removed"} if status is None else _end_fields(status)
     return EventFrame("end", content, f"{position}-end")
 
 
 def cut_frame(reason: str, position: int) -> EventFrame:
-    """The stream ends here, and can be resumed; what was told before is all there is up to here."""
+    """The stream ends here and can be resumed; everything up to here was sent."""
     return EventFrame("cut", {"reason": reason, "after": str(position)})
 
 
 def reset_frame(requested: int, position: int) -> EventFrame:
-    """There is nothing yet where the reader was: the sequence has been put back, and goes on after
-    this place. What it read beyond is not in it."""
+    """The reader's position is beyond the end: the sequence was set back, and continues after this
+    position. Events that it read beyond are not in the sequence."""
     return EventFrame("reset", {"asked": str(requested)}, str(position))
 
 
 def retry_bytes(retry: float, media: str) -> bytes:
-    """The first that is sent: how long to wait before a reconnect."""
+    """The first frame: how long to wait before a reconnect."""
     return sse_retry(retry) if media == SSE else b""
 
 
 def keep_alive_bytes(position: int | None, media: str) -> bytes:
-    """Keeps an idle stream open; and says how far it got, though nothing of it was wanted, so that
-    who resumes need not read all that again. No browser makes an event of it."""
+    """Keeps an idle stream open, and tells the position that it has reached, so that a resumed
+    stream skips unwanted events. Browsers dispatch no event for it."""
     if media == NDJSON:
         content = {} if position is None else {"id": str(position)}
         return (json.dumps({**content, "kind": "keep-alive"}) + "\n").encode()

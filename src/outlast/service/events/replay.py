@@ -1,14 +1,15 @@
-"""What one subscriber is told, in order: what was, then what comes, without a seam.
+"""The events of one subscriber, in order: history, then live, without a gap.
 
-    history, a page at a time ──▶ near its end, join the feeder ──▶ the rest of the history ──▶ live
-             ▲                                                                                  │
-             └──────────────── it was too slow, and its buffer was emptied ◀────────────────────┘
+    history, page by page ──▶ near its end, subscribe ──▶ the rest of the history ──▶ live
+             ▲                                                                          │
+             └──────────── it was too slow, and its buffer was emptied ◀────────────────┘
 
-Whoever joins the feeder is fed what comes after a place that it has yet to reach: what lies between
-is in the store. An event that comes both ways is told once, by its place.
+The broadcaster delivers what comes after a position that the subscriber has yet to reach; the
+events between are read from the store. An event that arrives both ways is sent once, by its
+position.
 
-The sequence itself may be put back, with a backup of the database: who stands beyond its end is
-told so (`reset`), and goes on from there.
+A restored backup may set the sequence back: a subscriber beyond its end gets a `reset`, and
+continues from there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from . import frames
 from .broadcaster import Broadcaster
 from .subscriber import Subscriber
 
-CHUNK_BYTES = 64_000  # bytes that are sent at once
+CHUNK_BYTES = 64_000  # bytes per chunk
 
 
 class Replay:
@@ -36,12 +37,12 @@ class Replay:
     ) -> None:
         self._broadcaster = broadcaster
         self._subscriber = subscriber
-        self._after = after  # None: only what is new
+        self._after = after  # None: only new events
         self._status = status
         self._sent_position = 0
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """In parts, none of which ends within an event."""
+        """Chunks; none ends within an event."""
         subscriber, media = self._subscriber, self._subscriber.media
         retry = self._broadcaster.settings.events_retry * random.uniform(0.75, 1.25)
         yield frames.retry_bytes(retry, media) + self._initial_status()
@@ -59,7 +60,7 @@ class Replay:
                 return
 
     def _initial_status(self) -> bytes:
-        """How its job stands, before anything else; not its end, which comes last."""
+        """The state of its job first; its end comes last."""
         if self._status is None or self._status.final:
             return b""
         self._subscriber.status_changed(self._status)
@@ -77,7 +78,8 @@ class Replay:
                 yield part
 
     async def _check_restored(self) -> bytes:
-        """Whoever stands where nobody has been yet would be told nothing until others get there."""
+        """A position beyond the end would receive nothing until the sequence reaches it: reset
+        it."""
         requested, last = self._subscriber.position, await self._broadcaster.last_position()
         if requested <= last:
             return b""
@@ -85,7 +87,7 @@ class Replay:
         return frames.reset_frame(requested, last).encoded(self._subscriber.media)
 
     async def _history(self) -> AsyncIterator[bytes]:
-        """From its position to the end of what there is now."""
+        """From its position to the current end of the store."""
         more = True
         while more:
             page = await self._broadcaster.history(
@@ -96,7 +98,7 @@ class Replay:
             more = page.more
 
     def _encode(self, page: EventPage) -> Iterator[bytes]:
-        """Its position is always that of what was handed out."""
+        """Its position is always that of the delivered events."""
         subscriber, part = self._subscriber, bytearray()
         for event in page.events:
             if subscriber.filter.matches(event):
@@ -110,7 +112,7 @@ class Replay:
             yield bytes(part)
 
     async def _live(self) -> AsyncIterator[bytes]:
-        """Until its job has ended, or it was too slow."""
+        """Until its job has ended, or the subscriber was too slow."""
         subscriber = self._subscriber
         while subscriber.live:
             if part := subscriber.take(CHUNK_BYTES):

@@ -1,4 +1,4 @@
-"""The routes of events: those of one job, and those of all that a caller may see."""
+"""The routes of events: of one job, or of all that a caller may see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .filter import EventFilter
 from .stream import EventStream, admit
 
 POSITION_PATTERN = r"^[0-9]{1,18}(-end)?$"
-NAMES_FIELD = Field("", max_length=2000, description="one, or several with commas between them")
+NAMES_FIELD = Field("", max_length=2000, description="one, or several separated by commas")
 
 
 class JobEventsQuery(BaseModel):
@@ -28,31 +28,32 @@ class JobEventsQuery(BaseModel):
     after: str | None = Field(
         None,
         pattern=POSITION_PATTERN,
-        description="begin after the event with this id (0: at the first)",
+        description="start after the event with this id (0: at the first)",
     )
     kind: str = NAMES_FIELD
     stay: float | None = Field(
-        None, ge=0, le=86400, description="seconds the stream lasts at the most; else as set here"
+        None,
+        ge=0,
+        le=86400,
+        description="maximum seconds of the stream; default: the server's setting",
     )
 
 
 class EventsQuery(JobEventsQuery):
     queue: str = NAMES_FIELD
     task: str = NAMES_FIELD
-    state: str = Field(
-        "", max_length=200, description="what became of the job by it, as the event says"
-    )
+    state: str = Field("", max_length=200, description="the job's new state, as the event has it")
 
 
 async def job_events(call: RequestContext) -> Response | None:
-    """From the job's first event, or from where the caller was; to its last."""
+    """From the job's first event, or from the caller's position, to its last."""
     job, broadcaster = job_id(call.request.path_params["id"]), admit(call)
     standing = await broadcaster.job_status(job, call.who.tenant)
     if standing is None or not call.who.can_access(standing.queue):
         raise JobNotFound(job=job)
     after, ended = _position(call, "0")
     if ended and standing.final and await broadcaster.is_over(job, after or 0):
-        return None  # 204, on which a browser does not come back
+        return None  # 204: browsers do not reconnect
     event_filter = EventFilter(
         job=job, kinds=_names(call.query.kind), tenant=call.who.tenant, queues=call.who.queues
     )
@@ -60,7 +61,7 @@ async def job_events(call: RequestContext) -> Response | None:
 
 
 async def all_events(call: RequestContext) -> Response:
-    """From now on, or from where the caller was."""
+    """From now on, or from the caller's position."""
     admit(call)
     params = call.query
     event_filter = EventFilter(
@@ -75,14 +76,14 @@ async def all_events(call: RequestContext) -> Response:
 
 
 def _position(call: RequestContext, default: str | None) -> tuple[int | None, bool]:
-    """Where to go on, and whether the end of the job was told: by the header that a browser sends
-    when it comes back, or by the query."""
+    """The position to continue after, and whether the job's end was sent: from the header of a
+    reconnecting browser, or from the query."""
     position_text = call.request.headers.get("last-event-id") or call.query.after or default
     if position_text is None:
         return None, False
     if not re.match(POSITION_PATTERN, position_text):
         problem = {"path": "Last-Event-ID", "message": "must be the id of an event"}
-        raise UnprocessableBody("Last-Event-ID is no id of an event", problems=[problem])
+        raise UnprocessableBody("Last-Event-ID must be the id of an event", problems=[problem])
     position, _, ended = position_text.partition("-")
     return int(position), bool(ended)
 
@@ -96,16 +97,16 @@ def _media(call: RequestContext) -> str:
     return NDJSON if NDJSON in accepted and SSE not in accepted else SSE
 
 
-RESUME_HEADERS = {"Last-Event-ID": "the id of the last event that was received: go on after it"}
+RESUME_HEADERS = {"Last-Event-ID": "the id of the last received event: continue after it"}
 
 ROUTES = (
     Route(
         "GET", f"{PREFIX}/jobs/{{id}}/events", Scope.READ, job_events,
-        "What is told of a job, as it comes, until it has ended",
+        "The events of a job as they occur, until it has ended",
         query=JobEventsQuery, media=(SSE, NDJSON), statuses=(204, 404), headers=RESUME_HEADERS,
     ),
     Route(
-        "GET", f"{PREFIX}/events", Scope.READ, all_events, "What is told of all jobs, as it comes",
+        "GET", f"{PREFIX}/events", Scope.READ, all_events, "The events of all jobs as they occur",
         query=EventsQuery, media=(SSE, NDJSON), headers=RESUME_HEADERS,
     ),
 )  # fmt: skip

@@ -29,7 +29,7 @@ def admit(call: RequestContext) -> Broadcaster:
     now."""
     broadcaster = call.service.broadcaster
     if broadcaster.closing.is_set():
-        raise Unavailable("the server is going away", wait=5.0)
+        raise Unavailable("the server is shutting down", wait=5.0)
     broadcaster.refuse_beyond_limits(call.who)
     return broadcaster
 

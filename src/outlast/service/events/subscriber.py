@@ -1,7 +1,7 @@
-"""One who follows: where it stands, and a bounded buffer that the feeder puts into.
+"""A subscriber: its position, and a bounded buffer that the broadcaster fills.
 
-The feeder never waits for anybody. Where a buffer is full, it is emptied, and its subscriber reads
-from the store what it has missed, at its own pace, until it has caught up.
+The broadcaster never waits. A full buffer is emptied, and its subscriber reads the missed events
+from the store, at its own pace, until it has caught up.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ class Subscriber:
         self.filter = event_filter
         self.media = media
         self.news = asyncio.Event()
-        self.live = False  # whether the feeder feeds it
-        self.since = 0  # the feeder's pass in which it came
-        self.position = 0  # all up to here was told, or was not wanted
-        self.over = False  # its job has ended: nothing comes after what is in the buffer
-        self.status: JobStatus | None = None  # its job, when it had ended; None: it is gone
-        self._fed_until = 0  # all up to here came into the buffer, or was not wanted
-        self._last_own = 0  # the last event of its job, wanted or not
+        self.live = False  # whether the broadcaster delivers to it
+        self.since = 0  # the broadcaster's pass in which it subscribed
+        self.position = 0  # all events up to here were sent, or filtered out
+        self.over = False  # its job has ended: nothing follows after the buffer
+        self.status: JobStatus | None = None  # its job, once ended; None: deleted
+        self._fed_until = 0  # all events up to here were buffered, or filtered out
+        self._last_own = 0  # the last event of its job, filtered out or not
         self._sent_status: tuple[str, int] | None = None
         self._max_frames, self._max_bytes = max_frames, max_bytes
         self._buffer: deque[tuple[int | None, bytes]] = deque()
         self._bytes = 0
 
     def go_live(self, position: int, tick: int) -> None:
-        """From here on the feeder feeds it."""
+        """The broadcaster delivers from here on."""
         self.live, self.since, self._fed_until = True, tick, position
         self.over = False
 
     def push(self, event: StoredEvent, frame: EventFrame) -> None:
-        """From the feeder, in order."""
+        """Called by the broadcaster, in order."""
         if not self.live or event.position <= self._fed_until:
             return
         self._fed_until = self._last_own = event.position
@@ -48,7 +48,7 @@ class Subscriber:
             self._put(event.position, frame.encoded(self.media))
 
     def set_status(self, status: JobStatus | None) -> None:
-        """From the feeder: how its job stands, after all that was told before that."""
+        """Called by the broadcaster: the state of its job, after all events before it."""
         if not self.live or self.over:
             return
         if status is None or status.final:
@@ -58,32 +58,30 @@ class Subscriber:
             self._put(None, frames.state_frame(status).encoded(self.media))
 
     def status_changed(self, status: JobStatus) -> bool:
-        """Whether this is news."""
+        """Whether this status is new."""
         before, self._sent_status = self._sent_status, (status.state, status.fence)
         return before != self._sent_status
 
     def advance(self, position: int) -> None:
-        """From the feeder: there is nothing more up to here."""
+        """Called by the broadcaster: there are no more events up to here."""
         if self.live and position > self._fed_until:
             self._fed_until = position
 
     def fall_back(self) -> None:
-        """It goes back to the store, from its position on."""
+        """Return to reading the store, from its position on."""
         self.live, self.over, self._sent_status = False, False, None
         self._buffer.clear()
         self._bytes = 0
         self.news.set()
 
     def take(self, max_bytes: int) -> bytes:
-        """What has come, up to so many bytes (or one event)."""
+        """Buffered events, up to this many bytes (or one event)."""
         self.news.clear()
         parts, size = list[bytes](), 0
         while self._buffer and (not parts or size + len(self._buffer[0][1]) <= max_bytes):
             position, part = self._buffer.popleft()
             self._bytes -= len(part)
-            if (
-                position is None or position > self.position
-            ):  # else it was found in the store before
+            if position is None or position > self.position:  # else read from the store before
                 self.position = position or self.position
                 parts.append(part)
                 size += len(part)
@@ -92,8 +90,8 @@ class Subscriber:
         return b"".join(parts)
 
     def end_frame(self) -> bytes:
-        """Its job's end. Its id goes by the job's last event, so that it is the same whoever tells
-        it, and whatever was wanted."""
+        """The end of its job. Its id derives from the job's last event, so that it is the same for
+        every reader and filter."""
         position = max(self.position, self._last_own)
         return frames.end_frame(self.filter.job or "", self.status, position).encoded(self.media)
 
