@@ -421,7 +421,7 @@ async def test_revocation_stops_a_worker(served: Served, ol: Outlast, tmp_path: 
     running = asyncio.create_task(worker.arun())
     await aeventually(lambda: any(w.id.startswith("remote-") for w in ol.workers()))
     served.revoke(id)
-    with pytest.raises(ServerRefused, match="not good"):
+    with pytest.raises(ServerRefused, match="this token is invalid"):
         await asyncio.wait_for(running, 20)
 
 

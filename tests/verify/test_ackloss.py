@@ -52,7 +52,7 @@ def test_a_file_has_no_network(processes: Processes, database: Database, campaig
     """STYLE: what a dialect cannot do is a clear error."""
     refused = start(processes, campaign, "--url", database.url)
     assert refused.wait(30.0) == 2
-    assert "there is no network to break" in refused.output()
+    assert "is not reached over a network" in refused.output()
     assert left(database) == []
 
 

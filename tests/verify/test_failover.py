@@ -93,7 +93,7 @@ def test_it_touches_no_servers_but_its_own(processes: Processes, given: list[str
 def test_what_has_to_be_installed_for_it_is_said(processes: Processes, folder: Path) -> None:
     refused = processes.python(MISSING, "verify", "failover", env={"TMPDIR": str(folder)})
     assert refused.wait(30.0) == 1
-    assert "failover starts a PostgreSQL of its own: pip install" in refused.output()
+    assert "failover starts its own PostgreSQL server: pip install" in refused.output()
     assert "Traceback" not in refused.output()
     assert list(folder.glob("outlast-verify-*")) == []
 

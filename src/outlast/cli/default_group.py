@@ -9,7 +9,7 @@ import click
 
 
 class DefaultGroup(click.Group):
-    """What begins with no subcommand's name is the default command's."""
+    """Arguments that do not begin with a subcommand's name go to the default command."""
 
     def __init__(self, *args: Any, default: str, bare: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

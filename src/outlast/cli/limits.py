@@ -31,7 +31,7 @@ def _whole(text: str | None) -> int | None:
 @click.option("--rate", metavar="RATE", help="Starts of the whole queue: 5/s, 600/m, 1000/h.")
 @click.option("--lane-rate", metavar="RATE", help="Starts of one lane.")
 @click.option("--burst", metavar="N", help="Starts at once after a pause.")
-@click.option("--reset", is_flag=True, help="Put back what the code declares.")
+@click.option("--reset", is_flag=True, help="Restore the declaration in code.")
 @json_option
 @with_client
 def limit(ol: Outlast, queue: str, reset: bool, as_json: bool, **given: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Schedules: `outlast schedules`, and `outlast schedule NAME` with what can be done to one."""
+"""Schedules: `outlast schedules`, and `outlast schedule NAME` with its actions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def schedule() -> None:
 @json_option
 @with_client
 def show(ol: Outlast, name: str, as_json: bool) -> None:
-    """Show the next ten runs of schedule NAME, its latest jobs, and what was done to it."""
+    """Show the next ten runs of schedule NAME, its latest jobs, and recorded actions."""
     report = ol.schedule_report(name)
     if as_json:
         print_json(
@@ -110,7 +110,7 @@ def pause(ol: Outlast, name: str, reason: str, as_json: bool) -> None:
 @json_option
 @with_client
 def resume(ol: Outlast, name: str, as_json: bool) -> None:
-    """Resume schedule NAME with its next tick; those of the pause are over."""
+    """Resume schedule NAME with its next tick; ticks during the pause are dropped."""
     _print_changed(ol.resume_schedule(name), as_json)
 
 
@@ -144,8 +144,12 @@ def _timing_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--cron", metavar="EXPR", help="Cron expression, such as '30 2 * * *'."),
         click.option("--every", metavar="SPAN", help="Period instead of cron: 30s, 15m, 2h."),
         click.option("--tz", metavar="ZONE", help="Time zone of cron, such as Europe/Berlin."),
-        click.option("--missed", type=click.Choice(MISSED), help="What becomes of missed ticks."),
-        click.option("--overlap", type=click.Choice(OVERLAP), help="While an earlier run goes on."),
+        click.option("--missed", type=click.Choice(MISSED), help="Policy for missed ticks."),
+        click.option(
+            "--overlap",
+            type=click.Choice(OVERLAP),
+            help="Policy while an earlier run is unfinished.",
+        ),
         click.option("--jitter", metavar="SPAN", help="Start up to this much later."),
         click.option("--grace", metavar="SPAN", help="With missed=none: later ticks are missed."),
     ):
@@ -159,7 +163,7 @@ def _timing_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 @with_client
 def change(ol: Outlast, name: str, as_json: bool, **options: Any) -> None:
-    """Change schedule NAME at run time; over what code declares, until it is reset."""
+    """Change schedule NAME at run time; overrides the declaration in code until it is reset."""
     given = {key: value for key, value in options.items() if value is not None}
     with as_usage_errors():
         changed = ol.change_schedule(name, **given)
@@ -171,7 +175,7 @@ def change(ol: Outlast, name: str, as_json: bool, **options: Any) -> None:
 @json_option
 @with_client
 def reset(ol: Outlast, name: str, as_json: bool) -> None:
-    """Discard run-time changes of schedule NAME: back to what code declares."""
+    """Discard run-time changes of schedule NAME: restore the declaration in code."""
     _print_changed(ol.reset_schedule(name), as_json)
 
 
@@ -219,7 +223,7 @@ def when(one: Schedule) -> str:
 
 
 def status(one: Schedule) -> str:
-    """What an operator should know of it, in a few words."""
+    """Its status in a few words, for operators."""
     words = ["paused"] * one.paused + ["error"] * (one.error is not None)
     words += ["orphan"] * one.orphan + ["changed"] * bool(one.changes)
     return ", ".join(words)

@@ -116,7 +116,7 @@ def worker(
         command = _child_command(ctx, schema)
         os.environ |= _child_secrets(url, remote["server"])
         ctx.exit(_supervise(created, command, processes, metrics, remote=bool(remote["server"])))
-    with stop_on_signals(created):  # before anything says that it has started
+    with stop_on_signals(created):  # before any output says that it has started
         _log_settings(created, remote["server"] or created.app.store.address)
         with metrics.of_worker(created, connected):
             created.run()

@@ -1,4 +1,4 @@
-"""Does the database tell the truth? What it says, compared with what the handlers wrote down."""
+"""Check the database against the ledger that the handlers wrote."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class DemoVerdict:
     enqueued: int
     follow_ups: int
     succeeded: int
-    lost: int  # enqueued, and no longer there
+    lost: int  # enqueued, and not in the database
     dead: int
-    stuck: int  # there, and not at an end
+    stuck: int  # in the database, and not ended
     accepted_twice: int  # orders with more than one receipt
     unproven: int  # succeeded without a finished run in the ledger, or without its receipt
     attempts: int
     repeated: int  # of these, not the first of their job
-    failed: int  # attempts that raised, as planned
+    failed: int  # attempts that raised as planned
     kills: int
-    taken_over: int  # attempts that a kill cut short and another worker began again
-    recovery: list[float]  # seconds from each of these kills until then, in order
+    taken_over: int  # attempts that a kill interrupted and another worker started again
+    recovery: list[float]  # seconds from each of these kills until then, sorted
     seconds: float
 
     @property
@@ -38,11 +38,11 @@ class DemoVerdict:
 
     @property
     def broken(self) -> bool:
-        """What no machine is too slow for."""
+        """Whether the guarantees hold, independently of the machine's speed."""
         return any((self.lost, self.dead, self.accepted_twice, self.unproven))
 
     def recovered_within(self, share: float) -> float | None:
-        """Seconds within which so many of the jobs were taken over."""
+        """Seconds within which this share of the jobs ran again."""
         return Distribution(self.recovery).percentile(share) if self.recovery else None
 
     def as_json(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def judge(
     kills: Mapping[int, float],
     seconds: float,
 ) -> DemoVerdict:
-    """From what was asked for, what the database holds, and what was seen."""
+    """Compare the enqueued jobs, the database and the ledger."""
     rows = {job.id: job for job in jobs}
     seen = list(entries)
     started = [entry.subject for entry in seen if entry.kind == STARTED]
@@ -88,7 +88,7 @@ def judge(
 
 
 def _unproven(jobs: Iterable[Job], seen: list[LedgerEntry], receipts: Counter[int]) -> int:
-    """A result says which attempt it came from: the ledger must have seen that attempt's end."""
+    """A result names its attempt: the ledger must have the end of that attempt."""
     done = {(entry.subject, entry.fence) for entry in seen if entry.kind == DONE}
     succeeded = [job for job in jobs if job.state == "succeeded"]
     unseen = sum((job.id, job.result) not in done for job in succeeded)
@@ -96,7 +96,7 @@ def _unproven(jobs: Iterable[Job], seen: list[LedgerEntry], receipts: Counter[in
 
 
 def _recoveries(seen: list[LedgerEntry], kills: Mapping[int, float]) -> Iterable[float]:
-    """For each attempt in a killed worker's hands, how long until its job ran elsewhere."""
+    """For each attempt of a killed worker, the time until its job ran elsewhere."""
     starts: dict[str, list[LedgerEntry]] = defaultdict(list)
     failed = {(entry.subject, entry.fence) for entry in seen if entry.kind == FAILED}
     for entry in seen:

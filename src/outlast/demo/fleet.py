@@ -1,4 +1,4 @@
-"""The demo's worker processes: started, killed without warning, replaced."""
+"""The demo's worker processes: started, killed by SIGKILL, replaced."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..worker.parent_pipe import ParentPipe
 
 
 class Fleet:
-    """Fresh interpreters, not forks as in campaigns: some systems cannot fork a process that shows
-    a live picture and has connections. They end with this one, however it ends."""
+    """New interpreters, not forks as in campaigns: some systems cannot fork a process with a live
+    display and connections. They end with this process, however it ends."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._database = {"OUTLAST_URL": workspace.url, "OUTLAST_SCHEMA": workspace.schema}
@@ -24,7 +24,7 @@ class Fleet:
         self._log = workspace.folder / "workers.log"
         self._lifeline = ParentPipe()
         self._workers: list[subprocess.Popen[bytes]] = []
-        self.kills: dict[int, float] = {}  # process id → when
+        self.kills: dict[int, float] = {}  # process id → time
 
     @property
     def pids(self) -> list[int]:
@@ -44,8 +44,8 @@ class Fleet:
         self._workers.append(worker)
 
     def kill(self, busy: set[int]) -> int | None:
-        """SIGKILL one that has work in its hands, and start another. None: too few of them are at
-        work to spare one, because a slow machine is still starting the others."""
+        """SIGKILL a worker with running jobs, and start another. None: too few workers are busy,
+        because a slow machine is still starting the others."""
         victims = [worker for worker in self._workers if worker.pid in busy]
         if len(victims) <= len(self._workers) // 2:
             return None
@@ -58,7 +58,7 @@ class Fleet:
         return victim.pid
 
     def replace_the_dead(self) -> None:
-        """One that died by itself would be a bug; the demo shows it, and goes on."""
+        """A worker that died by itself would be a bug; the demo shows it, and continues."""
         for worker in [worker for worker in self._workers if worker.poll() is not None]:
             self._workers.remove(worker)
             self.start()
@@ -76,11 +76,11 @@ class Fleet:
         self._lifeline.close()
 
     def log_tail(self, lines: int = 10) -> str:
-        """The end of the workers' log, for when something is wrong."""
+        """The end of the workers' log, for error reports."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 
 
 def _importable() -> str:
-    """Where this very package is, before anything that the working directory may hold."""
+    """The path of this package, before anything in the working directory."""
     here = str(Path(__file__).parents[2])
     return os.pathsep.join(part for part in (here, os.environ.get("PYTHONPATH")) if part)

@@ -1,4 +1,4 @@
-"""What you see of the demo: a live picture in a terminal, plain lines elsewhere, and the count."""
+"""Output of the demo: a live display in a terminal, plain lines elsewhere, and the summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_display(console: Console) -> Iterator[Watch]:
-    """Something that shows progress, as this console can."""
+    """A progress display that this console supports."""
     if not console.is_terminal:
         yield PlainProgress(console)
         return
@@ -44,7 +44,7 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """A bar, the workers that live, and the last ones that died."""
+    """A bar, the live workers, and the last ones that died."""
 
     def __init__(self) -> None:
         self._now: DemoProgress | None = None
@@ -99,28 +99,32 @@ _MUST_BE_ZERO = {"lost", "dead", "stuck", "accepted twice", "unproven"}
 def _rows(verdict: DemoVerdict) -> Iterator[tuple[str, str, str]]:
     yield "enqueued", f"{verdict.enqueued:,}", f"and {verdict.follow_ups:,} follow-up jobs"
     yield "succeeded", f"{verdict.succeeded:,}", f"in {verdict.seconds:.1f} s"
-    yield "lost", f"{verdict.lost:,}", "enqueued, and not there any more"
+    yield "lost", f"{verdict.lost:,}", "enqueued, and not in the database"
     yield "dead", f"{verdict.dead:,}", ""
-    yield "stuck", f"{verdict.stuck:,}", "not at an end"
+    yield "stuck", f"{verdict.stuck:,}", "not ended"
     yield "accepted twice", f"{verdict.accepted_twice:,}", "two results for one job"
-    yield "unproven", f"{verdict.unproven:,}", "a result, and no run that led to it"
-    yield "kills survived", f"{verdict.kills:,}", f"{verdict.taken_over:,} jobs were in their hands"
+    yield "unproven", f"{verdict.unproven:,}", "a result without a run"
+    yield "kills survived", f"{verdict.kills:,}", f"{verdict.taken_over:,} running jobs interrupted"
     yield (
         "attempts again", f"{verdict.repeated:,}",
-        f"{verdict.failed:,} had failed as planned; the others, a kill",
+        f"{verdict.failed:,} failed as planned; the others were interrupted",
     )  # fmt: skip
     for name, share in (("recovery p50", 0.5), ("recovery p99", 0.99)):
         value = verdict.recovered_within(share)
-        yield name, "–" if value is None else f"{value:.2f} s", "from SIGKILL until its jobs ran on"
+        yield (
+            name,
+            "–" if value is None else f"{value:.2f} s",
+            "from SIGKILL until its jobs ran again",
+        )
 
 
 def notes(verdict: DemoVerdict) -> str:
-    """How it was checked, and what the figures hang on."""
+    """How it was checked, and what the figures depend on."""
     return (
-        "How this was checked: each handler appended its attempts to a file of its own. Every job\n"
-        "that was enqueued is in the database and at its end; every result is that of an attempt\n"
-        "that the file saw end; every order has exactly one receipt, which is enqueued by the\n"
+        "How this was checked: each handler appended its attempts to its own file. Every enqueued\n"
+        "job is in the database and has ended; every result is that of an attempt\n"
+        "whose end is in the file; every order has exactly one receipt, which is enqueued by the\n"
         "acceptance of its result and by nothing else.\n"
-        "A dead worker is noticed by the lock that it held, with the settings that workers have\n"
-        "by default. Had its host been lost, the end of its lease would tell, after 15 s."
+        "A dead worker is detected by the lock that it held, with the default settings of\n"
+        "workers. A lost host would be detected by its expired lease, after 15 s."
     )

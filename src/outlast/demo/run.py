@@ -1,4 +1,4 @@
-"""The demo itself: enqueue, work, kill, count. It shows nothing; who watches it does."""
+"""The demo itself: enqueue, work, kill, check. Without output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = 500
 
 @dataclass(frozen=True)
 class DemoProgress:
-    """How it stands."""
+    """The current state."""
 
     seconds: float
     enqueued: int
@@ -30,7 +30,7 @@ class DemoProgress:
     unfinished: int
     kills: int
     workers: list[int]
-    killed: int | None = None  # the process that was killed just now
+    killed: int | None = None  # the process killed just now
 
 
 Watch = Callable[[DemoProgress], None]
@@ -40,11 +40,11 @@ Watch = Callable[[DemoProgress], None]
 class DemoPlan:
     jobs: int = 3000
     workers: int = 4
-    limit: float = 300.0  # seconds after which what is not done counts as stuck
+    limit: float = 300.0  # seconds after which an unfinished job counts as stuck
 
 
 def run_demo(plan: DemoPlan, url: str | None, watch: Watch) -> tuple[DemoVerdict, str]:
-    """Run the demo; the verdict, and the end of the workers' log."""
+    """Run the demo; returns the verdict, and the end of the workers' log."""
     workspaces = WorkspaceFactory(url or temporary_url(), "outlast", "demo")
     with cleaned_up(workspaces.remove):
         workspace = workspaces.next()
@@ -69,7 +69,7 @@ def _run(
 
 
 def _enqueue(ol: Outlast, tasks: DemoTasks, count: int) -> list[str]:
-    """What we were told is there: from now on, none of these may be lost."""
+    """Acknowledged jobs: from now on, none of these may be lost."""
     ids: list[str] = []
     for first in range(0, count, BATCH):
         calls = [tasks.call(n) for n in range(first, min(count, first + BATCH))]
@@ -78,7 +78,7 @@ def _enqueue(ol: Outlast, tasks: DemoTasks, count: int) -> list[str]:
 
 
 def _wait(ol: Outlast, fleet: Fleet, plan: DemoPlan, watch: Watch, began_at: float) -> None:
-    """Until nothing is left to do, kill a busy worker every second."""
+    """Until no work is left, kill a busy worker every second."""
     kill_at = time.monotonic() + KILL_INTERVAL_S
     while True:
         counts, now = ol.counts(), time.monotonic()
@@ -100,8 +100,8 @@ def _wait(ol: Outlast, fleet: Fleet, plan: DemoPlan, watch: Watch, began_at: flo
 
 
 def busy_pids(ol: Outlast) -> set[int]:
-    """The processes with work in their hands just now. A worker's card says so only when it renews,
-    which is too seldom for those that live but seconds."""
+    """The processes with running jobs. A worker's registration is updated only when it renews,
+    which is too rare for processes that live for seconds."""
     owners = {job.worker for job in ol.jobs(state="running", limit=1000)}
     return {worker.pid for worker in ol.workers() if worker.id in owners}
 

@@ -1,4 +1,4 @@
-"""What the demo's jobs do. `python -m outlast.demo.tasks LEDGER` is one of its worker processes."""
+"""The demo's tasks. `python -m outlast.demo.tasks LEDGER` is one of its worker processes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ STARTED, DONE, FAILED = "started", "done", "failed"  # kinds of entries: a job a
 # By default it would be dead after three, because a job that kills its workers must be stopped.
 UNLUCKY_EVERY = 1000
 
-CONCURRENCY = 2  # small, so that there is something left to kill for half a minute
-GRACE_S = 1.0  # seconds to drain at the end; leases, looks and locks are as by default
+CONCURRENCY = 2  # small, so that the work lasts for half a minute
+GRACE_S = 1.0  # seconds to drain at the end; all other settings are the defaults
 
 
 class DemoTasks:
@@ -60,7 +60,7 @@ class DemoTasks:
             with recorded(ctx):
                 await asyncio.sleep(ms / 1000)
                 if ctx.job.failures == 0:
-                    raise RuntimeError("nobody at home")
+                    raise RuntimeError("no answer")
             return ctx.attempt
 
         @ol.task(max_crashes=UNLUCKY_EVERY)
@@ -73,7 +73,7 @@ class DemoTasks:
             """Its receipt exists if, and only if, this attempt is accepted."""
             with recorded(ctx):
                 await asyncio.sleep(ms / 1000)
-                ctx.enqueue(receipt.job(n))  # ctx is given to it
+                ctx.enqueue(receipt.job(n))  # ctx: enqueued if this attempt succeeds
             return ctx.attempt
 
         self._mix: list[Any] = [*[resize] * 3, *[render] * 3, *[deliver] * 2, *[order] * 2]

@@ -38,14 +38,12 @@ ANSWER = "answer"
 
 @dataclass
 class CallTimer:
-    """Wraps what callers call, in this process, for good: it is not meant to live on."""
+    """Wraps Outlast's calls in this process, permanently: it is a child that ends soon."""
 
     ledger: Ledger
     label: str
     armed: Callable[[], bool]
-    caller_errors: tuple[
-        type[Exception], ...
-    ] = ()  # errors of a connection that is the caller's own
+    caller_errors: tuple[type[Exception], ...] = ()  # errors of the caller's own connection
 
     def install(self) -> None:
         for kind, names in ((Store, STORE_METHODS), (Outlast, CLIENT_METHODS)):
@@ -90,7 +88,7 @@ class CallTimer:
 
 
 def _name(call: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """An operation is called by its own name."""
+    """The name of a call; an operation has its own."""
     if call.__name__ in ("run", "arun") and len(args) > 1:
         return str(getattr(args[1], "__name__", call.__name__))
     return call.__name__
@@ -109,13 +107,11 @@ def timed_calls(entries: Iterator[LedgerEntry]) -> list[TimedCall]:
 
 
 def overdue_calls(made: list[TimedCall], limit: float) -> Iterator[Violation]:
-    """Calls that came back too late, or with an error that is none of ours."""
+    """Calls that returned too late, or with an error of another library."""
     for call in made:
         if call.seconds > limit:
-            message = (
-                f"took {call.seconds:.1f} s, at most {limit:g} s were promised ({call.outcome})"
-            )
+            message = f"took {call.seconds:.1f} s, the limit is {limit:g} s ({call.outcome})"
             yield Violation("deadline", call.name, "hung", message, call.label)
         if call.outcome.startswith("!"):
-            message = f"ended with an error of somebody else's: {call.outcome[1:]}"
+            message = f"ended with an error of another library: {call.outcome[1:]}"
             yield Violation("deadline", call.name, "untyped", message, call.label)

@@ -20,14 +20,14 @@ from pathlib import Path
 from ..model.errors import OutlastError
 
 CHILD_TIMEOUT_S = (
-    300.0  # seconds a child may take, far more than any needs; then it says where it hangs
+    300.0  # seconds for a child, far more than any needs; then it prints where it hangs
 )
 GAVE_UP_EXIT_CODE = 75  # the exit code of a child that gave up
 
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """How a child ended, or that it was stopped: by a signal, or by itself."""
+    """How a child ended or was stopped: by a signal, or by itself."""
 
     pid: int
     signal: int = 0
@@ -49,10 +49,10 @@ def freeze_memory() -> None:
 
 
 class Children:
-    """Children, and what is to be done when each has ended (or was stopped)."""
+    """Children, with a callback for when each has ended or was stopped."""
 
     def __init__(self, stderr_file: Path) -> None:
-        self.stderr_file = stderr_file  # what they say on standard error
+        self.stderr_file = stderr_file  # their standard error
         self._on_exit: dict[int, OnChildExit] = {}
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Children:
         return pid
 
     def wait(self) -> None:
-        """Wait until one ends or is stopped, and do what is to be done then."""
+        """Wait until one ends or is stopped, and call its callback."""
         self._handle_exit(*os.waitpid(-1, os.WUNTRACED))
 
     def poll(self) -> None:
@@ -84,7 +84,7 @@ class Children:
         on_exit(exit)
 
     def run_all(self, *bodies: Callable[[], object]) -> None:
-        """Do things, each in a child, and wait for them; meanwhile others may end."""
+        """Run tasks, each in a child, and wait for them; meanwhile others may end."""
         ends: list[ChildExit] = []
         for body in bodies:
             self.start(body, ends.append)
@@ -128,15 +128,15 @@ class Children:
 
 
 class GaveUp(Exception):
-    """In a child: it could not talk to the database any more, and shows nothing."""
+    """In a child: the database cannot be reached any more, and the run proves nothing."""
 
 
 class ChildFailed(OutlastError):
-    """A process that only prepares or looks has failed."""
+    """A process that only prepares or inspects has failed."""
 
     def __init__(self, stderr: str) -> None:
         """`stderr`: the child's standard error, usually a traceback."""
-        last = (stderr.splitlines() or ["it said nothing"])[-1]
+        last = (stderr.splitlines() or ["no output"])[-1]
         super().__init__(re.sub(r"^[\w.]+: ", "", last), words=stderr)
 
 
@@ -149,8 +149,8 @@ def _child_exit(pid: int, status: int) -> ChildExit:
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """A child that is stopped would otherwise outlive a parent that is killed, for ever. A parent
-    that was killed before the kernel knew of this wish sends no signal any more."""
+    """A stopped child would otherwise outlive a killed parent for ever. A parent that was killed
+    before the kernel knew of this request sends no signal any more."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             set_death_signal = 1

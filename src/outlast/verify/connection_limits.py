@@ -8,9 +8,9 @@ from contextlib import closing
 from .faults.points import FaultPoint
 from .workspace import WorkspaceFactory
 
-MAX_SHARE = 0.25  # of what is free when a campaign starts: several run at once, and not alone
-WORKER_CONNECTIONS = 6  # connections that a whole worker holds
-SCENARIO_CONNECTIONS = 2  # and a walk of any other path: its own, and that of a caller or a handler
+MAX_SHARE = 0.25  # of the free connections at the start: several campaigns run at once
+WORKER_CONNECTIONS = 6  # connections of a whole worker
+SCENARIO_CONNECTIONS = 2  # and of any other scenario: its own, and that of a caller or a handler
 
 FREE_CONNECTIONS_SQL = """
 SELECT current_setting('max_connections')::int
@@ -34,7 +34,7 @@ def allowed_connections(workspaces: WorkspaceFactory) -> float:
 def batches_within(
     points: Sequence[FaultPoint], allowed: float, max_points: int
 ) -> Iterator[list[FaultPoint]]:
-    """The points in batches of at most so many, whose processes have room together."""
+    """The points in batches of at most this many, whose processes have enough connections."""
     batch: list[FaultPoint] = []
     taken = 0
     for point in points:

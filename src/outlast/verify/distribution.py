@@ -30,7 +30,7 @@ class Distribution:
         return len(self.sorted)
 
     def percentile(self, share: float) -> float:
-        """What so large a share of them did not exceed: always one that was measured."""
+        """The value that this share of the values does not exceed: always a measured one."""
         if not self.sorted:
             return math.nan
         return self.sorted[max(0, math.ceil(share * len(self.sorted)) - 1)]
@@ -41,7 +41,7 @@ class Distribution:
         return {"n": len(self), **{k: None if math.isnan(v) else v for k, v in found.items()}}
 
     def plot(self) -> list[str]:
-        """One line for each bar, the last of them for all that took longer."""
+        """One line per bar; the last one has all longer times."""
         if not self.sorted:
             return []
         step = next((s for s in BIN_WIDTHS_S if self.sorted[-1] < s * BINS), BIN_WIDTHS_S[-1])

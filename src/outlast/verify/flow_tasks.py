@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from .workload import Workload
 
 FAST_RETRY = Retry(max_attempts=5, base=0.01, cap=0.05)
-MAX_CRASHES = 50  # that a job may cost: whom the kills strike is chance
+MAX_CRASHES = 50  # per job: kills hit jobs at random
 NAP_S = 0.03  # seconds
 
 
 class FlowTasks:
-    """`kind` says how a handler ends: at once, after a nap, at the second try, or never well."""
+    """`kind` selects how a handler ends: at once, after a pause, at the second attempt, or never
+    successfully."""
 
     def __init__(self, work: Workload) -> None:
         self.work = work
@@ -32,13 +33,13 @@ class FlowTasks:
             ctx: Context, tag: str = "", kind: str = "ok", parent: str = "", claim: int = 0,
             joined: bool = False,
         ) -> dict[str, Any]:  # fmt: skip
-            """Comes after nobody, or does not care."""
+            """No prerequisites, or does not read them."""
             self._record_begun(ctx)
             return await self._finish(ctx, kind)
 
         @task
         async def gather(ctx: Context, tag: str = "", kind: str = "ok") -> dict[str, Any]:
-            """Reads what those before it came to."""
+            """Reads the results of its prerequisites."""
             self._record_begun(ctx)
             self._record_read(ctx, [_result_key(result) async for result in ctx.results()])
             return await self._finish(ctx, kind)
@@ -54,8 +55,8 @@ class FlowTasks:
             ctx: Context, tag: str = "", widths: Sequence[int] = (2,), parent: str = "",
             claim: int = 0, joined: bool = False,
         ) -> dict[str, Any]:  # fmt: skip
-            """Finds so many more to do, and each of them so many: whoever waits for it waits for
-            all of that."""
+            """Enqueues more jobs, which enqueue more themselves: dependents wait for all of
+            them."""
             self._record_begun(ctx)
             found = {"parent": ctx.job.id, "claim": ctx.fence, "joined": True}
             width, *deeper = widths
@@ -66,7 +67,7 @@ class FlowTasks:
 
         @task
         async def hook(ctx: Context, hook_of: str, on: str) -> dict[str, Any]:
-            """Made by the end of another job, which it can read."""
+            """Enqueued by the end of another job, which it can read."""
             self._record_begun(ctx)
             self._record_read(ctx, [_result_key(result) async for result in ctx.results()])
             return await self._finish(ctx, "ok")

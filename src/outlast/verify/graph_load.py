@@ -1,7 +1,7 @@
 """Enqueuers of random graphs of jobs, which also cancel some of them.
 
-What stands is told to the ledger right after: every job of a graph, and whom it was asked to come
-after. When a cancel of a flow has returned, it is told which claims there had been until then.
+Acknowledged graphs are recorded in the ledger right after: every job, with its requested
+prerequisites. When a cancel of a flow has returned, the claims up to then are recorded.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from .graphs import GraphGenerator, PlannedGraph
 from .load import EXPECTED_ERRORS, Gate
 from .workload import Workload
 
-MAX_IN_FLIGHT = 1500  # jobs that may be under way while more are asked for
-MAX_JOBS_PER_CALL = 120  # jobs of one call, or one graph if that has more
+MAX_IN_FLIGHT = 1500  # unfinished jobs while more are enqueued
+MAX_JOBS_PER_CALL = 120  # jobs per call, or one graph if that has more
 COUNT_INTERVAL_S = 0.4  # seconds
-CANCEL_JOB_SHARE, CANCEL_FLOW_SHARE = (
-    0.03,
-    0.03,
-)  # graphs of which one job is cancelled, or all of it
+CANCEL_JOB_SHARE = 0.03  # of graphs with one job cancelled
+CANCEL_FLOW_SHARE = 0.03  # of graphs that are cancelled as a whole
 CANCEL_WITHIN_S = 1.5  # seconds in which that happens
-LATE_SHARE = 0.3  # calls beside which somebody comes after jobs that stand already
+LATE_SHARE = 0.3  # share of calls with another graph after existing jobs
 
 
 class GraphLoad:
@@ -38,7 +36,7 @@ class GraphLoad:
         self.work, self.rng = work, rng
         self.generator = GraphGenerator(work.flows, rng, name)
         self._cancellations: list[tuple[float, str, str]] = []
-        self._known_jobs: deque[str] = deque(maxlen=200)  # jobs of before
+        self._known_jobs: deque[str] = deque(maxlen=200)  # earlier jobs
         self._count_at, self._has_capacity = 0.0, True
 
     def run(self, gate: Gate) -> None:
@@ -49,20 +47,20 @@ class GraphLoad:
                     time.sleep(0.01)
                     continue
                 self.enqueue_graphs()
-            except EXPECTED_ERRORS:  # a database that is busy: nothing was promised
+            except EXPECTED_ERRORS:  # a busy database: nothing was acknowledged
                 time.sleep(0.05)
         with suppress(*EXPECTED_ERRORS):
             self._cancel(whole_flow=True)
 
     def enqueue_graphs(self) -> None:
-        """A few graphs in one call; and perhaps one that comes after jobs of before."""
+        """A few graphs in one call; and sometimes one after earlier jobs."""
         plans = [self.generator.generate()]
         while sum(len(plan.nodes) for plan in plans) < MAX_JOBS_PER_CALL:
             plans.append(self.generator.generate())
         self._enqueue(plans)
         if self._known_jobs and self.rng.random() < LATE_SHARE:
             number = min(len(self._known_jobs), self.rng.randint(1, 4))
-            with suppress(PrerequisiteFailed, JobNotFound):  # too late: it was refused, whole
+            with suppress(PrerequisiteFailed, JobNotFound):  # too late: refused as a whole
                 self._enqueue(
                     [self.generator.after_existing(self.rng.sample(list(self._known_jobs), number))]
                 )
@@ -118,14 +116,14 @@ class GraphLoad:
 
 
 def run_graph_load(work: Workload, gate: Gate, seed: int, number: int) -> None:
-    """In a child: ask until the gate is shut."""
+    """In a child: enqueue until the gate is closed."""
     faulthandler.cancel_dump_traceback_later()
     GraphLoad(work, random.Random(f"{seed} {number}"), f"a{number}").run(gate)
     work.ol.close()
 
 
 def wait_until_idle(work: Workload, stall_limit: float) -> None:
-    """In a child: wait until nothing is under way, or nothing moves."""
+    """In a child: wait until no job is unfinished, or no progress is made."""
     faulthandler.cancel_dump_traceback_later()
     seen, until = {"": 0}, 0.0
     while unfinished(counts := work.ol.counts()):

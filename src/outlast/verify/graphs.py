@@ -2,7 +2,7 @@
 
     chain     one after the other              group    a fan-in of 0 to 1,000 children
     nested    groups of groups and chains      graph    any order without a cycle, with milestones
-    crawl     children that add children       late     comes after jobs that stand already
+    crawl     children that add children       late     comes after existing jobs
 
 Most fan-ins are small, because ten thousand of them have to fit into minutes.
 """
@@ -20,18 +20,18 @@ from ..model.task import Call
 from ..task import BoundTask
 from .flow_tasks import FlowTasks
 
-# (from, to) children, and how often in a thousand groups
+# (from, to) children, and the number of such groups in a thousand
 GROUP_SIZES = (((0, 0), 20), ((1, 4), 750), ((5, 15), 195), ((16, 60), 28), ((100, 400), 5),
          ((1000, 1000), 2))  # fmt: skip
 TASK_KINDS = (("ok", 88), ("naps", 5), ("fails", 4), ("dies", 3))
 SHAPES = (("group", 62), ("chain", 8), ("nested", 12), ("graph", 10), ("crawl", 8))
-LARGE_GROUP = 100  # children from which on hardly any may die, or no such fan-in would ever run
+LARGE_GROUP = 100  # children from which on hardly any may die, or the fan-in would never run
 HOOK_SHARE, THREAD_SHARE, ANY_END_SHARE, FAIL_FAST_SHARE = 0.04, 0.05, 0.3, 0.12
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """One job as it was asked for, known by its tag until its id is known."""
+    """One requested job, identified by its tag until its id is known."""
 
     tag: str
     kind: str
@@ -43,13 +43,13 @@ class PlannedJob:
 @dataclass(slots=True)
 class PlannedGraph:
     shape: str
-    item: Any  # what is enqueued
+    item: Any  # to enqueue
     nodes: list[PlannedJob] = field(default_factory=list)
-    fan_ins: list[int] = field(default_factory=list)  # by their number of children
+    fan_ins: list[int] = field(default_factory=list)  # by number of children
 
 
 class GraphGenerator:
-    """Draws graphs; `name` keeps its tags apart from those of others."""
+    """Generates graphs; `name` makes its tags unique."""
 
     def __init__(self, tasks: FlowTasks, rng: random.Random, name: str) -> None:
         self.tasks, self.rng, self.name = tasks, rng, name
@@ -66,7 +66,7 @@ class GraphGenerator:
         return plan
 
     def after_existing(self, existing: Sequence[str]) -> PlannedGraph:
-        """After jobs that stand already, by their ids."""
+        """A graph after existing jobs, by their ids."""
         plan = PlannedGraph("late", None, fan_ins=[len(existing)])
         call = self._call(plan, existing)
         plan.item = call.using(Options(after=list(existing), when=self._when()))
@@ -89,7 +89,7 @@ class GraphGenerator:
         return chain(*links)
 
     def _nested(self, plan: PlannedGraph) -> Chain:
-        """Inner fan-ins and chains side by side, and one that waits for all of their ends."""
+        """Nested fan-ins and chains side by side, and one job that waits for all of them."""
         parts: list[Any] = []
         ends: list[str] = []
         for _ in range(self.rng.randint(1, 4)):

@@ -1,5 +1,5 @@
-"""Load of limited queues: handlers that tell when they hold a slot, jobs for them, and an operator
-who keeps changing the limits."""
+"""Load of limited queues: handlers that record their slots, jobs for them, and an operator who
+changes the limits."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 SLOTS, ORDERED = "slots", "ordered"  # queues
 ORDERED_LANES = 12
-SLOT_LANES = 200  # more than one claim looks at; a few of them have most of the jobs
-FAIL_SHARE = 0.1  # attempts in order that fail
-MAX_WAITING = 400  # jobs in the table while more are asked for
+SLOT_LANES = 200  # more than one claim considers; a few of them have most of the jobs
+FAIL_SHARE = 0.1  # share of failing attempts in ordered lanes
+MAX_WAITING = 400  # unfinished jobs while more are enqueued
 JOBS_PER_CALL = 60
 CHANGE_RANGE_S = (0.3, 1.5)  # seconds between changes of limits
 RETRY = Retry(max_attempts=1000, base=0.01, cap=0.05)
-FIRST_RUNNING, FIRST_LANE_RUNNING = 8, 2  # limits until they are changed
+FIRST_RUNNING, FIRST_LANE_RUNNING = 8, 2  # limits before the first change
 
 
 class LaneTasks:
-    """Tasks whose handlers tell the ledger when they enter and leave a slot of their lane."""
+    """Tasks whose handlers record when they enter and leave a slot of their lane."""
 
     def __init__(self, work: Workload) -> None:
         ol = work.ol
@@ -60,8 +60,8 @@ class LaneTasks:
 
 
 def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, number: int) -> None:
-    """In a child: ask for jobs in lanes as long as there is room; the only one who does, so that
-    the order in each lane is known."""
+    """In a child: enqueue jobs in lanes as long as there is room; a single enqueuer, so that the
+    order in each lane is known."""
     faulthandler.cancel_dump_traceback_later()
     rng, numbers = random.Random(seed), count()
     while gate.state != Gate.SHUT:
@@ -83,7 +83,7 @@ def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, numbe
 
 
 def run_limiter(work: Workload, gate: Gate, seed: int, number: int) -> None:
-    """In a child: change limits now and then. The ledger says what they may be meanwhile."""
+    """In a child: change limits periodically. The ledger has the possible limits at each time."""
     faulthandler.cancel_dump_traceback_later()
     rng = random.Random(seed + number)
     while gate.state != Gate.SHUT:

@@ -1,26 +1,26 @@
-"""Ledger: an append-only file in which handlers and callers record what they did and were told.
+"""Ledger: an append-only file in which handlers and callers record their actions and the answers.
 
-Each line is one write with O_APPEND, so that lines of many processes never mix and a process that
-is killed leaves a whole line or none. Nothing of Outlast is involved: it is the witness.
+Each line is one write with O_APPEND, so that lines of many processes never mix and a killed process
+leaves a whole line or none. It is independent of Outlast: it is the witness.
 
-    began      a handler began                          job, fence
-    ended      a handler is about to return             job, fence, how many jobs it asked for
-    promised   somebody was told that this job stands   job, the states in which it may end
+    began      a handler started                        job, fence
+    ended      a handler is about to return             job, fence, number of jobs it enqueued
+    promised   the job was acknowledged                 job, the states in which it may end
     refused    its transaction will be rolled back      job
-    never      nobody may run it from this claim on     job, fence
-    together   jobs that exist all or none              queue, how many
+    never      it must not run from this claim on       job, fence
+    together   jobs that exist all or none              queue, number
     beside     exists if, and only if, a row of the caller's does     queue
-    told       an owner was told whether its write counted            job, fence, [outcome, yes/no]
+    told       an owner was told whether its write was accepted       job, fence, [outcome, yes/no]
     took       another owner has it                                   job, fence
-    kept       one that came back was told whether it still owns it   job, fence, yes/no
-    flow       somebody was told that this flow stands                flow, its jobs as asked for
+    kept       a former owner was told whether it still owns it       job, fence, yes/no
+    flow       the flow was acknowledged                              flow, its jobs as requested
     stopped    a cancel of a flow has returned                        flow, its jobs' claims then
-    read       a follower read the results of those before it         job, fence, [job, fence] each
-    robbed     an owner whose lease had not run out lost its job      job, fence
-    did        a step was done                                        job, fence, its name
-    stepped    somebody was told whether a step is kept               job, fence, [name, yes/no]
+    read       a follower read the results of its prerequisites       job, fence, [job, fence] each
+    robbed     an owner lost its job before its lease expired         job, fence
+    did        a step was run                                         job, fence, its name
+    stepped    the caller was told whether a step is stored           job, fence, [name, yes/no]
     wrote      a row of the handler's own, to commit with its end     job, fence, [the row, in time]
-    saw        what must not be, seen by who walked a path            queue, what
+    saw        a violation that only a scenario could see             queue, message
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One line: what happened to which job (or queue), under which claim."""
+    """One line: what happened to a job (or queue), under which claim."""
 
     kind: str
     subject: str
@@ -68,7 +68,7 @@ class Ledger:
 
 
 class Tail:
-    """A ledger read while others write it: each time, what is new."""
+    """A ledger read while others write it: each time, the new entries."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.path = ledger.path

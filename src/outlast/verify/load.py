@@ -1,7 +1,7 @@
 """Enqueuers: a mix of all kinds of jobs at a steady rate.
 
-An acknowledged job is recorded in the ledger right after; one whose enqueuer dies in between was
-not promised to anybody.
+An acknowledged job is recorded in the ledger right after; if its enqueuer dies in between, it was
+not acknowledged.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .scenario_context import ScenarioContext
 from .scenarios import SCENARIOS, run_scenario
 from .workload import Workload
 
-MAX_BACKLOG = 1000  # jobs that may wait to be begun
-MAX_BULK = 30  # jobs in one call at the most
+MAX_BACKLOG = 1000  # jobs that wait to start
+MAX_BULK = 30  # maximum jobs per call
 QUEUES = ("a", "b", "c")
 SPECIAL_SCENARIOS = (
     "enqueue",
@@ -35,15 +35,15 @@ SPECIAL_SCENARIOS = (
     "flow-enqueue",
     "flow-keys",
 )
-SPECIAL_SHARE = 0.12  # how often one of these is taken, each in a queue of its own
+SPECIAL_SHARE = 0.12  # share of these kinds, each in its own queue
 TASK_WEIGHTS = (("naps", 50), ("mark", 20), ("thread", 10), ("parent", 8), ("fails_once", 6),
        ("postpones", 3), ("permanent", 3))  # fmt: skip
-MAX_CATCH_UP_S = 1.0  # seconds for which a feeder that was held up may go faster
-LEASE_S = 2.0  # of nobody: feeders own nothing
+MAX_CATCH_UP_S = 1.0  # seconds for which a delayed enqueuer may go faster
+LEASE_S = 2.0  # unused: enqueuers own no jobs
 
 
 class Gate:
-    """One byte that all processes share: whether more is wanted."""
+    """One byte that all processes share: whether to enqueue more."""
 
     SHUT, OPEN, FULL = range(3)
 
@@ -60,15 +60,15 @@ class Gate:
 
 
 class Backlog:
-    """What was promised and has not been begun: opens and closes the gate."""
+    """Acknowledged jobs that have not started: opens and closes the gate."""
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
         self.waiting: set[str] = set()
-        self._begun_early: set[str] = set()  # begun before their promise was written
+        self._begun_early: set[str] = set()  # started before their acknowledgement was written
 
     def record(self, entries: Iterable[LedgerEntry]) -> int:
-        """How many were promised."""
+        """Number of acknowledged jobs."""
         promised = 0
         for entry in entries:
             if entry.kind == "promised":
@@ -86,7 +86,7 @@ class Backlog:
 
 
 class LoadGenerator:
-    """`rate`: jobs a second."""
+    """`rate`: jobs per second."""
 
     def __init__(self, work: Workload, rng: random.Random, rate: float) -> None:
         self.work, self.rng, self.rate = work, rng, rate
@@ -102,11 +102,11 @@ class LoadGenerator:
                 continue
             try:
                 due += self.enqueue_once() / self.rate
-            except EXPECTED_ERRORS:  # the fault was ours to feel: nothing was promised
+            except EXPECTED_ERRORS:  # hit by a fault: nothing was acknowledged
                 time.sleep(0.05)
 
     def enqueue_once(self) -> int:
-        """One call; how many jobs it was about."""
+        """One call; returns its number of jobs."""
         if self.rng.random() < SPECIAL_SHARE:
             self._specials += 1
             label = f"f{os.getpid()}_{self._specials}"
@@ -131,7 +131,7 @@ class LoadGenerator:
 
 
 def run_load(work: Workload, gate: Gate, seed: int, rate: float, number: int) -> None:
-    """In a child: enqueue until the gate is shut."""
+    """In a child: enqueue until the gate is closed."""
     faulthandler.cancel_dump_traceback_later()
     LoadGenerator(work, random.Random(f"{seed} {number}"), rate).run(gate)
     work.ol.close()

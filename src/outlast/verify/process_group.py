@@ -9,20 +9,20 @@ from functools import partial
 
 from .children import ChildExit, Children
 
-Body = Callable[[int], object]  # is told which one it is, counted from 1
+Body = Callable[[int], object]  # gets its number, from 1
 ReportProblem = Callable[[str], None]
 
 
 class ProcessGroup:
-    """Whoever ends without having been told to is complained about."""
+    """A process that ends unexpectedly is reported."""
 
     def __init__(self, children: Children, name: str, body: Body, report: ReportProblem) -> None:
         self.name = name
         self.running: list[int] = []  # by process id
-        self.frozen: list[int] = []  # those of them that are stopped
+        self.frozen: list[int] = []  # those that are stopped
         self.expected_signals: dict[
             int, int
-        ] = {}  # which signal (0: none) shall have ended those that go
+        ] = {}  # the expected signal (0: none) of each process that should end
         self._children, self._body, self._report = children, body, report
         self._started = 0
 
@@ -34,7 +34,7 @@ class ProcessGroup:
         return [pid for pid in self.running if pid not in self.frozen]
 
     def start_missing(self, number: int) -> None:
-        """Start as many as are missing."""
+        """Start missing processes."""
         while len(self.running) < number:
             self._started += 1
             pid = self._children.start(partial(self._body, self._started), self._child_ended)
@@ -44,7 +44,7 @@ class ProcessGroup:
         self._send_signal(pid, signal.SIGKILL, signal.SIGKILL)
 
     def terminate(self, pid: int) -> None:
-        """It is to hand in what it has, and to end well."""
+        """Stop it: it should report its outcomes, and exit with 0."""
         self._send_signal(pid, signal.SIGTERM, 0)
 
     def freeze(self, pid: int) -> None:
@@ -57,7 +57,7 @@ class ProcessGroup:
             os.kill(pid, signal.SIGCONT)
 
     def expect_exit(self) -> None:
-        """Whoever is left ends by itself, because it is told so in another way."""
+        """The remaining processes end by themselves, notified in another way."""
         self.expected_signals |= dict.fromkeys(self.running, 0)
         self.running.clear()
 
@@ -75,6 +75,6 @@ class ProcessGroup:
             self.running.remove(exit.pid)
         if expected is None or (exit.signal, exit.code) != (expected, 0):
             how = f"signal {exit.signal}" if exit.signal else f"exit code {exit.code}"
-            manner = "by itself" if expected is None else "otherwise than it was asked to"
+            manner = "by itself" if expected is None else "unexpectedly"
             stderr = self._children.stderr_tail()
             self._report(f"{self.name} {exit.pid} ended {manner}, by {how}: {stderr}")

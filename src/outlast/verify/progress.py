@@ -13,7 +13,7 @@ from typing import Any, Self, TextIO
 
 from .results import CampaignResults
 
-LINE_INTERVAL_S = 5.0  # seconds between lines where nobody can rewrite them
+LINE_INTERVAL_S = 5.0  # seconds between lines where they cannot be rewritten
 REFRESH_INTERVAL_S = 0.2
 
 
@@ -73,7 +73,7 @@ class CampaignProgress:
         )
 
     def share(self, results: CampaignResults, now: float) -> float:
-        """How much of it is done: by the clock or by the count, whichever ends it sooner."""
+        """The share that is done: by time or by count, whichever ends it sooner."""
         shares = [0.0]
         if self.budget:
             shares.append((now - results.began) / self.budget)

@@ -18,7 +18,7 @@ from .workspace import OWN_SERVER, OWN_SERVER_PAIR, TEMPORARY_FILE
 
 @dataclass(slots=True)
 class ScenarioCounts:
-    """What happened on one path. What is counted depends on the campaign."""
+    """The counts of one scenario; which ones depends on the campaign."""
 
     points: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -43,16 +43,16 @@ class CampaignResults:
     url: str  # without its password
     seed: int
     columns: tuple[str, ...]
-    goal: str  # the one of them by which the points that were asked for are counted
+    goal: str  # the column that counts the requested points
     began: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     jobs: int = 0
     rows: dict[str, ScenarioCounts] = field(default_factory=dict)
     violations: list[FoundViolation] = field(default_factory=list)
     interrupted: bool = False
-    facts: dict[str, Any] = field(default_factory=dict)  # what else there is to tell
-    spans: dict[str, list[float]] = field(default_factory=dict)  # seconds that were measured
-    rerun_options: str | None = None  # what the command was given, if that is not a choice of paths
+    facts: dict[str, Any] = field(default_factory=dict)  # additional results
+    spans: dict[str, list[float]] = field(default_factory=dict)  # measured seconds
+    rerun_options: str | None = None  # the command's own options, if they are no list of scenarios
 
     def counts_of(self, path: str) -> ScenarioCounts:
         return self.rows.setdefault(path, ScenarioCounts())
@@ -68,7 +68,7 @@ class CampaignResults:
         self.seconds = round(time.monotonic() - self.began, 3)
 
     def reproduction(self) -> str:
-        """The command that does the same again, on the paths where something was wrong."""
+        """The command that repeats the scenarios with violations."""
         paths = sorted(
             {violation.path for violation in self.violations if violation.path in self.rows}
         )
@@ -105,7 +105,7 @@ class CampaignResults:
 
 
 def append_results(file: Path, results: CampaignResults) -> None:
-    """One line for each run, for ever."""
+    """Append one line per run."""
     record = results.as_json()
     for detail in ("paths", "wrong"):
         del record[detail]

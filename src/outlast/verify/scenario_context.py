@@ -39,11 +39,11 @@ class ScenarioContext:
         self.ol = workload.ol
         self.workspace = workload.workspace
         self.ledger = workload.ledger
-        self.queue = label  # by its name, everything that happens here is known to be ours
+        self.queue = label  # its name marks everything that happens here
         self.owner = f"owner-{label}"
         self.lease = lease
-        self.max_work_s: float | None = None  # seconds a worker works here at the most
-        self.claims: list[Claim] = []  # all that were ever in these hands
+        self.max_work_s: float | None = None  # maximum seconds for a worker
+        self.claims: list[Claim] = []  # all claims that this context ever had
         self.interceptor = interceptor or Interceptor()
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -69,12 +69,12 @@ class ScenarioContext:
         return claims
 
     def enqueue_and_claim(self, number: int = 1, *states: str, **options: Any) -> list[Claim]:
-        """Jobs in hand, as if their handlers had begun."""
+        """Claimed jobs, as if their handlers had started."""
         self.enqueue(number, *states, **options)
         return self.record_begun(self.claim(number))
 
     def enqueue_and_claim_task(self, task: Task[Any, Any]) -> list[Claim]:
-        """One job of this task in hand, as if its handler had begun."""
+        """One claimed job of this task, as if its handler had started."""
         self.record_promise(task.using(queue=self.queue).enqueue().id)
         return self.record_begun(self.claim(1))
 
@@ -87,8 +87,8 @@ class ScenarioContext:
         self, outcome: Outcome, claim: Claim, jobs: int = 0, *, record: bool = True,
         join: bool = False,
     ) -> AttemptEnd:  # fmt: skip
-        """The end of an attempt, as a worker would tell it. Untold, it must not count. With `join`,
-        whoever waits for it waits for its jobs too."""
+        """The end of an attempt, as a worker reports it. Unless it is reported, it must not count.
+        With `join`, dependents wait for its jobs, too."""
         if outcome is Outcome.SUCCEEDED:
             if record:
                 self.ledger.write("ended", claim.id, claim.fence, jobs)
@@ -110,17 +110,17 @@ class ScenarioContext:
     def finish(
         self, ends: Sequence[tuple[Claim, AttemptEnd]], events: Sequence[dict[str, Any]] = ()
     ) -> Finished:
-        """Hand outcomes in, and tell the ledger what we were told."""
+        """Report outcomes, and record the answers in the ledger."""
         transitions = [decide(claim, ended, FAST_RETRY, 0.5) for claim, ended in ends]
         finished = self.run(finish, transitions, events)
         self.record_answers(finished)
         return finished
 
-    # What handlers do by themselves
+    # Actions of handlers
 
     def context(self, claim: Claim) -> Context:
         context = Context(claim, lambda *_: None, self.ol.store, store=self.ol.store)
-        if self.max_work_s is not None:  # no heartbeat thread here to let go of what is not renewed
+        if self.max_work_s is not None:  # no heartbeat thread here disowns unrenewed claims
             timer = threading.Timer(self.max_work_s, context.disown)
             timer.daemon = True
             timer.start()
@@ -131,12 +131,12 @@ class ScenarioContext:
             self.work.step(context, name)
         except ClaimLost:
             if context._lost:
-                return  # it let go by itself, and was told nothing
+                return  # it disowned the job, without an answer
             self.ledger.write("stepped", context.job.id, context.fence, [name, False])
 
     def complete(self, claim: Claim, *, late: bool = False) -> None:
-        """Write a row of our own and finish. Whose connection broke is told nothing: the judge
-        sees what stands."""
+        """Write our own row and finish. If the connection breaks there is no answer: the checker
+        reads the tables."""
         context = self.context(claim)
         try:
             with context.completing({"fence": claim.fence}) as connection:
@@ -144,7 +144,7 @@ class ScenarioContext:
             accepted = True
         except ClaimLost:
             if context._lost:
-                return  # it let go by itself, and was told nothing
+                return  # it disowned the job, without an answer
             accepted = False
         except self._connection_errors():
             return
@@ -159,7 +159,7 @@ class ScenarioContext:
         return StoreError, psycopg.Error
 
     def finish_in_time(self, ends: Sequence[tuple[Claim, AttemptEnd]], since: float) -> None:
-        """The same, of claims that cannot have been lost: their leases run from `since` on."""
+        """The same for claims that cannot be lost: their leases run from `since` on."""
         finished = self.finish(ends)
         if time.monotonic() - since < 0.9 * self.lease:
             for transition in finished.lost:
@@ -173,18 +173,18 @@ class ScenarioContext:
 
     def _record_answer(self, transition: Transition, accepted: bool) -> None:
         if transition.quiet:
-            return  # it leaves no record to compare with
+            return  # no record to compare with
         claim = transition.claim
         self.ledger.write("told", claim.id, claim.fence, [str(transition.outcome), accepted])
 
-    # Jobs that wait for each other
+    # Flows
 
     def call(self, **options: Any) -> Call:
-        """One of a flow. Its hooks, if it has any, know it by the queue."""
+        """A job of a flow. Its hooks, if any, find it by the queue."""
         return self.work.mark.using(queue=self.queue, **options).job()
 
     def hooks(self) -> dict[str, Call]:
-        """One for each way in which a job can end, to be given to it."""
+        """One hook for each final state, to pass to a job."""
         task = self.work.flows.hook.using(queue=self.queue)
         names = {"on_success": "succeeded", "on_dead": "dead", "on_cancel": "cancelled"}
         return {name: task.job(self.queue, on) for name, on in names.items()}
@@ -196,7 +196,7 @@ class ScenarioContext:
         return jobs
 
     def record_planned(self, job: Job, after: Sequence[Job] = (), *, hooked: bool = False) -> None:
-        """A job as it was asked for: whom it comes after, and whether it has hooks."""
+        """A requested job: its prerequisites, and whether it has hooks."""
         node = [
             job.id,
             self.queue,
@@ -206,21 +206,21 @@ class ScenarioContext:
         ]
         self.ledger.write("flow", job.id, 0, {"shape": "path", "fan_ins": [], "nodes": [node]})
 
-    # What the judge must know
+    # Facts for the checker
 
     def record_promise(self, id: str, *states: str) -> None:
-        """The job stands, and ends in one of these states."""
+        """The job exists, and ends in one of these states."""
         self.ledger.write("promised", id, 0, list(states or ("succeeded",)))
 
     def record_rollback(self, id: str) -> None:
         self.ledger.write("refused", id)
 
     def forbid_claim(self, id: str, fence: int = 1) -> None:
-        """Nobody may run it under this claim or a later one."""
+        """The job must not run under this claim or a later one."""
         self.ledger.write("never", id, fence)
 
     def report(self, invariant: str, orphan: str, message: str) -> None:
-        """What must not be, where only a path can see it."""
+        """Report a violation that only the scenario can see."""
         self.ledger.write("saw", self.queue, 0, [invariant, orphan, message])
 
     def record_atomic(self, number: int) -> None:

@@ -23,18 +23,18 @@ from .workload import Workload
 from .workspace import Workspace
 
 SUCCESSOR = "heir"
-LEASE_S = 120.0  # seconds: the heir is in no hurry
-ZOMBIE_LEASE_S = 5000.0  # what a zombie would renew for; nobody else has such a lease
-TAKE_OVER_WITHIN_S = 30.0  # seconds until every job must have been inherited
-MAX_LOCK_TRIES = 2  # tries: a lock that is held for longer is a frozen owner's
+LEASE_S = 120.0  # seconds: the successor is in no hurry
+ZOMBIE_LEASE_S = 5000.0  # requested by a zombie; no other owner has such a lease
+TAKE_OVER_WITHIN_S = 30.0  # seconds until every job must have been reclaimed
+MAX_LOCK_TRIES = 2  # a lock held for longer is that of a frozen owner
 
 
 class FrozenOwner(NamedTuple):
-    """What one frozen owner had in hand: the jobs of its queue."""
+    """The jobs of one frozen owner: those of its queue."""
 
     label: str
     workspace: Workspace
-    finish: bool  # whether the heir is to finish them before the owner comes back
+    finish: bool  # whether the successor finishes them before the owner comes back
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class TakenOver:
 
 
 class Successor:
-    """In a child of its own each time; what it holds in between is kept in a file."""
+    """In a new child each time; its claims are kept in a file in between."""
 
     def __init__(self, work: Workload, file: FilePath) -> None:
         self.work = work
@@ -62,8 +62,8 @@ class Successor:
     # While the owners are frozen
 
     def take_over(self, owners: list[FrozenOwner], lease: float) -> None:
-        """Take all of it, however often we must look until a lease or a lock is gone."""
-        time.sleep(lease)  # nothing can be had before
+        """Reclaim all jobs, retrying until leases and locks are gone."""
+        time.sleep(lease)  # not reclaimable before
         found, until = TakenOver(), time.monotonic() + TAKE_OVER_WITHIN_S
         waiting = {
             workspace: [one for one in owners if one.workspace == workspace]
@@ -97,7 +97,7 @@ class Successor:
             self.work.ol.close()
 
     def _take(self, owners: list[FrozenOwner], found: TakenOver) -> list[JobRow]:
-        """One try for all of them; what is still not ours."""
+        """One attempt for all; returns those still missing."""
         self._context("").run(reclaim)
         for one in owners:
             ctx = self._context(one.label)
@@ -127,7 +127,7 @@ class Successor:
     # When they are back
 
     def settle(self, workspaces: list[Workspace], taken_over: TakenOver) -> Verdict:
-        """Finish everything, and judge every place."""
+        """Finish everything, and check every workspace."""
         verdict = Verdict()
         for workspace in workspaces:
             self._move_to(workspace)
@@ -143,10 +143,10 @@ class Successor:
         return verdict
 
     def _extended_leases(self) -> Iterator[Violation]:
-        """A lease that only a zombie can have asked for, on a job that is no longer its own."""
+        """A lease that only a zombie can have requested, on a job that is no longer its own."""
         for row in self._rows().values():
             if row.worker == SUCCESSOR and (row.lease_left or 0.0) > LEASE_S:
-                message = "the lease of its owner was changed by somebody else"
+                message = "the lease of its owner was changed by another process"
                 yield Violation("I3", row.id, "zombie", message, row.queue)
 
     def _finish_all(self, taken_over: TakenOver) -> None:

@@ -143,7 +143,7 @@ def test_who_is_not_known_logs_in_and_comes_back(served: Served, browser: Browse
     form = asked.form_to("/login")
     assert form["fields"]["after"] == "/queues?sort=dead"
     wrong = browser.send(form, 401, token="olt_wrong")
-    assert "not good" in wrong.text
+    assert "this token is invalid" in wrong.text
     assert "Queues" in browser.send(form, token=token).text
     assert "Pause" not in browser.go("/queues").links, "it may look, and not act"
     assert "lacks the scope" in browser.go("/queues/pause?queue=a", 403).text

@@ -1,9 +1,9 @@
-"""`outlast verify ackloss`: the server commits, and its answer is lost with the connection.
+"""`outlast verify ackloss`: the server commits, and its response is lost with the connection.
 
-Each path is walked once to count its commits. Then, for each of them, a child walks it through a
-proxy that swallows the answer to that very commit and resets the connection. The client cannot know
-what became of it: Outlast must ask again, and asking again must neither do it twice nor be taken
-for a loss. Where the transaction is the caller's own, the caller is told, and all of it stands.
+Each scenario runs once to count its commits. Then, for each commit, a child runs the scenario
+through a proxy that drops the response to that commit and resets the connection. The client cannot
+know whether it committed: Outlast must retry, and the retry must neither repeat the work nor report
+a lost claim. In the caller's own transaction, the caller gets an error, and the commit stands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SWEEP_STATEMENTS = (
     "expire",
     "reclaim",
 )  # when traced, another path may have swept before
-SHORT_SCENARIOS_PER_CHILD = 10  # points of short paths for one child
+SHORT_SCENARIOS_PER_CHILD = 10  # points of short scenarios per child
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class AckLossPoint(FaultPoint):
     statement: str = ""
 
     def __str__(self) -> str:
-        return f"{self.scenario}: the answer to commit {self.exchange} is lost ({self.statement})"
+        return f"{self.scenario}: the response to commit {self.exchange} is lost ({self.statement})"
 
 
 class AckLoss(NetworkCampaign):
     name = "ackloss"
     columns = ("lost", "survived")
     goal = "lost"
-    repeats = 8  # most paths commit once or twice, and a place costs more than that
+    repeats = 8  # most scenarios commit once or twice, and a workspace costs more than that
 
     def tracer(self) -> Tracer:
         return partial(count_commits, self.upstream)
@@ -61,7 +61,7 @@ class AckLoss(NetworkCampaign):
         ]
 
     def child_batches(self, batch: list[FaultPoint]) -> Iterator[list[FaultPoint]]:
-        """Nobody dies here, so one child walks several of the short paths."""
+        """No process dies here, so one child runs several short scenarios."""
         quick = [point for point in batch if not SCENARIOS[point.scenario].max_points]
         yield from ([point] for point in batch if SCENARIOS[point.scenario].max_points)
         for start in range(0, len(quick), SHORT_SCENARIOS_PER_CHILD):
@@ -81,7 +81,7 @@ class AckLoss(NetworkCampaign):
                 self.results.counts_of(point.scenario).add("lost")
             elif label in lost:
                 self.survived(point)
-            else:  # here it failed, and did not come to the rest
+            else:  # failed before the remaining scenarios
                 self.record_failure(str(point), point, exit)
                 self.points_started -= len(labels) - len(lost) - 1
                 break
@@ -89,7 +89,7 @@ class AckLoss(NetworkCampaign):
 
 def count_commits(upstream: Upstream, work: Workload, label: str, scenario: str, lease: float,
           statements: FilePath) -> None:  # fmt: skip
-    """In a child: walk to the end, and tell what was committed."""
+    """In a child: run to the end, and report the commits."""
     trap, commits = Interceptor(), CommitInspector()
     commits.arm(lambda: trap.armed)
     with behind_proxy(work, upstream, commits):
@@ -98,7 +98,7 @@ def count_commits(upstream: Upstream, work: Workload, label: str, scenario: str,
 
 
 def walk(upstream: Upstream, work: Workload, labels: Labels, result_file: FilePath) -> None:
-    """In a child: walk paths, and lose an answer on each; tell of each whether it was lost."""
+    """In a child: run scenarios, and lose a response in each; report which were lost."""
     commits = CommitInspector()
     with behind_proxy(work, upstream, commits), result_file.open("a", buffering=1) as lines:
         for label, point in labels.items():

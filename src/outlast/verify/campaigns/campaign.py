@@ -24,12 +24,12 @@ from ..scenarios import SCENARIOS, Scenario
 from ..workload import Workload
 from ..workspace import Workspace, WorkspaceFactory, cleaned_up
 
-DEFAULT_BUDGET_S = 60.0  # seconds, if nobody says otherwise
+DEFAULT_BUDGET_S = 60.0  # by default
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignOptions:
-    """What a campaign is asked to do."""
+    """The options of a campaign."""
 
     url: str | None = None
     schema: str | None = None
@@ -39,7 +39,7 @@ class CampaignOptions:
     paths: tuple[str, ...] = ()
     at_once: int | None = None
     keep: bool = False
-    first: bool = False  # stop when something is wrong
+    first: bool = False  # stop at the first violation
 
 
 class Campaign(ABC):
@@ -47,7 +47,7 @@ class Campaign(ABC):
     columns: ClassVar[tuple[str, ...]]
     goal: ClassVar[str]
     settings: ClassVar[dict[str, Any]] = {}  # of the store
-    owners_only: ClassVar[bool] = False  # whether only paths of owners are of use
+    owners_only: ClassVar[bool] = False  # whether only scenarios of owners are useful
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Campaign(ABC):
             self.name, str(self.workspaces), self.seed, self.columns, self.goal
         )
         self.points_started = 0  # points
-        self.running = 0  # children that walk a path just now
+        self.running = 0  # children that run a scenario now
         self._next: list[Workspace] = []
         self._stops: list[int] = []
 
     def run(self) -> CampaignResults:
-        """Do it, and leave nothing behind, however it ends."""
+        """Run, and clean up, however it ends."""
         with cleaned_up(self.clean_up):
             try:
                 with stop_signals() as self._stops:
@@ -100,7 +100,7 @@ class Campaign(ABC):
     def campaign(self) -> None: ...
 
     def is_over(self) -> bool:
-        """Whether there is enough of it."""
+        """Whether the campaign has reached its goal."""
         if self.options.first and self.results.violations:
             return True
         elapsed = time.monotonic() - self.results.began
@@ -115,16 +115,16 @@ class Campaign(ABC):
         self.on_progress(self.results)
 
     def start_child(self, body: Callable[[], None], then: Callable[[ChildExit], None]) -> int:
-        """A child that walks a path, as soon as there are not too many of them."""
+        """Start a child with a scenario, when a slot is free."""
         while self.running >= self.max_children:
             self.wait_for_child()
         self.running += 1
         return self.children.start(body, then)
 
-    # Where
+    # Workspaces
 
     def next_workspace(self) -> Workspace:
-        """Where the next batch takes place; the one after it is being prepared meanwhile."""
+        """The workspace of the next batch; the one after it is prepared meanwhile."""
         if not self._next:
             self._prepare_next()
         workspace = self._next.pop()
@@ -145,12 +145,12 @@ class Campaign(ABC):
         if not exit.ok:
             raise ChildFailed(self.children.stderr_tail())
 
-    # What went wrong
+    # Violations
 
     def record_verdict(
         self, workspace: Workspace, labels: dict[str, FaultPoint], exit: ChildExit
     ) -> Verdict | None:
-        """Take down what the judge said of a place; None if it could not say anything."""
+        """Record the checker's report on a workspace; None if it failed."""
         if not exit.ok:
             self.results.add_violation("the judge", "judge", self.children.stderr_tail())
             return None
@@ -182,14 +182,14 @@ class Campaign(ABC):
 
 
 def prepare(work: Workload, workspace: Workspace) -> None:
-    """In a child: the tables of a place."""
+    """In a child: create the tables of a workspace."""
     work.move_to(workspace).prepare()
 
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """SIGTERM ends a campaign as Ctrl-C does: what it made is removed. The signals that came are
-    also listed, because Python drops what is raised while it forks."""
+    """SIGTERM ends a campaign as Ctrl-C does: everything that it created is removed. Received
+    signals are also listed, because Python drops exceptions that are raised while it forks."""
     received: list[int] = []
 
     def stop(number: int, _: object) -> None:

@@ -1,13 +1,13 @@
-"""`outlast verify clock`: the database's clock steps by an hour, and strangers lock the tables.
+"""`outlast verify clock`: the database's clock steps by an hour, and foreign locks block tables.
 
 hold      workers run jobs that do not end; half of them have a timeout of half an hour
-step      the clock jumps an hour ahead or back, at a random moment
-lock      somebody holds a write lock for a lease and four seconds
-settle    the jobs may end, all of them succeed, and the judge looks: every job began once, and no
-          owner lost one
+step      the clock jumps an hour ahead or back, at a random time
+lock      another program holds a write lock for a lease and four seconds
+settle    the jobs may end, and all must succeed; the checker verifies that every job started once,
+          and that no owner lost one
 
-PostgreSQL is a server of its own under libfaketime; workers have a right clock, as on other
-machines. SQLite has no server: all processes run under libfaketime, as on one machine.
+PostgreSQL runs under libfaketime, and workers have a right clock, as on other machines. SQLite has
+no server: all processes run under libfaketime, as on one machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .campaign import CampaignOptions
 from .long_campaign import LongCampaign, run_worker
 
 HOUR_S = 3600
-LEASE_S = WorkerSettings().lease  # seconds: as everybody has it
+LEASE_S = WorkerSettings().lease  # seconds: the default
 DEFAULT_JOBS = 200
 DEFAULT_STEPS = 20
 PAUSE_RANGE_S = (0.3, 6.0)  # seconds between faults: before and after the next renewal
@@ -89,7 +89,7 @@ class ClockSteps(LongCampaign):
         self.results.facts |= json.loads(self.workspace.charges_file.read_text())
 
     def _inject_faults(self) -> None:
-        """Steps and locks, in random order, until there is enough of both."""
+        """Steps and locks, in random order, until there are enough of both."""
         kinds = [self._step_clock] * (self.options.points or DEFAULT_STEPS) + [
             self._lock_tables
         ] * self.locks
@@ -119,7 +119,7 @@ class ClockSteps(LongCampaign):
             self.results.add_violation("lock", "lock", self.children.stderr_tail())
 
     def _read_ledger(self) -> None:
-        """A job that begins again was taken from whoever ran it: all of them live."""
+        """A job that starts again was reclaimed from a live owner."""
         self.poll()
         for entry in list(self.tail.read()):
             if entry.kind == "began":
@@ -159,7 +159,7 @@ class SteppedServer(OwnPostgres):
     clock: SteppedClock
 
     def make(self) -> None:
-        library()  # or nothing is made
+        library()  # raises before anything is created
         super().make()
         self.clock = SteppedClock(self.folder / "clock")
         self.environment = self.clock.environment
@@ -180,7 +180,7 @@ class ClockStepsPostgres(ClockSteps):
 
     def _lock_tables(self) -> None:
         """While its clock is ahead of the machine's, libfaketime keeps the server's timeouts from
-        firing, and these tell owners of a lock."""
+        firing, and these reveal owners of a lock."""
         if self.clock.offset > 0:
             self.clock.set(0)
             self.results.counts_of("an hour back").add("steps")
@@ -188,7 +188,7 @@ class ClockStepsPostgres(ClockSteps):
 
 
 def enqueue_held(work: Workload, number: int) -> None:
-    """In a child: jobs that run until they may end; every other one has a timeout."""
+    """In a child: enqueue jobs that run until they may end; every other one has a timeout."""
     calls = [work.holds.using(timeout=HALF_HOUR_S if n % 2 else None).job() for n in range(number)]
     for job in work.ol.enqueue(*calls):
         work.ledger.write("promised", job.id, 0, ["succeeded"])
@@ -196,7 +196,7 @@ def enqueue_held(work: Workload, number: int) -> None:
 
 
 def hold_lock(workspace: Workspace, seconds: float) -> None:
-    """In a child: a stranger who keeps everybody from writing."""
+    """In a child: lock the tables against all writers."""
     if workspace.is_sqlite:
         path = workspace.url.removeprefix("sqlite:///")
         with closing(sqlite3.connect(path, timeout=30.0, isolation_level=None)) as connection:
@@ -214,7 +214,7 @@ def hold_lock(workspace: Workspace, seconds: float) -> None:
 
 
 def count_charges(work: Workload, workspace: Workspace) -> None:
-    """In a child: what was charged to the jobs so far."""
+    """In a child: read what the jobs were charged so far."""
     jobs = list(work.ol.jobs(limit=100_000))
     charges = {
         "running": sum(not job.final for job in jobs),

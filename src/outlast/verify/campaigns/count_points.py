@@ -21,7 +21,8 @@ Tracer = Callable[[Workload, str, str, float, FilePath], None]
 
 
 class PointCounter:
-    """One walk on every path, in places of their own; `look` is asked to look at what is left."""
+    """Run every scenario once, each in its own workspace; `look` inspects the workspace
+    afterwards."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class PointCounter:
         self.exchanges: dict[str, list[str]] = {}
 
     def run(self) -> dict[str, list[str]]:
-        """What each path says to the database, exchange by exchange."""
+        """The statements of each scenario, exchange by exchange."""
         here = "sqlite" if self.campaign.workspaces.is_sqlite else "postgres"
         scenarios = [
             scenario for scenario in self.campaign.scenarios if scenario.only_store in (None, here)
@@ -64,7 +65,7 @@ class PointCounter:
     def _counted(self, point: FaultPoint, file: FilePath, exit: ChildExit) -> None:
         self.campaign.running -= 1
         if not exit.ok:
-            self.campaign.record_failure(f"{point.scenario}, with nobody killed", point, exit)
+            self.campaign.record_failure(f"{point.scenario}, without a kill", point, exit)
             return
         self.exchanges[point.scenario] = json.loads(file.read_text())
         self.campaign.results.counts_of(point.scenario).points = 2 * len(
@@ -75,7 +76,7 @@ class PointCounter:
 def trace(
     work: Workload, label: str, scenario: str, lease: float, exchanges_file: FilePath
 ) -> None:
-    """In a child: walk to the end, and tell what was said to the database."""
+    """In a child: run to the end, and report the exchanges with the database."""
     interceptor = Interceptor()
     interceptor.install()
     run_scenario(SCENARIOS[scenario], ScenarioContext(work, label, lease, interceptor))

@@ -1,6 +1,6 @@
-"""`outlast verify crash`: a real process is killed before and after every statement of every path.
+"""`outlast verify crash`: kill a process before and after every statement of every scenario.
 
-Each child arms its trap, acts, and dies there by SIGKILL.
+Each child arms its interceptor, acts, and dies at its point by SIGKILL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Crash(OneFaultPerChild):
     name = "crash"
     columns = ("kills", "survived")
     goal = "kills"
-    # Who opens the file first after a kill reads the whole log.
+    # The first process that opens the file after a kill reads the whole log.
     settings: ClassVar[dict[str, Any]] = {"checkpoint_pages": 200}
 
     def tracer(self) -> Tracer:
@@ -46,7 +46,7 @@ class Crash(OneFaultPerChild):
 
 
 def walk(work: Workload, label: str, point: FaultPoint) -> None:
-    """In a child: walk a path until the trap strikes."""
+    """In a child: run a scenario until the trap strikes."""
     interceptor = Interceptor(point.exchange, point.after)
     interceptor.install()
     run_scenario(SCENARIOS[point.scenario], ScenarioContext(work, label, LEASE_S, interceptor))

@@ -1,10 +1,10 @@
-"""`outlast verify dbcrash`: a PostgreSQL of its own crashes and comes back, again and again.
+"""`outlast verify dbcrash`: the campaign's own PostgreSQL server crashes and restarts repeatedly.
 
 load      enqueuers and workers, all the time
-crash     SIGQUIT to the server, at a random moment; then it is started again
-measure   from when it accepts connections until the first job begins
-settle    after the last one all is worked off, and the judge looks: whatever was acknowledged
-          is there, and was done
+crash     SIGQUIT to the server, at a random time; then it is started again
+measure   from when it accepts connections until the first job starts
+settle    after the last crash all jobs end, and the checker verifies that every acknowledged job
+          exists and was run
 """
 
 from __future__ import annotations

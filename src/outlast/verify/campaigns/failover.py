@@ -1,12 +1,12 @@
-"""`outlast verify failover`: the primary dies, its standby takes over, again and again.
+"""`outlast verify failover`: the primary stops and its standby is promoted, repeatedly.
 
-load      enqueuers and workers, all the time, by one address that names both servers
-fail      the primary is stopped at once, and the standby promoted
+load      enqueuers and workers, all the time, with one URL that names both servers
+fail      the primary is stopped immediately, and the standby promoted
 rebuild   the old primary comes back as the standby of the new one
-settle    after the last one all is worked off, and the judge looks
+settle    after the last failover all jobs end, and are checked
 
-Synchronous, the standby has every commit before it is acknowledged: whatever was acknowledged is
-there, and was done. `split_brain` has the asynchronous campaign.
+The standby is synchronous: it has every commit before it is acknowledged, so every acknowledged job
+must exist and must have run. `split_brain` has the asynchronous campaign.
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ from ..workspace import Workspace
 from .campaign import Campaign
 from .count_points import Labels, PointCounter, Tracer
 
-BATCH_SIZE = 150  # strikes in one place
-LEASE_S = 1.0  # seconds: so long does a struck owner's job wait
-MAX_RECOVERING = 3  # batches that may be recovering while others are struck
+BATCH_SIZE = 150  # faults per workspace
+LEASE_S = 1.0  # seconds until the job of an interrupted owner can be reclaimed
+MAX_RECOVERING = 3  # batches that recover while the next ones run
 
 
 class FaultCampaign(Campaign):
-    repeats: ClassVar[int] = 1  # how often a point of a short path is struck in one round
+    repeats: ClassVar[int] = 1  # faults per point of a short scenario and round
 
     def campaign(self) -> None:
         self._recovering = 0
@@ -56,15 +56,15 @@ class FaultCampaign(Campaign):
 
     @abstractmethod
     def tracer(self) -> Tracer:
-        """What a child does that walks a path only to count."""
+        """Work of a child that runs a scenario only to count its points."""
 
     @abstractmethod
     def points(self, scenario: str, exchanges: Sequence[str]) -> Sequence[FaultPoint]:
-        """Where to strike a path that said this."""
+        """The fault points of a scenario with these exchanges."""
 
     @abstractmethod
     def start_walk(self, workspace: Workspace, labels: Labels) -> None:
-        """Start a child on an errand."""
+        """Start a child with a task."""
 
     def _run_batch(self, batch: list[FaultPoint]) -> None:
         workspace = self.next_workspace()
@@ -81,11 +81,11 @@ class FaultCampaign(Campaign):
         self._recover(workspace, labels)
 
     def child_batches(self, batch: list[FaultPoint]) -> Iterator[list[FaultPoint]]:
-        """What one child does: one point, unless it can live on."""
+        """Work of one child: one point, unless it survives."""
         return ([point] for point in batch)
 
     def survived(self, point: FaultPoint) -> None:
-        """It came to its end before it was struck: that is no point."""
+        """The scenario ended before the fault: that is no point."""
         self.results.counts_of(point.scenario).add("survived")
         self.points_started -= 1
 
@@ -101,20 +101,20 @@ class FaultCampaign(Campaign):
         self.record_verdict(workspace, labels, exit)
 
     def examine(self, workspace: Workspace) -> Iterable[Violation]:
-        """In the child that looks: what is wrong beside that."""
+        """In the child that checks: additional violations."""
         return ()
 
 
 class OneFaultPerChild(FaultCampaign):
-    """One child per point, which may not outlive it."""
+    """One child per point, which must not survive it."""
 
     @abstractmethod
     def walk(self, label: str, point: FaultPoint) -> Callable[[], None]:
-        """What a child does that is struck at one point."""
+        """Work of a child that meets a fault at one point."""
 
     @abstractmethod
     def record_exit(self, point: FaultPoint, exit: ChildExit) -> None:
-        """Take down how it ended."""
+        """Record how the child ended."""
 
     def start_walk(self, workspace: Workspace, labels: Labels) -> None:
         for label, point in labels.items():
@@ -132,7 +132,7 @@ def recover_batch(
     keep: bool,
     examine: Callable[[Workspace], Iterable[Violation]],
 ) -> None:
-    """In a child: recover a batch; it is of no more use then, unless somebody wants to see it."""
+    """In a child: recover a batch; its workspace is then removed unless it is to be kept."""
     verdict = recover(work.move_to(workspace), labels, LEASE_S)
     verdict.violations += examine(workspace)
     verdict.write(workspace.verdict_file)

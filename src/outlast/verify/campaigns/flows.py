@@ -1,8 +1,8 @@
 """`outlast verify flows`: random graphs of jobs, while workers are killed and flows cancelled.
 
-ask       enqueuers ask for graphs of every shape, and cancel some of them, or jobs in them
-work      worker processes carry them out; one of them is killed every one to three seconds
-settle    what is left is worked off, all are asked to go, and the judge looks at every follower
+enqueue   enqueuers add graphs of every shape, and cancel some of them, or jobs in them
+work      worker processes run them; one of them is killed every one to three seconds
+settle    the remaining jobs end, all processes stop, and every follower is checked
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FlowCampaign(LongCampaign):
         self.results.facts["sizes"] = {name: self.sizes[name] for _, name in SIZE_BANDS}
 
     def _poll_once(self) -> None:
-        """Hear what was asked for, and keep killing whoever works on it."""
+        """Read requests from the ledger, and keep killing workers."""
         self.poll()
         self.workers.start_missing(self.options.at_once or WORKERS)
         for entry in self.tail.read():
@@ -79,7 +79,7 @@ class FlowCampaign(LongCampaign):
             self.results.counts_of(what).add("cancels")
 
     def _drain(self) -> None:
-        """No more is asked for; what there is gets done, and workers die until it is."""
+        """Stop enqueueing; the remaining jobs run, and workers die until they have ended."""
         self.gate.set(Gate.SHUT)
         self.loaders.expect_exit()
         self.wait_for_exit(self.loaders)
@@ -95,5 +95,5 @@ class FlowCampaign(LongCampaign):
 
     def _selected_scenarios(self) -> list[Scenario]:
         if self.options.paths:
-            raise InvalidOption(option="path", reason="is not for this campaign")
+            raise InvalidOption(option="path", reason="does not apply to this campaign")
         return []

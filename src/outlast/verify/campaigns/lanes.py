@@ -1,9 +1,9 @@
 """`outlast verify lanes`: limits, order and turns, while workers are killed and limits are changed.
 
-ask       an enqueuer asks for jobs in lanes, of a queue with limits and of one that runs in order
+enqueue   an enqueuer adds jobs in lanes, of a queue with limits and of an ordered one
 work      worker processes run them; one is killed every one to three seconds
 change    an operator changes the limits about once a second
-settle    the rest is worked off; the history says whether a limit was ever exceeded, or an order
+settle    the remaining jobs end; the history shows whether a limit or an order was ever violated
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LaneCampaign(LongCampaign):
         self._drain()
 
     def _poll_once(self) -> None:
-        """Count what the ledger tells, and keep killing workers."""
+        """Count the entries of the ledger, and keep killing workers."""
         self.poll()
         self.workers.start_missing(self.options.at_once or WORKERS)
         for entry in self.tail.read():
@@ -68,7 +68,7 @@ class LaneCampaign(LongCampaign):
             self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
 
     def _drain(self) -> None:
-        """No more is asked for, and workers die until all is done."""
+        """Stop enqueueing, and kill workers until all jobs have ended."""
         self.gate.set(Gate.SHUT)
         for group in (self.loaders, self.limiters):
             group.expect_exit()
@@ -77,7 +77,7 @@ class LaneCampaign(LongCampaign):
         self.children.start(partial(wait_until_idle, self.work, STALL_LIMIT_S), ends.append)
         while not ends:
             self._poll_once()
-        for pid in list(self.workers.running):  # all is done: nothing is left to be put back
+        for pid in list(self.workers.running):  # all jobs have ended: nothing is left to release
             self.workers.kill(pid)
         self.wait_for_exit(self.workers)
 
@@ -88,5 +88,5 @@ class LaneCampaign(LongCampaign):
 
     def _selected_scenarios(self) -> list[Scenario]:
         if self.options.paths:
-            raise InvalidOption(option="path", reason="is not for this campaign")
+            raise InvalidOption(option="path", reason="does not apply to this campaign")
         return []

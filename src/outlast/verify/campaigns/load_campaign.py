@@ -20,9 +20,9 @@ class LoadCampaign(LongCampaign):
     default_workers: ClassVar[int]
     worker_settings: ClassVar[dict[str, Any]] = {}
     drain_within_s: ClassVar[float] = (
-        STALL_LIMIT_S  # seconds to begin all that was promised, at the end
+        STALL_LIMIT_S  # seconds to start all acknowledged jobs at the end
     )
-    jobs_per_second: ClassVar[float]  # jobs a second, of all enqueuers together
+    jobs_per_second: ClassVar[float]  # jobs per second of all enqueuers
 
     def start_load(self) -> None:
         self.rng = random.Random(self.seed)
@@ -38,13 +38,13 @@ class LoadCampaign(LongCampaign):
         return partial(run_worker, self.work, self.worker_settings)
 
     def refill(self) -> None:
-        """Replace who is gone, until it is over."""
+        """Replace dead processes until the end."""
         if self.backlog.gate.state != Gate.SHUT:
             self.workers.start_missing(self.options.at_once or self.default_workers)
             self.loaders.start_missing(LOADERS)
 
     def read_ledger(self) -> list[LedgerEntry]:
-        """What is new in the ledger; the enqueuers are kept in check by it."""
+        """Process new entries of the ledger, and throttle the enqueuers by them."""
         self.poll()
         entries = list(self.tail.read())
         promised = self.backlog.record(entries)
@@ -52,7 +52,7 @@ class LoadCampaign(LongCampaign):
         return entries
 
     def drain(self, *others: ProcessGroup) -> None:
-        """No more work; what there is gets done; then everybody goes."""
+        """Stop enqueueing, let the remaining jobs end, then stop all processes."""
         self.backlog.gate.set(Gate.SHUT)
         self.loaders.expect_exit()
         self.wait_for_exit(self.loaders)

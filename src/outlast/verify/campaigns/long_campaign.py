@@ -26,14 +26,14 @@ from ..workspace import Workspace
 from .campaign import Campaign, CampaignOptions, prepare
 
 POLL_INTERVAL_S = 0.005  # seconds
-END_LABEL = "the end"  # where what the judge finds is put down
-EXIT_WAIT_S = 120.0  # seconds for all who were asked to go, on a machine that has much else to do
-JUDGE_TIMEOUT_S = 120.0  # seconds that the judge may take to read everything at once
+END_LABEL = "the end"  # label of the checker's findings
+EXIT_WAIT_S = 120.0  # seconds for stopping processes on a busy machine
+JUDGE_TIMEOUT_S = 120.0  # seconds for the checker to read everything
 
 
 class LongCampaign(Campaign):
-    """`act` does it; afterwards all that is left is settled and judged. It may have a database of
-    its own, which is started before and gone afterwards."""
+    """`act` runs the campaign; afterwards the remaining jobs settle and are checked. It may have
+    its own database, which is started before and removed afterwards."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class LongCampaign(Campaign):
             return
         self.results.close()
         if not self.options.keep:
-            self.workspaces.remove_folder()  # the schemas go with their database
+            self.workspaces.remove_folder()  # the schemas are removed with their database
             self.database.remove()
 
     def _whole(self) -> None:
@@ -80,10 +80,10 @@ class LongCampaign(Campaign):
 
     @abstractmethod
     def drive(self) -> None:
-        """All that goes on, until there is enough of it."""
+        """All activity, until the goal is reached."""
 
     def poll(self) -> None:
-        """Notice what has happened meanwhile; never for long, never in vain."""
+        """Process events; never for long, never without effect."""
         if self._stops:
             raise KeyboardInterrupt
         self.children.poll()
@@ -91,7 +91,7 @@ class LongCampaign(Campaign):
         time.sleep(POLL_INTERVAL_S)
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Whether it became true in time."""
+        """Whether a condition became true in time."""
         until = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > until:
@@ -105,13 +105,13 @@ class LongCampaign(Campaign):
         )
 
     def wait_for_exit(self, *groups: ProcessGroup) -> None:
-        """Wait for those that were told to go."""
+        """Wait for processes that were asked to stop."""
         if not self.wait_for(
             lambda: not any(group.expected_signals for group in groups), EXIT_WAIT_S
         ):
             for group in groups:
                 for pid in group.expected_signals:
-                    message = f"{group.name} {pid} was told to go, and is still there"
+                    message = f"{group.name} {pid} was asked to stop, and is still running"
                     self.results.add_violation(group.name, group.name, message)
 
     def _judge(self) -> None:
@@ -126,14 +126,14 @@ class LongCampaign(Campaign):
 
 
 def run_worker(work: Workload, settings: dict[str, Any], number: int) -> None:
-    """In a child: a worker, for as long as it may live."""
+    """In a child: a worker, until it is stopped."""
     faulthandler.cancel_dump_traceback_later()
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until it has begun
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until it has started
     work.ol.worker(**settings).run()
 
 
 def settle_and_judge(work: Workload, workspace: Workspace) -> None:
-    """In a child: settle what is left, and judge."""
+    """In a child: settle the remaining jobs, and check."""
     faulthandler.cancel_dump_traceback_later()
     store = work.ol.store
     store.settings = replace(

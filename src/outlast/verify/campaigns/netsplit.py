@@ -1,15 +1,15 @@
-"""`outlast verify netsplit`: the network falls silent, slows down or breaks, in the middle of it.
+"""`outlast verify netsplit`: the network falls silent, slows down or breaks in mid-call.
 
-    silence   nothing arrives any more, in either direction, and nobody is told
-    pause     the same for a moment; then all that was held back arrives
+    silence   nothing arrives any more in either direction, without an error
+    pause     the same for a moment; then everything held back arrives
     slow      from now on everything takes longer
-    reset     the connection breaks, and what was under way is lost
-    torn      half of it arrives, then the connection breaks
-    outage    every connection breaks, and for a moment there is no new one
+    reset     the connection breaks, and data in flight is lost
+    torn      half of a chunk arrives, then the connection breaks
+    outage    every connection breaks, and for a moment no new one is accepted
 
-Each path is walked once to count what passes the line; then, for each of these, a child walks it
-and meets one of the faults there. Every call must come back in time, with an answer or an error of
-ours; and afterwards everything recovers, as after a crash.
+Each scenario runs once to count the chunks on its connection; then, for each chunk, a child runs it
+and meets one of the faults there. Every call must return in time, with a result or an error of
+Outlast; and afterwards everything recovers, as after a crash.
 """
 
 from __future__ import annotations
@@ -52,14 +52,12 @@ from .network_campaign import (
 )
 
 FAULT_KINDS = ("silence", "pause", "slow", "reset", "torn", "outage")
-MAX_CALL_S = 5.0  # seconds for any call
-# So that a connection (2 s at least, says libpq) and an answer fit, on a busy machine too.
+MAX_CALL_S = 5.0  # seconds per call
+# A connection (libpq waits at least 2 s) and a response fit, also on a busy machine.
 STORE_SETTINGS: dict[str, Any] = {"deadline": 1.5, "connect_timeout": 2.0}
-MAX_WORK_S = 4.0  # seconds a worker tries
-HANG_TIMEOUT_S = (
-    25.0  # seconds after which a walk, of few calls, hangs for certain; then it says where
-)
-POINTS_PER_ROUND = 24  # points of one path in a round
+MAX_WORK_S = 4.0  # seconds that a worker tries
+HANG_TIMEOUT_S = 25.0  # seconds after which a scenario hangs for certain; then it prints where
+POINTS_PER_ROUND = 24  # points per scenario and round
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class NetSplit(OneFaultPerChild, NetworkCampaign):
     name = "netsplit"
     columns = ("splits", *FAULT_KINDS, "survived")
     goal = "splits"
-    default_children = 12  # most of them wait for nothing
+    default_children = 12  # most of them wait
 
     def __init__(
         self,
@@ -90,8 +88,8 @@ class NetSplit(OneFaultPerChild, NetworkCampaign):
         return partial(count_chunks, self.upstream)
 
     def points(self, scenario: str, exchanges: Sequence[str]) -> Sequence[FaultPoint]:
-        """Some of all moments and faults. A connection of the caller's own has no deadline of ours:
-        silence would not end."""
+        """A sample of all points and faults. A caller's own connection has no deadline: silence
+        would not end."""
         rng = random.Random(f"{self.seed} {scenario}")
         kinds = [
             kind
@@ -142,7 +140,7 @@ class NetSplit(OneFaultPerChild, NetworkCampaign):
         return verdict
 
 
-# How long a fault of each kind lasts (or, if it is slow, how much longer each way takes).
+# Duration of a fault by kind (for a slow line: the additional latency in each direction).
 FAULT_RANGES_S = {
     "silence": (0.0, 0.0),
     "pause": (0.2, 1.4),
@@ -154,7 +152,7 @@ FAULT_RANGES_S = {
 
 
 class ChunkInspector:
-    """An inspector for the proxy: counts what passes while armed, and strikes at number `at`."""
+    """An inspector for the proxy: counts chunks while armed, and strikes at number `at`."""
 
     def __init__(self, armed: Callable[[], bool], split: SplitPoint | None = None) -> None:
         self.armed = armed
@@ -204,7 +202,7 @@ def _later(seconds: float, then: Callable[[], None]) -> None:
 
 def count_chunks(upstream: Upstream, work: Workload, label: str, scenario: str, lease: float,
           chunks_file: FilePath) -> None:  # fmt: skip
-    """In a child: walk to the end, and tell what passed the line."""
+    """In a child: run to the end, and report what passed the proxy."""
     interceptor = Interceptor()
     chunks = ChunkInspector(lambda: interceptor.armed)
     with behind_proxy(work, upstream, chunks):
@@ -213,8 +211,8 @@ def count_chunks(upstream: Upstream, work: Workload, label: str, scenario: str, 
 
 
 def walk(upstream: Upstream, work: Workload, label: str, point: FaultPoint) -> None:
-    """In a child: walk a path whose network breaks; whatever is told by an error of ours is good,
-    if it is told in time."""
+    """In a child: run a scenario whose network breaks; an Outlast error is fine if it is raised in
+    time."""
     faulthandler.dump_traceback_later(HANG_TIMEOUT_S, exit=True, file=2)
     interceptor, scenario = Interceptor(), SCENARIOS[point.scenario]
     split = point if isinstance(point, SplitPoint) else None

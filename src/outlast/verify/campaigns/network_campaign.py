@@ -24,13 +24,11 @@ from .campaign import CampaignOptions
 from .fault_campaign import FaultCampaign
 
 ENCRYPTED_MODES = ("require", "verify-ca", "verify-full")
-SURVIVED_EXIT_CODE = 7  # the exit code of a child to which nothing happened
+SURVIVED_EXIT_CODE = 7  # the exit code of a child that met no fault
 
 
 class NetworkCampaign(FaultCampaign):
-    default_children: ClassVar[int] = (
-        8  # children at once: much of the time they wait for the server
-    )
+    default_children: ClassVar[int] = 8  # concurrent children: they mostly wait for the server
 
     def __init__(
         self,
@@ -51,8 +49,8 @@ def require_plain_tcp(options: CampaignOptions) -> None:
     if address.dialect == SQLITE:
         raise InvalidOption(
             option="url",
-            reason="names a SQLite file, and there is no network to break between us and a file:"
-            " give a PostgreSQL server, --url postgresql://…",
+            reason="names a SQLite file, which is not reached over a network:"
+            " pass a PostgreSQL server, --url postgresql://…",
         )
     from psycopg.conninfo import conninfo_to_dict
 
@@ -62,12 +60,12 @@ def require_plain_tcp(options: CampaignOptions) -> None:
             option="url",
             reason=f"asks for sslmode={sslmode}, and this campaign has to read what the server"
             " says:"
-            " give a server to which an unencrypted connection is allowed",
+            " pass a server that allows unencrypted connections",
         )
 
 
 def upstream_of(url: str) -> Upstream:
-    """Where the server really is: libpq knows, from the URL, the environment and its files."""
+    """The server's real address, as libpq finds it in the URL, the environment and its files."""
     import psycopg
 
     with psycopg.connect(url, connect_timeout=10) as connection:
@@ -78,7 +76,7 @@ def upstream_of(url: str) -> Upstream:
 
 
 def proxied_url(url: str, proxy: Proxy) -> str:
-    """The same database, by way of the proxy. What comes last in a URL counts."""
+    """The same database through the proxy. In a URL, the last value counts."""
     given = {"host": proxy.host, "hostaddr": proxy.host, "port": proxy.port,
              "sslmode": "disable", "gssencmode": "disable"}  # fmt: skip
     query = "&".join(f"{name}={quote(str(value))}" for name, value in given.items())
@@ -87,7 +85,7 @@ def proxied_url(url: str, proxy: Proxy) -> str:
 
 @contextmanager
 def behind_proxy(work: Workload, upstream: Upstream, inspect: Inspector) -> Iterator[Proxy]:
-    """In a child: from now on everything that is said passes the inspector."""
+    """In a child: from now on, all traffic passes the inspector."""
     with Proxy(upstream) as proxy:
         proxy.inspect = inspect
         direct = work.workspace.url
@@ -98,13 +96,13 @@ def behind_proxy(work: Workload, upstream: Upstream, inspect: Inspector) -> Iter
 
 
 def caller_connection_errors() -> tuple[type[Exception], ...]:
-    """What a caller is told of a connection of its own that broke."""
+    """The errors that a caller gets when its own connection breaks."""
     import psycopg
 
     return (psycopg.OperationalError,)
 
 
 def exit_with(struck: Any) -> None:
-    """In a child: say whether anything happened."""
+    """In a child: exit with a code that tells whether a fault occurred."""
     if not struck:
         os._exit(SURVIVED_EXIT_CODE)

@@ -1,10 +1,10 @@
 """`outlast verify recovery`: from the SIGKILL of a worker until its jobs run on another one.
 
-hold      a few workers, with the settings that everybody has, hold long jobs
-kill      one that holds some dies by SIGKILL, at a random moment
-measure   until another one has begun the last of its jobs, by the ledger; nobody is started
-          before that, because a newcomer looks around at once
-settle    in the end the others are killed too, and the judge looks
+hold      a few workers, with default settings, run long jobs
+kill      one with running jobs dies by SIGKILL, at a random time
+measure   until another one has started the last of its jobs, by the ledger; no worker is started
+          before that, because a new one reclaims at once
+settle    at the end the others are killed, too, and the jobs are checked
 """
 
 from __future__ import annotations
@@ -26,23 +26,20 @@ from .campaign import CampaignOptions
 from .long_campaign import LongCampaign, run_worker
 
 DEFAULT_WORKERS = 4
-JOBS_PER_WORKER = 3  # for each worker
-JOB_LENGTH_S = 86400.0  # seconds: nobody lives to see the end of one
-SLACK_S = 2.0  # seconds after the lease in which a job must be running again, at the very last
-PAUSE_RANGE_S = (
-    0.2,
-    0.9,
-)  # seconds before the next kill, so that it finds the others at any moment
-MOVE_ON_AFTER_S = 2.0  # seconds after which we go on, and kill another meanwhile
-REGISTER_INTERVAL_S = 30.0  # for remote workers, whose cards count for a minute
-MAX_OPEN_KILLS = 8  # kills that may be waited for
+JOBS_PER_WORKER = 3  # per worker
+JOB_LENGTH_S = 86400.0  # seconds: longer than any worker lives
+SLACK_S = 2.0  # maximum seconds after the lease until a job runs again
+PAUSE_RANGE_S = (0.2, 0.9)  # seconds before the next kill: a random phase of the others
+MOVE_ON_AFTER_S = 2.0  # seconds after which the campaign continues, and kills another worker
+REGISTER_INTERVAL_S = 30.0  # for remote workers, whose registrations are valid for a minute
+MAX_OPEN_KILLS = 8  # kills whose jobs are awaited
 
 
 @dataclass(slots=True)
 class Kill:
     pid: int
     at: float
-    jobs: set[str]  # those of its jobs that nobody has begun again
+    jobs: set[str]  # of its jobs, those that have not started again
     lost: int = 0
     slowest: float = 0.0
     replaced: bool = False
@@ -50,7 +47,7 @@ class Kill:
 
 @dataclass(slots=True)
 class HeldJobs:
-    """Which process has begun which jobs, by the ledger."""
+    """Which process has started which jobs, by the ledger."""
 
     held: dict[int, set[str]] = field(default_factory=dict)
     kills: list[Kill] = field(default_factory=list)
@@ -64,7 +61,7 @@ class HeldJobs:
         self.begun.add(entry.subject)
         killed = next((kill for kill in self.kills if kill.pid == entry.pid), None)
         if killed:
-            killed.jobs.add(entry.subject)  # its last words
+            killed.jobs.add(entry.subject)  # written just before its death
             return
         for kill in self.kills:
             if entry.subject in kill.jobs:
@@ -87,7 +84,7 @@ class RecoveryCampaign(LongCampaign):
         remote: int = 0,
     ) -> None:
         super().__init__(options, on_progress)
-        self.remote = remote  # workers that are registered, and never look for lost jobs
+        self.remote = remote  # registered workers that never reclaim
         self._registered_at = -REGISTER_INTERVAL_S
 
     def drive(self) -> None:
@@ -113,14 +110,14 @@ class RecoveryCampaign(LongCampaign):
         self.wait_for_exit(self.workers)
 
     def _register_remote(self) -> None:
-        """Remote workers say from time to time that they are there."""
+        """Refresh the registrations of remote workers."""
         now = time.monotonic()
         if self.remote and now - self._registered_at >= REGISTER_INTERVAL_S:
             self._registered_at = now
             self.children.start(partial(register, self.work, self.remote), self._prepared)
 
     def _all_begun(self) -> bool:
-        """Nobody is left to wait out a job that begins only now."""
+        """Kill the workers: no process waits for jobs that start only now."""
         self._check_kills()
         return self.held_jobs.promised <= self.held_jobs.begun
 
@@ -137,7 +134,7 @@ class RecoveryCampaign(LongCampaign):
                 self._replace(kill)
 
     def _kill_one(self) -> None:
-        """Kill one that holds something, unless too many are waited for already."""
+        """Kill a worker with jobs, unless too many kills are awaited already."""
         now, waiting = time.monotonic(), len(self.held_jobs.kills)
         if waiting and (now - self._killed_at < MOVE_ON_AFTER_S or waiting >= MAX_OPEN_KILLS):
             return
@@ -184,7 +181,7 @@ class RecoveryCampaign(LongCampaign):
 
 
 def register(work: Workload, number: int) -> None:
-    """In a child: the cards of remote workers."""
+    """In a child: register remote workers."""
     registration = work.ol.worker().registration_row()
     for n in range(number):
         work.ol.store.run(worker_ops.register, registration | {"id": remote_id("verify", str(n))})
@@ -192,7 +189,7 @@ def register(work: Workload, number: int) -> None:
 
 
 def enqueue_held(work: Workload, number: int) -> None:
-    """In a child: enqueue jobs that last."""
+    """In a child: enqueue long jobs."""
     for job in work.ol.enqueue(*[work.naps.job(seconds=JOB_LENGTH_S) for _ in range(number)]):
         work.ledger.write("promised", job.id, 0, ["succeeded"])
     work.ol.close()

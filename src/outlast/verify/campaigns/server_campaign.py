@@ -12,12 +12,12 @@ from ..results import CampaignResults
 from .campaign import CampaignOptions
 from .load_campaign import LoadCampaign
 
-RESUME_WITHIN_S = 30.0  # in which a job must have begun
+RESUME_WITHIN_S = 30.0  # seconds in which a job must start
 
 
 class ServerCampaign(LoadCampaign):
     default_workers = 3
-    server_label: ClassVar[str]  # the row of the results
+    server_label: ClassVar[str]  # the row in the results
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class ServerCampaign(LoadCampaign):
 
     @abstractmethod
     def crash_and_resume(self) -> None:
-        """One cycle: the server fails, and the work goes on."""
+        """One cycle: the server fails, and work resumes."""
 
     def measure_resumption(self, ready_at: float, event: str) -> None:
-        """Measure how soon a job begins after the server is ready."""
+        """Measure how soon a job starts after the server is ready."""
         if begun_at := self._first_begun(ready_at):
             self.results.spans.setdefault("first_claim", []).append(begun_at - ready_at)
         else:
@@ -55,7 +55,7 @@ class ServerCampaign(LoadCampaign):
             self.read_ledger()
 
     def _first_begun(self, moment: float) -> float | None:
-        """The start of the first job after that moment; None: not in time."""
+        """The start of the first job after that time; None: not in time."""
         until = time.monotonic() + RESUME_WITHIN_S
         while time.monotonic() < until:
             begins = [e.at for e in self.read_ledger() if e.kind == "began" and e.at > moment]

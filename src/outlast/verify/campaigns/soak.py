@@ -1,9 +1,9 @@
 """`outlast verify soak`: under load, a random fault every one to three seconds.
 
-feed      enqueuers ask for short jobs of all kinds, alone, in bulk, in transactions
-work      worker processes, some of them under a supervisor, carry them out
-strike    a fault of a random kind, until the time is up
-settle    the frozen go on, what is left is worked off, all are asked to go, and the judge looks
+enqueue   enqueuers add short jobs of all kinds, alone, in bulk, in transactions
+work      worker processes, some of them under a supervisor, run them
+fault     a fault of a random kind, until the time is up
+settle    frozen processes continue, the remaining jobs end, all processes stop, jobs are checked
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .campaign import CampaignOptions
 from .load_campaign import LoadCampaign
 
 FAULT_RANGE_S = (1.0, 3.0)  # seconds between faults
-LEASE_S = 2.0  # seconds: so soon does somebody who is frozen lose everything
-FREEZE_LEASES = (1.2, 2.0)  # how long, in leases
+LEASE_S = 2.0  # seconds: a frozen worker soon loses its jobs
+FREEZE_LEASES = (1.2, 2.0)  # duration in leases
 WORKER_SETTINGS: dict[str, Any] = {
     "lease": LEASE_S,
     "renew_every": 0.5,
@@ -38,7 +38,7 @@ class Soak(LoadCampaign):
     settings: ClassVar[dict[str, Any]] = {"idle_timeout": LEASE_S}
     default_workers = 4
     worker_settings = WORKER_SETTINGS
-    jobs_per_second = 260.0  # which makes 200,000 jobs in ten minutes, with those that they enqueue
+    jobs_per_second = 260.0  # 200,000 jobs in ten minutes, with follow-ups
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Soak(LoadCampaign):
                 self._thaws.remove((at, pid))
                 self.workers.thaw(pid)
 
-    # What may happen: each says whether it could be done
+    # Faults: each returns whether it could be injected
 
     def _faults(self) -> dict[str, Callable[[], bool]]:
         faults = {
@@ -95,7 +95,7 @@ class Soak(LoadCampaign):
             "kill an enqueuer": self._kill_loader,
             "kill a supervisor": self._kill_supervisor,
         }
-        if workers_of(0) is not None:  # where one can find out
+        if workers_of(0) is not None:  # only where child processes can be listed
             faults["kill a supervised worker"] = self._kill_supervised
         if not self.workspaces.is_sqlite:
             self._cutter = ConnectionCutter(self.workspaces, self.rng)
@@ -115,7 +115,7 @@ class Soak(LoadCampaign):
         return self._apply_to(self.supervisors.running, self.supervisors.kill)
 
     def _freeze(self) -> bool:
-        """Longer than its lease lasts; somebody stays awake."""
+        """Freeze for longer than a lease; at least one worker stays awake."""
         if len(self.workers.awake) < 2:
             return False
         pid = self.rng.choice(sorted(self.workers.awake))
@@ -141,7 +141,7 @@ class Soak(LoadCampaign):
         return True
 
     def _kill_supervised_workers(self) -> None:
-        """Only if something above failed: whoever is supervised would outlive this for a while."""
+        """Only after a failure above: supervised workers would outlive the campaign for a while."""
         for supervisor in self.supervisors.running:
             for pid in workers_of(supervisor) or ():
                 kill_quietly(pid)

@@ -1,14 +1,14 @@
-"""`outlast verify failover --async`: commits get lost, and two primaries live side by side.
+"""`outlast verify failover --async`: commits are lost, and two primaries run side by side.
 
-    cut       the standby hears nothing more; jobs that both servers have are claimed at the primary
-    split     the standby is promoted, and half of the workers go there: they claim the same jobs
-              under the same fences, while the other half go on at the old primary
-    die       the old primary is stopped: its workers bring what they have to the new one
+    cut       the standby is disconnected; jobs that both servers have are claimed at the primary
+    split     the standby is promoted, and half of the workers connect to it: they claim the same
+              jobs under the same fences, while the other half continue at the old primary
+    die       the old primary is stopped: its workers report their outcomes to the new one
     rebuild   it comes back as the standby of the new one
 
-The surviving history is that of the servers in charge, up to the cut and from the promotion on. The
-judge wants that in it no claim was accepted for two owners, and that every job that is left has
-ended. Acknowledged jobs that are gone are counted: asynchronous replication loses them.
+The surviving history is that of the current primaries, up to the cut and from the promotion on. In
+it, no claim may be accepted for two owners, and every remaining job must have ended. Lost
+acknowledged jobs are counted: asynchronous replication loses them.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from ..workspace import Workspace
 from .failover import Failover
 from .long_campaign import JUDGE_TIMEOUT_S, run_worker
 
-CONTESTED_QUEUE = "contested"  # the queue of jobs that both sides claim
-JOBS_PER_FAILOVER = 60  # of them at each failover
+CONTESTED_QUEUE = "contested"  # the queue whose jobs both sides claim
+JOBS_PER_FAILOVER = 60  # per failover
 JOB_RANGE_S = (0.3, 2.5)  # seconds that such a job runs
-SPLIT_RANGE_S = (0.4, 1.2)  # seconds for which there are two primaries
-SIDES = ("left", "right")  # by the names of connections; each prefers one of the servers
+SPLIT_RANGE_S = (0.4, 1.2)  # seconds with two primaries
+SIDES = ("left", "right")  # names of connections; each prefers one server
 
 
 class LostCommits(NamedTuple):
-    """What a server accepted between these moments went with it."""
+    """Writes that a server accepted in this interval were lost with it."""
 
     port: int
     since: float
@@ -62,7 +62,7 @@ class SplitBrain(Failover):
     columns = ("failovers", "enqueued", "lost", "contested", "refused")
     worker_settings: ClassVar[dict[str, Any]] = {"lease": 6.0, "renew_every": 2.0}
     jobs_per_second = 80.0
-    drain_within_s = 5.0  # what was acknowledged and is lost is never begun
+    drain_within_s = 5.0  # lost acknowledged jobs never start
 
     def start_load(self) -> None:
         self.lost: list[LostCommits] = []
@@ -86,13 +86,13 @@ class SplitBrain(Failover):
     # One failover
 
     def attach_standby(self) -> None:
-        """The standby comes after the primary, by itself."""
+        """The standby follows the primary by itself."""
 
     def crash_and_resume(self) -> None:
         pair, old = self.pair, self.pair.primary
         self.keep_working(0.3, 1.0)
         self._run_at(old, prepare_contest)
-        cut_at = time.monotonic()  # whatever was accepted up to here, the standby has
+        cut_at = time.monotonic()  # the standby has everything up to here
         pair.wait_caught_up(self.read_ledger)
         pair.cut()
         self._run_at(old, begin_contest)
@@ -104,16 +104,16 @@ class SplitBrain(Failover):
         old.crash(self.read_ledger)
         self.lost.append(LostCommits(old.port, cut_at, time.monotonic()))
         self.read_ledger()
-        self.backlog.waiting.clear()  # some of these are gone
+        self.backlog.waiting.clear()  # some of these are lost
         pair.rebuild(self.children, self.read_ledger)
 
     def _run_at(self, node: ReplicaNode, action: Callable[[Workload], object]) -> None:
-        """In a child: do something at one of the servers."""
+        """In a child: run something on one of the servers."""
         workspace = replace(self.workspace, url=node.url)
         self.children.run_all(partial(run_at, self.work, workspace, action))
 
     def _disconnect_from(self, old: ReplicaNode) -> None:
-        """Those that prefer the new primary lose their connections to the old one."""
+        """Workers that prefer the new primary lose their connections to the old one."""
         (side,) = (side for side, node in self._preferred().items() if node is not old)
         query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
         old.query(f"{query} WHERE application_name = '{side}'")
@@ -133,7 +133,7 @@ class SplitBrain(Failover):
             for what, number in verdict.facts.items():
                 self.results.counts_of("load").add(what, number)
             if not verdict.facts["contested"]:
-                message = "no job was claimed twice under one fence: this run shows nothing"
+                message = "no job was claimed twice under one fence: this run proves nothing"
                 self.results.add_violation("load", "load", message)
 
 
@@ -144,7 +144,7 @@ def run_at(work: Workload, workspace: Workspace, action: Callable[[Workload], ob
 
 
 def prepare_contest(work: Workload) -> None:
-    """Jobs that nobody claims yet."""
+    """Jobs that are not claimed yet."""
     work.ol.pause(CONTESTED_QUEUE)
     least, most = JOB_RANGE_S
     spans = [least + (most - least) * n / JOBS_PER_FAILOVER for n in range(JOBS_PER_FAILOVER)]
@@ -157,11 +157,11 @@ def begin_contest(work: Workload) -> None:
     work.ol.resume(CONTESTED_QUEUE)
 
 
-# Who accepted what
+# Accepted outcomes
 
 
 def run_watched_worker(work: Workload, url: str, settings: dict[str, Any], number: int) -> None:
-    """In a child: a worker that writes down what was accepted for it, and by which server."""
+    """In a child: a worker that records its accepted outcomes, with the server."""
     work.use_prepared(replace(work.workspace, url=url))
     operations = (local, "finish_and_claim"), (finisher, "finish"), (finisher, "finish_with_keys")
     for module, name in operations:
@@ -185,11 +185,11 @@ def recording(operation: Callable[..., Op[Any]], ledger: Ledger) -> Callable[...
     return run
 
 
-# The judge
+# The checker
 
 
 def judge_survivors(work: Workload, workspace: Workspace, lost: Sequence[LostCommits]) -> None:
-    """In a child: settle what is left, and judge the history that survived."""
+    """In a child: settle the remaining jobs, and check the surviving history."""
     faulthandler.cancel_dump_traceback_later()
     store = work.ol.store
     store.settings = replace(
@@ -206,7 +206,7 @@ def judge_survivors(work: Workload, workspace: Workspace, lost: Sequence[LostCom
 
 
 def duplicate_owners(evidence: Evidence, lost: Sequence[LostCommits]) -> Iterator[Violation]:
-    """I3: a claim was accepted for one owner, who is the one that the row names."""
+    """I3: a claim was accepted for one owner, the one in the row."""
     owners: dict[tuple[str, int], set[str]] = defaultdict(set)
     for entry in evidence.entries("accepted"):
         owner, port = entry.data
@@ -224,8 +224,8 @@ def duplicate_owners(evidence: Evidence, lost: Sequence[LostCommits]) -> Iterato
 
 
 def counts(evidence: Evidence) -> dict[str, int]:
-    """Acknowledged jobs that are gone; claims that two processes ran under one fence; and outcomes
-    that were refused although their job is there."""
+    """Lost acknowledged jobs; claims that two processes ran under one fence; and refused outcomes
+    of jobs that still exist."""
     promised = {entry.subject for entry in evidence.entries("promised")}
     ran: dict[tuple[str, int], set[int]] = defaultdict(set)
     for entry in evidence.entries("began"):

@@ -1,12 +1,12 @@
-"""`outlast verify zombie`: an owner is frozen at each boundary, loses its job, and comes back.
+"""`outlast verify zombie`: an owner is frozen at each point, loses its job, and comes back.
 
-    freeze    one child per point: it prepares, arms its trap, acts, and stops there by SIGSTOP
-    inherit   its lease runs out; an heir takes the job back, claims it, and may even finish it
-    thaw      SIGCONT: it goes on as if nothing had happened, and then tries all that owners do
-    settle    the heir finishes what is left, and the judge looks
+    freeze    one child per point: it prepares, arms its interceptor, acts, and stops by SIGSTOP
+    succeed   its lease expires; a successor reclaims the job, claims it, and may even finish it
+    thaw      SIGCONT: it continues as if nothing had happened, then tries every write of an owner
+    settle    the successor finishes the remaining jobs, which are checked
 
-On SQLite a process that is frozen in the middle of a transaction holds the file's lock, so nobody
-can take its job: that is counted as held, and whatever it was told must still be true.
+On SQLite a process that is frozen inside a transaction holds the file's lock, so its job cannot be
+reclaimed: that is counted as held, and every answer that it got must still be true.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from ..workspace import Workspace
 from .campaign import Campaign
 from .count_points import Labels, PointCounter
 
-LEASE_S = 0.3  # seconds: so soon is a frozen owner's job anybody's
-MAX_FROZEN = 48  # processes at once, if the server has room for so many
-MAX_SETTLING = 2  # batches that may be settling while others are frozen
-LOCKED_POINTS_PER_ROUND = 6  # points in a round at which, on SQLite, the file is locked
+LEASE_S = 0.3  # seconds: the job of a frozen owner is soon reclaimed
+MAX_FROZEN = 48  # concurrent processes, if the server has enough connections
+MAX_SETTLING = 2  # batches that settle while the next ones are frozen
+LOCKED_POINTS_PER_ROUND = 6  # points per round at which, on SQLite, the file is locked
 WORKER_POINTS_PER_ROUND = (
-    12  # points in a round of a whole worker, on SQLite, where most are of no use
+    12  # points per round of a whole worker on SQLite, most of which are useless
 )
-MAX_WORK_S = 1.5  # seconds that a worker goes on after it was thawed
-MAX_SUCCESSORS = 3  # at once, where each zombie has a place of its own
-MAX_TRIES = 3  # of a point at which that happened: a busy machine, or something is wrong
+MAX_WORK_S = 1.5  # seconds that a worker runs on after it was thawed
+MAX_SUCCESSORS = 3  # concurrently, where each zombie has its own workspace
+MAX_TRIES = 3  # for a point at which that happened: a busy machine, or a fault
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class ZombieCampaign(Campaign):
             return [
                 PointDeck(points, SCENARIOS[path].max_points, rng) for path, points in every.items()
             ]
-        # Inside a transaction nobody can take the job: a few of those will do.
+        # Inside a transaction the job cannot be reclaimed: a few such points suffice.
         free = {
             path: points_outside_transactions(path, words) for path, words in sorted(traced.items())
         }
@@ -100,7 +100,7 @@ class ZombieCampaign(Campaign):
         return [*decks, PointDeck(locked, LOCKED_POINTS_PER_ROUND, rng)]
 
     def is_over(self) -> bool:
-        """What counts are zombies whose jobs were taken."""
+        """Only zombies whose jobs were reclaimed count."""
         self.points_started = self.results.total("taken")
         return super().is_over()
 
@@ -125,7 +125,7 @@ class ZombieCampaign(Campaign):
         self._settle(workspace, zombies, taken_over)
 
     def _own_workspace(self, workspace: Workspace, label: str) -> Workspace:
-        """On SQLite each has a file of its own, because one that is frozen may hold the lock."""
+        """On SQLite each has its own file, because a frozen process may hold the lock."""
         if not workspace.is_sqlite:
             return workspace
         own = workspace.sibling(label)
@@ -150,7 +150,8 @@ class ZombieCampaign(Campaign):
             row.add("survived")
 
     def _discard_given_up(self, zombies: list[Zombie], taken_over: TakenOver) -> None:
-        """Who gave up has not tried all that is too late: it shows nothing, and is tried again."""
+        """A zombie that gave up has not tried all late writes: the point proves nothing, and is
+        tried again."""
         for zombie in zombies:
             if zombie.gave_up and zombie.label in taken_over.taken:
                 self.results.counts_of(zombie.point.scenario).add("taken", -1)
@@ -160,7 +161,7 @@ class ZombieCampaign(Campaign):
             self.wait_for_child()
 
     def _take_over(self, workspace: Workspace, zombies: list[Zombie]) -> TakenOver:
-        """Wait until the jobs of those that are frozen have another owner."""
+        """Wait until the jobs of frozen owners have other owners."""
         frozen = [
             FrozenOwner(z.label, z.workspace, n % 2 == 0) for n, z in enumerate(zombies) if z.frozen
         ]
@@ -172,12 +173,12 @@ class ZombieCampaign(Campaign):
         if not self.workspaces.is_sqlite:
             for label in taken_over.held:
                 point = by_label[label].point
-                message = "I2 owner-dead: its frozen owner keeps its job from being taken"
+                message = "I2 owner-dead: its frozen owner keeps its job from being reclaimed"
                 self.results.add_violation(str(point), point.scenario, message)
         return taken_over
 
     def _run_successors(self, workspace: Workspace, frozen: list[FrozenOwner]) -> TakenOver:
-        """Several at once where they cannot meet: much of it is waiting for locks."""
+        """Several at once where they cannot interfere: they mostly wait for locks."""
         number = MAX_SUCCESSORS if workspace.is_sqlite else 1
         successors = [
             Successor(self.work, workspace.folder / f"inherited-{n}") for n in range(number)
@@ -193,7 +194,7 @@ class ZombieCampaign(Campaign):
         return taken_over
 
     def _settle(self, workspace: Workspace, zombies: list[Zombie], taken_over: TakenOver) -> None:
-        """While the next batch is being frozen."""
+        """Settle while the next batch is being frozen."""
         while self._settling >= MAX_SETTLING:
             self.wait_for_child()
         self._settling += 1
@@ -212,7 +213,7 @@ class ZombieCampaign(Campaign):
 
 
 def walk(work: Workload, label: str, point: FaultPoint, workspace: Workspace) -> None:
-    """In a child: walk a path, frozen on the way; then do everything that is too late now."""
+    """In a child: run a scenario, frozen on the way; then try every late write."""
     interceptor = Interceptor(point.exchange, point.after, freeze_self)
     interceptor.install()
     ctx = ScenarioContext(work.move_to(workspace), label, LEASE_S, interceptor)
@@ -223,13 +224,13 @@ def walk(work: Workload, label: str, point: FaultPoint, workspace: Workspace) ->
             restore_timeouts(ctx)
             try_stale_writes(ctx)
     except StoreUnavailable as error:
-        # On a busy machine the server may hang up on us thrice. That is no stale write: what was
-        # written, and what we were told, is judged all the same.
+        # On a busy machine the server may disconnect three times. That is no stale write: the
+        # checker still judges what was written and answered.
         raise GaveUp from error
 
 
 def restore_timeouts(ctx: ScenarioContext) -> None:
-    """Only for the freezing were sessions to end so soon."""
+    """Sessions were to end this soon only for the freeze."""
     store = ctx.ol.store
     store.close()
     store.settings = replace(store.settings, idle_timeout=StoreSettings().idle_timeout)
@@ -242,7 +243,7 @@ def settle_and_judge(
     taken_over: TakenOver,
     keep: bool,
 ) -> None:
-    """In a child: settle a batch, which is of no more use then."""
+    """In a child: settle a batch, whose workspace is then removed."""
     Successor(work, workspace.folder / "inherited").settle(workspaces, taken_over).write(
         workspace.verdict_file
     )
@@ -251,7 +252,7 @@ def settle_and_judge(
 
 
 def try_stale_writes(ctx: ScenarioContext) -> None:
-    """All that an owner may do, once more, by one that is none any more."""
+    """Everything that an owner may do, tried again by a former owner."""
     for claim in ctx.claims:
         renewed = ctx.run(renew, ctx.owner, {claim.id: claim.fence}, ZOMBIE_LEASE_S)
         ctx.ledger.write("kept", claim.id, claim.fence, claim.id in renewed.kept)

@@ -1,17 +1,17 @@
 """The checker: five invariants, decided from evidence alone.
 
-    I1  every promised job stands, and all have ended as promised; what belongs together is whole
-    I2  every job that has not ended has an owner under a lease, or waits in a state that is looked
-        at; none has both; and who waits for others waits for what is still to come
-    I3  every success was accepted once: its result comes from the very claim that the row names,
-        that claim ran, once, and nothing ran after it; what it enqueued stands, what refused claims
-        enqueued, said, kept or wrote does not, and nothing that was said or done is on record
-        twice; and owners were told the truth
-    I4  every claim ended in one recorded way, each a legal step, and the counters agree with the
-        record
-    I5  nothing is left behind by jobs that are gone
+    I1  every acknowledged job exists and ended as promised; jobs that belong together are complete
+    I2  every unfinished job has an owner under a lease, or waits in a state that is polled, and
+        never both; a job that waits for others waits for something still to come
+    I3  every success was accepted once: its result comes from the claim in the row, that claim ran
+        once, and nothing ran after it; its follow-up jobs exist, those of refused claims do not,
+        nor do their events, steps or writes; no event or action is recorded twice; and the answers
+        to owners were true
+    I4  every claim ended in one recorded way, each a legal transition, and the counters agree with
+        the record
+    I5  deleted jobs leave nothing behind
 
-A violation names the job, the invariant and the orphan class it would have been.
+A violation names the job, the invariant and its orphan class.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .waits import repaired_waits, wrong_waits
 class Violation:
     invariant: str
     job: str
-    orphan: str  # the class of ORPHANS, or what it is instead
+    orphan: str  # the class in ORPHANS, or another word
     message: str
     queue: str = ""  # where it happened
 
@@ -47,7 +47,7 @@ Rule = Callable[[Evidence], Iterator[Violation]]
 
 
 def check(evidence: Evidence, *, is_settled: bool = True) -> list[Violation]:
-    """Every violation, in the order of the invariants. `settled`: nothing is under way any more."""
+    """All violations, in the order of the invariants. `settled`: no activity is left."""
     rules: list[Rule] = [
         missing_or_unexpected_jobs,
         partial_batches,
@@ -71,18 +71,18 @@ def check(evidence: Evidence, *, is_settled: bool = True) -> list[Violation]:
 
 
 def unfinished_jobs(evidence: Evidence) -> Iterator[Violation]:
-    """I1: nothing is under way any more."""
+    """I1: no activity is left."""
     for row in evidence.rows.values():
         if row.state not in FINAL:
             yield _violation(row, "I1", _orphan_class(row), f"is still {row.state}")
 
 
 def missing_or_unexpected_jobs(evidence: Evidence) -> Iterator[Violation]:
-    """I1: what was promised is there, in the way that was promised; what was taken back is not."""
+    """I1: acknowledged jobs exist and ended as promised; rolled-back jobs do not exist."""
     for entry in evidence.entries("promised"):
         row = evidence.rows.get(entry.subject)
         if row is None:
-            message = "was acknowledged, and is in no table"
+            message = "was acknowledged, and is not in the table"
             yield Violation("I1", entry.subject, "lost", message)
         elif row.state in FINAL and entry.data and row.state not in entry.data:
             message = f"ended {row.state}, and {' or '.join(entry.data)} was promised"
@@ -93,7 +93,7 @@ def missing_or_unexpected_jobs(evidence: Evidence) -> Iterator[Violation]:
 
 
 def partial_batches(evidence: Evidence) -> Iterator[Violation]:
-    """I1: all or none of what belongs together."""
+    """I1: jobs that belong together exist all or none."""
     sizes = Counter(row.queue for row in evidence.rows.values())
     for entry in evidence.entries("together"):
         if sizes[entry.subject] not in (0, entry.data):
@@ -120,12 +120,12 @@ def orphaned_jobs(evidence: Evidence) -> Iterator[Violation]:
 
 
 def audit_findings(evidence: Evidence) -> Iterator[Violation]:
-    """I2: no audit ever found somebody who waited for what had happened."""
+    """I2: no audit ever found a job that waited for something that had happened."""
     return (Violation("I2", *found) for found in repaired_waits(evidence))
 
 
 def miscounted_waits(evidence: Evidence) -> Iterator[Violation]:
-    """I2: nor would one now. For tables that nobody is changing: they are read one by one."""
+    """I2: nor would one now. For tables that do not change: they are read one by one."""
     return (Violation("I2", *found) for found in wrong_waits(evidence))
 
 
@@ -153,7 +153,7 @@ def duplicate_successes(evidence: Evidence) -> Iterator[Violation]:
 
 def _one_success(row: JobRow, ran: list[int]) -> Iterator[Violation]:
     claimed = row.result.get("fence") if isinstance(row.result, dict) else None
-    erased = row.args is None and row.result is None  # nobody can tell any more
+    erased = row.args is None and row.result is None  # cannot be compared any more
     if claimed != row.fence and not erased:
         message = f"the result is of claim {claimed}, the row of claim {row.fence}"
         yield _violation(row, "I3", "zombie", message)
@@ -182,7 +182,7 @@ def followup_mismatches(evidence: Evidence) -> Iterator[Violation]:
 
 
 def events_outside_claims(evidence: Evidence) -> Iterator[Violation]:
-    """I3: an event that names its claim was kept while that claim held."""
+    """I3: an event that names its claim was stored while that claim held."""
     for event in evidence.events:
         row = evidence.rows.get(event.job or "")
         fence = event.data.get("fence") if isinstance(event.data, dict) else None
@@ -191,14 +191,13 @@ def events_outside_claims(evidence: Evidence) -> Iterator[Violation]:
         record = evidence.record(row.id, fence)
         attempt = record.attempt if record else row.attempt
         if event.attempt != attempt or (record is None and fence != row.fence):
-            message = f"an event of claim {fence} is kept under attempt {event.attempt}"
+            message = f"an event of claim {fence} is stored under attempt {event.attempt}"
             yield _violation(row, "I3", "zombie", message)
 
 
 def duplicate_events(evidence: Evidence) -> Iterator[Violation]:
-    """I3: what an attempt said, and what people did, is on record once. Every event of a claim
-    differs from the others here; a queue that is paused can only be resumed, a job that is
-    cancelled only be redriven."""
+    """I3: an attempt's events and operators' actions are recorded once. Here all events of a claim
+    differ; a paused queue can only be resumed, a cancelled job only be redriven."""
     seen: set[tuple[object, ...]] = set()
     last: dict[tuple[str, str], str] = {}
     for event in evidence.events:
@@ -207,20 +206,20 @@ def duplicate_events(evidence: Evidence) -> Iterator[Violation]:
         if row and "fence" in data:
             what = (event.job, event.kind, json.dumps(data, sort_keys=True))
             if what in seen:
-                message = f"claim {data['fence']} said {event.kind} once, and it is on record twice"
+                message = f"claim {data['fence']} sent {event.kind} once, and it is recorded twice"
                 yield _violation(row, "I3", "repeated", message)
             seen.add(what)
         elif event.kind in ("cancel", "redrive", "pause", "resume"):
             about = (event.job or "", "" if event.job else str(data.get("queue")))
             if last.get(about) == event.kind and event.kind != "redrive":
                 queue = row.queue if row else about[1]
-                message = f"one {event.kind} is on record twice"
+                message = f"one {event.kind} is recorded twice"
                 yield Violation("I3", event.job or queue, "repeated", message, queue)
             last[about] = event.kind
 
 
 def wrong_answers(evidence: Evidence) -> Iterator[Violation]:
-    """I3: who was told that a write counts, finds it there; who was told that it does not, not."""
+    """I3: a write that was acknowledged is there; a write that was refused is not."""
     for entry in evidence.entries("told"):
         row = evidence.rows.get(entry.subject)
         if row is None:
@@ -234,7 +233,8 @@ def wrong_answers(evidence: Evidence) -> Iterator[Violation]:
 
 
 def duplicate_owners(evidence: Evidence) -> Iterator[Violation]:
-    """I3: a job has one owner. Who came back was not told that it still is, and did no harm."""
+    """I3: a job has one owner. A former owner was not told that it still is, and changed
+    nothing."""
     taken: dict[str, list[LedgerEntry]] = defaultdict(list)
     for entry in evidence.entries("took"):
         taken[entry.subject].append(entry)
@@ -251,12 +251,12 @@ def duplicate_owners(evidence: Evidence) -> Iterator[Violation]:
     for entry in evidence.entries("robbed"):
         if row := evidence.rows.get(entry.subject):
             yield _violation(
-                row, "I3", "zombie", f"claim {entry.fence} was taken from a live owner"
+                row, "I3", "zombie", f"claim {entry.fence} was reclaimed from a live owner"
             )
 
 
 def step_violations(evidence: Evidence) -> Iterator[Violation]:
-    """I3: of steps and of own writes."""
+    """I3: of steps and handlers' own writes."""
     for job, orphan, message in (
         *wrong_step_results(evidence),
         *repeated_steps(evidence),
@@ -267,7 +267,7 @@ def step_violations(evidence: Evidence) -> Iterator[Violation]:
 
 
 def scenario_findings(evidence: Evidence) -> Iterator[Violation]:
-    """What only those could see who walked a path."""
+    """Violations that only the scenario itself could see."""
     for entry in evidence.entries("saw"):
         invariant, orphan, message = entry.data
         yield Violation(invariant, entry.subject, orphan, message, entry.subject)
@@ -288,7 +288,7 @@ def history_violations(evidence: Evidence) -> Iterator[Violation]:
 
 
 def flow_violations(evidence: Evidence) -> Iterator[Violation]:
-    """All of them, for jobs that wait for each other."""
+    """All violations of flows."""
     return (Violation(*found) for found in flow_findings(evidence))
 
 
@@ -299,7 +299,7 @@ def leftover_rows(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _outcome(evidence: Evidence, row: JobRow, fence: int) -> str | None:
-    """How a claim ended, by the record; a success at once keeps none but the row itself."""
+    """How a claim ended, by the record; a first-try success has only the row itself."""
     if record := evidence.record(row.id, fence):
         return record.outcome
     at_once = row.state == State.SUCCEEDED and row.fence == fence
@@ -311,7 +311,7 @@ def _violation(row: JobRow, invariant: str, orphan: str, message: str) -> Violat
 
 
 def _orphan_class(row: JobRow) -> str:
-    """Which orphan a job that did not end would be."""
+    """The orphan class of a job that did not end."""
     match row.state:
         case State.RUNNING:
             return "owner-dead" if (row.lease_left or 0) <= 0 else "owner-hung"

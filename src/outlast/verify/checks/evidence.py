@@ -40,11 +40,11 @@ class JobRow:
     needs: str = "succeeded"
     waits_for: int = 0
     quorum: int | None = None
-    unlinked: bool = False  # its prerequisites are yet to be counted
+    unlinked: bool = False  # prerequisites not counted yet
 
     @property
     def failed_by_prerequisite(self) -> bool:
-        """It is said to have ended because of one that it came after."""
+        """It ended because of a prerequisite."""
         error_type = self.error.get("type") if isinstance(self.error, dict) else None
         return error_type == "PrerequisiteFailed" and self.state in (State.DEAD, State.CANCELLED)
 
@@ -54,7 +54,7 @@ class FlowRow:
     """The order of the fields is the order of the columns of `dump_flows`."""
 
     id: str
-    part_of: str | None = None  # of a team: the flow
+    part_of: str | None = None  # of a group: the flow
     fail_after: int | None = None
     failed: int = 0
     reason: str | None = None
@@ -95,15 +95,15 @@ class Evidence:
     ledger: list[LedgerEntry] = field(default_factory=list)
     business_rows: set[str] = field(default_factory=set)
     orphans: list[str] = field(default_factory=list)  # side rows whose job is gone
-    before: dict[str, list[str]] = field(default_factory=dict)  # whom each follower came after
+    before: dict[str, list[str]] = field(default_factory=dict)  # prerequisites of each follower
     flows: dict[str, FlowRow] = field(default_factory=dict)
-    audited: dict[str, int] = field(default_factory=dict)  # what nets found, by their names
+    audited: dict[str, int] = field(default_factory=dict)  # found by audits, by name
 
     def entries(self, kind: str) -> Iterator[LedgerEntry]:
         return (entry for entry in self.ledger if entry.kind == kind)
 
     def ran(self) -> dict[str, list[int]]:
-        """Under which claims each job was run, each as often as it was."""
+        """The claims under which each job was run, as often as it was."""
         fences: dict[str, list[int]] = defaultdict(list)
         for entry in self.entries("began"):
             fences[entry.subject].append(entry.fence)
@@ -115,12 +115,12 @@ class Evidence:
         return {data["queue"] for data in opened if isinstance(data, dict)}
 
     def redriven(self) -> Counter[str]:
-        """How often each job got a new life."""
+        """How often each job was redriven."""
         return Counter(event.job for event in self.events if event.job and event.kind == "redrive")
 
     def cancels(self) -> dict[str, list[str]]:
-        """In which state each cancel left its job, by what was written down then; of one whose
-        flow or team was cancelled, that it was asked for."""
+        """The state in which each cancel left its job, as recorded then; for a cancelled flow or
+        group, the request."""
         states: dict[str, list[str]] = defaultdict(list)
         for row in self.rows.values():
             if self.was_cancelled(row):
@@ -132,13 +132,13 @@ class Evidence:
         return states
 
     def was_cancelled(self, row: JobRow) -> bool:
-        """Whether the flow of a job was cancelled, or its team; also one that is open again."""
+        """Whether the flow or group of a job was cancelled, even if it was reopened."""
         found = [self.flows[id] for id in (row.flow, row.team) if id in self.flows]
         return any(flow.cancelled for flow in found) or row.flow in self._cancelled_flows
 
     @cached_property
     def _cancelled_flows(self) -> set[str]:
-        """Flows that somebody cancelled, by what was written down then."""
+        """Flows that were cancelled, by the record."""
         cancels = [event.data for event in self.events if event.kind == "cancel-flow"]
         return {str(data["flow"]) for data in cancels if isinstance(data, dict) and "flow" in data}
 
@@ -156,7 +156,7 @@ def dump() -> Op[list[Rows]]:
 def collect(
     store: Store, ledger: Iterable[LedgerEntry], business_rows: Iterable[str] = ()
 ) -> Evidence:
-    """Read the tables and the ledger as they stand."""
+    """Read the tables and the ledger."""
     jobs, attempts, events, steps, orphans, edges, flows, audited = store.run(dump)
     by_job: dict[str, list[AttemptRow]] = defaultdict(list)
     for attempt in (AttemptRow(*row) for row in attempts):

@@ -1,15 +1,15 @@
 """Checks of flows: what the tables and the ledger must agree on.
 
-    ran or not      a follower ran if, and only if, those before it ended as it needs; else it is
-                    dead, and names one of them that did not succeed
-    in order        no claim of it began before the end of what it waits for
-    as asked        it comes after those that it was asked to come after, in that order, and after
-                    what they added; its handler read the result of each
-    once            each hook of a job that ended so, and no other
-    called off      of a cancelled flow nothing began after the cancel had returned; of a broken
-                    team the breaking failures are counted, once each, and nobody is left
+    ran or not      a follower ran if, and only if, its prerequisites ended as it needs; otherwise
+                    it is dead, and names one of them that did not succeed
+    in order        no claim of it started before the end of its prerequisites
+    as requested    it has the requested prerequisites, in that order, and the jobs that they added;
+                    its handler read the result of each
+    once            each hook for the job's final state was enqueued, and no other
+    cancelled       no job of a cancelled flow started after the cancel had returned; in a failed
+                    group the failures are counted, once each, and no job is left
 
-Each finding names the invariant, the job, the orphan class, what is wrong, and the queue.
+Each finding names the invariant, the job, the orphan class, the problem, and the queue.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FlowFinding = tuple[str, str, str, str, str]
 ClaimKey = tuple[str, int]
 
 FAILED_STATES = (State.DEAD, State.CANCELLED)
-LATE_SHAPE = "late"  # the shape of what comes after jobs that stood already
-DYING_KIND = "dies"  # the kind of a job that ends in Permanent whenever it runs
+LATE_SHAPE = "late"  # the shape of jobs after existing ones
+DYING_KIND = "dies"  # the kind of a job that always ends in Permanent
 
 
 @dataclass
@@ -36,9 +36,7 @@ class LedgerIndex:
 
     evidence: Evidence
     began: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    last_sign_at: dict[ClaimKey, float] = field(
-        default_factory=dict
-    )  # when a claim last gave a sign
+    last_sign_at: dict[ClaimKey, float] = field(default_factory=dict)  # last entry of a claim
     read: dict[ClaimKey, list[object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,7 +61,7 @@ class LedgerIndex:
         return [rows[id] for id in self.evidence.before.get(row.id, ()) if id in rows]
 
     def was_cancelled(self, row: JobRow) -> bool:
-        """Cancelled for a reason of its own, not for those before it."""
+        """Cancelled for a reason of its own, not because of a prerequisite."""
         expired = isinstance(row.error, dict) and row.error.get("type") == "Expired"
         return row.state == State.CANCELLED and (bool(self.cancels.get(row.id)) or expired)
 
@@ -103,8 +101,8 @@ def _wrong_runs(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Iterat
 
 
 def _early_starts(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Iterator[FlowFinding]:
-    """By the clock of the ledger. Of those with a new life only the last claim is known; the owner
-    of a job that was cancelled may hear of it late."""
+    """By the clock of the ledger. Of redriven jobs only the last claim is known; the owner of a
+    cancelled job may notice late."""
     began = known.began.get(row.id)
     if not began or known.redriven[row.id]:
         return
@@ -116,7 +114,7 @@ def _early_starts(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Iter
 
 
 def _wrong_results(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Iterator[FlowFinding]:
-    """What the accepted claim read is what those before it came to."""
+    """The results that the accepted claim read are those of its prerequisites."""
     read = known.read.get((row.id, row.fence))
     if row.state != State.SUCCEEDED or read is None or any(known.redriven[p.id] for p in before):
         return
@@ -139,7 +137,7 @@ def _wrong_results(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Ite
 
 
 def _is_unidentified(had: object, expected: list[object] | None) -> bool:
-    """A result of a job that does not say its name."""
+    """A result of a job that does not name it."""
     return isinstance(had, list) and expected is not None and had == [None, expected[1]]
 
 
@@ -149,13 +147,13 @@ def _wrong_graph(known: LedgerIndex) -> Iterator[FlowFinding]:
         for id, _, kind, after, _ in entry.data["nodes"]:
             row = rows.get(id)
             if row is None:
-                yield "I1", id, "lost", "was acknowledged in a flow, and is in no table", ""
+                yield "I1", id, "lost", "was acknowledged in a flow, and is not in the table", ""
                 continue
             yield from _wrong_end(row, kind, known)
             there = known.evidence.before.get(id, [])
             extra = {child for one in there for child in added.get(one, ())}
             more = set(there[len(after) :])
-            # Who had ended before they were added, or came later, does not wait for them.
+            # Dependents that had ended, or were added later, do not wait for them.
             all_of_it = row.fence > 0 and row.quorum is None and entry.data["shape"] != LATE_SHAPE
             if there[: len(after)] != after or more - extra or (all_of_it and extra - more):
                 message = f"comes after {len(there)} jobs, and was asked to after {len(after)}"
@@ -165,7 +163,7 @@ def _wrong_graph(known: LedgerIndex) -> Iterator[FlowFinding]:
 
 
 def _added(evidence: Evidence) -> dict[str, list[str]]:
-    """What the accepted claim of each job enqueued with `join`."""
+    """The jobs that the accepted claim of each job enqueued with `join`."""
     found: dict[str, list[str]] = defaultdict(list)
     for row in evidence.rows.values():
         args = row.args if isinstance(row.args, dict) else {}
@@ -209,7 +207,7 @@ def _wrong_hooks(known: LedgerIndex) -> Iterator[FlowFinding]:
 
 
 def _claims_after_cancel(known: LedgerIndex) -> Iterator[FlowFinding]:
-    """When a cancel had returned, these claims there had been of its jobs; there are no others."""
+    """When a cancel had returned, its jobs had these claims; there are no others."""
     members: dict[str, list[JobRow]] = defaultdict(list)
     for row in known.evidence.rows.values():
         if row.flow:
@@ -220,15 +218,19 @@ def _claims_after_cancel(known: LedgerIndex) -> Iterator[FlowFinding]:
             if fence is None:
                 yield _finding(row, "I3", "uncancelled", "was added to a flow that was cancelled")
             elif row.fence != fence and not known.redriven[row.id]:
-                message = f"claim {row.fence} began after its flow was cancelled, at claim {fence}"
+                message = (
+                    f"claim {row.fence} started after its flow was cancelled, at claim {fence}"
+                )
                 yield _finding(row, "I3", "uncancelled", message)
 
 
 def _unsettled_flow(flow: FlowRow, evidence: Evidence) -> Iterator[FlowFinding]:
-    """Who goes on with what is cancelled came to its end; a part belongs to what is there."""
+    """A cancel was completed; a part belongs to an existing flow."""
     if flow.cancelled != flow.settled:
         message = (
-            "was cancelled, and nobody saw its end" if flow.cancelled else "has an end of none"
+            "was cancelled, and its end is not recorded"
+            if flow.cancelled
+            else "has a recorded end without a cancel"
         )
         yield "I1", flow.id, "uncancelled", f"flow {message}", ""
     if flow.part_of is not None and flow.part_of not in evidence.flows:
@@ -236,7 +238,7 @@ def _unsettled_flow(flow: FlowRow, evidence: Evidence) -> Iterator[FlowFinding]:
 
 
 def _wrong_fail_groups(evidence: Evidence) -> Iterator[FlowFinding]:
-    """So many failures break a team; who was cancelled by that is no further one."""
+    """This many failures fail a group; jobs that were cancelled by that do not count."""
     members: dict[str, list[JobRow]] = defaultdict(list)
     for row in evidence.rows.values():
         if row.flow and row.flow not in evidence.flows:

@@ -2,7 +2,7 @@
 and the row's counters agree with the record.
 
     claim 1   crashed     ready       crashes 1
-    claim 2   released    ready       the attempt was given back
+    claim 2   released    ready       the attempt was not counted
     claim 3   failed      scheduled   failures 1
     claim 4   succeeded   succeeded   no record if it was the first attempt
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from ...model.lifecycle import QUEUED, Outcome, State
 from .evidence import AttemptRow, JobRow
 
-HistoryFinding = tuple[str, str]  # the orphan class, and what is wrong
+HistoryFinding = tuple[str, str]  # the orphan class, and the message
 
 CHARGED_OUTCOMES = {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.PERMANENT, Outcome.UNDECODABLE}
 CLOCK_ROUNDING_S = 0.05  # seconds by which a clock may be rounded
@@ -23,7 +23,7 @@ FINAL_OUTCOMES = {
     Outcome.PERMANENT,
     Outcome.UNDECODABLE,
     Outcome.CANCELLED,
-}  # only a redrive goes on
+}  # only a redrive continues
 
 
 def history_findings(
@@ -40,7 +40,7 @@ def history_findings(
 
 
 def with_held_back(row: JobRow, records: Sequence[AttemptRow]) -> list[AttemptRow]:
-    """A claim that a circuit breaker gave back leaves no record: it counts as released."""
+    """A claim that a circuit breaker released leaves no record: it counts as released."""
     known = {record.fence: record for record in records}
     ended = row.state in (State.RUNNING, State.SUCCEEDED)
     full = [record for record in records if record.fence > row.fence]
@@ -58,7 +58,7 @@ def with_held_back(row: JobRow, records: Sequence[AttemptRow]) -> list[AttemptRo
 def missing_or_extra_records(
     row: JobRow, records: Sequence[AttemptRow]
 ) -> Iterator[HistoryFinding]:
-    """One record for each claim: not for one that runs, and not for a success at once."""
+    """One record per claim: none for a running claim, and none for a first-try success."""
     fences = Counter(record.fence for record in records)
     claims = set(range(1, row.fence + 1))
     open_claims = {row.fence} if row.state in (State.RUNNING, State.SUCCEEDED) else set()
@@ -75,18 +75,18 @@ def missing_or_extra_records(
 def illegal_transitions(
     row: JobRow, records: Sequence[AttemptRow], redriven: int
 ) -> Iterator[HistoryFinding]:
-    """Nothing follows a success; a redrive alone follows another final state."""
+    """Nothing follows a success; only a redrive follows another final state."""
     before = [record for record in records if record.fence < row.fence]
     if any(record.outcome == Outcome.SUCCEEDED for record in before):
         yield "zombie", "was claimed again after it had succeeded"
     if sum(record.outcome in FINAL_OUTCOMES for record in before) > redriven:
-        yield "zombie", "was claimed again after it had ended, and nobody redrove it"
+        yield "zombie", "was claimed again after it had ended, and was not redriven"
 
 
 def state_mismatches(
     row: JobRow, records: Sequence[AttemptRow], redriven: int
 ) -> Iterator[HistoryFinding]:
-    """The row stands where its last claim left it."""
+    """The row has the state in which its last claim left it."""
     last = {record.outcome for record in records if record.fence == row.fence}
     if row.state == State.SUCCEEDED:
         at_once = row.attempt == 1 and not last
@@ -96,13 +96,13 @@ def state_mismatches(
     elif Outcome.SUCCEEDED in last:
         yield "mislabelled", f"is {row.state}, and its last claim succeeded"
     elif last & FINAL_OUTCOMES and row.state in QUEUED and not redriven:
-        yield "zombie", f"is {row.state} although it had ended, and nobody redrove it"
+        yield "zombie", f"is {row.state} although it had ended, and was not redriven"
     elif row.state == State.DEAD and row.fence == 0 and not row.failed_by_prerequisite:
         yield "mislabelled", "is dead, and was never claimed"
 
 
 def claims_over_budget(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[HistoryFinding]:
-    """Who has used up a budget is not claimed again."""
+    """A job that has used up a budget is not claimed again."""
     before = Counter(record.outcome for record in records if record.fence < row.fence)
     failures = sum(before[kind] for kind in CHARGED_OUTCOMES)
     if before[Outcome.CRASHED] >= row.max_crashes:
@@ -116,18 +116,18 @@ def claims_over_budget(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[H
 def wrong_cancellations(
     row: JobRow, records: Sequence[AttemptRow], cancels: Sequence[str], redriven: int
 ) -> Iterator[HistoryFinding]:
-    """Cancelled is what somebody, its owner or its expiry has cancelled; and it stays so."""
+    """Cancelled jobs were cancelled by a request, their owner or their expiry; and stay so."""
     last = [record.outcome for record in records if record.fence == row.fence]
     expired = isinstance(row.error, dict) and row.error.get("type") == "Expired"
     if row.state == State.CANCELLED:
         if not cancels and last != [Outcome.CANCELLED] and not expired:
-            yield "mislabelled", "is cancelled, and nobody asked for it"
+            yield "mislabelled", "is cancelled without a request"
     elif cancels.count(State.CANCELLED) > redriven:
-        yield "zombie", f"is {row.state} after it was cancelled, and nobody redrove it"
+        yield "zombie", f"is {row.state} after it was cancelled, and was not redriven"
 
 
 def early_claims(row: JobRow) -> Iterator[HistoryFinding]:
-    """Nothing is claimed, or can be, before it is due."""
+    """No job is claimed, or can be, before it is due."""
     if row.due_in > CLOCK_ROUNDING_S and row.state not in {
         State.SCHEDULED,
         State.WAITING,
@@ -139,8 +139,8 @@ def early_claims(row: JobRow) -> Iterator[HistoryFinding]:
 def wrong_counters(
     row: JobRow, records: Sequence[AttemptRow], redriven: int
 ) -> Iterator[HistoryFinding]:
-    """Counters say what the record says; a redrive sets them back. Stalls in a row make a job one
-    crash short of the last."""
+    """Counters match the record; a redrive resets them. Repeated stalls leave a job one crash short
+    of the limit."""
     outcomes = Counter(record.outcome for record in records)
     expected = {
         "attempt": row.fence - outcomes[Outcome.RELEASED],
@@ -157,18 +157,18 @@ def wrong_counters(
 
 
 def _wrong_attempt_numbers(records: Sequence[AttemptRow]) -> Iterator[HistoryFinding]:
-    """Attempts are numbered as they came; one that was given back lends its number to the next."""
+    """Attempts are numbered in order; a released one passes its number to the next."""
     number = 1
     for record in sorted(records, key=lambda record: record.fence):
         if record.attempt != number:
-            message = f"claim {record.fence} is on record as attempt {record.attempt}, was {number}"
+            message = f"claim {record.fence} is recorded as attempt {record.attempt}, was {number}"
             yield "miscounted", message
             return
         number += record.outcome != Outcome.RELEASED
 
 
 def early_deaths(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[HistoryFinding]:
-    """A job is dead for a reason, and not before its budget is spent."""
+    """A job is dead for a reason, and not before its budget is used up."""
     last = [record.outcome for record in records if record.fence == row.fence]
     match last:
         case [Outcome.CRASHED] if row.crashes < row.max_crashes:

@@ -22,7 +22,7 @@ from ..workload import Workload
 from .checker import Violation, check, leftover_rows, miscounted_waits
 from .evidence import Evidence, collect
 
-STALL_LIMIT_S = 30.0  # seconds in which something must have moved, until all is settled
+STALL_LIMIT_S = 30.0  # seconds without progress before jobs count as stalled
 WORKER_SETTINGS: dict[str, Any] = {
     "concurrency": 16,
     "lease": 3.0,
@@ -35,12 +35,12 @@ WORKER_SETTINGS: dict[str, Any] = {
 
 @dataclass(slots=True)
 class Verdict:
-    """What the judge found in one place, as it travels from a child to its parent."""
+    """The checker's findings in one workspace, as sent from a child to its parent."""
 
     violations: list[Violation] = field(default_factory=list)
     jobs: int = 0
-    refused: dict[str, int] = field(default_factory=dict)  # writes that came too late, by queue
-    facts: dict[str, int] = field(default_factory=dict)  # what else was counted
+    refused: dict[str, int] = field(default_factory=dict)  # late writes, by queue
+    facts: dict[str, int] = field(default_factory=dict)  # other counts
 
     def write(self, file: FilePath) -> None:
         file.write_text(json.dumps(asdict(self)))
@@ -53,8 +53,8 @@ class Verdict:
 
 
 def recover(workload: Workload, points: Mapping[str, FaultPoint], lease: float) -> Verdict:
-    """Points by the queue they had."""
-    found = collect(workload.ol.store, [])  # before the audit can clear up
+    """Points by their queue."""
+    found = collect(workload.ol.store, [])  # before the audit repairs anything
     complaints = [*leftover_rows(found), *miscounted_waits(found)]
     complaints += retry_scenarios(workload, points, lease)
     asyncio.run(settle(workload.ol))
@@ -71,7 +71,7 @@ def retry_scenarios(
 
 
 async def settle(ol: Outlast) -> None:
-    """Work until nothing is left to do. What has not moved for very long is the judge's to tell."""
+    """Run until no work is left. The checker reports what has not moved for very long."""
     seen, until = {"": 0}, 0.0
     try:
         async with ol.worker(**WORKER_SETTINGS):
@@ -86,7 +86,7 @@ async def settle(ol: Outlast) -> None:
 
 
 async def _cancelling(ol: Outlast) -> bool:
-    """Whether a flow was cancelled and nobody has seen the end of it."""
+    """Whether a cancelled flow is still to end."""
     return bool(await ol.store.arun(unfinished_cancels))
 
 
@@ -102,7 +102,7 @@ def judge(workload: Workload, complaints: Iterable[Violation] = ()) -> Verdict:
 
 
 def late_answers(evidence: Evidence) -> dict[str, int]:
-    """How often owners were told that they own nothing, by queue."""
+    """How often owners were told that their claim is lost, by queue."""
     refused: Counter[str] = Counter()
     for entry in evidence.ledger:
         is_refusal = entry.kind == "told" and not entry.data[1]

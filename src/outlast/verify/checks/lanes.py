@@ -1,7 +1,7 @@
-"""Judge the history of limited queues: never over, never idle with room, in order. Pure.
+"""Check the history of limited queues: never above a limit, never idle with room, in order.
 
-A handler tells when it enters and leaves its slot: after its claim has committed, and before its
-end is sent. So the history never counts a slot too long, and what it counts too many is wrong.
+A handler records when it enters and leaves its slot: after its claim has committed, and before its
+outcome is sent. So the history never counts a slot for too long, and every excess is a violation.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import NamedTuple
 from ..lane_load import FIRST_LANE_RUNNING, FIRST_RUNNING, ORDERED, SLOTS
 from ..ledger import LedgerEntry
 
-CLAIM_LAG_S = 2.0  # seconds from a claim, under the limits of then, until its handler begins
-IDLE_LIMIT_S = 15.0  # seconds for which a lane with jobs may have no handler
+CLAIM_LAG_S = 2.0  # seconds from a claim, under the limits of that time, until its handler starts
+IDLE_LIMIT_S = 15.0  # seconds that a lane with jobs may have no handler
 
 
 class SlotEvent(NamedTuple):
@@ -31,9 +31,9 @@ class SlotEvent(NamedTuple):
 
 @dataclass(slots=True)
 class LaneHistory:
-    """What is known of the lanes at one moment of the history."""
+    """The state of the lanes at one time of the history."""
 
-    limits: list[tuple[float, int, int]]  # since when, of the queue and of a lane; by time
+    limits: list[tuple[float, int, int]]  # start time, limit of the queue and of a lane; sorted
     inside: dict[tuple[str, int], SlotEvent] = field(default_factory=dict)
 
     def most(self, at: float) -> tuple[int, int]:
@@ -45,7 +45,7 @@ class LaneHistory:
 
 
 def judge_lanes(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> list[str]:
-    """What is wrong; `kills` says when each process was killed."""
+    """Violations; `kills` has the time of each kill."""
     entries = list(entries)
     events = sorted(_events(entries, kills))
     history = LaneHistory(_limits(entries))
@@ -72,8 +72,8 @@ def _events(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> Itera
 
 
 def _limits(entries: Iterable[LedgerEntry]) -> list[tuple[float, int, int]]:
-    """A change is in force from some moment between asked and changed on: until then, the higher
-    of both counts."""
+    """A change takes effect between its request and its response: until then, the higher limit
+    counts."""
     found = [(0.0, FIRST_RUNNING, FIRST_LANE_RUNNING)]
     for entry in entries:
         if entry.kind == "limits":
@@ -104,7 +104,7 @@ def _over(events: Iterable[SlotEvent], history: LaneHistory) -> Iterator[str]:
 
 
 def _order(events: Iterable[SlotEvent]) -> Iterator[str]:
-    """A job begins when all that were enqueued before it in its lane have ended."""
+    """A job starts when all that were enqueued before it in its lane have ended."""
     numbers: dict[tuple[str, str], set[int]] = defaultdict(set)
     events = [event for event in events if event.lane[0] == ORDERED]
     for event in events:
@@ -116,13 +116,13 @@ def _order(events: Iterable[SlotEvent]) -> Iterator[str]:
         while line and line[-1] in done[event.lane]:
             line.pop()
         if event.enters and line and event.n > line[-1]:
-            yield f"{event.n} began in lane {event.lane[1]} before {line[-1]} had ended"
+            yield f"{event.n} started in lane {event.lane[1]} before {line[-1]} had ended"
         if event.done:
             done[event.lane].add(event.n)
 
 
 def _idle(events: Iterable[SlotEvent]) -> Iterator[str]:
-    """While a lane has jobs that are to begin, somebody runs one of them every few seconds."""
+    """While a lane has jobs to start, a handler runs every few seconds."""
     by_lane: dict[tuple[str, str], list[SlotEvent]] = defaultdict(list)
     for event in events:
         by_lane[event.lane].append(event)

@@ -9,18 +9,18 @@ from ...model.lifecycle import State
 from ..ledger import LedgerEntry
 from .evidence import Evidence
 
-StepFinding = tuple[str, str, str]  # the job, the orphan class, and what is wrong
+StepFinding = tuple[str, str, str]  # the job, the orphan class, and the message
 
 
 def wrong_step_results(evidence: Evidence) -> Iterator[StepFinding]:
-    """A step is kept for the claim that did it, and told of as it is."""
+    """A step is stored for the claim that ran it, and reported as it is."""
     done = {(entry.subject, entry.fence, entry.data) for entry in evidence.entries("did")}
     for (job, name), step in evidence.steps.items():
         owner = step.result.get("fence") if isinstance(step.result, dict) else None
         if (job, step.fence, name) not in done:
-            yield job, "unstarted", f"claim {step.fence} kept the step {name}, and never did it"
+            yield job, "unstarted", f"claim {step.fence} stored the step {name}, and never ran it"
         elif owner != step.fence:
-            yield job, "zombie", f"the step {name} of claim {owner} is kept as of {step.fence}"
+            yield job, "zombie", f"the step {name} of claim {owner} is stored as of {step.fence}"
     for entry in evidence.entries("stepped"):
         name, accepted = entry.data
         found = evidence.steps.get((entry.subject, name))
@@ -28,13 +28,13 @@ def wrong_step_results(evidence: Evidence) -> Iterator[StepFinding]:
         if entry.subject in evidence.rows and ours != accepted:
             answer = "kept" if accepted else "refused"
             message = (
-                f"claim {entry.fence} was told that its step {name} is {answer}, and it is not so"
+                f"claim {entry.fence} was told that its step {name} is {answer}, which is wrong"
             )
             yield entry.subject, "zombie", message
 
 
 def repeated_steps(evidence: Evidence) -> Iterator[StepFinding]:
-    """What somebody was told to be kept is not done again."""
+    """A step that was reported as stored does not run again."""
     known: dict[tuple[str, str], float] = {}
     for entry in evidence.entries("stepped"):
         name, accepted = entry.data
@@ -42,12 +42,12 @@ def repeated_steps(evidence: Evidence) -> Iterator[StepFinding]:
             known.setdefault((entry.subject, name), entry.at)
     for entry in evidence.entries("did"):
         if entry.at > known.get((entry.subject, entry.data), entry.at):
-            yield entry.subject, "repeated", f"the step {entry.data} was kept, and done once more"
+            yield entry.subject, "repeated", f"the step {entry.data} was stored, and ran again"
 
 
 def wrong_completion_writes(evidence: Evidence) -> Iterator[StepFinding]:
-    """What a claim wrote of its own stands, once, if it was that claim that succeeded, and else
-    not. One that comes too late may have succeeded before, without it."""
+    """A claim's own writes exist, once, if that claim succeeded, and not otherwise. A late claim
+    may have succeeded before, without them."""
     written: dict[tuple[str, int], list[LedgerEntry]] = defaultdict(list)
     for entry in evidence.entries("wrote"):
         written[entry.subject, entry.fence].append(entry)

@@ -1,12 +1,12 @@
-"""Waiting jobs whose counter is wrong: checked right after the faults, before the audit has
-repaired anything, and again at the end.
+"""Check the counters of waiting jobs: right after the faults, before the audit repairs anything,
+and again at the end.
 
-Whoever ends a job counts it off in the same transaction. So at no moment, wherever somebody dies,
-does a job wait for what has happened, or for another number than there is to wait for; and an audit
-that finds one has found a hole in the protocol, however well it heals it. The one exception is
-marked: who came late is counted when it has come.
+A job's end decrements the counters of its dependents in the same transaction. So at no time,
+wherever a process dies, does a job wait for something that has happened, or for a wrong number; an
+audit that finds one has found a hole in the protocol, even if it repairs it. The one exception is
+marked: a job whose prerequisites are linked after its insert.
 
-Each finding names the job, the orphan class, what is wrong, and the queue.
+Each finding names the job, the orphan class, the problem, and the queue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WaitFinding = tuple[str, str, str, str]
 
 
 def wrong_waits(evidence: Evidence) -> Iterator[WaitFinding]:
-    """Who waits in vain, or by a wrong count, in tables that nobody is changing."""
+    """Jobs that wait in vain, or with a wrong count, in tables that do not change."""
     for row in evidence.rows.values():
         if (
             row.state == State.WAITING
@@ -32,7 +32,7 @@ def wrong_waits(evidence: Evidence) -> Iterator[WaitFinding]:
 
 
 def _wait_error(row: JobRow, evidence: Evidence) -> tuple[str, str] | None:
-    """What is not there any more did not succeed."""
+    """A deleted prerequisite did not succeed."""
     before = {id: evidence.rows.get(id) for id in evidence.before.get(row.id, ())}
     ended = {id: one.state if one else "gone" for id, one in before.items()
              if one is None or one.state in FINAL}  # fmt: skip
@@ -48,7 +48,7 @@ def _wait_error(row: JobRow, evidence: Evidence) -> tuple[str, str] | None:
 
 
 def repaired_waits(evidence: Evidence) -> Iterator[WaitFinding]:
-    """What an audit found, and healed perhaps. It kept no names."""
+    """Findings of an audit, possibly repaired. It recorded no ids."""
     for fault in FAULTS:
         if number := evidence.audited.get(fault, 0):
-            yield "some job", fault, f"an audit found {number} that waited so", ""
+            yield "some job", fault, f"an audit found {number} such jobs", ""

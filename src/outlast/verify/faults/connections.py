@@ -19,7 +19,7 @@ def kill_quietly(pid: int) -> None:
 
 
 def name_connections(workspaces: WorkspaceFactory) -> None:
-    """Let every connection of this run say whose it is, so that we cut no others."""
+    """Mark every connection of this run, so that no other one is cut."""
     if not workspaces.is_sqlite:
         address = workspaces.address
         mark = "&" if "?" in address.url else "?"
@@ -29,7 +29,7 @@ def name_connections(workspaces: WorkspaceFactory) -> None:
 
 
 class ConnectionCutter:
-    """Called in a child: end a few of our own connections in the server."""
+    """In a child: terminate a few of our own connections in the server."""
 
     def __init__(self, workspaces: WorkspaceFactory, rng: random.Random) -> None:
         self.workspaces, self.rng = workspaces, rng

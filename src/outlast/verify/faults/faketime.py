@@ -42,7 +42,7 @@ def library() -> str:
 
 
 def _from_program() -> str:
-    """What the faketime command itself would preload."""
+    """The library that the faketime command itself would preload."""
     program = shutil.which("faketime")
     if program is None:
         return ""
@@ -74,7 +74,7 @@ class SteppedClock:
         self.set(self.offset + seconds)
 
     def set(self, offset: int) -> None:
-        """All at once: nobody reads half an offset."""
+        """Atomically: no process reads half an offset."""
         self.offset = offset
         written = self.file.with_suffix(".new")
         written.write_text(f"{offset:+d}\n")
@@ -83,7 +83,7 @@ class SteppedClock:
 
 
 def own_clock() -> SteppedClock:
-    """The clock of this process, which begins anew under libfaketime if it does not run so yet."""
+    """The clock of this process, which restarts under libfaketime if it does not run so yet."""
     if file := os.environ.get(OFFSET_FILE_VARIABLE):
         time.sleep = _sleep  # type: ignore[assignment]
         return SteppedClock(Path(file))
@@ -98,8 +98,8 @@ def own_clock() -> SteppedClock:
 
 
 def _sleep(seconds: float) -> None:
-    """Python sleeps until a moment of the monotonic clock. libfaketime makes a span of that, and
-    fails with EINVAL if the moment has just passed."""
+    """Python sleeps until a time of the monotonic clock. libfaketime converts it to a duration, and
+    fails with EINVAL if it has just passed."""
     select.select([], [], [], max(0.0, seconds))
 
 

@@ -1,8 +1,8 @@
 """Interceptor: a process stops before or after its n-th exchange with the database.
 
-No product code knows of it. In the process that is to die, the two drivers' ways of talking to the
-database are wrapped: each exchange is counted, and at the chosen one the process sends itself
-SIGKILL (or SIGSTOP). Run once without a victim, the same count tells how many points a path has.
+The product is unchanged. In the process that is to die, the communication of the two drivers is
+wrapped: each exchange is counted, and at the chosen one the process sends itself SIGKILL (or
+SIGSTOP). Run once without a fault, the same count is the number of points of a scenario.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def kill_self() -> None:
 
 
 def freeze_self() -> None:
-    """Sent to this very thread: a signal to the process may reach another one first, and until it
-    does this one would go on."""
+    """Sent to this thread: a signal to the process may reach another thread first, and this one
+    would run on."""
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
@@ -36,7 +36,7 @@ class Interceptor:
     after: bool = False
     strike: Callable[[], None] = kill_self
     armed: bool = False
-    exchanges: list[str] = field(default_factory=list)  # what was said, for the report
+    exchanges: list[str] = field(default_factory=list)  # the statements, for the report
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
@@ -44,7 +44,7 @@ class Interceptor:
         return len(self.exchanges)
 
     def before(self, exchange: str) -> bool:
-        """Count one exchange; True if the trap is to strike when it is over."""
+        """Count one exchange; True if the trap strikes after it."""
         if not self.armed:
             return False
         with self._counting:
@@ -55,17 +55,17 @@ class Interceptor:
         return due and self.after
 
     def install(self) -> None:
-        """Into this process, for good: it is not meant to live on."""
+        """Installed in this process, permanently: it is a child that ends soon."""
         self._wrap_sqlite()
         if "psycopg" not in sys.modules:
-            return  # nobody here can use it, and importing it would take longer than all the rest
+            return  # not installed here; importing it would take longer than all the rest
         from psycopg import AsyncConnection, Connection
 
         from ...store.postgres.connection import AsyncDeadlineConnection
 
-        self._wrap_waits(Connection)  # Link's own wait ends here
+        self._wrap_waits(Connection)  # the connection's own wait ends here
         self._wrap_async_waits(AsyncConnection)
-        self._wrap_async_waits(AsyncDeadlineConnection)  # which has a wait of its own
+        self._wrap_async_waits(AsyncDeadlineConnection)  # has its own wait
 
     def _around(self, name: str, exchange: Callable[[], Any]) -> Any:
         strikes = self.before(name)
@@ -131,7 +131,7 @@ class Interceptor:
 
 
 def _statement_text(gen: Any) -> str:
-    """What psycopg is about to say: its generator holds the statement."""
+    """The statement that psycopg is about to send, from its generator."""
     frame = getattr(gen, "gi_frame", None)
     statement = frame.f_locals.get("query", frame.f_locals.get("command")) if frame else None
     if isinstance(statement, bytes):

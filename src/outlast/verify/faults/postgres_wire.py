@@ -1,9 +1,9 @@
-"""Parser of PostgreSQL's wire protocol, just enough to see that a transaction was committed.
+"""Parser of PostgreSQL's wire protocol, just enough to detect a committed transaction.
 
-    T D D C(UPDATE 2) Z(in a transaction)     …     C(COMMIT) Z(idle): now it stands
+    T D D C(UPDATE 2) Z(in a transaction)     …     C(COMMIT) Z(idle): committed
     C(INSERT 0 1) Z(idle)                      a statement that commits by itself
 
-The answers are not encrypted, and the protocol's framing is all that is read of the rest.
+The connection is not encrypted; of other messages only the framing is read.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NO_WRITES = ("SELECT", "BEGIN", "COMMIT", "SET", "SHOW", "LISTEN", "UNLISTEN", 
 
 
 class ServerMessages:
-    """What a server says on one connection, message by message."""
+    """The messages of a server on one connection."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._written: list[str] = []
 
     def commits(self, data: bytes) -> Iterator[str]:
-        """For each commit that these bytes tell of: what was written."""
+        """The statements of each commit in these bytes."""
         for kind, body in self._messages(data):
             if kind == b"C":
                 self._command_done(body.rstrip(b"\0").decode())
@@ -56,8 +56,8 @@ class ServerMessages:
 
 
 class CommitInspector:
-    """An inspector for the proxy: counts commits while armed, and loses the answer to number `at`
-    (from 1). The server has done its part then; the client will never know."""
+    """An inspector for the proxy: counts commits while armed, and loses the response to number `at`
+    (from 1). The server has committed; the client cannot know."""
 
     def __init__(self) -> None:
         self._connections: dict[int, ServerMessages] = {}
@@ -65,7 +65,7 @@ class CommitInspector:
         self.arm(lambda: False)
 
     def arm(self, armed: Callable[[], bool], target: int = 0) -> None:
-        """Start counting anew."""
+        """Restart the count."""
         with self._counting:
             self.armed = armed
             self.target = target

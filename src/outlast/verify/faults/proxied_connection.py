@@ -42,7 +42,7 @@ class ProxiedConnection:
         self.proxy.forget(self)
 
     def side_lost(self) -> None:
-        """One side is gone: tell the other."""
+        """One side has closed: close the other."""
         self.reset()
 
     def _run(self, direction: Callable[[], None]) -> None:
@@ -78,7 +78,7 @@ class ProxiedConnection:
         return self._forward(self.client, data, answer=True)
 
     def _forward(self, target: socket.socket, data: bytes, *, answer: bool) -> bool:
-        """Forward what is to go on; False if that was the end."""
+        """Forward what may pass; False if that was the end."""
         passing = self.proxy.inspect(self.number, data, answer)
         if passing:
             self.proxy.forward(target, passing)

@@ -25,8 +25,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from .proxied_connection import ProxiedConnection, Upstream, dial, reset
 
-# Which connection, what was said, and whether by the server: as much of it as is to go on. If that
-# is less, the connection is reset after it.
+# The connection, a chunk, and whether the server sent it: returns the part to forward. If that is
+# shorter, the connection is reset after it.
 Inspector = Callable[[int, bytes, bool], bytes]
 
 
@@ -146,7 +146,7 @@ class Proxy:
                 self._gate.notify_all()
 
     def wait_until_open(self) -> None:
-        """What one side does while the line is frozen, the other learns when it is back."""
+        """Apply what one side does while the line is frozen to the other, when it is thawed."""
         with self._gate, suppress(ConnectionAbortedError):
             self._wait_until_open()
 
@@ -157,7 +157,7 @@ class Proxy:
     def _wait_until_open(self) -> None:
         self._gate.wait_for(lambda: not self._frozen or self._closed)
         if self._closed:
-            raise ConnectionAbortedError  # and what was held back is never delivered
+            raise ConnectionAbortedError  # held-back data is never delivered
 
     def _snapshot(self) -> list[ProxiedConnection]:
         with self._gate:

@@ -14,13 +14,13 @@ from ..children import ChildExit, Children
 from ..workspace import OWN_SERVER_PAIR
 from .own_postgres import HOST, USER, OwnPostgres, Poll
 
-COPY_TIMEOUT_S = 60.0  # the most that a copy of the primary may take
-CATCH_UP_TIMEOUT_S = 30.0  # the most that a standby may take to have all that the primary has
-RELOAD_WAIT_S = 0.5  # until every process of a server has read a changed setting
+COPY_TIMEOUT_S = 60.0  # seconds for a copy of the primary
+CATCH_UP_TIMEOUT_S = 30.0  # seconds for a standby to catch up with the primary
+RELOAD_WAIT_S = 0.5  # seconds until every process of a server has read a changed setting
 
 
 class ReplicaNode(OwnPostgres):
-    """A server that can be made anew as the standby of another one."""
+    """A server that can be rebuilt as the standby of another one."""
 
     def follow(self, primary: OwnPostgres, children: Children, poll: Poll) -> None:
         """Start as the standby of a primary, from a copy of it."""
@@ -45,14 +45,14 @@ class ReplicaNode(OwnPostgres):
         (self.folder / "new").rmdir()
 
     def set_parameter(self, name: str, value: str) -> None:
-        """Change a setting, now if the server runs."""
+        """Change a setting; immediately if the server runs."""
         with (self.folder / "postgresql.auto.conf").open("a") as file:
             file.write(f"{name} = '{value}'\n")
         if self.pid:
             os.kill(self.pid, signal.SIGHUP)
 
     def query(self, query: str) -> Any:
-        """One value, by a connection of its own, which is gone before anybody forks."""
+        """One value, read over a connection that is closed before any fork."""
         import psycopg
 
         with psycopg.connect(self.url, autocommit=True, connect_timeout=10) as connection:
@@ -77,7 +77,7 @@ class ReplicaPair:
         return self.url_of()
 
     def url_of(self, first: ReplicaNode | None = None, **parameters: str) -> str:
-        """The address of whichever is the primary; where both are, of the one named first."""
+        """The address of the current primary; if both are, of the one named first."""
         ordered = sorted(self.nodes, key=lambda node: node is not first)
         hosts = ",".join(f"{HOST}:{node.port}" for node in ordered)
         said = {"target_session_attrs": "read-write", **parameters}
@@ -89,12 +89,12 @@ class ReplicaPair:
         self.rebuild(children, poll)
 
     def rebuild(self, children: Children, poll: Poll) -> None:
-        """The standby follows the primary, and has all that it has."""
+        """The standby follows the primary, and has caught up."""
         self.standby.follow(self.primary, children, poll)
         self.wait_caught_up(poll)
 
     def wait_caught_up(self, poll: Poll) -> None:
-        """Wait until the standby has all that the primary has committed up to now."""
+        """Wait until the standby has all that the primary has committed so far."""
         here = self.primary.query("SELECT pg_current_wal_flush_lsn()")
         query = f"SELECT count(*) FROM pg_stat_replication WHERE flush_lsn >= '{here}'"  # noqa: S608
         self._wait(lambda: bool(self.primary.query(query)), poll, "does not catch up")
@@ -107,15 +107,15 @@ class ReplicaPair:
         until = time.monotonic() + RELOAD_WAIT_S
         while time.monotonic() < until:
             poll()
-        self.wait_caught_up(poll)  # also what was committed before every process knew
+        self.wait_caught_up(poll)  # includes commits before every process knew
 
     def cut(self) -> None:
-        """The standby hears nothing more: later commits are lost with the primary."""
+        """Disconnect the standby: later commits are lost with the primary."""
         self.standby.set_parameter("primary_conninfo", "")
 
     def promote(self) -> float:
-        """Make the standby a primary; when it was one, by the monotonic clock. The old one, if it
-        lives, knows nothing of it."""
+        """Promote the standby; returns when it was promoted, by the monotonic clock. The old
+        primary, if it runs, does not know."""
         if not self.standby.query("SELECT pg_promote(true, 60)"):
             raise Unsupported(reason=f"the standby is not promoted: {self.standby.log_text()}")
         self.primary, self.standby = self.standby, self.primary

@@ -19,7 +19,7 @@ YEAR_S = 365 * 86400.0
 
 @scenario("audit")
 def audit(ctx: ScenarioContext) -> Iterator[None]:
-    """Every repair is given every job: its own guard decides whom it may touch."""
+    """Every repair gets every job: its own guard decides which to change."""
     jobs = ctx.enqueue() + (unwanted := ctx.enqueue(1, "cancelled"))
     ctx.record_begun(ctx.claim(lease=0.001))
     ctx.ol.cancel(unwanted[0].id)
@@ -35,7 +35,7 @@ def audit(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("clear-away", removes_jobs=True, max_points=8)
 def clear(ctx: ScenarioContext) -> Iterator[None]:
-    """What ended long ago goes with its records, and records without a job go too."""
+    """Old ended jobs are removed with their records, and so are records without a job."""
     task = ctx.work.mark.using(queue=ctx.queue)
     ctx.ol.enqueue(*[task.job() for _ in range(3)])
     claims = ctx.record_begun(ctx.claim())

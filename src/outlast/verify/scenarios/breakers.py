@@ -28,13 +28,13 @@ from .scenario import scenario
 from .whole_workers import work_until
 
 LOOK_INTERVAL_S = 0.5
-CLOSE_WITHIN_S = 5.0  # of the last success, or the breaker stays open
+CLOSE_WITHIN_S = 5.0  # seconds after the last success, or the breaker counts as stuck
 HELD_BACK = AttemptEnd(Outcome.RELEASED, quiet=True)
 
 
 @scenario("breaker")
 def outage(ctx: ScenarioContext) -> Iterator[None]:
-    """Two find it at once, two want to probe it, one probe fails and the next succeeds."""
+    """Two workers find it at once, two try to probe it, one probe fails and the next succeeds."""
     claims = ctx.enqueue_and_claim(2)
     ctx.enqueue(1)
     ours = OpenBreaker(Circuit(ctx.queue, "mark"), f"ours-{ctx.queue}", "ConnectionError")
@@ -58,7 +58,7 @@ def outage(ctx: ScenarioContext) -> Iterator[None]:
 def _probe(ctx: ScenarioContext, failing: bool) -> None:
     due = [one for one in ctx.run(poll).breakers if one.circuit.queue == ctx.queue]
     if not due:
-        return  # whoever found it first has closed it
+        return  # the first finder has closed it
     claims = ctx.run(take_probe, due[0], ctx.owner, ctx.lease, 0.0)
     rivals = ctx.run(take_probe, replace(due[0], probes=due[0].probes + 1), "rival", 1.0, 0.0)
     if claims and rivals:
@@ -74,7 +74,8 @@ def _probe(ctx: ScenarioContext, failing: bool) -> None:
 
 @scenario("worker-outage", max_points=24)
 def work_through_an_outage(ctx: ScenarioContext) -> Iterator[None]:
-    """Jobs with two tries outlive an outage of eight calls, and the breaker closes behind it."""
+    """Jobs with two attempts survive an outage of eight calls, and the breaker closes
+    afterwards."""
     task = ctx.work.relies.using(queue=ctx.queue)
     for job in ctx.ol.enqueue(*(task.job() for _ in range(3))):
         ctx.record_promise(job.id)
@@ -86,7 +87,7 @@ def work_through_an_outage(ctx: ScenarioContext) -> Iterator[None]:
     succeeded_at = look_at = math.inf
 
     def is_over(counts: Counter[str]) -> bool:
-        """Asked between turns of the worker, and rarely: the question blocks its event loop."""
+        """Checked between the worker's turns, and rarely: the query blocks its event loop."""
         nonlocal succeeded_at, look_at
         if counts["succeeded"] >= 3 and succeeded_at == math.inf:
             succeeded_at = look_at = time.monotonic()

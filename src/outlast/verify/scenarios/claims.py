@@ -41,7 +41,7 @@ def hold_on(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("report", owner=True)
 def report(ctx: ScenarioContext) -> Iterator[None]:
-    """Progress and logs, kept only while the claim holds."""
+    """Progress and logs, stored only while the claim holds."""
     claims = ctx.enqueue_and_claim(2)
     yield
     ctx.finish([], [make_event(claim, n) for n, claim in enumerate(claims)])
@@ -64,8 +64,8 @@ def release(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("turn", owner=True)
 def give_and_take(ctx: ScenarioContext) -> Iterator[None]:
-    """Successes are given back and new jobs taken, in one round trip: from the head of the queue,
-    and on from there."""
+    """Successes are finished and new jobs claimed in one round trip: from the head of the queue,
+    and from the cursor."""
     claims = ctx.enqueue_and_claim(2)
     ctx.enqueue(2)
     yield
@@ -97,7 +97,7 @@ def arrive(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("leave", owner=True)
 def go(ctx: ScenarioContext) -> Iterator[None]:
-    """Whoever goes puts back what it holds."""
+    """A worker that leaves releases its jobs."""
     ctx.run(worker_ops.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
     ctx.enqueue_and_claim(2)
     yield

@@ -22,8 +22,7 @@ JOBS_AFTER_FAULT = 3  # jobs that are enqueued after the fault
 
 @scenario("file-replaced", only_store="sqlite", max_points=8)
 def file_replaced(ctx: ScenarioContext) -> Iterator[None]:
-    """A copy of the database takes its place while it is open. Whatever is acknowledged after that
-    is in the copy."""
+    """A copy replaces the open database. Everything acknowledged after that is in the copy."""
     workspace, work = own_workspace(ctx)
     work.ol.migrate()
     work.mark.enqueue()
@@ -37,7 +36,7 @@ def file_replaced(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("file-renamed", only_store="sqlite", max_points=8)
 def file_renamed(ctx: ScenarioContext) -> Iterator[None]:
-    """The file is renamed while it is open: nothing is acknowledged, and none is made anew."""
+    """The open file is renamed: nothing is acknowledged, and no new file is created."""
     workspace, work = own_workspace(ctx)
     work.ol.migrate()
     work.mark.enqueue()
@@ -47,13 +46,13 @@ def file_renamed(ctx: ScenarioContext) -> Iterator[None]:
     if _acknowledged(ctx, work):
         ctx.report("I1", "lost", "a job was acknowledged although its file is gone")
     if file.exists():
-        ctx.report("I4", "zombie", "a database that was taken away was made anew")
+        ctx.report("I4", "zombie", "a removed database was created again")
     work.ol.close()
 
 
 @scenario("log-deleted", only_store="sqlite", max_points=8)
 def log_deleted(ctx: ScenarioContext) -> Iterator[None]:
-    """The write-ahead log is deleted alone: what is acknowledged after that is in the file."""
+    """The write-ahead log alone is deleted: what is acknowledged after that is in the file."""
     workspace, work = own_workspace(ctx)
     work.ol.migrate()
     work.mark.enqueue()
@@ -67,7 +66,7 @@ def log_deleted(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("far-moment", max_points=8)
 def far_moment(ctx: ScenarioContext) -> Iterator[None]:
-    """A date that nobody can read is refused; one that another hand wrote breaks no list."""
+    """An unreadable date is refused; one written by other means breaks no list."""
     workspace, work = own_workspace(ctx)
     work.ol.migrate()
     yield
@@ -92,7 +91,7 @@ def far_moment(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("other-file", only_store="sqlite", max_points=4)
 def other_file(ctx: ScenarioContext) -> Iterator[None]:
-    """The caller's connection leads to another database that has our tables: refused."""
+    """The caller's connection leads to another database with our tables: refused."""
     ctx.ol.store.ready()
     _, work = own_workspace(ctx)
     work.ol.migrate()
@@ -100,17 +99,17 @@ def other_file(ctx: ScenarioContext) -> Iterator[None]:
         yield
         with suppress(WrongConnection):
             work.mark.using(queue=ctx.queue, conn=connection).enqueue()
-            ctx.report("I1", "lost", "a job was put into a database where no worker looks for it")
+            ctx.report("I1", "lost", "a job was enqueued in a database that no worker polls")
     work.ol.close()
 
 
 @scenario("encoding", only_store="postgres", max_points=2)
 def encoding(ctx: ScenarioContext) -> Iterator[None]:
-    """A database that takes any bytes for text is refused, and nothing is made in it."""
+    """A database without an encoding (SQL_ASCII) is refused, and nothing is created in it."""
     url = _database_of_bytes(ctx)
     yield
     try:
-        ctx.enqueue(1)  # where it may be: one exchange at least, to be killed in
+        ctx.enqueue(1)  # at least one exchange to be killed in
         if url is not None:
             _expect_refusal(ctx, url)
     finally:
@@ -123,7 +122,7 @@ def _expect_refusal(ctx: ScenarioContext, url: str) -> None:
     ol = Outlast(url, schema=ctx.workspace.schema, settings=ctx.ol.store.settings)
     with ol, suppress(Unsupported):
         ol.migrate()
-        ctx.report("I4", "zombie", "tables were made in a database that cannot hold our text")
+        ctx.report("I4", "zombie", "tables were created in a database that cannot store our text")
 
 
 @encoding.on_retry
@@ -133,7 +132,7 @@ def drop_database(ctx: ScenarioContext) -> Iterator[str]:
 
 
 def _database_of_bytes(ctx: ScenarioContext) -> str | None:
-    """Its URL; None where this role may make none."""
+    """Its URL; None if this role cannot create it."""
     import psycopg
 
     with psycopg.connect(ctx.workspace.url, autocommit=True) as connection:
@@ -161,7 +160,7 @@ def _bytes_name(ctx: ScenarioContext) -> str:
 
 
 def own_workspace(ctx: ScenarioContext) -> tuple[Workspace, Workload]:
-    """Tables of its own, asked for with the settings of the stage."""
+    """Tables of its own, with the settings of the context."""
     workspace = ctx.workspace.sibling(ctx.queue)
     return workspace, Workload(workspace, **asdict(ctx.ol.store.settings))
 
@@ -179,7 +178,7 @@ def _acknowledged(ctx: ScenarioContext, work: Workload) -> set[str]:
 
 
 def _stored(workspace: Workspace) -> set[str]:
-    """What a process that starts now would find."""
+    """What a process that starts now finds."""
     with Outlast(workspace.url, schema=workspace.schema) as fresh:
         return {job.id for job in fresh.jobs()}
 

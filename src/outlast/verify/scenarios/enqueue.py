@@ -29,7 +29,7 @@ def enqueue_async(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("enqueue-key")
 def with_key(ctx: ScenarioContext) -> Iterator[None]:
-    """Sent again after a crash, it is still one job."""
+    """Repeated after a crash, it is still one job."""
     ctx.record_atomic(1)
     yield
     _keyed(ctx)
@@ -92,7 +92,7 @@ def many_in_callers_transaction(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("rollback", uses_caller_transaction=True)
 def rolled_back(ctx: ScenarioContext) -> Iterator[None]:
-    """Of one job, which is one statement, and of several that belong together: nothing is left."""
+    """One job, which is one statement, and several that belong together: nothing is left."""
     ctx.record_beside_row()
     ctx.ol.store.ready()
     with ctx.workspace.connect() as connection:

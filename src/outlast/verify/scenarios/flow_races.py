@@ -24,7 +24,7 @@ from .scenario import scenario
 
 @scenario("flow-redrive-race", only_store="postgres")
 def redrive_race(ctx: ScenarioContext) -> Iterator[None]:
-    """One before a follower is brought back while another's end is being counted off."""
+    """One prerequisite of a follower is redriven while another's end is being counted."""
     flow = Flow()
     before = [flow.add(ctx.call()) for _ in range(3)]
     flow.add(ctx.call(), after=before, when="finished")
@@ -39,7 +39,7 @@ def redrive_race(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-last-race", only_store="postgres")
 def last_race(ctx: ScenarioContext) -> Iterator[None]:
-    """The last two before a follower end at once."""
+    """The last two prerequisites of a follower end at once."""
     ctx.enqueue_flow(group(ctx.call(), ctx.call()).then(ctx.call()), states=("succeeded",))
     first, second = ctx.record_begun(ctx.claim())
     given = decide(second, ctx.attempt_end(Outcome.SUCCEEDED, second), FAST_RETRY, 0.5)
@@ -49,7 +49,7 @@ def last_race(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-after-race", only_store="postgres")
 def after_race(ctx: ScenarioContext) -> Iterator[None]:
-    """Somebody comes after a job that is being finished."""
+    """A follower is added to a job that is being finished."""
     (claim,) = ctx.enqueue_and_claim()
     late = build_jobs([ctx.call(after=[claim.id])])
     yield
@@ -59,11 +59,11 @@ def after_race(ctx: ScenarioContext) -> Iterator[None]:
 def _finish_while(
     ctx: ScenarioContext, claim: Claim, statement: str, operation: Callable[[], Op[object]]
 ) -> None:
-    """Finish a claim; when that has been said, somebody else acts until it has to wait for us. The
-    server sees that: a busy machine may take a while."""
+    """Finish a claim; after its statement, another process acts until it waits for our lock. The
+    server reports that wait: a busy machine may take a while."""
     given = [decide(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim), FAST_RETRY, 0.5)]
     other = ctx.ol.store.clone()
-    other.run(signs_of_loss)  # connected: it shall come at the very moment
+    other.run(signs_of_loss)  # connected, to act at the right moment
     acts: list[Future[object]] = []
     with ThreadPoolExecutor(1) as thread:
 

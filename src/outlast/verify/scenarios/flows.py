@@ -26,7 +26,8 @@ EITHER = ("succeeded", "dead")
 
 @scenario("flow-enqueue")
 def whole_flow(ctx: ScenarioContext) -> Iterator[None]:
-    """A group with one after it, a graph with a milestone, a team: all of it or nothing."""
+    """A group with a follower, a graph with a milestone, a fail-together group: all of it or
+    nothing."""
     ctx.record_atomic(7)
     flow = Flow(fail_fast=True)
     first = flow.add(ctx.call())
@@ -39,7 +40,7 @@ def whole_flow(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-after")
 def after_standing(ctx: ScenarioContext) -> Iterator[None]:
-    """Comes after one that has ended and one that has not."""
+    """A follower of a job that has ended and of one that has not."""
     (done,) = ctx.enqueue_and_claim()
     ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done))])
     (ready,) = ctx.enqueue()
@@ -49,8 +50,8 @@ def after_standing(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-late", uses_caller_transaction=True)
 def after_standing_in_callers(ctx: ScenarioContext) -> Iterator[None]:
-    """The same in a caller's transaction, while the other is in somebody's hands: it is counted
-    when it has come, by whoever works."""
+    """The same in a caller's transaction, while the other one is claimed: it is linked afterwards,
+    by any worker."""
     (held,) = ctx.enqueue_and_claim()
     yield
     with ctx.workspace.connect() as connection:
@@ -62,7 +63,7 @@ def after_standing_in_callers(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-keys")
 def with_keys(ctx: ScenarioContext) -> Iterator[None]:
-    """Sent again after a crash, it is still one flow."""
+    """Repeated after a crash, it is still one flow."""
     ctx.record_atomic(3)
     yield
     _keyed(ctx)
@@ -82,7 +83,7 @@ def _keyed(ctx: ScenarioContext) -> list[str]:
 
 @scenario("flow-key")
 def one_key(ctx: ScenarioContext) -> Iterator[None]:
-    """A flow with one key: all of it or nothing, and sent again after a crash it is still one."""
+    """A flow with one key: all of it or nothing, and repeated after a crash it is still one."""
     ctx.record_atomic(3)
     yield
     _with_one_key(ctx)
@@ -104,7 +105,7 @@ def _with_one_key(ctx: ScenarioContext) -> list[str]:
 
 @scenario("flow-split")
 def split(ctx: ScenarioContext) -> Iterator[None]:
-    """A group whose callback alone has a key: sent again it is refused, and nothing is made."""
+    """A group whose callback alone has a key: the repeat is refused, and nothing is created."""
     ctx.record_atomic(3)
     yield
     _with_keyed_callback(ctx)
@@ -127,7 +128,7 @@ def _with_keyed_callback(ctx: ScenarioContext) -> list[Job]:
 
 @scenario("flow-last", owner=True)
 def last_child(ctx: ScenarioContext) -> Iterator[None]:
-    """The last of two ends: the one after them starts, in the same transaction."""
+    """The last of two prerequisites ends: the follower is ready, in the same transaction."""
     *children, follower = ctx.enqueue_flow(
         group(ctx.call(), ctx.call()).then(ctx.call()), states=("succeeded",)
     )
@@ -140,7 +141,8 @@ def last_child(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-dead", owner=True)
 def dead_child(ctx: ScenarioContext) -> Iterator[None]:
-    """Who needed it is dead, and so on down; who only waited for an end runs."""
+    """Followers that needed it are dead, transitively; followers that only waited for its end
+    run."""
     flow = Flow()
     first = flow.add(ctx.call())
     second = flow.add(ctx.call(), after=first)
@@ -155,7 +157,7 @@ def dead_child(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-hooks", owner=True)
 def hooks(ctx: ScenarioContext) -> Iterator[None]:
-    """The job for this end comes to be with it, and no other."""
+    """The hook for this final state is enqueued with it, and no other."""
     (job,) = ctx.enqueue_flow(ctx.call(**ctx.hooks()), states=EITHER)
     ctx.record_planned(job, hooked=True)
     (claim,) = ctx.record_begun(ctx.claim())
@@ -165,7 +167,7 @@ def hooks(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-join", owner=True)
 def join(ctx: ScenarioContext) -> Iterator[None]:
-    """What a job adds to its flow, whoever waits for it waits for too."""
+    """Dependents also wait for jobs that a job adds to its flow."""
     one, other, follower = ctx.enqueue_flow(
         group(ctx.call(), ctx.call()).then(ctx.call()), states=("succeeded",)
     )
@@ -178,7 +180,8 @@ def join(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-join-key", owner=True)
 def join_with_key(ctx: ScenarioContext) -> Iterator[None]:
-    """The same with a key: what is added goes first, and is taken back if the claim was lost."""
+    """The same with a key: the added job is inserted first, and rolled back if the claim was
+    lost."""
     one, follower = ctx.enqueue_flow(chain(ctx.call(), ctx.call()), states=("succeeded",))
     ctx.record_planned(follower, [one])
     (claim,) = ctx.record_begun(ctx.claim())
@@ -194,7 +197,7 @@ def join_with_key(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-turn", owner=True)
 def tied_since(ctx: ScenarioContext) -> Iterator[None]:
-    """Somebody came after it when it was already in hand: a plain turn tells them too."""
+    """A follower was added when the job was already claimed: a plain finish notifies it, too."""
     (claim,) = ctx.enqueue_and_claim()
     ctx.enqueue_flow(ctx.call(after=[claim.id]), states=("succeeded",))
     given = [decide(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim), FAST_RETRY, 0.5)]
@@ -208,7 +211,7 @@ def tied_since(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-cancel")
 def cancel_all(ctx: ScenarioContext) -> Iterator[None]:
-    """One runs, one is ready, one waits; if whoever cancels dies, every worker goes on with it."""
+    """One runs, one is ready, one waits; if the canceller dies, any worker completes the cancel."""
     jobs = ctx.enqueue_flow(group(ctx.call(), ctx.call(**ctx.hooks())).then(ctx.call()))
     ctx.record_planned(jobs[1], hooked=True)
     (held,) = ctx.record_begun(ctx.claim(limit=1))
@@ -222,7 +225,7 @@ def cancel_all(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-cancel-late")
 def add_to_cancelled(ctx: ScenarioContext) -> Iterator[None]:
-    """One that ran on in a cancelled flow may end as it likes, and adds nothing."""
+    """A job that runs on in a cancelled flow may end in any way, and adds nothing."""
     jobs = ctx.enqueue_flow(chain(ctx.call(), ctx.call()))
     (held,) = ctx.record_begun(ctx.claim())
     ctx.ol.cancel_flow(held.flow or "", "verify")
@@ -233,7 +236,7 @@ def add_to_cancelled(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-cancel-one")
 def cancel_one(ctx: ScenarioContext) -> Iterator[None]:
-    """A job is cancelled, and who needed it is dead."""
+    """A job is cancelled, and followers that needed it are dead."""
     first, second = ctx.enqueue_flow(chain(ctx.call(), ctx.call()))
     yield
     ctx.ol.cancel(first.id, "verify")
@@ -243,7 +246,7 @@ def cancel_one(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-break", owner=True)
 def break_team(ctx: ScenarioContext) -> Iterator[None]:
-    """With the first failure the others are to be cancelled, by whoever is alive."""
+    """The first failure cancels the others, by any live worker."""
     team = group(ctx.call(), ctx.call(), ctx.call(), fail_fast=True)
     *_, after = ctx.enqueue_flow(team.then(ctx.call(), when="finished"))
     ctx.record_promise(after.id, "succeeded")
@@ -266,7 +269,7 @@ def expire(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-redrive")
 def redrive(ctx: ScenarioContext) -> Iterator[None]:
-    """Whoever is brought back brings back those that died of it; who ran already stays so."""
+    """A redriven job redrives those that died because of it; jobs that already ran stay."""
     flow = Flow()
     first = flow.add(ctx.call())
     second = flow.add(ctx.call(), after=first)
@@ -282,7 +285,7 @@ def redrive(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-retry")
 def retry_all(ctx: ScenarioContext) -> Iterator[None]:
-    """A flow that was cancelled is opened again, and all of it runs."""
+    """A cancelled flow is reopened, and all of it runs."""
     jobs = ctx.enqueue_flow(chain(ctx.call(), ctx.call()), states=("succeeded", "cancelled"))
     flow = jobs[0].flow or ""
     ctx.ol.cancel_flow(flow, "verify")
@@ -294,7 +297,7 @@ def retry_all(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-prune", removes_jobs=True, max_points=8)
 def prune(ctx: ScenarioContext) -> Iterator[None]:
-    """A flow that is over goes, with its edges; what one that goes on has done is kept."""
+    """An ended flow is pruned with its edges; results that an unfinished one needs are kept."""
     for _ in range(2):
         over, _ = ctx.ol.enqueue(chain(ctx.call(), ctx.call(**ctx.hooks())))
         ctx.ol.cancel_flow(over.flow or "")
@@ -310,4 +313,4 @@ def prune(ctx: ScenarioContext) -> Iterator[None]:
         ctx.run(retention.prune, "cancelled", 0.0, 2)
     remaining = {job.id for job in ctx.ol.jobs(queue=ctx.queue)}
     if needed.id not in remaining and not ctx.ol.job(follower.id).final:
-        ctx.report("I5", "left-behind", "what a flow needs that goes on was pruned")
+        ctx.report("I5", "left-behind", "a job that an unfinished flow needs was pruned")

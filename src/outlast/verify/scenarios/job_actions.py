@@ -23,7 +23,7 @@ def cancel_queued(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("cancel-running")
 def cancel_running(ctx: ScenarioContext) -> Iterator[None]:
-    """Its owner never hears of it; whoever takes the job back ends it."""
+    """Its owner is never notified; the worker that reclaims the job ends it."""
     (claim,) = ctx.enqueue_and_claim(1, "succeeded", "cancelled")
     yield
     ctx.ol.cancel(claim.id, "verify")
@@ -60,7 +60,7 @@ def redrive_all(ctx: ScenarioContext) -> Iterator[None]:
 
 @redrive_all.on_retry
 def finish_redrive(ctx: ScenarioContext) -> Iterator[str]:
-    """One that died midway is simply done again."""
+    """An interrupted one is simply repeated."""
     ctx.ol.retry_all(queue=ctx.queue)
     if left := ctx.ol.jobs(queue=ctx.queue, state="dead"):
         yield f"{len(left)} jobs are still dead after a redrive"
@@ -68,19 +68,19 @@ def finish_redrive(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("reclaim-forced")
 def take_away(ctx: ScenarioContext) -> Iterator[None]:
-    """From an owner that lives: its own end of the job counts for nothing then."""
+    """From a live owner: its later outcome for the job is refused."""
     claims = ctx.enqueue_and_claim(2)
     yield
     for claim in claims:
         ctx.ol.reclaim(claim.id)
     ends = [(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim, record=False)) for claim in claims]
     if ctx.finish(ends).accepted:
-        ctx.report("I4", "zombie", "a job that was taken away was finished by its old owner")
+        ctx.report("I4", "zombie", "a released job was finished by its old owner")
 
 
 @scenario("purge")
 def purge(ctx: ScenarioContext) -> Iterator[None]:
-    """Removed because somebody said so, with all that belongs to them."""
+    """Purged on request, with all that belongs to them."""
     task = ctx.work.mark.using(queue=ctx.queue)
     ctx.ol.enqueue(*[task.job() for _ in range(2)])
     claims = ctx.record_begun(ctx.claim())
@@ -103,7 +103,7 @@ def purge_changed(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("drain")
 def drain(ctx: ScenarioContext) -> Iterator[None]:
-    """A worker is told to claim no more, and that it may."""
+    """A worker is drained, and undrained."""
     ctx.run(worker_ops.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
     yield
     ctx.ol.drain(ctx.owner)

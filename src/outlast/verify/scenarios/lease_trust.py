@@ -25,18 +25,18 @@ from .whole_workers import handlers_begun, make_worker
 HOUR_S = 3600.0
 LONG_LEASE_S = 6.0  # seconds: longer than a renewal takes on a busy machine
 SHORT_LEASE_S = 1.2  # seconds
-LOCKED_LEASE_S = 2.4  # seconds, of an owner that somebody's lock keeps from renewing
+LOCKED_LEASE_S = 2.4  # seconds, of an owner that a lock keeps from renewing
 LOCK_WAIT_S = 0.1  # seconds after which a sweep gives up
 LOCK_BEYOND_LEASE_S = 0.8  # seconds by which a lock outlasts it
 MAX_CRASHES = 3
 JOB_TIMEOUT_S = 1.5  # seconds: longer than two statements take on a busy machine
-# Of owners with a card, only those with a lease of half of LONG_LEASE_S or less are believed gone.
+# Of registered owners, only those with a lease of at most half of LONG_LEASE_S count as gone.
 SHORT_TRUST = BELIEVE._replace(calm=LONG_LEASE_S / 4, unknown=ALWAYS)
 
 
 @scenario("late-sweep", removes_jobs=True, max_points=8)
 def late_sweep(ctx: ScenarioContext) -> Iterator[None]:
-    """A sweep that comes later than it expected, or too soon after a doubt, takes nothing."""
+    """A sweep that runs later than expected, or too soon after a doubt, reclaims nothing."""
     ctx.run(
         worker_ops.register,
         ctx.ol.worker(lease=LONG_LEASE_S).registration_row() | {"id": ctx.owner},
@@ -77,7 +77,7 @@ def _see_unproven_calm(ctx: ScenarioContext) -> None:
 
 @contextmanager
 def share_lock(ctx: ScenarioContext) -> Iterator[None]:
-    """The lock that CREATE INDEX takes: nobody can renew, and rows can be locked."""
+    """The lock of CREATE INDEX: no worker can renew, but rows can be locked."""
     from psycopg import sql
 
     with ctx.workspace.connect_past_proxy() as connection:
@@ -89,11 +89,11 @@ def share_lock(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("early-deadline", removes_jobs=True, max_points=8)
 def early_deadline(ctx: ScenarioContext) -> Iterator[None]:
-    """After a step of the clock a job has run since the step for certain, and no longer."""
+    """After a clock step a job has certainly run since the step, and no longer."""
     ctx.enqueue(1, timeout=JOB_TIMEOUT_S)
     since = time.monotonic()
     claims = ctx.record_begun(ctx.claim())
-    # At once: when its lease has ended, sweeps of other paths may take the job.
+    # At once: when its lease has ended, sweeps of other scenarios may reclaim the job.
     if not ctx.run(signs_of_loss, 0.0, EXPIRED_AFTER_S).lease:
         ctx.report("I2", "stalled-net", "nobody looks at a lease from before a step back")
     time.sleep(JOB_TIMEOUT_S + EXPIRED_AFTER_S)
@@ -105,7 +105,7 @@ def early_deadline(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("stalled", removes_jobs=True, max_points=8)
 def stalled(ctx: ScenarioContext) -> Iterator[None]:
-    """A process that exists stops renewing: no crash is charged, and there is an end to it."""
+    """A live process stops renewing: no crash is charged, and the number of reclaims is bounded."""
     ctx.run(
         worker_ops.register,
         ctx.ol.worker(lease=SHORT_LEASE_S).registration_row() | {"id": ctx.owner},
@@ -123,15 +123,15 @@ def stalled(ctx: ScenarioContext) -> Iterator[None]:
                 ctx.report("I4", "miscounted", message)
         stands = ctx.ol.job(job.id)
     if stands.fence > MAX_CRASHES:
-        ctx.report("I4", "poison", f"a job was taken back from {stands.fence} wedged processes")
+        ctx.report("I4", "poison", f"a job was reclaimed from {stands.fence} wedged processes")
 
 
-stalled.exclusive = True  # sweeps of other paths would charge a crash
+stalled.exclusive = True  # sweeps of other scenarios would charge a crash
 
 
 @contextmanager
 def _lock_of(ctx: ScenarioContext) -> Iterator[None]:
-    """The liveness lock of the stage's owner is held."""
+    """The liveness lock of the context's owner is held."""
     if ctx.workspace.is_sqlite:
         proof = liveness.LivenessFile(ctx.ol.store.path, ctx.owner)  # type: ignore[attr-defined]
         proof.acquire()
@@ -150,7 +150,7 @@ def _lock_of(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("stepped-clock", removes_jobs=True, max_points=3)
 def stepped_clock(ctx: ScenarioContext) -> Iterator[None]:
-    """All leases end an hour ago, as after a step of the clock: owners renew before others look."""
+    """All leases ended an hour ago, as after a clock step: owners renew before others reclaim."""
     job = ctx.work.tarries.using(queue=ctx.queue).enqueue()
     ctx.record_promise(job.id)
     _see_steps(ctx)
@@ -190,7 +190,7 @@ def _expire_leases(queue: str) -> Op[None]:
 
 @scenario("foreign-lock", max_points=2)
 def foreign_lock(ctx: ScenarioContext) -> Iterator[None]:
-    """Somebody holds a write lock for longer than a lease: the owner does not let go."""
+    """Another program holds a write lock for longer than a lease: the owner keeps its job."""
     job = ctx.work.naps.using(queue=ctx.queue).enqueue(
         seconds=LOCKED_LEASE_S + 2 * LOCK_BEYOND_LEASE_S
     )
@@ -199,7 +199,7 @@ def foreign_lock(ctx: ScenarioContext) -> Iterator[None]:
     asyncio.run(_under_lock(ctx))
 
 
-foreign_lock.exclusive = True  # sweeps of other paths believe every lease, and would take its job
+foreign_lock.exclusive = True  # sweeps of other scenarios trust every lease
 
 
 async def _under_lock(ctx: ScenarioContext) -> None:
@@ -213,13 +213,13 @@ async def _under_lock(ctx: ScenarioContext) -> None:
             while not here.counts["succeeded"] and time.monotonic() < until:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             if here.counts["lost"] and ctx.max_work_s is None:
-                ctx.report("I3", "zombie", "an owner let go of its job because of somebody's lock")
+                ctx.report("I3", "zombie", "an owner disowned its job because of a foreign lock")
     finally:
         await ctx.ol.store.aclose()
 
 
 def hold_lock(ctx: ScenarioContext, seconds: float) -> None:
-    """Nobody else can write jobs meanwhile."""
+    """No other process can write jobs meanwhile."""
     if ctx.workspace.is_sqlite:
         path = ctx.workspace.url.removeprefix("sqlite:///")
         with closing(sqlite3.connect(path, timeout=30.0, isolation_level=None)) as connection:
@@ -238,25 +238,25 @@ def hold_lock(ctx: ScenarioContext, seconds: float) -> None:
 
 @scenario("shared-looks", removes_jobs=True, max_points=4)
 def shared_looks(ctx: ScenarioContext) -> Iterator[None]:
-    """Remote workers never look for lost jobs, and make nobody else look less often; a duty is not
-    put off because the clock stepped back."""
+    """Remote workers never reclaim, and make no other worker poll less often; a duty is not
+    postponed because the clock stepped back."""
     yield
     ctx.run(duties.take_duty, ctx.queue, 60.0, ctx.owner)
-    if not any(_takes_late(ctx, f"other{n}") for n in range(2)):  # one answer may be lost
+    if not any(_takes_late(ctx, f"other{n}") for n in range(2)):  # one response may be lost
         ctx.report("I2", "stalled-net", "a duty sleeps for an hour because the clock stepped back")
-    # Others may arrive at the same moment, but not every time.
+    # Other workers may register at the same moment, but not every time.
     if all(ctx.run(_counts_remote, ctx, number) for number in range(10)):
-        ctx.report("I2", "stalled-net", "remote workers count among those who look")
+        ctx.report("I2", "stalled-net", "remote workers count among those that reclaim")
 
 
 def _takes_late(ctx: ScenarioContext, worker: str) -> bool:
-    """Whether a duty is taken that is due in an hour, and done every minute."""
+    """Whether a duty is taken that is due in an hour, and runs every minute."""
     ctx.run(_put_off, ctx.queue)
     return ctx.run(duties.take_duty, ctx.queue, 60.0, worker) is not None
 
 
 def _counts_remote(ctx: ScenarioContext, number: int) -> Op[bool]:
-    """Whether there are more to share the looks once a remote worker has arrived."""
+    """Whether the number of reclaiming workers grows when a remote worker registers."""
     card = ctx.ol.worker().registration_row() | {"id": remote_id(ctx.queue, str(number))}
     yield BEGIN
     before = yield from signs_of_loss()

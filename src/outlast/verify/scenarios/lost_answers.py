@@ -19,7 +19,7 @@ IDLE_AFTER_S = 0.3  # seconds in which a worker becomes idle
 
 @scenario("unannounced", only_store="postgres", max_points=4)
 def unannounced(ctx: ScenarioContext) -> Iterator[None]:
-    """Whoever enqueued died before it could wake anybody: a worker that is idle finds the job."""
+    """The enqueuer died before it could notify: an idle worker finds the job."""
     ctx.record_promise(ctx.work.mark.using(queue=ctx.queue).enqueue().id)
     yield
     asyncio.run(_wait_until_run(ctx))
@@ -42,7 +42,7 @@ async def _wait_until_run(ctx: ScenarioContext) -> None:
 
 @scenario("enqueue-unheard", only_store="postgres")
 def enqueue_unheard(ctx: ScenarioContext) -> Iterator[None]:
-    """The job stands and the answer is lost: sent again, it is still one job."""
+    """The job exists and the response is lost: repeated, it is still one job."""
     ctx.record_atomic(1)
     yield
     with lost_answer("INSERT INTO"):
@@ -52,7 +52,7 @@ def enqueue_unheard(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("finish-unheard", only_store="postgres")
 def finish_unheard(ctx: ScenarioContext) -> Iterator[None]:
-    """The finish counts and the answer is lost: sent again, it is not told that it lost."""
+    """The finish is stored and the response is lost: repeated, it is not reported as lost."""
     (claim,) = ctx.enqueue_and_claim()
     yield
     with lost_answer("COMMIT"):
@@ -61,7 +61,7 @@ def finish_unheard(ctx: ScenarioContext) -> Iterator[None]:
 
 @contextmanager
 def lost_answer(statement: str) -> Iterator[None]:
-    """The first statement of this kind is carried out, and its connection breaks."""
+    """The first statement of this kind is executed, and its connection breaks."""
     from psycopg import Connection, OperationalError
 
     from ...store.postgres.connection import DeadlineConnection
@@ -74,7 +74,7 @@ def lost_answer(statement: str) -> Iterator[None]:
             if statement in str(query) and not lost:
                 lost.append(statement)
                 self.close()
-                raise OperationalError("the connection broke before the answer came")
+                raise OperationalError("the connection broke before the response arrived")
             return answer
 
         return execute

@@ -16,14 +16,14 @@ from ..scenario_context import ScenarioContext
 from .claims import make_event
 from .scenario import scenario
 
-EXPIRED_AFTER_S = 0.003  # seconds: longer than the spans that are meant to be over
+EXPIRED_AFTER_S = 0.003  # seconds: longer than the durations that should have passed
 HOUR_S = 3600.0
 DUTY_FREE_WITHIN_S = 5.0  # seconds within which a duty must be free again
 
 
 @scenario("reclaim")
 def take_back(ctx: ScenarioContext) -> Iterator[None]:
-    """One lost claim to run again, one too many, and one that somebody wanted cancelled."""
+    """One lost claim to run again, one above the crash limit, and one that was to be cancelled."""
     ctx.enqueue()
     ctx.enqueue(1, "dead", max_crashes=1)
     (unwanted,) = ctx.enqueue(1, "cancelled")
@@ -37,7 +37,7 @@ def take_back(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("expire")
 def expire(ctx: ScenarioContext) -> Iterator[None]:
-    """Past its expiry a job is not claimed, also before anybody has ended it."""
+    """An expired job is not claimed, even before it was ended."""
     for job in ctx.enqueue(2, "cancelled", expires=0.001):
         ctx.forbid_claim(job.id)
     time.sleep(EXPIRED_AFTER_S)
@@ -56,7 +56,7 @@ def make_ready(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("prune", removes_jobs=True, max_points=8)
 def prune(ctx: ScenarioContext) -> Iterator[None]:
-    """Ended jobs go with all that belongs to them."""
+    """Ended jobs are removed with all that belongs to them."""
     task = ctx.work.mark.using(queue=ctx.queue)
     ctx.ol.enqueue(*[task.job() for _ in range(3)])
     claims = ctx.record_begun(ctx.claim())
@@ -90,7 +90,7 @@ def prune_one_queue(ctx: ScenarioContext) -> Iterator[None]:
 
 
 def _not_to_be_pruned(ctx: ScenarioContext) -> None:
-    """One that ended just now, one dead, one that runs, one that is ready, one that is not due."""
+    """One that ended just now, one dead, one running, one ready, one not due."""
     done, lost, _ = ctx.enqueue_and_claim(3, "succeeded", "dead")
     ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done)),
                   (lost, ctx.attempt_end(Outcome.PERMANENT, lost))])  # fmt: skip
@@ -107,18 +107,18 @@ def duty(ctx: ScenarioContext) -> Iterator[None]:
 
 @duty.on_retry
 def take_over(ctx: ScenarioContext) -> Iterator[str]:
-    """Whoever took a duty and died holds it up for one period and no longer."""
+    """A worker that took a duty and died delays it by one period and no longer."""
     until = time.monotonic() + DUTY_FREE_WITHIN_S
     while not ctx.run(duties.take_duty, ctx.queue, 0.2, "successor"):
         if time.monotonic() > until:
-            yield "a duty that nobody does cannot be taken"
+            yield "an abandoned duty cannot be taken"
             return
         time.sleep(0.01)
 
 
 @scenario("checkpoint", only_store="sqlite")
 def checkpoint(ctx: ScenarioContext) -> Iterator[None]:
-    """The write-ahead log is copied into the database."""
+    """The write-ahead log is checkpointed into the database."""
     ctx.enqueue(3)
     yield
     ctx.ol.store.checkpoint()  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ def checkpoint(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("statistics", removes_jobs=True, max_points=8)
 def count_what_happened(ctx: ScenarioContext) -> Iterator[None]:
-    """Counting, and being killed at it, changes nothing but counts."""
+    """Counting, interrupted or not, changes nothing but counts."""
     done, lost = ctx.enqueue_and_claim(2, "succeeded", "dead")
     ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done)),
                   (lost, ctx.attempt_end(Outcome.PERMANENT, lost))])  # fmt: skip

@@ -19,7 +19,7 @@ def _fresh(ctx: ScenarioContext, workspace: Workspace) -> Outlast:
 
 @scenario("start")
 def start(ctx: ScenarioContext) -> Iterator[None]:
-    """The first thing that a process does: are the tables there, and of which version?"""
+    """A process's first query: whether the tables exist, and their version."""
     ol = _fresh(ctx, ctx.workspace)
     yield
     ol.store.ready()
@@ -35,12 +35,12 @@ def migrate(ctx: ScenarioContext) -> Iterator[None]:
 
 @migrate.on_retry
 def migrate_again(ctx: ScenarioContext) -> Iterator[str]:
-    """One that died midway left nothing behind, or everything; either way the next one works."""
+    """An interrupted one left nothing, or everything; either way the next one works."""
     fresh = ScenarioContext(Workload(ctx.workspace.sibling(ctx.queue)), ctx.queue, ctx.lease)
     try:
         fresh.ol.migrate()
     except StoreError as error:
-        yield f"a migration that died midway cannot be done again: {error}"
+        yield f"an interrupted migration cannot be repeated: {error}"
         return
     if fresh.ol.migrate() != []:
         yield "a second migration found something to do"

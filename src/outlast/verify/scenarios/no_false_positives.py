@@ -22,12 +22,12 @@ from .whole_workers import handlers_begun, make_worker
 
 HOUR_S = 3600.0
 EXPIRY_S = 0.3  # seconds: enough to be claimed before
-LONG_LEASE_S = 8.0  # seconds: longer than all of it takes, and not for ever
+LONG_LEASE_S = 8.0  # seconds: longer than the scenario takes, and not for ever
 
 
 @scenario("wrong-clock")
 def wrong_clock(ctx: ScenarioContext) -> Iterator[None]:
-    """An owner whose clock is an hour slow holds its jobs for as long as any other."""
+    """An owner whose clock is an hour slow holds its jobs as long as any other."""
     ctx.enqueue(2)
     with clock(-HOUR_S):
         since = time.monotonic()
@@ -42,7 +42,7 @@ def wrong_clock(ctx: ScenarioContext) -> Iterator[None]:
 
 @contextmanager
 def clock(wrong: float) -> Iterator[None]:
-    """Whoever asks this process for the time gets it wrong by so many seconds."""
+    """This process's clock is wrong by this many seconds."""
     right = time.time
     time.time = lambda: right() + wrong
     try:
@@ -53,7 +53,7 @@ def clock(wrong: float) -> Iterator[None]:
 
 @scenario("overdue")
 def overdue(ctx: ScenarioContext) -> Iterator[None]:
-    """Past its own deadline a job is taken from an owner that lives; before it, it is not."""
+    """Past its timeout a job is ended although its owner is alive; before it, it is not."""
     late = ctx.work.fails_once.using(queue=ctx.queue, timeout=0.05).enqueue()
     ctx.record_promise(late.id, "succeeded", "dead")
     ctx.enqueue(1, timeout=HOUR_S)
@@ -69,7 +69,7 @@ def overdue(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("expire-running", max_points=6)
 def expire_running(ctx: ScenarioContext) -> Iterator[None]:
-    """What was started before its expiry may take its time."""
+    """A job that started before its expiry may run on."""
     since = time.monotonic()
     ctx.enqueue(1, "succeeded", "cancelled", expires=EXPIRY_S)
     claims = ctx.record_begun(ctx.claim())
@@ -82,7 +82,7 @@ def expire_running(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("redrive-running")
 def redrive_running(ctx: ScenarioContext) -> Iterator[None]:
-    """Who runs needs no new life, and who has succeeded gets none."""
+    """A running job needs no redrive, and a succeeded one gets none."""
     (done,) = ctx.enqueue_and_claim()
     ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done))])
     since = time.monotonic()
@@ -100,7 +100,7 @@ def redrive_running(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("bury")
 def bury_owner(ctx: ScenarioContext) -> Iterator[None]:
-    """A worker is known to be gone: what it ran is taken back, with its card, and nobody else's."""
+    """A dead worker: its jobs are reclaimed, with its registration, and no other's."""
     ctx.run(worker_ops.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
     ctx.enqueue_and_claim(2)
     ctx.owner, gone = f"{ctx.owner}-beside", ctx.owner
@@ -135,8 +135,8 @@ async def _run_two_workers(ctx: ScenarioContext) -> None:
 
 
 async def _wait_until_done(ctx: ScenarioContext, working: Worker) -> None:
-    """A job that is run a second time was taken from whoever ran it first: later, when its lease
-    might have run out by itself, that would prove nothing."""
+    """A job that runs a second time was reclaimed from its first owner; later, when its lease might
+    have expired by itself, that would prove nothing."""
     until = time.monotonic() + LONG_LEASE_S
     while not (working.counts["succeeded"] or handlers_begun(ctx, 2)) and time.monotonic() < until:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
@@ -144,7 +144,7 @@ async def _wait_until_done(ctx: ScenarioContext, working: Worker) -> None:
 
 @scenario("lock", max_points=6)
 def lock(ctx: ScenarioContext) -> Iterator[object]:
-    """A worker that holds its liveness lock dies; its lease would last for an hour."""
+    """A worker with a liveness lock dies; its lease would last for an hour."""
     yield ARM_LATER
     asyncio.run(_with_lock(ctx))
 

@@ -1,4 +1,4 @@
-"""Jobs that are not due, or must not be claimed, stay where they are."""
+"""Jobs that are not due, or must not be claimed, are left alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def not_yet(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("back-off")
 def back_off(ctx: ScenarioContext) -> Iterator[None]:
-    """Neither is one that has failed, before its next attempt is due."""
+    """A failed job is not claimed before its next attempt is due."""
     (claim,) = ctx.enqueue_and_claim(1, "cancelled")
     ctx.forbid_claim(claim.id, claim.fence + 1)
     patient = Retry(base=HOUR_S, cap=HOUR_S)
@@ -41,7 +41,7 @@ def back_off(ctx: ScenarioContext) -> Iterator[None]:
 @not_yet.on_retry
 @back_off.on_retry
 def call_off(ctx: ScenarioContext) -> Iterator[str]:
-    """Nobody wants to wait for an hour."""
+    """Move the time: a test cannot wait for an hour."""
     for job in ctx.ol.jobs(queue=ctx.queue):
         if not job.final:
             ctx.ol.cancel(job.id)

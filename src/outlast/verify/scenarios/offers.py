@@ -33,7 +33,7 @@ def accepted(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("withdraw")
 def withdrawn(ctx: ScenarioContext) -> Iterator[None]:
-    """What nobody accepted goes back, and what somebody has accepted stays."""
+    """Offers that were not accepted are withdrawn, and accepted ones stay."""
     first, *others = offered_claims(ctx, 3)
     yield
     ctx.run(hold, [first], ctx.lease)
@@ -42,7 +42,7 @@ def withdrawn(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("late-events")
 def late(ctx: ScenarioContext) -> Iterator[None]:
-    """What a worker that died had said is kept once, however often it is sent."""
+    """Events of a dead worker are stored once, however often they are sent."""
     claims = offered_claims(ctx, 2)
     events = [make_event(claim, n) for n, claim in enumerate(claims)]
     yield
@@ -62,7 +62,7 @@ def offer_request(
 
 
 def offered_claims(ctx: ScenarioContext, number: int) -> list[Claim]:
-    """Jobs that were offered to the stage's own worker."""
+    """Jobs that were offered to the context's own worker."""
     ctx.enqueue(number)
     claims = ctx.run(offer, offer_request(ctx, number))
     return [claim._replace(worker=ctx.owner, offered_by=server_id(ctx)) for claim in claims]

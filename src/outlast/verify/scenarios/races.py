@@ -25,7 +25,7 @@ from .scenario import scenario
 
 T = TypeVar("T")
 
-MAX_WAIT_S = 0.15  # seconds that one waits for the other, who should not be waiting at all
+MAX_WAIT_S = 0.15  # seconds that one waits for the other, which should not wait at all
 
 
 @scenario("claim-race", only_store="postgres")
@@ -55,7 +55,7 @@ def _in_transaction(request: ClaimRequest) -> Op[list[Claim]]:
 
 @scenario("late-finish")
 def late_finish(ctx: ScenarioContext) -> Iterator[None]:
-    """An owner hands its outcome in while its job is being taken back: one of the two counts."""
+    """An owner reports its outcome while its job is being reclaimed: one of the two counts."""
     ctx.enqueue()
     claims = ctx.record_begun(ctx.claim(lease=0.001))
     ends = [ctx.attempt_end(Outcome.SUCCEEDED, claim) for claim in claims]
@@ -66,7 +66,7 @@ def late_finish(ctx: ScenarioContext) -> Iterator[None]:
     yield
 
     def hand_in() -> None:
-        with suppress(StoreBusy):  # it is held by whoever takes it back
+        with suppress(StoreBusy):  # locked by the reclaim
             ctx.record_answers(other.run(finish, given))
 
     ctx.run(interrupted, reclaim, "expired_leases", hand_in)
@@ -84,14 +84,15 @@ def suspects(ctx: ScenarioContext) -> Iterator[None]:
     yield
     claims = ctx.record_begun(ctx.claim())
     if len(claims) > 1:
-        ctx.report("I2", "poison", f"{len(claims)} jobs on their last life share a process")
+        ctx.report("I2", "poison", f"{len(claims)} jobs with one crash left share a process")
     ctx.finish([(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim)) for claim in claims])
 
 
 def interrupted(
     operation: Callable[[], Op[T]], name: str, act: Callable[[], Statement | None]
 ) -> Op[T]:
-    """An operation, and what somebody else does when it has said this; it may then say more."""
+    """Run an operation, and another action after this statement; the operation may then
+    continue."""
     op = operation()
     answer: object = None
     while True:

@@ -10,15 +10,15 @@ from ..scenario_context import ScenarioContext
 ScenarioBody = Callable[[ScenarioContext], Iterator[object]]
 RetryBody = Callable[[ScenarioContext], Iterable[str]]
 
-ARM_LATER = object()  # yielded by a path that arms the trap itself, at the right moment
+ARM_LATER = object()  # yielded by a scenario that arms the trap itself, at the right moment
 SCENARIOS: dict[str, Scenario] = {}
 
 
 @dataclass
 class Scenario:
     """`owner`: it writes as the owner of claims, so a zombie can try it too late. `apart`: it would
-    remove what other paths leave. `uses_caller_transaction`: it commits a transaction of the
-    caller's own. `most`: points to try in one round, of a path that is slow."""
+    remove what other scenarios leave. `uses_caller_transaction`: it commits a transaction of the
+    caller's own. `most`: points per round of a slow scenario."""
 
     name: str
     body: ScenarioBody
@@ -26,15 +26,15 @@ class Scenario:
     removes_jobs: bool = False
     uses_caller_transaction: bool = False
     max_points: int | None = None
-    only_store: str | None = None  # the one kind of database on which there is such a path
-    exclusive: bool = False  # other paths in its place would spoil it
+    only_store: str | None = None  # the only kind of database with this scenario
+    exclusive: bool = False  # other scenarios in its workspace would spoil it
     expected_errors: tuple[
         type[Exception], ...
-    ] = ()  # errors that it causes in calls, none of ours
+    ] = ()  # errors of other libraries that it causes in calls
     retry: RetryBody | None = field(default=None, repr=False)
 
     def on_retry(self, retry: RetryBody) -> RetryBody:
-        """What whoever was killed would do next; it says what is wrong, if anything is."""
+        """What the killed process would do next; it reports violations, if any."""
         self.retry = retry
         return retry
 

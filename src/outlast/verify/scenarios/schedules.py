@@ -16,17 +16,17 @@ from ..scenario_context import ScenarioContext
 from .scenario import scenario
 
 HOUR_S = 3600.0
-DUE_TICKS = 3  # hours that are due when a path begins
+DUE_TICKS = 3  # hours that are due when a scenario begins
 
 
 def _definition(ctx: ScenarioContext, **options: Any) -> ScheduleDefinition:
-    """One whose name is the queue: everything of it is known to be ours."""
+    """A schedule named like the queue: everything of it is known to be ours."""
     call = ctx.work.mark.using(queue=ctx.queue).job()
     return ScheduleDefinition.of(ctx.queue, call, {"every": HOUR_S} | options)
 
 
 def _insert_due(definition: ScheduleDefinition) -> Op[None]:
-    """A schedule as it stands after some hours without a worker."""
+    """A schedule after some hours without a worker."""
     yield BEGIN
     clock: Rows = yield Statement("schedule_clock")
     first = (clock[0][0] // HOUR_S - DUE_TICKS + 1) * HOUR_S
@@ -35,14 +35,14 @@ def _insert_due(definition: ScheduleDefinition) -> Op[None]:
 
 
 def _ticks(ctx: ScenarioContext) -> Counter[str]:
-    """How many jobs each tick of ours has. (Jobs are found by their keys, as users find them.)"""
+    """The number of jobs of each tick. (Jobs are found by their keys, as users find them.)"""
     jobs = ctx.ol.jobs(queue=ctx.queue, limit=100)
     return Counter(job.key for job in jobs if job.key and job.key.startswith(f"cron:{ctx.queue}:"))
 
 
 @scenario("schedule-fire")
 def fire(ctx: ScenarioContext) -> Iterator[None]:
-    """Three missed ticks, each of which is to run; and two who want to fire them."""
+    """Three missed ticks, each of which must run; and two workers that fire them."""
     ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
     yield
     ctx.run(fire_due, ["mark"], 1)
@@ -51,7 +51,7 @@ def fire(ctx: ScenarioContext) -> Iterator[None]:
 
 @fire.on_retry
 def fire_again(ctx: ScenarioContext) -> Iterator[str]:
-    """Another worker goes on: no tick is lost, and none has two jobs."""
+    """Another worker continues: no tick is lost, and none has two jobs."""
     while ctx.run(fire_due, ["mark"]).found:
         pass
     ticks = _ticks(ctx)
@@ -59,11 +59,11 @@ def fire_again(ctx: ScenarioContext) -> Iterator[str]:
         yield f"{DUE_TICKS} ticks were due, and have these jobs: {ticks}"
     fired = [one.fired for one in ctx.ol.schedules() if one.name == ctx.queue]
     if fired != [len(ticks)]:
-        yield f"a schedule says that it fired {fired} times, and has {len(ticks)} jobs"
+        yield f"a schedule recorded {fired} fires, and has {len(ticks)} jobs"
 
 
 def _look() -> Op[Rows]:
-    """What a worker reads that is about to fire, without its locks: it is slow."""
+    """What a worker reads before it fires, without its locks: it is slow."""
     op = fire_due(["mark"])
     next(op)
     rows: Rows = yield op.send([])
@@ -83,7 +83,7 @@ def _fire_as_seen(seen: Rows) -> Op[None]:
 
 @scenario("schedule-fired-between")
 def fire_between(ctx: ScenarioContext) -> Iterator[None]:
-    """Another worker fires what a slow one has seen: the slow one fires nothing."""
+    """Another worker fires what a slow one has read: the slow one fires nothing."""
     ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
     yield
     seen = ctx.run(_look)
@@ -96,7 +96,7 @@ fire_between.on_retry(fire_again)
 
 @scenario("schedule-paused-between")
 def pause_between(ctx: ScenarioContext) -> Iterator[None]:
-    """An operator pauses what a slow worker has seen: it does not fire."""
+    """An operator pauses what a slow worker has read: it does not fire."""
     ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
     yield
     seen = ctx.run(_look)
@@ -116,7 +116,7 @@ def find_paused(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("schedule-overlap")
 def fire_over_a_run(ctx: ScenarioContext) -> Iterator[None]:
-    """The earlier run goes on: the next one waits for its end."""
+    """The earlier run is unfinished: the next one waits for its end."""
     definition = _definition(ctx, overlap="queue")
     ctx.run(announce, [definition])
     manual = ctx.ol.run_schedule(ctx.queue)
@@ -144,7 +144,7 @@ def fire_over_it_again(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("schedule-announce")
 def announce_twice(ctx: ScenarioContext) -> Iterator[None]:
-    """Two deployments: the second one's code says otherwise."""
+    """Two deployments: the second one's code declares another schedule."""
     yield
     ctx.run(announce, [_definition(ctx)])
     ctx.ol.change_schedule(ctx.queue, overlap="queue")
@@ -156,12 +156,12 @@ def announce_again(ctx: ScenarioContext) -> Iterator[str]:
     ctx.run(announce, [_definition(ctx, every=2 * HOUR_S)])
     found = [one for one in ctx.ol.schedules() if one.name == ctx.queue]
     if [one.every for one in found] != [2 * HOUR_S]:
-        yield f"code's schedule is not what code says: {found}"
+        yield f"the schedule is not what the code declares: {found}"
 
 
 @scenario("schedule-actions")
 def act(ctx: ScenarioContext) -> Iterator[None]:
-    """All that operators do to a schedule."""
+    """All operator actions on a schedule."""
     call = ctx.work.mark.using(queue=ctx.queue).job()
     end = datetime.now(UTC)
     yield

@@ -3,7 +3,7 @@
     claimed-again   one owner, two fences: it lost its job and claimed it again
     split-history   two owners, one fence: a failover lost the first claim, or a backup was restored
 
-Whatever the stale claim writes is refused, and says so; the other one's writes count.
+Every write of the stale claim is refused with an error; the valid one's writes count.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from .claims import make_event
 from .offers import offer_request, server_id
 from .scenario import scenario
 
-JOB_COUNT = 8  # one for each kind of write, so that none hides what another one lets through
-LONG_LEASE_S = 3600.0  # seconds of a lease that nobody takes back here
+JOB_COUNT = 8  # one per kind of write, so that none hides what another one lets through
+LONG_LEASE_S = 3600.0  # seconds of a lease that is not reclaimed here
 
 
 class ClaimPair(NamedTuple):
@@ -70,7 +70,7 @@ def split_history(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("split-offers", max_points=24)
 def split_offers(ctx: ScenarioContext) -> Iterator[None]:
-    """The same between two servers that offer a job, each to a remote worker of its own."""
+    """The same between two servers that offer a job, each to its own remote worker."""
     ctx.enqueue(3)
     other = f"offer-old-{ctx.queue}"
     before = ctx.run(offer.offer, replace(offer_request(ctx, 3), worker=other))
@@ -86,10 +86,10 @@ def split_offers(ctx: ScenarioContext) -> Iterator[None]:
     ctx.run(offer.hold, [late.owner], ctx.lease)
     events = [{**make_event(claim, 99), "attempt": 1} for claim in (late.stale, late.owner)]
     if ctx.run(offer.record_late, events[:1]):
-        _report(ctx, late, "kept an event that came late")
+        _report(ctx, late, "stored an event that came late")
     ctx.run(offer.record_late, events[1:])
     if ctx.run(offer.stored_events, [(late.stale, 99)]):
-        _report(ctx, late, "was told that the other one's event is its own")
+        _report(ctx, late, "was told that the other claim's event is its own")
     _refused(ctx, ended, ctx.run(finish, [_success(ctx, ended.stale)]), "finish")
 
 
@@ -105,15 +105,15 @@ def _pairs(stale: Sequence[Claim], owners: Sequence[Claim]) -> list[ClaimPair]:
 
 
 def _try_all(ctx: ScenarioContext, pairs: Sequence[ClaimPair]) -> None:
-    """Every kind of write, each by a stale claim of its own; then the owners end their jobs."""
+    """Every kind of write, each by its own stale claim; then the owners end their jobs."""
     if len(pairs) < JOB_COUNT:
-        return  # somebody else took one: there are no two claims to compare
+        return  # another worker claimed one: there are no two claims to compare
     failed, quick, spoke, stepped, renewed, completed, again, both = pairs
     _refused(ctx, failed, ctx.run(finish, [_failure(ctx, failed.stale)]), "failure")
     _refused(ctx, quick, ctx.run(finish_and_claim, [_success(ctx, quick.stale)])[0], "success")
     ctx.run(finish, [], [make_event(spoke.stale, 99)])
     if any(stored.kind == "progress" for stored in ctx.run(history, spoke.stale.id)[1]):
-        _report(ctx, spoke, "kept an event")
+        _report(ctx, spoke, "stored an event")
     _step(ctx, stepped)
     held = {renewed.stale.id: renewed.stale.fence}
     if ctx.run(renew, renewed.stale.worker, held, ctx.lease).kept:
@@ -134,7 +134,7 @@ def _step(ctx: ScenarioContext, pair: ClaimPair) -> None:
     with suppress(ClaimLost):
         ctx.run(keep, pair.stale, "stale", "1")
     if ctx.run(look_up, pair.stale.id, "stale") is not None:
-        _report(ctx, pair, "kept a step")
+        _report(ctx, pair, "stored a step")
 
 
 def _in_one_call(ctx: ScenarioContext, pair: ClaimPair) -> None:

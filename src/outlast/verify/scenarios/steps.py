@@ -14,7 +14,7 @@ from .whole_workers import work_until
 
 @scenario("step", owner=True)
 def step(ctx: ScenarioContext) -> Iterator[None]:
-    """What was done and kept is not done again, whoever goes on with the job."""
+    """A stored step does not run again, whichever worker continues the job."""
     (claim,) = ctx.enqueue_and_claim_task(ctx.work.stepped)
     context = ctx.context(claim)
     yield

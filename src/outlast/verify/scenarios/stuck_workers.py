@@ -34,13 +34,13 @@ def many_queues(ctx: ScenarioContext) -> Iterator[None]:
     if not asyncio.run(
         _worker_reaches(ctx, working, lambda: working.counts["succeeded"] >= QUEUE_COUNT)
     ):
-        ctx.report("I2", "unstarted", "a worker with many queues does not come to some of them")
+        ctx.report("I2", "unstarted", "a worker with many queues does not reach some of them")
 
 
 @scenario("resting-queue", max_points=8)
 def resting_queue(ctx: ScenarioContext) -> Iterator[None]:
-    """A queue that held only unknown tasks gets one that the worker knows, unannounced."""
-    workspace, work = own_workspace(ctx)  # whoever is killed here leaves a task that nobody knows
+    """A queue that held only unknown tasks gets one that the worker has, without a notification."""
+    workspace, work = own_workspace(ctx)  # a process killed here leaves an unknown task
     unknown_job = work.mark.enqueue()
     _update_row(workspace, unknown_job.id, "task = 'strange'")
     yield
@@ -54,12 +54,12 @@ def resting_queue(ctx: ScenarioContext) -> Iterator[None]:
         return working.counts["succeeded"] >= 1
 
     if not asyncio.run(_worker_reaches(ctx, working, ran)):
-        ctx.report("I2", "unstarted", "a queue that rests is not asked again")
+        ctx.report("I2", "unstarted", "a resting queue is not polled again")
     work.ol.close()
 
 
 class Unsendable(ValueError):
-    """What a driver says to a value that it cannot send."""
+    """The error of a driver for a value that it cannot send."""
 
 
 @scenario("unstorable-outcome", max_points=8)
@@ -75,7 +75,7 @@ def unstorable_outcome(ctx: ScenarioContext) -> Iterator[None]:
         return working.counts["succeeded"] >= 3 and working.counts["dead"] >= 1
 
     if not asyncio.run(_worker_reaches(ctx, working, ended)):
-        ctx.report("I2", "unfinished", "an outcome that cannot be stored holds up others")
+        ctx.report("I2", "unfinished", "an outcome that cannot be stored delays others")
 
 
 unstorable_outcome.expected_errors = (Unsendable,)
@@ -84,7 +84,7 @@ unstorable_outcome.expected_errors = (Unsendable,)
 @scenario("counter-at-limit", max_points=8)
 def counter_at_limit(ctx: ScenarioContext) -> Iterator[None]:
     """A row whose fence cannot grow, at the head of its queue: it is dead, and others run."""
-    workspace, work = own_workspace(ctx)  # the judge counts fences, and would count for long
+    workspace, work = own_workspace(ctx)  # the checker counts fences, and would count for long
     first, *_ = [work.mark.using(priority=9 - n).enqueue() for n in range(4)]
     _update_row(workspace, first.id, f"fence = {FENCE_LIMIT}")
     yield
@@ -101,7 +101,7 @@ def counter_at_limit(ctx: ScenarioContext) -> Iterator[None]:
 async def _worker_reaches(
     ctx: ScenarioContext, working: Worker, enough: Callable[[], bool]
 ) -> bool:
-    """Whether a worker gets so far in time. Where its network may be cut nobody expects that."""
+    """Whether a worker gets this far in time. Not expected where its network may be cut."""
     running = asyncio.create_task(working.arun())
     until = time.monotonic() + (MAX_WORK_S if ctx.max_work_s is None else ctx.max_work_s)
     try:
@@ -115,7 +115,7 @@ async def _worker_reaches(
 
 
 def _update_row(workspace: Workspace, id: str, change: str) -> None:
-    """Past the product."""
+    """Bypassing Outlast."""
     table = f"{workspace.schema}_job" if workspace.is_sqlite else f'"{workspace.schema}".job'
     with workspace.connect_past_proxy() as connection:
         connection.execute(f"UPDATE {table} SET {change} WHERE id = '{id}'")  # noqa: S608 - ours
@@ -123,7 +123,7 @@ def _update_row(workspace: Workspace, id: str, change: str) -> None:
 
 
 def _refuse_result(store: Store, job: str) -> None:
-    """Whatever hands in a result of this job fails, as with a driver that cannot send it."""
+    """Every report of a result of this job fails, as with a driver that cannot send it."""
     kind: Any = type(store)
 
     def checked(op: Op[Any]) -> Op[Any]:

@@ -15,30 +15,30 @@ from .scenario import scenario
 
 @scenario("token")
 def token(ctx: ScenarioContext) -> Iterator[None]:
-    """A token is made, used and revoked: nobody is let in with one that was said to be gone."""
+    """A token is created, used and revoked: after the acknowledged revocation it is refused."""
     _, new = new_token(ctx.queue, ["read"])
     yield
     ctx.run(tokens.create, new, "verify")
     if ctx.run(tokens.by_hash, new.hash) is None:
-        ctx.report("I4", "zombie", "a token that was made is not good")
+        ctx.report("I4", "zombie", "a created token is not valid")
     ctx.run(tokens.mark_used, new.id)
     ctx.run(tokens.revoke, new.id, "verify")
     if ctx.run(tokens.by_hash, new.hash) is not None:
-        ctx.report("I4", "zombie", "a token that was revoked is good")
+        ctx.report("I4", "zombie", "a revoked token is valid")
 
 
 @scenario("session")
 def session(ctx: ScenarioContext) -> Iterator[None]:
-    """A browser logs in and out: nobody is let in with what is left of it."""
+    """A browser logs in and out: after that, its session is refused."""
     _, new = new_token(ctx.queue, ["read"])
     ctx.run(tokens.create, new, "verify")
     yield
     ctx.run(sessions.begin, ctx.queue, new.id, 60.0)
     if ctx.run(sessions.token_of, ctx.queue) is None:
-        ctx.report("I4", "zombie", "a session that was begun is not good")
+        ctx.report("I4", "zombie", "a started session is not valid")
     ctx.run(sessions.end, ctx.queue)
     if ctx.run(sessions.token_of, ctx.queue) is not None:
-        ctx.report("I4", "zombie", "a session that was ended is good")
+        ctx.report("I4", "zombie", "an ended session is valid")
 
 
 @scenario("wrong-tokens")
@@ -49,7 +49,7 @@ def wrong_tokens(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("signing-secret")
 def signing_secret(ctx: ScenarioContext) -> Iterator[None]:
-    """Whoever dies on the way, all others sign with the same."""
+    """Wherever a process dies, all others sign with the same secret."""
     yield
     stored = ctx.run(tokens.secret, ctx.queue, "first")
     if ctx.run(tokens.secret, ctx.queue, "second") != stored:
@@ -72,16 +72,16 @@ def forget_ended(ctx: ScenarioContext) -> Iterator[None]:
 
 @forget_ended.on_retry
 def forget_again(ctx: ScenarioContext) -> Iterator[str]:
-    """All of it, or nothing: said again, it is done."""
+    """All of it, or nothing: repeated, it is done."""
     for job in ctx.ol.jobs(queue=ctx.queue, state="dead"):
         ctx.run(erase, job.id, "verify")
         if ctx.ol.job(job.id).args is not None:
-            yield f"job {job.id} was forgotten, and its arguments are there"
+            yield f"job {job.id} was erased, and its arguments are there"
 
 
 @scenario("erase")
 def erase_read(ctx: ScenarioContext) -> Iterator[None]:
-    """A result is read, and then erased for whoever comes later."""
+    """A result is read, and then erased for later readers."""
     (claim,) = ctx.enqueue_and_claim(1, "succeeded")
     ctx.finish([(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim))])
     yield
@@ -90,7 +90,7 @@ def erase_read(ctx: ScenarioContext) -> Iterator[None]:
 
 @erase_read.on_retry
 def erase_again(ctx: ScenarioContext) -> Iterator[str]:
-    """All of it, or nothing: said again, it is done once, and another reader is told."""
+    """All of it, or nothing: repeated, it is done once, and another reader is refused."""
     for job in ctx.ol.jobs(queue=ctx.queue, state="succeeded"):
         ctx.run(take_result, job.id, "verify", ctx.queue)
         if not ctx.ol.job(job.id).forgotten:

@@ -21,7 +21,7 @@ MOST_WAITING = 2
 
 @scenario("unique-waiting")
 def waiting(ctx: ScenarioContext) -> Iterator[None]:
-    """While one job of each key runs, calls make one more of each."""
+    """While one job of each key runs, calls enqueue one more of each."""
     _call_unique(ctx)
     ctx.record_begun(ctx.claim())
     yield
@@ -46,13 +46,13 @@ def _call_unique(ctx: ScenarioContext) -> None:
 
 
 def _not_started(ctx: ScenarioContext) -> list[Job]:
-    """Jobs that no worker ever had: one that is reclaimed may wait beside a newer one."""
+    """Jobs that no worker ever claimed: a reclaimed one may wait beside a newer one."""
     jobs = ctx.ol.jobs(queue=ctx.queue)
     return [job for job in jobs if job.state in QUEUED and job.fence == 0]
 
 
 def _waiting_keys(ctx: ScenarioContext) -> set[str]:
-    """Keys of jobs that wait, those that were reclaimed included."""
+    """Keys of queued jobs, including reclaimed ones."""
     return {str(job.key) for job in ctx.ol.jobs(queue=ctx.queue) if job.state in QUEUED}
 
 
@@ -63,7 +63,7 @@ def _others_claimed(ctx: ScenarioContext, begun: int) -> bool:
 
 @scenario("debounce")
 def debounced(ctx: ScenarioContext) -> Iterator[None]:
-    """A call replaces the arguments of a job that waits, and none of a job that runs."""
+    """A call replaces the arguments of a queued job, and none of a running job."""
     _call_debounced(ctx, 0.001, "a")
     ctx.record_begun(_claim_due(ctx))
     _call_debounced(ctx, 0.001, "b")
@@ -102,7 +102,8 @@ def _claim_due(ctx: ScenarioContext) -> list[Claim]:
 
 @scenario("queue-full")
 def full(ctx: ScenarioContext) -> Iterator[None]:
-    """A bounded queue takes as many jobs as it may hold, whoever was killed with room in hand."""
+    """A bounded queue accepts as many jobs as it may hold, even if a process is killed with
+    reserved room."""
     ctx.ol.limit(ctx.queue, most_waiting=MOST_WAITING, overflow="refuse")
     yield
     _fill(ctx)

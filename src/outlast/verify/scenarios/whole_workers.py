@@ -46,8 +46,8 @@ ITEM_STATES = {"once": "succeeded", "never": "dead", "spoils": "dead"}
 
 @scenario("worker-batch", max_points=24)
 def work_on_many(ctx: ScenarioContext) -> Iterator[None]:
-    """One call for many jobs: the good ones, which have no second try, succeed whatever the others
-    do; those are named, or found by halves."""
+    """One call for many jobs: the good ones, which have no second attempt, succeed independently of
+    the others; those are named, or found by halving."""
     task = ctx.work.together.using(queue=ctx.queue)
     good = [task.using(max_attempts=1).job("good") for _ in range(9)]
     calls = [*good[:4], *(task.job(item) for item in ITEM_STATES), *good[4:]]
@@ -59,7 +59,7 @@ def work_on_many(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("worker-cancel", max_points=16)
 def work_on_unwanted(ctx: ScenarioContext) -> Iterator[object]:
-    """A running handler is told to stop, by a cancel that its worker finds when it renews."""
+    """A running handler is asked to stop, by a cancel that its worker finds when it renews."""
     job = ctx.work.lingers.using(queue=ctx.queue).enqueue()
     ctx.record_promise(job.id, "cancelled", "succeeded")
     yield ARM_LATER
@@ -72,7 +72,7 @@ async def _cancelled(ctx: ScenarioContext, id: str) -> None:
             await asyncio.sleep(0.005)
         ctx.interceptor.armed = True
         job = await ctx.ol.acancel(id)
-        if job.fence == 1:  # a later claim does not linger, and may well succeed before it hears
+        if job.fence == 1:  # a later claim does not linger, and may succeed before it notices
             ctx.record_promise(id, "cancelled")
 
     cancelling = asyncio.create_task(cancel())
@@ -82,7 +82,7 @@ async def _cancelled(ctx: ScenarioContext, id: str) -> None:
 
 @scenario("shutdown", max_points=24)
 def shut_down(ctx: ScenarioContext) -> Iterator[object]:
-    """SIGTERM while handlers run: what does not end in time is put back, unspent."""
+    """SIGTERM while handlers run: jobs that do not end in time are released, unspent."""
     for task in (ctx.work.lingers, ctx.work.lingers_in_thread):
         ctx.record_promise(task.using(queue=ctx.queue).enqueue().id)
     yield ARM_LATER
@@ -98,7 +98,7 @@ def shut_down(ctx: ScenarioContext) -> Iterator[object]:
 
 
 async def work_until(ctx: ScenarioContext, enough: Callable[[Counter[str]], bool]) -> None:
-    """Work until it is enough, then leave as a worker does."""
+    """Work until it is enough, then stop as a worker does."""
     working = make_worker(ctx)
     running = asyncio.create_task(working.arun())
     longest = time.monotonic() + (MAX_WORK_S if ctx.max_work_s is None else ctx.max_work_s)
@@ -112,7 +112,7 @@ async def work_until(ctx: ScenarioContext, enough: Callable[[Counter[str]], bool
 
 
 async def wait_for_successes(working: Worker, number: int) -> bool:
-    """Wait until a worker has succeeded so often; False if it takes for ever."""
+    """Wait until a worker has succeeded this often; False if it takes too long."""
     until = time.monotonic() + MAX_WORK_S
     while working.counts["succeeded"] < number and time.monotonic() < until:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -133,6 +133,6 @@ def make_worker(ctx: ScenarioContext, queue: str | list[str] = "", **settings: A
 
 
 def handlers_begun(ctx: ScenarioContext, number: int) -> bool:
-    """Whether so many handlers of this process have begun."""
+    """Whether this many handlers of this process have started."""
     ours = [entry for entry in ctx.ledger.read() if entry.pid == os.getpid()]
     return sum(entry.kind == "began" for entry in ours) >= number
