@@ -13,7 +13,7 @@ ENDED = "    ended = [(id, state) for id, _, state, tied in rows if tied and Sta
 IN_ORDER = (
     "    queues = yield from enqueue_followups([job for t in accepted for job in t.jobs])\n"
     f"{ENDED}"
-    "    return queues | (yield from notify_dependents(ended, _traces(accepted)))\n"
+    "    return queues | (yield from notify_dependents(ended, attempt_traces(accepted)))\n"
 )
 
 MUTANTS = [
