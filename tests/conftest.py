@@ -19,6 +19,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.support")
 
+from outlast import Outlast  # noqa: E402
 from outlast.store import open_store  # noqa: E402
 from tests.support import Database, PgBouncer, Postgres, Processes, Proxy  # noqa: E402
 from tests.support.databases import (  # noqa: E402
@@ -121,6 +122,14 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     else:
         with postgres_database(server, pooler) as fresh:
             yield fresh
+
+
+@pytest.fixture
+def ol(database: Database) -> Iterator[Outlast]:
+    """A job system with tables and no jobs."""
+    with Outlast(database.url, schema=database.schema) as opened:
+        opened.migrate()
+        yield opened
 
 
 def _may_find_tables(request: pytest.FixtureRequest) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -60,13 +59,6 @@ def run(database: Database) -> Commands:
     with Outlast(database.url, schema=database.schema) as made:
         made.migrate()
     return Commands(database)
-
-
-@pytest.fixture
-def ol(database: Database) -> Iterator[Outlast]:
-    with Outlast(database.url, schema=database.schema) as opened:
-        opened.migrate()
-        yield opened
 
 
 class Program:

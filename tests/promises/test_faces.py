@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
 
 import pytest
 
 from outlast import Outlast
 from outlast.client.faces import Face, finish, twins
-from tests.support import Database
 
 VERBS = sorted(
     name
     for name in vars(Outlast)
     if f"a{name}" in vars(Outlast) and not name.startswith("_") and callable(vars(Outlast)[name])
 )
-
-
-@pytest.fixture
-def ol(database: Database) -> Iterator[Outlast]:
-    with Outlast(database.url, schema=database.schema) as opened:
-        opened.migrate()
-        yield opened
 
 
 def test_there_are_verbs() -> None:

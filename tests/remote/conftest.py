@@ -14,13 +14,6 @@ from tests.support import Database, Processes
 
 
 @pytest.fixture
-def ol(database: Database) -> Iterator[Outlast]:
-    with Outlast(database.url, schema=database.schema) as opened:
-        opened.migrate()
-        yield opened
-
-
-@pytest.fixture
 def served(ol: Outlast) -> Iterator[Served]:
     with serving(ol, QUICK) as running:
         yield running

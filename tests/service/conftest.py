@@ -8,14 +8,6 @@ import pytest
 
 from outlast import Outlast
 from tests.service.serving import Served, serving
-from tests.support import Database
-
-
-@pytest.fixture
-def ol(database: Database) -> Iterator[Outlast]:
-    with Outlast(database.url, schema=database.schema) as opened:
-        opened.migrate()
-        yield opened
 
 
 @pytest.fixture

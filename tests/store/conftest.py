@@ -14,6 +14,7 @@ import pytest
 
 from outlast import Outlast
 from outlast.store import Store, open_store
+from tests.store.callers import Caller, Psycopg, Sqlite3
 from tests.support import Database
 
 T = TypeVar("T")
@@ -47,6 +48,15 @@ def run(request: pytest.FixtureRequest, store: Store) -> Iterator[Run]:
 def app(database: Database) -> Iterator[Outlast]:
     with Outlast(database.url, schema=database.schema) as opened:
         yield opened
+
+
+@pytest.fixture
+def caller(app: Outlast, database: Database) -> Iterator[Caller]:
+    """A connection of the caller's own, to the test's database."""
+    app.migrate()
+    opened = (Sqlite3 if database.is_sqlite else Psycopg)(database)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(params=["blocking", "asyncio"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -82,11 +81,6 @@ def results(run: Run, follower: Job | Claim) -> list[Any]:
         found += [job.result for _, job in page]
         place = page[-1][0]
     return found
-
-
-def by_task(database: Database) -> Counter[tuple[str, str]]:
-    rows = database.rows(f"SELECT task, state FROM {table(database, 'job')}")
-    return Counter((task, state) for task, state in rows)
 
 
 def left(database: Database) -> dict[str, int]:

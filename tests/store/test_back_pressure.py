@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +14,7 @@ from outlast.model.admission import Admission, QueueRoom
 from outlast.ops.admission import enqueue_bounded
 from outlast.ops.enqueue import enqueue
 from outlast.ops.table_metrics import read_table_metrics
-from tests.store.callers import Caller, Psycopg, Sqlite3
+from tests.store.callers import Caller
 from tests.store.conftest import Run
 from tests.store.crowd import all_at_once
 from tests.store.jobs import column, end, new, table, take
@@ -31,14 +30,6 @@ def bounded(app: Outlast, most: int, overflow: Any) -> Task[..., Any]:
     def load(n: int = 0) -> None: ...
 
     return load
-
-
-@pytest.fixture
-def caller(app: Outlast, database: Database) -> Iterator[Caller]:
-    app.migrate()
-    opened = (Sqlite3 if database.is_sqlite else Psycopg)(database)
-    yield opened
-    opened.close()
 
 
 def drain(app: Outlast, number: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from outlast import InvalidOption, Outlast, StoreBusy, StoreSettings, Task, chain, group
 from outlast.ops.enqueue import enqueue
 from outlast.ops.renew import renew
-from tests.store.callers import Caller, Psycopg, Sqlite3
+from tests.store.callers import Caller
 from tests.store.jobs import column, end, make_due, take
 from tests.support import Database
 
@@ -24,14 +23,6 @@ def index(app: Outlast) -> Task[..., Any]:
     def index(doc: int = 0) -> None: ...
 
     return index
-
-
-@pytest.fixture
-def caller(app: Outlast, database: Database) -> Iterator[Caller]:
-    app.migrate()
-    opened = (Sqlite3 if database.is_sqlite else Psycopg)(database)
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize("unique", ["waiting", "active", "10m", 600, timedelta(minutes=10)])

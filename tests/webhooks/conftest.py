@@ -6,16 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from outlast import Outlast
-from tests.support import Database
 from tests.webhooks.receiver import Receiver, receiving
-
-
-@pytest.fixture
-def ol(database: Database) -> Iterator[Outlast]:
-    with Outlast(database.url, schema=database.schema) as opened:
-        opened.migrate()
-        yield opened
 
 
 @pytest.fixture

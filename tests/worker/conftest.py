@@ -5,21 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from outlast import Outlast
 from outlast.worker import maintenance
 from outlast.worker.loop import Backoff
-from tests.support import Database
-
-
-@pytest.fixture
-def ol(database: Database) -> Iterator[Outlast]:
-    with Outlast(database.url, schema=database.schema) as opened:
-        opened.migrate()
-        yield opened
 
 
 @pytest.fixture

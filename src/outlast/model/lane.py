@@ -20,7 +20,6 @@ from .errors import InvalidOption
 from .options import MAX_NAME_CHARS, check_name
 from .timestamps import is_finite
 
-DEFAULT_LANE = "default"  # of jobs whose call, task and queue name none
 BY_TENANT = "tenant"
 ON_DEAD = ("pass", "block")
 TELL = "tell"

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Self, TypedDict
@@ -191,17 +191,6 @@ def tick_of_key(key: str | None) -> datetime | None:
     """The nominal time of a schedule's job, from its key; None: no schedule made it."""
     origin = origin_of_key(key)
     return None if origin is None else origin.tick
-
-
-def schedule_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a schedule among these."""
-    return {name: given[name] for name in SCHEDULE_OPTIONS if given.get(name) is not None}
-
-
-def without_defaults(spec: ScheduleSpec) -> dict[str, Any]:
-    default = replace(ScheduleSpec(), overlap="skip" if spec.every is not None else "allow")
-    said = spec.as_json()
-    return {name: said[name] for name in SPEC_FIELDS if said[name] != getattr(default, name)}
 
 
 def _period(value: Any) -> float:
