@@ -150,7 +150,7 @@ class Successor:
                 yield Violation("I3", row.id, "zombie", message, row.queue)
 
     def _finish_all(self, taken_over: TakenOver) -> None:
-        """First what we hold, then whatever else there is to do here."""
+        """First our own claims, then the remaining work of this workspace."""
         here = self._rows()
         for label, rows in taken_over.claims.items():
             claims = [claim for claim in (Claim(**one) for one in rows) if claim.id in here]
@@ -166,7 +166,7 @@ class Successor:
         self._cancel_flows()
 
     def _cancel_flows(self) -> None:
-        """Go on with what was cancelled; who was asked to stop and is ours has nothing to stop."""
+        """Complete cancelled flows; our own jobs that were asked to stop have nothing to stop."""
         store = self.work.ol.store
         for flow, why in store.run(cancel_flow.unfinished_cancels):
             while store.run(cancel_flow.cancel_page, flow, why).left:
@@ -190,6 +190,6 @@ class Successor:
 
 
 def _settled(row: JobRow) -> bool:
-    """One that waits is nobody's: those before it are."""
+    """A waiting job has no owner: its prerequisites have."""
     ours = row.state == State.RUNNING and row.worker == SUCCESSOR
     return ours or row.state in FINAL or row.state == State.WAITING

@@ -23,14 +23,14 @@ WORKER_PROCESSES = 2
 
 
 def run_supervisor(work: Workload, settings: dict[str, Any], number: int) -> None:
-    """In a child: be the supervisor."""
+    """In a child: become the supervisor."""
     faulthandler.cancel_dump_traceback_later()
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until it has begun
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until it has started
     workspace, module = work.workspace, "outlast.verify.supervised"
     arguments = [workspace.schema, str(workspace.folder), json.dumps(settings)]
     here = str(Path(__file__).parents[2])
     paths = [part for part in (here, os.environ.get("PYTHONPATH")) if part]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # this very package
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # this package
     os.environ["OUTLAST_URL"] = workspace.url
     reaper = ChildReaper(work.ol.store)
     code = supervise(
@@ -42,7 +42,7 @@ def run_supervisor(work: Workload, settings: dict[str, Any], number: int) -> Non
 
 
 def workers_of(supervisor: int) -> list[int] | None:
-    """Its children at this moment; None where the system does not tell."""
+    """Its children now; None where the system cannot list them."""
     if not Path("/proc/self/task").exists():
         return None
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children")

@@ -21,18 +21,16 @@ from .ledger import Ledger
 from .workspace import Workspace
 
 FAST_RETRY = Retry(max_attempts=5, base=0.01, cap=0.05)
-MAX_CRASHES = (
-    50  # crashes that a job may cost: a busy machine may lose a lease of a second by itself
-)
+MAX_CRASHES = 50  # crashes per job: a busy machine may lose a lease of a second by itself
 POOLED = "pooled"
-TARRY_S = 0.6  # seconds in which others have looked twice whether a worker lives
+TARRY_S = 0.6  # seconds in which other workers have checked its liveness twice
 STEP_NAMES = ("one", "two")
-FAILED_CALLS = 8  # calls that fail before what a task relies on is back
-LINGER_LIMIT_S = 20.0  # seconds that a handler lingers when nobody tells it to stop
+FAILED_CALLS = 8  # failing calls of a dependency before it is back
+LINGER_LIMIT_S = 20.0  # seconds that a handler lingers unless it is asked to stop
 
 
 class Workload:
-    """An application and its ledger, which can move from place to place."""
+    """An application and its ledger, which can move between workspaces."""
 
     def __init__(self, workspace: Workspace, **settings: Any) -> None:
         store = replace(StoreSettings.of(), **settings)
@@ -48,7 +46,7 @@ class Workload:
         self.flows = FlowTasks(self)
 
     def move_to(self, workspace: Workspace) -> Workload:
-        """Go on elsewhere. What handlers do from now on is told to that place's ledger."""
+        """Continue in another workspace. Handlers write to its ledger from now on."""
         if workspace != self.workspace:
             self.workspace = workspace
             self.ledger = Ledger(workspace.ledger_file)
@@ -56,8 +54,7 @@ class Workload:
         return self
 
     def use_prepared(self, workspace: Workspace) -> Workload:
-        """Go to a place that was made ready; what was found out there need not be found out again
-        by every child."""
+        """Move to a prepared workspace; its facts need not be found again by every child."""
         self.move_to(workspace)
         store = self.ol.store
         store._checked = True
@@ -66,17 +63,17 @@ class Workload:
         return self
 
     def prepare(self) -> None:
-        """Make the tables of this place, and say that they are there."""
+        """Create the tables of this workspace, and announce them."""
         self.ol.store.ready()
         self.workspace.create_business_table()
         self.ol.close()
         pooled = getattr(self.ol.store, "pooled", False)
         written = self.workspace.ready_file.with_suffix(".new")
         written.write_text(POOLED if pooled else "direct")
-        written.replace(self.workspace.ready_file)  # there at once, or not at all
+        written.replace(self.workspace.ready_file)  # atomically
 
     def warm_up(self) -> None:
-        """What is slow the first time, so that children need not do it again."""
+        """Do what is slow the first time, so that children need not repeat it."""
         from ..worker import isolated, signals  # noqa: F401
 
         with suppress(ImportError):
@@ -95,7 +92,7 @@ class Workload:
     def _define(self, ol: Outlast) -> None:
         @ol.task(max_crashes=MAX_CRASHES)
         async def mark(ctx: Context, parent: str = "", claim: int = 0) -> dict[str, int]:
-            """Does nothing, and says so. As a follow-up it names whose it is."""
+            """Records its run. A follow-up names its enqueuer."""
             return self._record_run(ctx)
 
         @ol.task(max_crashes=MAX_CRASHES)
@@ -121,7 +118,7 @@ class Workload:
 
         @ol.task(max_crashes=MAX_CRASHES)
         async def naps(ctx: Context, seconds: float = 0.0) -> dict[str, int]:
-            """Takes its time under its first claim, and none afterwards."""
+            """Slow under its first claim, fast afterwards."""
             result = self._record_run(ctx)
             if ctx.fence == 1:
                 await asyncio.sleep(seconds)
@@ -129,7 +126,7 @@ class Workload:
 
         @ol.task
         async def holds(ctx: Context) -> dict[str, int]:
-            """Runs until it may end. As many crashes are too many as by default."""
+            """Runs until it may end, with the default crash limit."""
             result = self._record_run(ctx)
             while not self.workspace.release_file.exists():  # noqa: ASYNC110 - a file has no event
                 await asyncio.sleep(0.2)
@@ -153,7 +150,7 @@ class Workload:
 
         @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         async def postpones(ctx: Context) -> dict[str, int]:
-            """Asks to be called later, the first time."""
+            """Raises RetryLater the first time."""
             result = self._record_run(ctx)
             if ctx.fence == 1:
                 raise RetryLater(0.01)
@@ -184,7 +181,7 @@ class Workload:
             max_crashes=MAX_CRASHES, retry=replace(FAST_RETRY, max_attempts=2), breaker=breaker
         )
         async def relies(ctx: Context) -> dict[str, int]:
-            """On something that is away for the first calls in its queue."""
+            """Uses a dependency that fails for the first calls in its queue."""
             result = self._record_run(ctx)
             calls = self.workspace.folder / f"calls-{ctx.job.queue}"
             with calls.open("ab", buffering=0) as file:
@@ -198,7 +195,7 @@ class Workload:
     def _define_batch(self, ol: Outlast) -> None:
         @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY, batch=20, wait=0.02)
         async def together(items: list[str], ctx: BatchContext) -> list[dict[str, int]]:
-            """Fails for those it names; or because of one that it does not name."""
+            """Fails for the items that it names; or because of one that it does not name."""
             results = [self._record_run_once(own) for own in ctx.items]
             if "spoils" in items:
                 raise Permanent("one of these")
@@ -214,7 +211,7 @@ class Workload:
         self.together = together
 
     def _record_run_once(self, ctx: Context) -> dict[str, int]:
-        """A batch may be called again in parts: an item's claim has run all the same, once."""
+        """A batch may be called again in parts: an item's claim still ran once."""
         if (ctx.job.id, ctx.fence) in self._begun:
             return {"fence": ctx.fence}
         self._begun.add((ctx.job.id, ctx.fence))
@@ -243,7 +240,7 @@ class Workload:
         self.stepped, self.completes, self.completes_async = stepped, completes, completes_async
 
     def step(self, ctx: Context, name: str) -> None:
-        """Its result says which claim did it."""
+        """Its result names the claim that ran it."""
         given = ctx.step(name, self.do_step, ctx, name)
         self.ledger.write("stepped", ctx.job.id, given["fence"], [name, True])
 
@@ -252,7 +249,7 @@ class Workload:
         return {"fence": ctx.fence}
 
     def writes(self, ctx: Context, *, late: bool = False) -> str:
-        """The row that a handler writes of its own."""
+        """The handler's own row."""
         name = f"{ctx.job.id}/{ctx.fence}{'/late' if late else ''}"
         self.ledger.write("wrote", ctx.job.id, ctx.fence, [name, not late])
         return name

@@ -19,8 +19,8 @@ from ..store.address import parse
 from ..store.dialects import SQLITE
 
 TEMPORARY_FILE = "a temporary SQLite file"
-OWN_SERVER = "a PostgreSQL of its own"
-OWN_SERVER_PAIR = "a primary and a standby of its own"
+OWN_SERVER = "its own PostgreSQL server"
+OWN_SERVER_PAIR = "its own primary and standby"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Workspace:
     url: str = field(repr=False)  # it may hold a password
     schema: str
     folder: Path
-    direct_url: str | None = field(default=None, repr=False)  # the URL past a campaign's proxy
+    direct_url: str | None = field(default=None, repr=False)  # the URL without the campaign's proxy
 
     @property
     def ledger_file(self) -> Path:
@@ -38,22 +38,22 @@ class Workspace:
 
     @property
     def ready_file(self) -> Path:
-        """Is written as soon as the tables are there, and says what was found out."""
+        """Written as soon as the tables exist, with facts about the database."""
         return self.folder / "ready"
 
     @property
     def release_file(self) -> Path:
-        """Is there as soon as jobs that hold on may end."""
+        """Created when holding jobs may end."""
         return self.folder / "opened"
 
     @property
     def charges_file(self) -> Path:
-        """What was charged to the jobs, as somebody counted it."""
+        """Counts of what the jobs were charged."""
         return self.folder / "charges"
 
     @property
     def verdict_file(self) -> Path:
-        """What the judge said; it outlives the place."""
+        """The checker's report; it outlives the workspace."""
         return self.folder.with_suffix(".verdict")
 
     @property
@@ -61,7 +61,7 @@ class Workspace:
         return self.url.startswith("sqlite:")
 
     def sibling(self, name: str) -> Workspace:
-        """Another set of tables, which are not there yet, with a ledger of its own."""
+        """Another set of tables, not created yet, with its own ledger."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         if self.is_sqlite:
@@ -70,7 +70,7 @@ class Workspace:
 
     @contextmanager
     def connect(self) -> Iterator[Any]:
-        """A connection such as a caller has, to the database where the jobs are."""
+        """A caller's connection to the database of the jobs."""
         if self.is_sqlite:
             path = self.url.removeprefix("sqlite:///")
             with closing(sqlite3.connect(path, timeout=30)) as connection:
@@ -83,18 +83,18 @@ class Workspace:
 
     @contextmanager
     def connect_past_proxy(self) -> Iterator[Any]:
-        """A connection of somebody else, which no fault of a campaign's network meets."""
+        """A connection past the proxy, without the campaign's faults."""
         with replace(self, url=self.direct_url or self.url).connect() as connection:
             yield connection
 
     def create_business_table(self) -> None:
-        """A table of the caller's own, for what commits together with jobs."""
+        """A table of the caller's own, for rows that commit together with jobs."""
         with self.connect() as connection:
             connection.execute(self._with_name("CREATE TABLE {} (name text PRIMARY KEY)"))
             connection.commit()
 
     def insert_business_row(self, connection: Any, name: str) -> Any:
-        """To be awaited, if the connection's statements are."""
+        """Returns an awaitable if the connection's statements are awaited."""
         with_name = "INSERT INTO {} VALUES (?)" if self.is_sqlite else "INSERT INTO {} VALUES (%s)"
         return connection.execute(self._with_name(with_name), (name,))
 
@@ -128,7 +128,7 @@ class WorkspaceFactory:
         self.prefix = f"{self.address.schema[:24]}_{command}_{token}"
         self._made = 0
         near = self.address.path.parent if self.address.path else Path(tempfile.gettempdir())
-        self.folder = near / f"outlast-{command}-{os.urandom(8).hex()}"  # made with the first
+        self.folder = near / f"outlast-{command}-{os.urandom(8).hex()}"  # created with the first
 
     @property
     def is_sqlite(self) -> bool:
@@ -161,7 +161,8 @@ class WorkspaceFactory:
 
 @contextmanager
 def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
-    """Clean up however the block ends; its own error tells more than one of the cleaning."""
+    """Clean up however the block ends; an error of the block takes precedence over one of the
+    clean-up."""
     try:
         yield
     except BaseException:
@@ -176,7 +177,7 @@ def temporary_url() -> str:
 
 
 def remove_schemas(url: str, prefix: str) -> None:
-    """Those of this name, and those whose names go on after it."""
+    """Schemas of this name, and those that begin with it."""
     import psycopg
     from psycopg import sql
 

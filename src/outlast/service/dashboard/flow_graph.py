@@ -5,7 +5,7 @@
     c ──┘
 
 Within a layer, jobs are put near the middle of their neighbours, over and over, so that few lines
-cross. What has more than a few hundred jobs is not drawn: nobody could read it.
+cross. A flow with more than a few hundred jobs is not drawn: it would be unreadable.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ What each switch looks like from the client's side:
 
     cut()                   connection reset; the next connection works
     refuse() / accept()     connection reset at once, for old and new ones, until accept()
-    freeze() / thaw()       silence: nothing arrives in either direction, nobody is told
+    freeze() / thaw()       silence: nothing arrives in either direction, without an error
     delay(seconds)          a slow line: each direction takes that much longer
 
 and `inspect`, a function that sees every chunk and says how much of it goes on.

@@ -70,7 +70,7 @@ def _see_unproven_calm(ctx: ScenarioContext) -> None:
     except StoreBusy:
         pass
     else:
-        ctx.report("I2", "owner-dead", "a sweep went through while nobody could renew")
+        ctx.report("I2", "owner-dead", "a sweep went through while no owner could renew")
     finally:
         other.close()
 
@@ -95,7 +95,7 @@ def early_deadline(ctx: ScenarioContext) -> Iterator[None]:
     claims = ctx.record_begun(ctx.claim())
     # At once: when its lease has ended, sweeps of other scenarios may reclaim the job.
     if not ctx.run(signs_of_loss, 0.0, EXPIRED_AFTER_S).lease:
-        ctx.report("I2", "stalled-net", "nobody looks at a lease from before a step back")
+        ctx.report("I2", "stalled-net", "a lease from before a step back is not checked")
     time.sleep(JOB_TIMEOUT_S + EXPIRED_AFTER_S)
     yield
     now = ctx.run(signs_of_loss).clock
