@@ -227,8 +227,7 @@ class Dispatcher:
             stream.reopen(circuit.queue)
 
     async def probe(self, stream: WorkerStream) -> list[Claim]:
-        """Offer one job of each task of a stream whose breaker is due, if no other worker probes
-        it."""
+        """Offer one job of each of a stream's tasks whose breaker is due for a probe."""
         claims: list[Claim] = []
         for opened in self.breakers.due(stream.info.may_probe, stream.credit.free):
             claims += await asyncio.shield(self.spawn(self._take_probe(stream, opened)))
@@ -305,9 +304,7 @@ class Dispatcher:
                 return await self.store.arun(ops.withdraw, self.id, claims)
             except OutlastError as error:
                 if time.monotonic() > until:
-                    log.warning(
-                        "%d offers not released, left to their lease: %s", len(claims), error
-                    )
+                    log.warning("%d offers are left to their lease: %s", len(claims), error)
                     return set()
                 await asyncio.sleep(backoff.failed())
 
