@@ -48,7 +48,7 @@ async def test_queues_of_unknown_tasks_are_left_alone(
     spy = Spy(ol)
     done, _ = await drained(ol, 100, 20, concurrency=10, poll_max=0.5)
     assert done == 100
-    # A busy machine takes the good ones in smaller parts; but there are not as many of them as junk.
+    # A busy machine takes the good ones in smaller parts; but in fewer than there are junk queues.
     assert spy.counts["claim"] + spy.counts["claim_across"] < junk
     met = sum("is unknown to this worker" in record.message for record in caplog.records)
     assert met <= MAX_UNKNOWN_NAMED + 10
