@@ -44,6 +44,32 @@ async def test_a_job_that_cannot_be_counted_on_is_dead_and_the_others_run(
     assert sql(database, "SELECT count(*) FROM {job} WHERE state = 'running'") == [(0,)]
 
 
+async def test_a_claim_at_the_limit_whose_reply_was_lost_is_dead(
+    ol: Outlast, database: Database
+) -> None:
+    """R229: the worker owns the row and does not know it. Released, the row would come to the same
+    worker as the claim that it has just given up, for ever."""
+
+    @ol.task
+    async def note() -> None: ...
+
+    async with work(ol, renew_every=0.1) as worker:
+        await ol.apause("default")
+        job = await note.aenqueue()
+        future = "32503680000000000" if database.is_sqlite else "now() + interval '1 h'"
+        now = "1" if database.is_sqlite else "now()"
+        sql(
+            database,
+            "UPDATE {job} SET state = 'running', worker = ?, attempt = 1, fence = ?,"
+            f" started_at = {now}, lease_until = {future}",
+            worker.id,
+            FENCE_LIMIT,
+        )
+        first = await ended(ol, job)
+    assert first.state == "dead" and first.error
+    assert first.error["type"] == "CounterAtLimit"
+
+
 @pytest.mark.parametrize("counter", ["failures", "crashes"])
 async def test_a_job_with_countless_failures_runs_and_ends(
     ol: Outlast, database: Database, counter: str

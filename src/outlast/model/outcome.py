@@ -116,6 +116,15 @@ def counter_at_limit(claim: Claim) -> AttemptEnd:
     return AttemptEnd(Outcome.UNDECODABLE, error=error)
 
 
+def unreceived(claim: Claim) -> Transition:
+    """The claim never reached its worker: released unspent, unless the worker could not tell the
+    next claim of the row from this one."""
+    if not claim.at_limit:
+        return release(claim)
+    error = counter_at_limit(claim).error
+    return Transition(claim, Outcome.UNDECODABLE, State.DEAD, error=error, failures=1)
+
+
 def crashed(claim: Claim, *, cancelling: bool, error: Error) -> Transition:
     """The owner is gone: run the job again, unless it has cost too many workers already."""
     if cancelling:

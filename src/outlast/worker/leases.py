@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from ..model.claim import Claim
 from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy
 from ..model.lease_trust import RENEWAL_SHARE
-from ..model.outcome import Transition, release
+from ..model.lifecycle import Outcome
+from ..model.outcome import Transition, unreceived
 from ..ops import workers as worker_ops
 from ..ops.enqueue import notify_queues
 from ..ops.finish import finish
@@ -236,8 +237,11 @@ class DatabaseLeases:
             log.warning("job %s: releasing a claim that never reached us", claim.id,
                         extra=log_fields(claim))  # fmt: skip
             try:
-                await self._with_deadline(finish, [release(claim)])
-                self._metrics.counts["released"] += 1
+                ended = unreceived(claim)
+                await self._with_deadline(finish, [ended])
+                self._metrics.counts[
+                    "released" if ended.outcome is Outcome.RELEASED else "dead"
+                ] += 1
                 self._metrics.add_forgotten()
             except Exception as error:
                 if not is_row_error(error) and not is_unexpected(error):
