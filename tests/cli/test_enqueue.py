@@ -216,3 +216,14 @@ def test_unique_and_debounced_jobs(run: Commands, ol: Outlast) -> None:
     assert run("enqueue", "t", "--queue", "full").code == 0
     refused = run("enqueue", "t", "--queue", "full")
     assert refused.code == 1 and "The queue 'full' is full: 1 jobs are ready" in refused.err
+
+
+def test_a_job_is_put_into_a_lane(run: Commands, ol: Outlast) -> None:
+    """R237"""
+    ol.limit("mail", lane_running=1)
+    made = run("enqueue", "t", "--queue", "mail", "--lane", "acme", "--json").json
+    assert made["lane"] == "acme"
+    assert run("enqueue", "t", "--queue", "mail", "--json").json["lane"] == "default"
+    wrong = run("enqueue", "t", "--lane", "")
+    assert wrong.code == 2 and "lane must be 1 to 200 characters" in wrong.err
+    assert len(ol.jobs()) == 2

@@ -295,6 +295,46 @@ def test_unique_and_debounced_jobs_over_http(served: Served, ol: Outlast) -> Non
         assert served.post(JOBS, json=body | {"debounce": None} | wrong).status_code == 422
 
 
+def test_a_request_names_the_lane_of_a_job(served: Served, ol: Outlast) -> None:
+    """R237, R242: one job, many, a flow and a unique key; what is no name is refused."""
+    ol.limit("mail", lane_running=1)
+    body: dict[str, Any] = {"task": "send", "queue": "mail"}
+    assert served.post(JOBS, json=body | {"lane": "acme"}).json()["lane"] == "acme"
+    assert served.post(JOBS, json=body).json()["lane"] == "default"
+    many = [body | {"lane": lane, "key": "k", "unique": "active"} for lane in ("a", "b")]
+    made = served.post(f"{JOBS}/batch", json={"jobs": many}).json()["jobs"]
+    assert [job["lane"] for job in made] == ["a", "a"], "the first holds the key"
+    flow = {"flow": {"chain": [body | {"lane": "x"}, body]}}
+    made = served.post("/api/v1/flows", json=flow).json()["jobs"]
+    assert [job["lane"] for job in made] == ["x", "default"]
+    before = len(ol.jobs(limit=100))
+    for wrong in ("", "a\nb", "x" * 201, 7):
+        assert served.post(JOBS, json=body | {"lane": wrong}).status_code == 422
+    assert len(ol.jobs(limit=100)) == before
+
+
+def test_a_tenant_s_token_names_no_other_tenant_s_lane(served: Served, ol: Outlast) -> None:
+    """R145, R239: where lanes are tenants; elsewhere a lane is a name like any other."""
+    ol.queue("fair", lane="tenant")
+    ol._declare_queues()
+    acme, everybody = served.token("enqueue", tenant="acme"), served.token("enqueue")
+    body: dict[str, Any] = {"task": "send", "queue": "fair"}
+    for lane in ("other", "acme-2"):
+        named = body | {"lane": lane}
+        for path, sent in ((JOBS, named), (f"{JOBS}/batch", {"jobs": [body, named]})):
+            refused = served.post(path, acme, json=sent)
+            assert refused.status_code == 403 and "leave out the lane" in refused.text
+    assert ol.jobs() == []
+    for token, queue, lane in (
+        (acme, "fair", "acme"),
+        (acme, "plain", "x"),
+        (everybody, "fair", "acme-2"),
+    ):
+        sent = body | {"queue": queue, "lane": lane}
+        assert served.post(JOBS, token, json=sent).status_code == 201
+    assert sorted(job.lane or "" for job in ol.jobs()) == ["acme", "acme-2", "x"]
+
+
 def test_a_full_queue_is_too_many_requests(served: Served, database: Database) -> None:
     """R244: a server that declares nothing itself learns of it from the database."""
     with Outlast(database.url, schema=database.schema) as elsewhere:

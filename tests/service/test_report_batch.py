@@ -347,7 +347,8 @@ def test_follow_ups_exist_if_and_only_if_the_attempt_is_accepted(
 def test_follow_ups_reach_no_further_than_their_maker(
     served: Served, ol: Outlast, work: Any
 ) -> None:
-    """R145: not another's tenant, queue, flow or job."""
+    """R145: not another's tenant, queue, lane, flow or job."""
+    ol.queue("q", lane="tenant")
     other, job = ol.enqueue(work.using(queue="r").job(), work.using(queue="q", tenant="a").job())
     limited = served.token("work", tenant="a", queues=["q"])
     with opened(served, limited, worker="limited") as mine:
@@ -357,6 +358,8 @@ def test_follow_ups_reach_no_further_than_their_maker(
         for wrong in (
             {"tenant": "b"},
             {"queue": "r"},
+            {"lane": "b"},
+            {"lane": "a\nb"},
             {"flow": other.id},
             {"sibling_of": other.id},
             {"after": [other.id]},
@@ -365,6 +368,8 @@ def test_follow_ups_reach_no_further_than_their_maker(
             {"team": other.id},
             {"hooks": hooked({**row, "tenant": "b"})},
             {"hooks": hooked({**row, "queue": "r"})},
+            {"hooks": hooked({**row, "lane": "b"})},
+            {"hooks": hooked({**row, "hooks": hooked({**row, "lane": "b"})})},
             {"hooks": hooked({**row, "flow": other.id})},
             {"hooks": hooked({**row, "team": other.id})},
             {"hooks": hooked({**row, "hooks": hooked({**row, "tenant": "b"})})},

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     \b
     Examples: outlast enqueue extract --args '{"doc": 7}' --delay 5m
               outlast enqueue extract --app shop.tasks:ol --args '{"doc": 7}' --key doc-7
+              outlast enqueue index --args '{"doc": 7}' --key doc-7 --debounce 5 --max-wait 1m
+              outlast enqueue send_mail --args '{"to": "a@b.c"}' --queue mail --lane acme
     """
 )
 @click.argument("task")
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     help="Arguments as a JSON object; - reads standard input.",
 )
 @click.option("--queue", metavar="NAME", help="Default: the task's queue, else default.")
+@click.option(
+    "--lane", metavar="NAME", help="Lane of a limited queue; default: as the task or queue says."
+)
 @click.option("--priority", type=int, help="From -100 to 100; higher starts first.")
 @click.option("--tenant", metavar="NAME", help="Tenant of the job.")
 @click.option("--key", metavar="TEXT", help="Idempotency key: a repeat returns the same job.")

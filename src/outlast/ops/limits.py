@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ..model.lane import QueueLimits
+from ..model.lane import BY_TENANT, QueueLimits
 from ..model.timestamps import to_datetime
 from .job_actions import record_action
 from .operation import BEGIN, Op, Rows, Statement, creates_database
@@ -29,6 +29,12 @@ def limits() -> Op[list[LimitsInForce]]:
     """The limits of all queues that have or had some."""
     rows: Rows = yield Statement("queue_limits")
     return [_in_force(*row) for row in rows]
+
+
+def tenant_lane_queues() -> Op[frozenset[str]]:
+    """The queues whose lanes are tenants."""
+    found = yield from limits()
+    return frozenset(one.queue for one in found if one.limits.lane == BY_TENANT)
 
 
 @creates_database

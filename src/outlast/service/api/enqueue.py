@@ -23,6 +23,7 @@ from ..offload import in_thread_if_large
 from ..problems import Conflict, Forbidden, UnprocessableBody
 from ..request import RequestContext
 from ..route import Route
+from ..tenant_lanes import refuse_foreign_lanes
 from . import PREFIX
 from .params import bounded
 from .request_models import ChainBody, FlowBody, FlowJobBody, GroupBody, JobsBody, NewJobBody, Part
@@ -73,6 +74,7 @@ async def _enqueue(
     jobs = await in_thread_if_large(call.size, lambda: builder.all_of(build(builder)))
     if builder.after and call.reach != ALL_JOBS:
         await call.ol.store.arun(all_in_reach, builder.after, call.reach)
+    await refuse_foreign_lanes(call.ol.store, call.who.tenant, builder.lanes)
     await call.service.queue_names.admit(jobs)
     await call.service.queue_bounds.refresh()
     continue_trace(call.request.headers.get("traceparent"))  # each request has its own context
@@ -115,6 +117,7 @@ class _CallBuilder:
         self._number_keys = True
         self.count = 0
         self.after: set[str] = set()
+        self.lanes: set[tuple[str, str]] = set()  # queue and lane, where the request names one
 
     def all_of(self, plan: Sequence[Enqueueable]) -> list[NewJob]:
         bounded(self.count, self._call.service.settings.max_jobs, "jobs")
@@ -131,6 +134,8 @@ class _CallBuilder:
         queue = options.queue or definition.options.queue or DEFAULT_QUEUE
         if not self._call.who.can_access(queue):
             raise Forbidden(f"this token has no access to the queue {queue!r}")
+        if body.lane is not None:
+            self.lanes.add((queue, body.lane))
         self.count += 1
         return TaskCall(definition, options, (), arguments)
 

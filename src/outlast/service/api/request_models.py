@@ -70,6 +70,9 @@ class NewJobBody(RequestModel):
     task: Name
     args: dict[str, Any] = Field(default_factory=dict, description="arguments by name")
     queue: QueueName | None = None
+    lane: Name | None = Field(
+        None, description="lane of a limited queue; default: as the task or the queue says"
+    )
     priority: int | None = Field(None, ge=MIN_PRIORITY, le=MAX_PRIORITY)
     key: Name | None = Field(None, description="idempotency key: a repeat returns the first job")
     unique: Annotated[str, StringConstraints(max_length=40)] | Positive | None = Field(

@@ -25,6 +25,7 @@ from ...model.uniqueness import check_unique_job
 from ...ops.access import Access
 
 _JOBS = TypeAdapter(tuple[NewJob, ...])
+_NO_ID = str(UUID(int=0))  # of a job that is yet to be made
 _RANDOM_BITS = (1 << 62) - 1  # the random bits of an id
 
 
@@ -37,7 +38,7 @@ def read_followups(
     founded = {flow.id for job in jobs for flow in job.new_flows}
     flows = {claim.flow, None, *founded}
     for job in jobs:
-        _check(job, claim, reach)
+        _check(job, claim.tenant, claim.id, reach)
         if not ids.issuperset(job.after):
             raise _invalid_jobs("a job may only come after jobs that are enqueued with it")
         if job.flow not in flows or any(flow.part_of not in flows for flow in job.new_flows):
@@ -64,7 +65,20 @@ def _parse(data: Any) -> tuple[NewJob, ...]:
         raise _invalid_jobs(f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]) from None
 
 
-def _check(job: NewJob, claim: Claim, reach: Access) -> None:
+def read_template(data: Mapping[str, Any], reach: Access) -> dict[str, Any]:
+    """The columns of the jobs of a schedule that a remote worker declares, of any tenant."""
+    job = _parse([{**data, "id": _NO_ID}])[0]
+    _check(job, job.tenant, _NO_ID, reach)
+    if job.flow or job.team or job.new_flows or job.sibling_of or job.after or job.waits_for:
+        raise _invalid_jobs("the job of a schedule may not be tied to other jobs")
+    if job.key or job.unique_mode or job.delay is not None or job.at is not None:
+        raise _invalid_jobs("the job of a schedule may have neither a key nor a time")
+    row = job.row()
+    del row["id"]
+    return row
+
+
+def _check(job: NewJob, tenant: str, maker: str, reach: Access) -> None:
     for id in (job.id, *(flow.id for flow in job.new_flows)):
         _check_id(id)
     for flow in job.new_flows:
@@ -72,25 +86,28 @@ def _check(job: NewJob, claim: Claim, reach: Access) -> None:
             check_name("key", flow.key)
     check_name("queue", job.queue)
     check_name("task", job.task)
+    if job.lane is not None:
+        check_name("lane", job.lane)
     check_times(job)
     check_unique_job(job)
-    if job.tenant != claim.tenant:
-        raise _invalid_jobs(f"its tenant must be {claim.tenant!r}, the tenant of its enqueuer")
+    check_name("tenant", job.tenant)
+    if job.tenant != tenant:
+        raise _invalid_jobs(f"its tenant must be {tenant!r}, the tenant of its enqueuer")
     if not reach.allows(job.tenant, job.queue):
         raise _invalid_jobs(f"the queue {job.queue!r:.200} is not accessible to this token")
-    if job.sibling_of not in (None, claim.id):
+    if job.sibling_of not in (None, maker):
         raise _invalid_jobs("a job may only join its enqueuer")
     for text in (job.args, job.retry):
         _json(text)
     if not isinstance(_json(job.args), dict):  # such as a reference to a blob
         raise _invalid_jobs("its arguments must be an object")
-    for hook in _hooks(job, claim):
-        _check(hook, claim, reach)
+    for hook in _hooks(job, maker):
+        _check(hook, tenant, maker, reach)
         if hook.flow or hook.team or hook.new_flows or hook.sibling_of or hook.after or hook.key:
             raise _invalid_jobs("a hook may have neither a key nor dependencies")
 
 
-def _hooks(job: NewJob, claim: Claim) -> tuple[NewJob, ...]:
+def _hooks(job: NewJob, maker: str) -> tuple[NewJob, ...]:
     """The hooks of a job; they get their ids when it ends."""
     hooks = _json(job.hooks)
     if hooks is None:
@@ -98,7 +115,19 @@ def _hooks(job: NewJob, claim: Claim) -> tuple[NewJob, ...]:
     if not isinstance(hooks, dict) or not all(isinstance(some, list) for some in hooks.values()):
         raise _invalid_jobs("hooks must be an object of lists")
     found = [hook for some in hooks.values() for hook in some]
-    return _parse([{**hook, "id": claim.id} if isinstance(hook, dict) else hook for hook in found])
+    return _parse([{**hook, "id": maker} if isinstance(hook, dict) else hook for hook in found])
+
+
+def named_lanes(jobs: Sequence[NewJob]) -> set[tuple[str, str]]:
+    """Queue and lane of each job, and of each hook, that names a lane."""
+    lanes = set[tuple[str, str]]()
+    rows: list[Mapping[str, Any]] = [job.row() for job in jobs]
+    while rows:
+        row = rows.pop()
+        if row.get("lane") is not None:
+            lanes.add((row["queue"], row["lane"]))
+        rows += [hook for some in (_json(row.get("hooks")) or {}).values() for hook in some]
+    return lanes
 
 
 def _derived_id(id: str, claim: Claim) -> str:

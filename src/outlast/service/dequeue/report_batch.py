@@ -30,8 +30,11 @@ from ...tracing import valid_traceparent
 from ...worker.finished_jobs import FinishedJobs
 from ...worker.finisher import Finisher
 from ...worker.in_flight import InFlight, InFlightJobs
+from ..problems import Forbidden
 from ..queue_names import QueueNames, TooManyQueues
+from ..tenant_lanes import refuse_foreign_lanes
 from .dispatcher import Dispatcher
+from .followups import named_lanes
 from .report_models import (
     BreakerTerms,
     Policy,
@@ -144,7 +147,7 @@ class ReportBatch:
             return _answer("refused", reason="this is not a task token of yours")
         try:
             await self._put(report, claim)
-        except (InvalidInput, TooManyQueues) as error:
+        except (InvalidInput, TooManyQueues, Forbidden) as error:
             return _answer("refused", reason=str(error)[:1000])
         return claim
 
@@ -156,6 +159,9 @@ class ReportBatch:
         else:
             ended = attempt_end_of(report, claim, self._reach)
             if ended.jobs:
+                if (tenant := self._reach.tenant) is not None:
+                    lanes = named_lanes(ended.jobs)
+                    await refuse_foreign_lanes(self._dispatcher.store, tenant, lanes)
                 await self._queue_names.admit(ended.jobs)
             ended = self._apply_breaker(claim, ended, report.breaker)
             transition = self._transition(claim, ended, report.retry)
