@@ -104,9 +104,40 @@ def test_all_that_fit_are_counted_asked_about_and_done_with(visitor: Visitor) ->
     assert {job.state for job in visitor.served.ol.jobs(queue="crowd", limit=300)} == {"cancelled"}
 
 
-def counted(visitor: Visitor) -> int:
-    answer = visitor.served.get("/api/v1/counts?queue=crowd&state=ready", visitor.secret)
+def counted(visitor: Visitor, queue: str = "crowd") -> int:
+    answer = visitor.served.get(f"/api/v1/counts?queue={queue}&state=ready", visitor.secret)
     return int(answer.json()["total"])
+
+
+def test_matching_jobs_are_changed_in_a_dialog(visitor: Visitor) -> None:
+    """R166, R200: another priority, lane and time, in both themes; what cannot be is said."""
+    ol = visitor.served.ol
+    ol.limit("changes", lane_running=1)
+    put(ol.store.run, 120, queue="changes")
+    eventually(lambda: counted(visitor, "changes") == 120, timeout=20)
+    for theme in ("light", "dark"):
+        page = visitor.open(color_scheme=theme)
+        told = change(visitor, page, "Prioritize", priority="soon")
+        assert "No change." in told and "must be a whole number" in told
+        assert "Prioritized 120 jobs." in change(visitor, page, "Prioritize", priority="7")
+        assert {job.priority for job in ol.jobs(queue="changes", limit=200)} == {7}
+        assert "Moved 120 jobs." in change(visitor, page, "Move", lane=theme)
+        assert {job.lane for job in ol.jobs(queue="changes", limit=200)} == {theme}
+    assert "Rescheduled 120 jobs." in change(visitor, page, "Reschedule", when="2h")
+    assert {job.state for job in ol.jobs(queue="changes", limit=200)} == {"scheduled"}
+    assert visitor.executed(page) == []
+
+
+def change(visitor: Visitor, page: Any, verb: str, **fields: str) -> str:
+    visitor.visit("/jobs?queue=changes&state=ready", page)
+    page.click(f"text={verb} all matching…")
+    page.wait_for_selector("dialog[open]")
+    assert f"{verb} 120 jobs?" in page.inner_text("dialog h1")
+    for name, value in fields.items():
+        page.fill(f"dialog #{name}", value)
+    page.click("dialog button.primary")
+    page.wait_for_selector(".flash", timeout=60_000)
+    return str(page.inner_text(".flash"))
 
 
 def test_the_dead_are_redriven_by_what_they_died_of(visitor: Visitor) -> None:

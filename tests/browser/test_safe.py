@@ -23,6 +23,8 @@ BY_ADDRESS = [
     "/jobs?state=EVIL",
     "/jobs/redrive?task=EVIL",
     "/jobs/purge?state=dead&error=EVIL",
+    "/jobs/move?queue=EVIL",
+    "/schedules?text=EVIL&cursor=EVIL",
     "/queues/pause?queue=EVIL",
     "/queues/keep?queue=EVIL",
     "/queues?text=EVIL",

@@ -11,8 +11,10 @@ import pytest
 from outlast import InvalidOption, Outlast
 from outlast.model.bulk import KEY_TAKEN
 from outlast.model.job_change import JobChange
+from outlast.model.lane import QueueLimits
 from outlast.ops.access import Access
 from outlast.ops.bulk import change_some
+from outlast.ops.limits import declare
 from tests.store.callers import Psycopg
 from tests.store.conftest import Run
 from tests.store.jobs import column, end, make_due, put, table, take
@@ -77,12 +79,42 @@ def test_a_job_moved_to_a_limited_queue_has_a_lane_and_back_none(
     assert column(database, "lane") == [None]
 
 
+def test_a_job_moved_among_tenants_lanes_is_in_its_own(app: Outlast, database: Database) -> None:
+    """R145: the name of its lane elsewhere may be another tenant's."""
+    app.queue("fair", lane="tenant")
+    app._declare_queues()
+    put(app.store.run, tenant="acme", lane="other")
+    assert app.move_all("fair", queue="default") == 1
+    assert column(database, "lane") == ["acme"]
+
+
+def test_jobs_are_moved_to_another_lane_of_their_queue(
+    app: Outlast, verb: Run, database: Database
+) -> None:
+    """Also those that are unique there; on record. A queue without limits has no lanes."""
+    app.queue("mail", lane_running=1)
+    app._declare_queues()
+    run = app.store.run
+    put(run, 3, queue="mail", lane="a")
+    put(run, queue="mail", lane="a", key="u", unique_mode="active")
+    put(run, queue="plain")
+    assert verb("move_all", lane="b", queue="mail") == 4
+    assert column(database, "lane", "WHERE queue = 'mail'") == ["b"] * 4
+    assert {one["lane"] for one in recorded(database, "move")} == {"b"}
+    done = verb("move_all", lane="b", queue="plain")
+    assert done == 0 and done.left == {"in a queue without lanes": 1}
+
+
 def test_jobs_that_started_or_ended_meanwhile_are_left_alone(run: Run, database: Database) -> None:
     """R231: what is changed is decided by the row."""
     ids = [job.id for job in put(run, number=3)]
     started, ended = take(run, 2)
     end(run, ended)
-    for change in (JobChange.reschedule(60, None), JobChange.prioritize(3), JobChange.move("x")):
+    run(declare, [QueueLimits("default", lane_running=9)], "test")
+    into_lane = JobChange.move(None, "x")
+    for change in (
+        JobChange.reschedule(60, None), JobChange.prioritize(3), into_lane, JobChange.move("x"),
+    ):  # fmt: skip
         done = run(change_some, ids, "ready", change, "bob")
         make_due(database)
         run_ready(database)
@@ -113,6 +145,10 @@ def test_bad_changes_are_refused(app: Outlast) -> None:
         ("prioritize_all", {"priority": 101}, "must be a whole number from -100 to 100"),
         ("move_all", {"to": "a", "queue": "a"}, "must name the queue that the jobs leave"),
         ("move_all", {"to": "", "queue": "a"}, "must be 1 to 200 characters"),
+        ("move_all", {"queue": "a"}, "must be the name of a queue; or give a lane, and not both"),
+        ("move_all", {"to": "b", "lane": "b", "queue": "a"}, "and not both"),
+        ("move_all", {"lane": "", "queue": "a"}, "must be 1 to 200 characters"),
+        ("move_all", {"lane": "b", "queue": None}, "must name the queue that the jobs leave"),
     ]:
         with pytest.raises(InvalidOption, match=said):
             getattr(app, name)(**given)

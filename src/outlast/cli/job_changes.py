@@ -77,20 +77,30 @@ def prioritize(ol: Outlast, priority: int, yes: bool, as_json: bool, **chosen: A
     _apply(ol, JobChange.prioritize(priority), chosen, yes, as_json)
 
 
-@click.command(epilog="Example: outlast move bulk --queue mail --task newsletter --yes")
-@click.argument("to", metavar="QUEUE")
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast move bulk --queue mail --task newsletter --yes
+              outlast move --lane acme --queue mail --tenant acme
+    """
+)
+@click.argument("to", metavar="[QUEUE]", required=False)
+@click.option("--lane", metavar="NAME", help="Another lane of --queue, instead of QUEUE.")
 @state_option(State.WAITING, State.SCHEDULED, State.READY, default=State.READY)
 @filter_options
 @yes_option
 @json_option
 @with_client
-def move(ol: Outlast, to: str, yes: bool, as_json: bool, **chosen: Any) -> None:
-    """Put matching jobs of the queue --queue into QUEUE; the number is shown first.
+def move(
+    ol: Outlast, to: str | None, lane: str | None, yes: bool, as_json: bool, **chosen: Any
+) -> None:
+    """Put matching jobs of the queue --queue into QUEUE, or into another lane of their queue; the
+    number is shown first.
 
     Jobs whose idempotency keys are taken there stay, and jobs that are unique in their queue.
     """
     with as_usage_errors():
-        change = JobChange.move(to)
+        change = JobChange.move(to, lane)
     _apply(ol, change, chosen, yes, as_json)
 
 

@@ -88,17 +88,19 @@ async def prioritize_all(
     return await _change(on, on.pages(which), state, change)
 
 
-async def move_all(
+async def move_all(  # noqa: PLR0913 - a place in two forms, and the filter
     on: Face,
-    to: str,
+    to: str | None = None,
     *,
     queue: str,
+    lane: str | None = None,
     state: str = "ready",
     task: str | None = None,
     tenant: str | None = None,
 ) -> BulkCount:
-    """Move all matching jobs of a queue to another one. Jobs whose keys are taken there stay."""
-    change = JobChange.move(to)
+    """Move all matching jobs of a queue to the queue `to`, or to another `lane` of their queue.
+    Jobs whose keys are taken there stay."""
+    change = JobChange.move(to, lane)
     which = change_filter(change, state, queue, task, tenant)
     return await _change(on, on.pages(which), state, change)
 

@@ -18,6 +18,7 @@ NEEDED = "needed by a flow"
 BLOCKED = "blocked by a dead prerequisite"
 KEY_TAKEN = "key held by another job"
 UNIQUE_THERE = "unique in its queue"
+NO_LANES = "in a queue without lanes"
 
 
 class BulkCount(int):

@@ -1,4 +1,4 @@
-"""Changes that an operator makes to jobs that have not started: due time, priority or queue."""
+"""Changes that an operator makes to jobs that have not started: due time, priority, queue, lane."""
 
 from __future__ import annotations
 
@@ -35,10 +35,20 @@ class JobChange:
         return cls(PRIORITIZE, {"priority": Options(priority=priority).priority})
 
     @classmethod
-    def move(cls, to: str) -> Self:
-        if to is None:
-            raise InvalidOption(option="to", reason="must be the name of a queue")
-        return cls(MOVE, {"queue": check_name("queue", to)})
+    def move(cls, to: str | None, lane: str | None = None) -> Self:
+        """Put a job into another queue, or into another lane of its queue."""
+        if (to is None) == (lane is None):
+            raise InvalidOption(
+                option="to", reason="must be the name of a queue; or give a lane, and not both"
+            )
+        if lane is not None:
+            return cls(MOVE, {"lane": check_name("lane", lane)})
+        return cls(MOVE, {"queue": check_name("queue", str(to))})
+
+    @property
+    def into_lane(self) -> bool:
+        """Whether it is a move within a queue."""
+        return self.kind == MOVE and "lane" in self.sets
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -49,8 +59,9 @@ class JobChange:
         return State.WAITING, State.SCHEDULED, State.READY
 
     def check_source(self, queue: str | None) -> None:
-        """Require a source queue for a move: jobs of two queues might have the same key."""
-        if self.kind == MOVE and (queue is None or queue == self.sets["queue"]):
+        """Require a source queue for a move: jobs of two queues might have the same key, and a lane
+        belongs to a queue."""
+        if self.kind == MOVE and (queue is None or queue == self.sets.get("queue")):
             raise InvalidOption(option="queue", reason="must name the queue that the jobs leave")
 
     def as_json(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from ..model.bulk import (
     BLOCKED,
     KEY_TAKEN,
     NEEDED,
+    NO_LANES,
     REMOVED,
     TOO_RECENT,
     UNIQUE_THERE,
@@ -32,6 +33,8 @@ from .retention import purge
 from .unique_keys import keys_to_revive
 
 _CHANGES = {RESCHEDULE: "reschedule_jobs", PRIORITIZE: "prioritize_jobs", MOVE: "move_jobs"}
+
+_OF_QUEUED = (KEY_TAKEN, NO_LANES)  # reasons why a job that has not ended is left alone
 
 
 def matching(which: Filter, before: str | None, limit: int) -> Op[list[str]]:
@@ -75,15 +78,17 @@ def change_some(
     """Change the given jobs that are in this state; the change is recorded."""
     yield BEGIN
     given = {"ids": json.dumps(sorted(ids)), "state": state, **change.sets, **reach.params}
-    rows: Rows = yield Statement(_CHANGES[change.kind], given)
+    statement = "move_to_lane" if change.into_lane else _CHANGES[change.kind]
+    rows: Rows = yield Statement(statement, given)
     changed = {id for (id,) in rows}
     if changed:
         yield from record_action(change.kind, sorted(changed), {"by": by, **change.as_json()})
     rest = set(ids) - changed
     unique: Rows = []
-    if rest and change.kind == MOVE:
+    if rest and change.kind == MOVE and not change.into_lane:
         unique = yield Statement("unique_jobs", {"ids": json.dumps(sorted(rest))})
-    left = yield from _why_left(rest.difference(id for (id,) in unique), state, 0.0, KEY_TAKEN)
+    blocked = NO_LANES if change.into_lane else KEY_TAKEN
+    left = yield from _why_left(rest.difference(id for (id,) in unique), state, 0.0, blocked)
     return BulkCount.of(len(changed), left + Counter({UNIQUE_THERE: len(unique)}))
 
 
@@ -93,7 +98,7 @@ def _why_left(ids: set[str], state: str, older: float, blocked: str) -> Op[Count
     given = {"ids": json.dumps(sorted(ids)), "older": older}
     rows: Rows = yield Statement("states_by_age", given)
     reasons = Counter(
-        found if found != state else blocked if old or blocked == KEY_TAKEN else TOO_RECENT
+        found if found != state else blocked if old or blocked in _OF_QUEUED else TOO_RECENT
         for _, found, old in rows
     )
     return reasons + Counter({REMOVED: len(ids) - len(rows)})

@@ -41,6 +41,12 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "do_redrive_jobs": {"data": {"task": "nothing"}},
     "ask_purge_jobs": {"params": {"task": "nothing", "state": "dead"}},
     "do_purge_jobs": {"data": {"task": "nothing", "state": "dead"}},
+    "ask_reschedule_jobs": {"params": {"task": "nothing", "state": "ready"}},
+    "do_reschedule_jobs": {"data": {"task": "nothing", "state": "ready", "when": "2h"}},
+    "ask_prioritize_jobs": {"params": {"task": "nothing"}},
+    "do_prioritize_jobs": {"data": {"task": "nothing", "priority": "5"}},
+    "ask_move_jobs": {"params": {"task": "nothing", "queue": "mail"}},
+    "do_move_jobs": {"data": {"task": "nothing", "queue": "a", "to": "mail"}},
     "job_page": {},
     "ask_cancel_job": {},
     "ask_redrive_job": {},
@@ -76,7 +82,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
 # Of these, those that name a queue: a token for other queues is refused.
 NAMED_QUEUE = {
     "lanes_page", "ask_pause_queue", "ask_resume_queue", "ask_keep_queue",
-    "do_pause_queue", "do_resume_queue", "do_keep_queue",
+    "do_pause_queue", "do_resume_queue", "do_keep_queue", "do_move_jobs",
     "ask_close_breaker", "do_close_breaker",
 }  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from outlast import chain
@@ -202,6 +204,107 @@ def test_what_a_flow_needs_is_not_removed_and_a_state_is_named(
     assert served.ol.job(dead.id).state == "dead", "nobody named its state"
 
 
+def bulk(browser: Browser, action: str, filter: str, **fields: str) -> str:
+    """What a bulk change says: from the page of jobs, by its question, to what it did."""
+    page = browser.go(f"/jobs?{filter}")
+    question = browser.go(page.links[f"{action.capitalize()} all matching…"])
+    return browser.send(question.form_to(f"/jobs/{action}"), **fields).text
+
+
+def test_matching_jobs_are_rescheduled_prioritized_and_moved_by_people(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """R200, R231: counted first; looking does nothing; on record with who did it; jobs that do not
+    match stay as they are."""
+    ol = served.ol
+    ol.limit("mail", lane_running=1)
+    ids = [job.id for job in put(ol.store.run, 3, queue="mail")]
+    (other,) = put(ol.store.run, queue="other", priority=1)
+    browser.log_in(served.token("admin", name="ada"))
+    found = "queue=mail&state=ready"
+    question = browser.go(browser.go(f"/jobs?{found}").links["Prioritize all matching…"])
+    assert "Prioritize 3 jobs?" in question.text
+    assert {job.priority for job in ol.jobs(queue="mail")} == {0}, "asking does nothing"
+    assert "Prioritized 3 jobs." in bulk(browser, "prioritize", found, priority="7")
+    assert {job.priority for job in ol.jobs(queue="mail")} == {7}
+    assert "Moved 3 jobs." in bulk(browser, "move", found, lane="acme")
+    assert {job.lane for job in ol.jobs(queue="mail")} == {"acme"}
+    assert "Rescheduled 3 jobs." in bulk(browser, "reschedule", found, when="2h")
+    later = {job.run_at for job in ol.jobs(queue="mail", state="scheduled")}
+    assert len(later) == 1, "one moment for all of them"
+    assert 7000 < later.pop().timestamp() - time.time() < 7300
+    found = "queue=mail&state=scheduled"
+    assert "Rescheduled 3" in bulk(browser, "reschedule", found, when="2030-01-31T12:00:00+01:00")
+    assert {job.run_at.isoformat() for job in ol.jobs(queue="mail")} == {
+        "2030-01-31T11:00:00+00:00"
+    }
+    assert "Moved 3 jobs." in bulk(browser, "move", "queue=mail", to="bulk")
+    assert {job.id for job in ol.jobs(queue="bulk")} == set(ids)
+    assert ol.job(other.id) == other
+    for kind, number in (("prioritize", 3), ("move", 6), ("reschedule", 6)):
+        told = recorded(database, kind)
+        assert len(told) == number and all("token ada" in one for one in told)
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize(
+    ("action", "fields", "why"),
+    [
+        ("reschedule", {"when": ""}, "must be a span such as 30m"),
+        ("reschedule", {"when": "soon"}, "must be a span such as 30m"),
+        ("reschedule", {"when": "2030-01-31T12:00:00"}, "must be a span such as 30m"),
+        ("reschedule", {"when": "9999999d"}, "to ten years"),
+        ("prioritize", {"priority": ""}, "must be a whole number"),
+        ("prioritize", {"priority": "101"}, "from -100 to 100"),
+        ("move", {}, "must be the name of a queue"),
+        ("move", {"to": "a", "lane": "b"}, "and not both"),
+        ("move", {"to": "mail"}, "must name the queue that the jobs leave"),
+        ("move", {"to": "!a"}, "must not start with"),
+        ("move", {"lane": "x" * 201}, "1 to 200 characters"),
+    ],
+    ids=str,
+)
+def test_a_bulk_change_that_cannot_be_says_why_and_does_nothing(
+    served: Served, browser: Browser, action: str, fields: dict[str, str], why: str
+) -> None:
+    before = put(served.ol.store.run, 2, queue="mail")
+    told = bulk(browser, action, "queue=mail&state=ready", **fields)
+    assert "No change." in told and why in told
+    assert [served.ol.job(job.id) for job in before] == before
+
+
+def test_a_bulk_change_needs_the_filter_that_makes_it_clear(
+    served: Served, browser: Browser
+) -> None:
+    """R200: a move needs a queue, another moment a state; a forged form changes nothing else."""
+    (job,) = put(served.ol.store.run, queue="mail")
+    links = browser.go("/jobs").links
+    assert "Prioritize all matching…" in links
+    assert not {"Move all matching…", "Reschedule all matching…"} & links.keys()
+    assert "choose a queue" in browser.go("/jobs/move").text
+    assert "choose one of these states" in browser.go("/jobs/reschedule").text
+    forged = {"to": "/jobs/reschedule", "fields": {"when": "1h"}}
+    assert "Rescheduled 0 jobs." in browser.send(forged).text
+    forged = {"to": "/jobs/move", "fields": {"to": "bulk"}}
+    assert "must name the queue" in browser.send(forged).text
+    assert served.ol.job(job.id) == job
+
+
+def test_a_bulk_change_reaches_as_far_as_its_token(served: Served, browser: Browser) -> None:
+    """R145: neither another tenant's jobs, nor a queue or a lane that is not its to fill."""
+    ol = served.ol
+    ol.queue("fair", lane="tenant")
+    ol._declare_queues()
+    mine, theirs = (put(ol.store.run, queue="fair", tenant=name)[0] for name in ("acme", "other"))
+    browser.log_in(served.token("admin", tenant="acme", queues=["fair"]))
+    assert "Prioritized 1 job." in bulk(browser, "prioritize", "queue=fair", priority="9")
+    question = browser.go("/jobs/move?queue=fair").form_to("/jobs/move")
+    assert "leave out the lane" in browser.send(question, 403, lane="other").text
+    assert "no access to the queue" in browser.send(question, 403, to="bulk").text
+    assert (ol.job(mine.id).priority, ol.job(mine.id).lane) == (9, "acme")
+    assert ol.job(theirs.id) == theirs
+
+
 def test_how_long_a_queue_keeps_what_has_ended_is_set_by_people(
     served: Served, browser: Browser, database: Database
 ) -> None:
@@ -259,9 +362,10 @@ def test_who_may_look_is_shown_no_action(served: Served, browser: Browser) -> No
              f"/jobs/{ended.id}")  # fmt: skip
     browser.log_in(served.token("read"))
     for path in paths:
-        for word in ("Reclaim", "Forget", "Drain", "Purge", "Keep…"):
+        for word in ("Reclaim", "Forget", "Drain", "Purge", "Keep…", "Prioritize all matching…"):
             assert word not in browser.go(path).links, path
     for path in ("/workers/drain?worker=w1", "/queues/keep?queue=a", "/jobs/purge?state=dead",
+                 "/jobs/move?queue=a", "/jobs/prioritize", "/jobs/reschedule?state=ready",
                  f"/jobs/{running.id}/reclaim", f"/jobs/{ended.id}/forget"):  # fmt: skip
         assert "lacks the scope" in browser.go(path, 403).text
     some = served.token("admin", queues=["default"])

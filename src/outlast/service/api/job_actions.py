@@ -23,6 +23,7 @@ from ...store.blobs.store import adelete_blobs
 from ..problems import Forbidden
 from ..request import RequestContext
 from ..route import Route
+from ..tenant_lanes import refuse_foreign_lanes
 from . import PREFIX
 from .params import filter_of, job_id_of, limit_of
 from .request_models import (
@@ -126,9 +127,19 @@ async def prioritize_jobs(call: RequestContext) -> dict[str, object]:
 
 async def move_jobs(call: RequestContext) -> dict[str, object]:
     body: MoveBody = call.body
-    if not call.who.can_access(body.to):
-        raise Forbidden(f"this token has no access to the queue {body.to!r}")
-    return await _change(call, JobChange.move(body.to))
+    change = JobChange.move(body.to, body.lane)
+    await check_move(call, body.queue, body.to, body.lane)
+    return await _change(call, change)
+
+
+async def check_move(
+    call: RequestContext, queue: str | None, to: str | None, lane: str | None
+) -> None:
+    """Refuse a move to a queue out of reach, or to another tenant's lane."""
+    if to is not None and not call.who.can_access(to):
+        raise Forbidden(f"this token has no access to the queue {to!r}")
+    if queue is not None and lane is not None:
+        await refuse_foreign_lanes(call.ol.store, call.who.tenant, [(queue, lane)])
 
 
 async def _change(call: RequestContext, change: JobChange) -> dict[str, object]:
@@ -212,7 +223,7 @@ ROUTES = (
     ),
     Route(
         "POST", f"{PREFIX}/jobs/move", Scope.ADMIN, move_jobs,
-        "Move matching jobs to another queue, up to `limit` per request",
+        "Move matching jobs to another queue or lane, up to `limit` per request",
         request=MoveBody, response=BulkDone,
     ),
 )  # fmt: skip

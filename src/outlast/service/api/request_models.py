@@ -204,10 +204,11 @@ class PrioritizeBody(ManyBody):
 
 
 class MoveBody(ManyBody):
-    """Another queue for the jobs of `queue` that have not started."""
+    """Another queue, or another lane, for the jobs of `queue` that have not started."""
 
     state: Queued = "ready"
-    to: QueueName = Field(description="the queue that the jobs are moved to")
+    to: QueueName | None = Field(None, description="the queue that the jobs are moved to")
+    lane: Name | None = Field(None, description="a lane of `queue`, instead of another queue")
 
 
 class HistoryQuery(RequestModel):

@@ -16,7 +16,7 @@ In reading order:
     ranges        an hour, a day, a week in steps;  histories  reads them
     trends        charts over a range;  charts  lines as SVG
     filters       filters of jobs, in the query string
-    bulk          actions on all matching jobs, in small steps
+    bulk          actions on all matching jobs, in small steps;  bulk_changes  more of them
     job_actions, queue_actions   actions on one job or queue
     timeline      a job's attempts on a timeline;  event_lines  its events as text
     flow_graph    the layout of a flow as a graph
@@ -31,6 +31,7 @@ from __future__ import annotations
 from ..route import Route
 from . import (
     bulk,
+    bulk_changes,
     dead_letters,
     error_pages,
     flows,
@@ -54,6 +55,7 @@ ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
     *jobs.ROUTES,
     *bulk.ROUTES,
+    *bulk_changes.ROUTES,
     *job.ROUTES,
     *flows.ROUTES,
     *dead_letters.ROUTES,

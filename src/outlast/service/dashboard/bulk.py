@@ -23,7 +23,7 @@ from starlette.responses import Response
 from ...client.base import ANY_QUEUE
 from ...model.api_token import Scope
 from ...model.bulk import REMOVED, BulkCount, explain_difference, pack_reasons, unpack_reasons
-from ...model.errors import JobNotFound, TooLate
+from ...model.errors import InvalidOption, JobNotFound, TooLate
 from ...model.ids import new_job_id
 from ...model.job import Job
 from ...model.lifecycle import State
@@ -34,7 +34,7 @@ from ...ops.search import search
 from ...store.blobs.store import adelete_blobs
 from ..api.job_actions import notify_workers
 from ..request import RequestContext
-from .confirm import redirect_done, redirect_refused, submitted_form
+from .confirm import FormField, redirect_done, redirect_refused, submitted_form
 from .filters import FilterText, JobFilter, access_of, action_states, count_matching
 from .pages import action_route, page_route, render_page
 
@@ -46,6 +46,10 @@ class BulkStep(JobFilter):
     """A filter, and the progress of its action."""
 
     reason: FilterText = ""
+    when: FilterText = ""  # to reschedule: a span, or a moment
+    priority: FilterText = ""
+    to: FilterText = ""  # a queue
+    lane: FilterText = ""
     number: int = Field(0, ge=0)  # counted before the start
     cursor: UUID | None = None  # in the first of the remaining states
     passed: int = Field(0, ge=0, le=10)  # states that are done
@@ -81,13 +85,17 @@ class BulkAction:
     none: str  # why there may be no jobs to act on
     act: Callable[[RequestContext, BulkStep, list[Job], BulkTally], Awaitable[None]]
     danger: bool = True
+    fields: tuple[FormField, ...] = ()  # that the confirmation asks for
+    # Checks these fields and resolves them, before the first batch of a step.
+    prepare: Callable[[RequestContext, BulkStep], Awaitable[BulkStep]] | None = None
 
     @property
     def verb(self) -> str:
         return self.name.capitalize()
 
 
-async def _ask(call: RequestContext, action: BulkAction) -> Response:
+async def ask_bulk(call: RequestContext, action: BulkAction) -> Response:
+    """The confirmation page, with the number of jobs."""
     job_filter: JobFilter = call.query
     counted = await count_matching(call, job_filter, action_states(action.name, job_filter))
     return await render_page(
@@ -95,8 +103,14 @@ async def _ask(call: RequestContext, action: BulkAction) -> Response:
     )
 
 
-async def _step(call: RequestContext, action: BulkAction) -> Response:
+async def do_bulk(call: RequestContext, action: BulkAction) -> Response:
+    """One step of the action: as many batches as fit into its time."""
     step = await submitted_form(call, BulkStep)
+    if action.prepare is not None:
+        try:
+            step = await action.prepare(call, step)
+        except InvalidOption as error:
+            return await redirect_refused(call, f"No change. {error}", "/jobs", **step.query)
     states = action_states(action.name, step)[step.passed :]
     tally = BulkTally(step.done, step.more, unpack_reasons(step.left))
     cursor = None if step.cursor is None else str(step.cursor)
@@ -188,6 +202,7 @@ CANCEL = BulkAction(
     "Queued jobs are cancelled at once; running jobs are asked to stop. Jobs that wait for one of"
     " them learn that it was cancelled.",
     "All matching jobs have ended.", _cancel,
+    fields=(FormField("reason", "Reason, stored with each job"),),
 )  # fmt: skip
 REDRIVE = BulkAction(
     "redrive", "Redrove",
@@ -205,27 +220,27 @@ PURGE = BulkAction(
 
 
 async def ask_cancel_jobs(call: RequestContext) -> Response:
-    return await _ask(call, CANCEL)
+    return await ask_bulk(call, CANCEL)
 
 
 async def ask_redrive_jobs(call: RequestContext) -> Response:
-    return await _ask(call, REDRIVE)
+    return await ask_bulk(call, REDRIVE)
 
 
 async def ask_purge_jobs(call: RequestContext) -> Response:
-    return await _ask(call, PURGE)
+    return await ask_bulk(call, PURGE)
 
 
 async def do_cancel_jobs(call: RequestContext) -> Response:
-    return await _step(call, CANCEL)
+    return await do_bulk(call, CANCEL)
 
 
 async def do_redrive_jobs(call: RequestContext) -> Response:
-    return await _step(call, REDRIVE)
+    return await do_bulk(call, REDRIVE)
 
 
 async def do_purge_jobs(call: RequestContext) -> Response:
-    return await _step(call, PURGE)
+    return await do_bulk(call, PURGE)
 
 
 ROUTES = (

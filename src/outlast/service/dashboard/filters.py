@@ -22,6 +22,9 @@ ACTION_STATES = {
     "cancel": (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING),
     "redrive": (State.DEAD, State.CANCELLED),
     "purge": (State.SUCCEEDED, State.DEAD, State.CANCELLED),
+    "reschedule": (State.SCHEDULED, State.READY),
+    "prioritize": (State.WAITING, State.SCHEDULED, State.READY),
+    "move": (State.WAITING, State.SCHEDULED, State.READY),
 }
 
 FilterText = Reason  # printable and bounded
@@ -87,6 +90,10 @@ def action_states(action: str, job_filter: JobFilter) -> list[State]:
     that moves on in the meantime is found in the next state."""
     if action == "purge" and not job_filter.state:
         return []  # an irreversible action needs an explicit state
+    if action == "reschedule" and not job_filter.state:
+        return []  # it moves jobs from one state to the other: they would be found again
+    if action == "move" and not job_filter.queue:
+        return []  # keys and lanes belong to a queue
     return [state for state in ACTION_STATES[action] if job_filter.state in ("", state)]
 
 

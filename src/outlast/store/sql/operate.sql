@@ -108,14 +108,21 @@ RETURNING CAST(id AS text)
 
 -- name: move_jobs
 -- Move jobs that have not started to another queue; not those whose keys exist there already, or are
--- unique within their own.
+-- unique within their own. Where lanes are tenants, a lane's name in the old queue does not count.
 UPDATE ol.job AS j
 SET queue = :queue,
-    lane = (SELECT COALESCE(j.lane, CASE WHEN q.lane_by = 'tenant' THEN j.tenant ELSE 'default' END)
+    lane = (SELECT CASE WHEN q.lane_by = 'tenant' THEN j.tenant ELSE COALESCE(j.lane, 'default') END
         FROM ol.queue AS q WHERE q.name = :queue AND q.limited)
 WHERE ol.changeable AND j.state IN ('waiting', 'scheduled', 'ready') AND j.unique_mode IS NULL
     AND (j.key IS NULL OR NOT EXISTS (SELECT 1 FROM ol.job AS o WHERE o.tenant = j.tenant
         AND o.queue = :queue AND o.key = j.key AND o.key IS NOT NULL AND o.unique_mode IS NULL))
+RETURNING CAST(id AS text)
+
+-- name: move_to_lane
+-- Move jobs that have not started to another lane of their queue, if it has lanes.
+UPDATE ol.job AS j SET lane = :lane
+WHERE ol.changeable AND j.state IN ('waiting', 'scheduled', 'ready')
+    AND EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = j.queue AND q.limited)
 RETURNING CAST(id AS text)
 
 -- name: unique_jobs
