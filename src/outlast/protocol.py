@@ -27,6 +27,8 @@ STREAM_PATH = "/api/v1/dequeue"
 REPORTS_PATH = "/api/v1/tasks/reports"
 STEPS_PATH = "/api/v1/tasks/steps"
 PREREQUISITES_PATH = "/api/v1/tasks/prerequisites"
+SLOW_DOWN_PATH = "/api/v1/tasks/slow-down"
+SCHEDULES_PATH = "/api/v1/dequeue/schedules"
 SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
@@ -97,7 +99,7 @@ def _offer_json(claim: Claim, sign: Sign) -> dict[str, Any]:
 def offered_claim(job: dict[str, Any], worker: str) -> Claim:
     """An offered job as a claim of this worker. Fields of a newer server are ignored."""
     known = {name: job[name] for name in _REQUIRED_FIELDS}
-    return Claim(**known, worker=worker, flow=job.get("flow"))
+    return Claim(**known, worker=worker, flow=job.get("flow"), lane=job.get("lane"))
 
 
 async def read_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[FrameFields]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from outlast import Outlast
-from tests.remote.test_worker import working
+from outlast import ClaimLost, Context, Outlast, Retry, RetryLater, ServerRefused
+from outlast.remote import RemoteWorker
+from tests.remote.test_worker import ended, working
 from tests.service.serving import Served
 from tests.support import aeventually
 
@@ -58,3 +60,90 @@ async def test_order_holds_when_remote_workers_take_the_jobs(
             await stack.enter_async_context(working(served, tmp_path / str(n)))
         await aeventually(lambda: sum(map(len, seen.values())) == 16, 60.0)
     assert seen == {"a": list(range(8)), "b": list(range(8))}
+
+
+async def test_a_remote_worker_slows_its_lane_down_for_all_workers(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R057, R148: a 429 paces the lane, of sync and async handlers; other lanes go on."""
+    calls: list[tuple[str, float]] = []
+    ol.queue("api", lane_rate="200/s")
+
+    @ol.task(queue="api", lane=lambda account, **_: account, retry=Retry(max_attempts=1))
+    async def call(account: str, n: int, ctx: Context) -> None:
+        calls.append((account, asyncio.get_running_loop().time()))
+        if [one for one, _ in calls].count(account) == 1 and account == "slow":
+            until = await ctx.slow_down(1.0)
+            assert isinstance(until, float)
+            raise RetryLater(0.0)
+
+    @ol.task(queue="api", lane="threads", retry=Retry(max_attempts=1))
+    def sync_call(ctx: Context) -> None:
+        ctx.slow_down(0.5)
+
+    jobs = await ol.aenqueue(*(call.job(account, n) for n in range(3) for account in ("slow", "b")))
+    jobs += await ol.aenqueue(sync_call.job())
+    async with AsyncExitStack() as stack:
+        for n in range(2):
+            await stack.enter_async_context(working(served, tmp_path / str(n), concurrency=1))
+        for job in jobs:
+            done = await ended(ol, job, 60.0)
+            assert (done.state, done.failures) == ("succeeded", 0), done.error
+    slow = [at for account, at in calls if account == "slow"]
+    assert len(slow) == 4 and slow[-1] - slow[0] >= 1.0
+
+
+async def test_a_remote_worker_that_lost_its_job_closes_no_lane(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R012, R057: the server compares the fence."""
+    began, reclaimed, told = threading.Event(), threading.Event(), list[Exception]()
+    ol.queue("api", lane_running=9)
+
+    @ol.task(queue="api", lane="a")
+    def call(ctx: Context) -> None:
+        if began.is_set():
+            return  # a later run: a reclaim by an operator charges no attempt
+        began.set()
+        reclaimed.wait(30.0)
+        try:
+            ctx.slow_down(600.0)
+        except Exception as error:
+            told.append(error)
+
+    job = await call.aenqueue()
+    async with working(served, tmp_path):
+        await aeventually(began.is_set, 30.0)
+        await ol.areclaim(job.id)
+        reclaimed.set()
+        await ended(ol, job, 30.0)
+        await aeventually(lambda: bool(told), 30.0)
+    assert isinstance(told[0], ClaimLost)
+    assert (await call.aenqueue()).state == "ready"
+    async with working(served, tmp_path):
+        await aeventually(lambda: ol.counts()["succeeded"] == 2, 30.0)
+
+
+async def test_a_tenant_s_remote_worker_closes_its_own_lane_alone(
+    served: Served, ol: Outlast, tmp_path: Path
+) -> None:
+    """R145, R057: a lane that other tenants share is not its to close."""
+    told: dict[str, object] = {}
+    ol.queue("fair", lane="tenant")
+    ol.queue("shared", lane_running=9)
+
+    @ol.task(retry=Retry(max_attempts=1))
+    async def call(ctx: Context) -> None:
+        try:
+            told[ctx.job.queue] = await ctx.slow_down(0.1)
+        except ServerRefused as error:
+            told[ctx.job.queue] = str(error)
+
+    for queue in ("fair", "shared"):
+        await call.using(queue=queue, tenant="acme").aenqueue()
+    token = served.token("work", tenant="acme")
+    async with RemoteWorker(served.url, token, ol, concurrency=2, grace=1.0, spool=tmp_path):
+        await aeventually(lambda: len(told) == 2, 30.0)
+    assert isinstance(told["fair"], float)
+    assert "not this tenant's alone" in str(told["shared"])
+    assert "RetryLater" in str(told["shared"])

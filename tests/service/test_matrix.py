@@ -20,6 +20,11 @@ from tests.support import eventually
 
 STREAM = "text/event-stream"
 
+A_JOB = {
+    "task": "t", "queue": "mail", "tenant": "acme", "args": "{}", "priority": 0,
+    "max_attempts": 3, "max_crashes": 3,
+}  # fmt: skip
+
 # What a route is called with so that whoever may call it succeeds. A route that is missing here
 # fails the test: nobody adds one without saying what it does for whom.
 SAMPLES: dict[str, dict[str, Any]] = {
@@ -82,6 +87,10 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "report_tasks": {"json": {"reports": []}},
     "keep_step": {"json": {"token": "1.e30.x", "name": "s"}},
     "read_prerequisites": {"json": {"token": "1.e30.x"}},
+    "slow_lane_down": {"json": {"token": "1.e30.x", "seconds": 1}},
+    "announce_schedules": {
+        "json": {"schedules": [{"name": "declared", "spec": {"every": 60}, "job": A_JOB}]}
+    },
     "login": {"json": {"token": "olt_wrong"}},
     "logout": {},
     "metrics": {},
@@ -135,7 +144,7 @@ def test_a_route_serves_whom_it_says_and_nobody_else(
     served, callers = everyone
     for scope, tenant, queues, token in callers:
         enough = (scope, ANY_TOKEN, *([] if scope is not Scope.ADMIN else Scope))
-        right = route.scope in enough
+        right = route.scope in enough and (route.also is None or route.also in enough)
         status = call(served, route, token).status_code
         wanted = expected(route, right, tenant, queues)
         assert status in wanted, (scope, tenant, queues, status)
@@ -158,10 +167,11 @@ ALL_QUEUES = {
 NAMED_QUEUE = {
     "enqueue_job", "enqueue_jobs", "enqueue_flow", "pause_queue", "resume_queue", "keep_queue",
     "close_queue_breaker", "list_lanes", "limit_queue", "dequeue", "move_jobs", "create_schedule",
+    "announce_schedules",
     *pages.NAMED_QUEUE,
 }  # fmt: skip
 # What asks for a job's own token beside the caller's: the one shown here is nobody's.
-BY_JOB = {"keep_step", "read_prerequisites"}
+BY_JOB = {"keep_step", "read_prerequisites", "slow_lane_down"}
 
 
 def expected(route: Route, right: bool, tenant: str | None, queues: list[str] | None) -> set[int]:

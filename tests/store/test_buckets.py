@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from outlast.model.errors import ClaimLost
 from outlast.ops.lanes import prune_lanes, set_lane_paused, slow_down
 from outlast.ops.operation import Op, Statement
 from tests.store.conftest import Run
 from tests.store.jobs import end, put, table
-from tests.store.test_lanes import _pass_time, lanes, limit, put_in, turn
+from tests.store.test_lanes import _pass_time, hold_lane, lanes, limit, put_in, turn
 from tests.support import Database
 
 HOUR_S = 3600.0
@@ -31,9 +32,10 @@ def test_a_clock_that_steps_back_does_not_close_a_bucket(
 
 def test_a_clock_that_steps_back_opens_a_closed_lane(run: Run, database: Database) -> None:
     """R057: a lane is closed for as long as was said, and not for an hour more."""
+    claim = hold_lane(run, "a")
     limit(run, lane="tenant")
     put_in(run, "a", 3)
-    run(slow_down, "default", "a", 30.0)
+    run(slow_down, claim, 30.0)
     assert turn(run) == []
     _pass_time(database, -HOUR_S)
     assert len(turn(run)) == 3
@@ -55,7 +57,7 @@ def test_a_token_that_comes_back_does_not_open_a_closed_lane(run: Run, database:
     limit(run, lane_rate="5/s")
     put_in(run, "a", 9)
     claims = turn(run)
-    run(slow_down, "default", "a", 30.0)
+    run(slow_down, claims[0], 30.0)
     end(run, claims[0], "released")
     assert turn(run) == []
     _pass_time(database, 30.0)
@@ -68,11 +70,12 @@ def test_buckets_of_lanes_that_are_full_again_are_removed(run: Run, database: Da
     limit(run, lane_rate="1/m", burst=2, lane="tenant")
     for tenant in "abcd":
         put(run, 2, tenant=tenant)
-    assert lanes(turn(run)) == {"a": 2, "b": 2, "c": 2, "d": 2}
+    claims = turn(run)
+    assert lanes(claims) == {"a": 2, "b": 2, "c": 2, "d": 2}
     run(set_lane_paused, "default", "b", True, "me")
     run(set_lane_paused, "default", "gone", True, "me")
     run(set_lane_paused, "default", "gone", False, "me")
-    run(slow_down, "default", "c", 600.0)
+    run(slow_down, next(claim for claim in claims if claim.lane == "c"), 600.0)
     assert run(prune_lanes, 100) == 1
     _pass_time(database, 130.0)
     put(run, 1, tenant="d")
@@ -89,11 +92,30 @@ def test_a_lane_that_is_closed_during_a_claim_stays_closed(run: Run, database: D
     """R057: the claim pays with its tokens only after its jobs were taken."""
     limit(run, lane_rate="5/s")
     put_in(run, "a", 9)
-    assert len(turn(run, 1)) == 1
-    run(slow_down, "default", "a", 30.0)
+    (claim,) = turn(run, 1)
+    run(slow_down, claim, 30.0)
     run(_spend_late, "a")
     _pass_time(database, 5.0)
     assert turn(run) == []
+
+
+@pytest.mark.parametrize("how", ["ended", "reclaimed", "another's"])
+def test_a_lost_claim_closes_no_lane(run: Run, database: Database, how: str) -> None:
+    """R012, R057: a zombie changes nothing, not even the pace of its lane."""
+    limit(run, lane="tenant")
+    put_in(run, "a", 3)
+    (claim,) = turn(run, 1)
+    if how == "ended":
+        end(run, claim)
+    elif how == "reclaimed":
+        end(run, claim, "released")
+        turn(run, 1)
+    else:
+        claim = claim._replace(worker="somebody else")
+    with pytest.raises(ClaimLost):
+        run(slow_down, claim, 30.0)
+    assert _rows(database) == []
+    assert turn(run) != []
 
 
 def _spend_late(lane: str) -> Op[None]:

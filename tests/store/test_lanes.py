@@ -42,6 +42,13 @@ def put_in(run: Run, lane: str | None, number: int = 1, **said: Any) -> list[str
     return [job.id for job in put(run, number, lane=lane, **said)]
 
 
+def hold_lane(run: Run, lane: str, queue: str = "default") -> Claim:
+    """A job of that lane that runs already, in a queue that has no limits yet."""
+    put_in(run, lane, queue=queue)
+    (claim,) = take(run, queue=queue)
+    return claim
+
+
 def test_a_lane_gives_no_more_than_its_limit_however_it_ends(run: Run) -> None:
     """R238: a slot is a running row. A release, a failure and a cancel free it at once."""
     limit(run, lane_running=2)
@@ -268,10 +275,11 @@ def test_a_job_released_unspent_gives_its_token_back(run: Run) -> None:
 def test_a_lane_that_is_told_to_slow_down_rests_and_recovers(run: Run, database: Database) -> None:
     """R057, R148: with and without a rate; other lanes go on."""
     for queue, limits in (("rated", {"lane_rate": "5/s"}), ("plain", {"lane": "tenant"})):
+        claim = hold_lane(run, "a", queue)
         limit(run, queue, **limits)
         for lane in "ab":
             put_in(run, lane, 3, queue=queue)
-        run(slow_down, queue, "a", 30.0)
+        run(slow_down, claim, 30.0)
         assert lanes(turn(run, queue=queue)) == {"b": 3}
         _pass_time(database, 31.0)
         assert lanes(turn(run, queue=queue)) == {"a": 3}

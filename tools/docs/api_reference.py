@@ -84,13 +84,15 @@ def _who(route: Route) -> str:
     if route.scope is ANY_TOKEN:
         return "Any token, whatever its scopes."
     whole = ", by a token for all tenants" if route.everyone else ""
-    return f"Scope `{route.scope}`{whole}."
+    second = f" and `{route.also}`" if route.also is not None else ""
+    return f"Scope `{route.scope}`{second}{whole}."
 
 
 def _scope(route: Route) -> str:
     if route.scope is ANY_TOKEN:
         return "any"
-    return "" if route.scope is PUBLIC else f"`{route.scope}`"
+    second = f", `{route.also}`" if route.also is not None else ""
+    return "" if route.scope is PUBLIC else f"`{route.scope}`{second}"
 
 
 def _answer(route: Route, told: dict[str, Any]) -> str:

@@ -30,6 +30,7 @@ MAX_WEIGHT = 1000
 MAX_WEIGHTS = 10_000  # lanes with their own weight
 MAX_RATE = 1_000_000.0  # starts per second
 MIN_RATE = 1 / (366 * 86400)
+MAX_SLOW_DOWN_S = 86400  # of `ctx.slow_down(…)`
 _RATE_PATTERN = re.compile(r"(\d+(?:\.\d+)?) */ *(\d+)? *(s|m|h|d)")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -258,7 +259,7 @@ def refill_wait(rates: Iterable[float | None], burst: float | None) -> float | N
 def seconds_of_pause(value: float | timedelta) -> float:
     """Validate how long `ctx.slow_down(…)` closes a lane, in seconds."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not is_finite(seconds) or not 0 < seconds <= 86400:
+    if not is_finite(seconds) or not 0 < seconds <= MAX_SLOW_DOWN_S:
         raise InvalidOption(
             option="seconds", reason=f"must be more than 0 and at most a day, not {value!r:.80}"
         )

@@ -15,7 +15,8 @@ from ..model.schedule_state import (
     StoredSchedule,
     next_start,
 )
-from .access import ALL_JOBS
+from .access import ALL_JOBS, Access
+from .job_actions import record_action
 from .operation import BEGIN, Op, Rows, Statement, creates_database
 
 
@@ -25,12 +26,16 @@ class Announced:
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # their names belong to schedules out of the caller's reach
 
 
 @creates_database
-def announce(definitions: Sequence[ScheduleDefinition]) -> Op[Announced]:
+def announce(
+    definitions: Sequence[ScheduleDefinition], reach: Access = ALL_JOBS, by: str | None = None
+) -> Op[Announced]:
     """Insert the schedules that code declares, and update those whose declaration changed. Nothing
-    is removed, and changes made at run time stay in force."""
+    is removed, and changes made at run time stay in force. `by`: the token of a remote worker that
+    announces them, for the record."""
     if not definitions:
         return Announced()
     definitions = sorted(definitions, key=lambda one: one.name)  # one order of locks
@@ -38,7 +43,7 @@ def announce(definitions: Sequence[ScheduleDefinition]) -> Op[Announced]:
     clock: Rows = yield Statement("schedule_clock")
     now = float(clock[0][0])
     names = json.dumps([one.name for one in definitions])
-    rows: Rows = yield Statement("hold_schedules", {"names": names, **ALL_JOBS.params})
+    rows: Rows = yield Statement("hold_schedules", {"names": names, **reach.params})
     stored = {row[0]: StoredSchedule(*row) for row in rows}
     new = [new_schedule_row(one, now, code=True) for one in definitions if one.name not in stored]
     added: Rows = (yield Statement("insert_schedules", rows=new)) if new else []
@@ -49,14 +54,28 @@ def announce(definitions: Sequence[ScheduleDefinition]) -> Op[Announced]:
     ]
     if changed:
         yield Statement("change_schedules", rows=changed)
-    yield Statement("announce_schedules", {"names": names})
-    return Announced(tuple(name for (name,) in added), tuple(row["name"] for row in changed))
+    yield Statement("announce_schedules", {"names": names, **reach.params})
+    done = Announced(
+        tuple(name for (name,) in added),
+        tuple(row["name"] for row in changed),
+        tuple(sorted({row["name"] for row in new}.difference(name for (name,) in added))),
+    )
+    if by is not None:
+        yield from _record(done, definitions, by)
+    return done
 
 
-def reannounce(names: Sequence[str]) -> Op[None]:
+def _record(done: Announced, definitions: Sequence[ScheduleDefinition], by: str) -> Op[None]:
+    for one in definitions:
+        if one.name in (*done.added, *done.changed):
+            facts = {"by": by, "schedule": one.name, "tenant": one.tenant, "queue": one.queue}
+            yield from record_action("schedule-announce", [None], facts)
+
+
+def reannounce(names: Sequence[str], reach: Access = ALL_JOBS) -> Op[None]:
     """Refresh the announcement of a long-running worker. Declarations are not updated: a newer
     deployment may have changed them."""
-    yield Statement("announce_schedules", {"names": json.dumps(list(names))})
+    yield Statement("announce_schedules", {"names": json.dumps(list(names)), **reach.params})
 
 
 def new_schedule_row(definition: ScheduleDefinition, now: float, *, code: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model.claim import Claim
-from ..model.errors import InvalidOption
+from ..model.errors import ClaimLost, InvalidOption
 from ..model.lane import refill_wait
 from ..model.outcome import Transition
 from ..model.turns import (
@@ -194,9 +194,13 @@ def return_tokens(transitions: Sequence[Transition]) -> list[Statement]:
     return [Statement("return_tokens", rows=rows)] if rows else []
 
 
-def slow_down(queue: str, lane: str, seconds: float) -> Op[float]:
-    """Close a lane for some seconds, for all workers; returns until when."""
-    rows: Rows = yield Statement("slow_down", {"queue": queue, "lane": lane, "seconds": seconds})
+def slow_down(claim: Claim, seconds: float) -> Op[float]:
+    """Close the lane of a claimed job for so long, for all workers, while the claim holds; until
+    when."""
+    given = {"job": claim.id, "offered_by": None, **claim.guard, "seconds": seconds}
+    rows: Rows = yield Statement("slow_down", given)
+    if not rows:
+        raise ClaimLost(job=claim.id)
     return float(rows[0][0])
 
 

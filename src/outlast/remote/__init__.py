@@ -10,6 +10,7 @@ In reading order:
     worker         the worker, put together from these parts
     session        what the parts share: the connection, tokens, the spool
     source         offers down the stream; accepts and starts jobs
+    announcer      schedules of its code, for the server to fire
     capacity       how many jobs it can take
     reporter       outcomes, acceptances and events on their way to the server
     spool          events on disk until the server has them

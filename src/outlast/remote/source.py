@@ -27,6 +27,7 @@ from ..worker.loop import Backoff
 from ..worker.protocols import LeaseHolder
 from ..worker.runner import JobRunner
 from ..worker.shared import WorkerShared
+from .announcer import ScheduleAnnouncer
 from .capacity import RemoteCapacity
 from .reporter import Reporter
 from .session import RemoteSession
@@ -60,6 +61,8 @@ class StreamSource:
         self._listening: asyncio.Task[None] | None = None
         self._max_silence = FIRST_FRAME_TIMEOUT_S
         self._starting = False  # those ahead, in a moment
+        self._announcer = ScheduleAnnouncer(session.client, runner.registry)
+        self._announcing: asyncio.Task[None] | None = None
         self.failure: OutlastError | None = None
 
     # From begin to end
@@ -83,11 +86,14 @@ class StreamSource:
         """A remote worker has no liveness lock, only leases, so it can start at once."""
         self._listening = asyncio.create_task(self._listen(), name="outlast-stream")
         self._listening.add_done_callback(self._listener_done)
+        self._announcing = asyncio.create_task(self._announcer.loop.run(), name="outlast-announcer")
 
     async def stop(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait([self._listening])
+        started = [task for task in (self._listening, self._announcing) if task is not None]
+        for task in started:
+            task.cancel()
+        if started:
+            await asyncio.wait(started)
         self._reporter.decline()
 
     async def leave(self) -> None:

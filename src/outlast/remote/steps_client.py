@@ -12,8 +12,9 @@ from ..model.errors import Unsupported
 from ..model.job import TIMESTAMPS, Job, read_result
 from ..model.unreadable import read_state
 from ..ops.flow_report import prerequisites
+from ..ops.lanes import slow_down
 from ..ops.steps import keep, look_up
-from ..protocol import PREREQUISITES_PATH, STEPS_PATH
+from ..protocol import PREREQUISITES_PATH, SLOW_DOWN_PATH, STEPS_PATH
 from ..worker.wakeup import Wakeup
 from .session import RemoteSession
 
@@ -42,6 +43,9 @@ class RemoteStepsClient:
             return await self._step(self._session.token(args[0]), args[1], args[2])
         if operation is prerequisites:
             return await self._prerequisites(self._token_of(args[0]), args[1], args[2])
+        if operation is slow_down:
+            body = {"token": self._session.token(args[0]), "seconds": args[1]}
+            return (await self._session.client.post(SLOW_DOWN_PATH, body))["closed_until"]
         raise Unsupported(reason=f"{operation.__name__} is not available on a remote worker")
 
     async def _step(self, token: str, name: str, result: str | None) -> str | None:

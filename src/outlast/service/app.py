@@ -106,8 +106,9 @@ class Dispatch:
         who = await self._service.principals.identify(request)
         if route.changes and (who.by_cookie or who.token is None):
             refuse_foreign_origin(request, required=who.by_cookie)
-        if not who.has_scope(route.scope):
-            raise Forbidden(f"this token lacks the scope {route.scope}")
+        for scope in (route.scope, route.also):
+            if not who.has_scope(scope):
+                raise Forbidden(f"this token lacks the scope {scope}")
         if route.everyone and who.tenant is not None:
             raise Forbidden("this concerns all tenants: use a token that is not restricted to one")
         return who

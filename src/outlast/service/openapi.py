@@ -80,7 +80,10 @@ def _who(route: Route) -> str:
     if route.scope is ANY_TOKEN:
         return "Needs a token of any scope."
     whole = " It concerns all tenants: a token of one tenant is refused." if route.everyone else ""
-    return f"Needs the scope `{route.scope}`.{whole}"
+    scopes = f"scope `{route.scope}`"
+    if route.also is not None:
+        scopes = f"scopes `{route.scope}` and `{route.also}`"
+    return f"Needs the {scopes}.{whole}"
 
 
 def _responses(route: Route) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Route:
     response: type[BaseModel] | None = None
     status: int = 200
     everyone: bool = False
+    also: Scope | None = None  # a second scope that it needs
     media: tuple[str, ...] = ("application/json",)
     statuses: tuple[int, ...] = ()
     pending: str = ""  # the meaning of status 202, with the same body, if it is ever sent

@@ -179,16 +179,11 @@ class Context:
         too often (429). Jobs that run go on; raise `RetryLater` to try this one again.
 
         In an async handler, await it. Without a limited queue there is no lane to close."""
-        self._check()
-        if not self.has_database:
-            raise Unsupported(
-                reason="slow_down() needs the database, which a remote worker does not have: raise"
-                " RetryLater(seconds) instead, or declare a lane_rate"
-            )
+        self._check_not_completing("slow_down")
         if self._claim.lane is None:
             reason = f"needs a lane: declare limits with ol.queue({self._claim.queue!r}, …)"
             raise InvalidOption(option="slow_down", reason=reason)
-        given = self._claim.queue, self._claim.lane, seconds_of_pause(seconds)
+        given = self._claim, seconds_of_pause(seconds)
         if in_event_loop():
             return self._operations.arun(slow_down, *given)
         return self._operations.run(slow_down, *given)
@@ -212,11 +207,11 @@ class Context:
         if self._lost:
             raise ClaimLost(job=self._claim.id)
 
-    def _check_not_completing(self) -> None:
+    def _check_not_completing(self, what: str = "step") -> None:
         self._check()
         if self._completing:
             reason = "belongs before completing(), which is the last that a handler does"
-            raise InvalidOption(option="step", reason=reason)
+            raise InvalidOption(option=what, reason=reason)
 
     @contextmanager
     def _completing_alone(self) -> Iterator[None]:

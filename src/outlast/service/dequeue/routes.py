@@ -22,6 +22,8 @@ from ...protocol import (
     NDJSON,
     PREREQUISITES_PATH,
     REPORTS_PATH,
+    SCHEDULES_PATH,
+    SLOW_DOWN_PATH,
     SSE,
     STEPS_PATH,
     STREAM_PATH,
@@ -31,7 +33,7 @@ from ..problems import Forbidden, RequestRefused, Unavailable, UnprocessableBody
 from ..request import RequestContext
 from ..route import Route
 from ..streaming import body_message, disconnected, format_for, send_final
-from . import step_routes, task_tokens
+from . import announcements, step_routes, task_tokens
 from .dispatcher import Dispatcher
 from .report_batch import ReportBatch
 from .report_models import ClosedModel, ReportAnswers, TaskReports
@@ -241,5 +243,26 @@ ROUTES = (
         "The prerequisites of a job",
         request=step_routes.PrerequisitesQuery,
         response=step_routes.PrerequisitesPage,
+    ),
+    Route(
+        "POST",
+        SLOW_DOWN_PATH,
+        May.WORK,
+        step_routes.slow_lane_down,
+        "Close a job's lane for a while, for all workers",
+        request=step_routes.SlowDownRequest,
+        response=step_routes.ClosedLane,
+        statuses=(409,),
+    ),
+    Route(
+        "POST",
+        SCHEDULES_PATH,
+        May.WORK,
+        announcements.announce_schedules,
+        "Announce the schedules of a remote worker's code",
+        request=announcements.AnnounceRequest,
+        response=announcements.AnnouncedSchedules,
+        everyone=True,
+        also=May.ENQUEUE,
     ),
 )

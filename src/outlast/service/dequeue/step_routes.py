@@ -1,4 +1,5 @@
-"""Endpoints for handlers of remote workers: durable steps, and results of prerequisites."""
+"""Endpoints for handlers of remote workers: durable steps, results of prerequisites, and closing a
+lane."""
 
 from __future__ import annotations
 
@@ -10,10 +11,13 @@ from ...model.arguments import MAX_PAYLOAD
 from ...model.blob import Blob
 from ...model.claim import Claim
 from ...model.job import Job
+from ...model.lane import MAX_SLOW_DOWN_S
 from ...model.options import MAX_NAME_CHARS
 from ...ops.flow_report import prerequisites
+from ...ops.lanes import slow_down
+from ...ops.limits import tenant_lane_queues
 from ...ops.steps import keep, look_up
-from ..problems import Forbidden
+from ..problems import Forbidden, UnprocessableBody
 from ..request import RequestContext
 from . import task_tokens
 from .report_models import ClosedModel, Token, check_json
@@ -47,6 +51,17 @@ class PrerequisitesPage(BaseModel):
     jobs: list[tuple[int, dict[str, Any]]] = Field(description="each with its position")
 
 
+class SlowDownRequest(ClosedModel):
+    """For how long no worker starts another job of this job's lane."""
+
+    token: Token
+    seconds: float = Field(gt=0, le=MAX_SLOW_DOWN_S, allow_inf_nan=False)
+
+
+class ClosedLane(BaseModel):
+    closed_until: float = Field(description="seconds since 1970, by the database's clock")
+
+
 async def keep_step(call: RequestContext) -> StoredStep:
     claim = await claim_of(call, call.body.token)
     store = call.ol.store
@@ -61,6 +76,26 @@ async def read_prerequisites(call: RequestContext) -> PrerequisitesPage:
     claim = await claim_of(call, call.body.token)
     found = await call.ol.store.arun(prerequisites, claim.id, call.body.after, call.body.limit)
     return PrerequisitesPage(jobs=[(position, _job_json(job)) for position, job in found])
+
+
+async def slow_lane_down(call: RequestContext) -> ClosedLane:
+    """Close the job's lane. A lane of several tenants is closed by workers of all tenants only."""
+    claim = await claim_of(call, call.body.token)
+    if claim.lane is None:
+        raise UnprocessableBody(
+            f"this job has no lane: declare limits of the queue {claim.queue!r} with ol.queue(…)"
+        )
+    store = call.ol.store
+    if call.who.tenant is not None and (
+        claim.lane != call.who.tenant or claim.queue not in await store.arun(tenant_lane_queues)
+    ):
+        raise Forbidden(
+            f"the lane {claim.lane!r} of the queue {claim.queue!r} is not this tenant's alone, so a"
+            " token of one tenant cannot close it: raise RetryLater(seconds) instead, or declare"
+            " the queue with lane='tenant'"
+        )
+    closed_until = await store.arun(slow_down, claim, call.body.seconds)
+    return ClosedLane(closed_until=closed_until)
 
 
 def _job_json(job: Job) -> dict[str, Any]:

@@ -272,14 +272,31 @@ WHERE state = 'running' AND queue = :queue AND lane IS NULL
 -- fragment: closed_longer
 ol.lane_closed AND s.filled_at > excluded.filled_at
 
--- name: slow_down
--- Close a lane for a while: its bucket is empty, and fills again from then on. Of two such wishes the
--- longer one holds.
-INSERT INTO ol.lane AS s (queue, lane, tokens, filled_at, closed_for)
-VALUES (:queue, :lane, 0, ol.later(:seconds), :seconds)
-ON CONFLICT (queue, lane) DO UPDATE SET tokens = 0,
+-- fragment: close_lane
+tokens = 0,
     filled_at = CASE WHEN ol.closed_longer THEN s.filled_at ELSE excluded.filled_at END,
     closed_for = CASE WHEN ol.closed_longer THEN s.closed_for ELSE excluded.closed_for END
+
+-- fragment: claim_in_lane
+j.id = ol.id(:job) AND j.fence = :fence AND j.worker IN (:worker, :offered_by)
+    AND j.state || '' = 'running' AND j.lane IS NOT NULL
+
+-- name: slow_down
+-- Close the lane of a job for a while, if the claim still holds: its bucket is empty, and fills again
+-- from then on. Of two such requests the longer one holds.
+-- postgres: the job's row is locked, as in keep_step
+INSERT INTO ol.lane AS s (queue, lane, tokens, filled_at, closed_for)
+SELECT j.queue, j.lane, 0, ol.later(CAST(:seconds AS double precision)),
+    CAST(:seconds AS double precision)
+FROM ol.job AS j WHERE ol.claim_in_lane
+FOR NO KEY UPDATE
+ON CONFLICT (queue, lane) DO UPDATE SET ol.close_lane
+RETURNING ol.epoch(filled_at)
+-- sqlite: one writer at a time
+INSERT INTO ol.lane AS s (queue, lane, tokens, filled_at, closed_for)
+SELECT j.queue, j.lane, 0, ol.later(:seconds), :seconds
+FROM ol.job AS j WHERE ol.claim_in_lane
+ON CONFLICT (queue, lane) DO UPDATE SET ol.close_lane
 RETURNING ol.epoch(filled_at)
 
 -- name: set_lane_paused

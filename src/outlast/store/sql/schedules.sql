@@ -141,8 +141,8 @@ RETURNING ol.updated(name)
 
 -- name: announce_schedules
 -- A deployment still has these schedules. Written once an hour at the most.
-UPDATE ol.schedule SET announced_at = ol.now()
-WHERE name IN (SELECT ol.each(:names)) AND code IS NOT NULL
+UPDATE ol.schedule AS j SET announced_at = ol.now()
+WHERE j.name IN (SELECT ol.each(:names)) AND j.code IS NOT NULL AND ol.in_reach
     AND (announced_at IS NULL OR announced_at < ol.ago(3600) OR announced_at > ol.later(3600))
 RETURNING name
 
