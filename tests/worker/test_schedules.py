@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
-from outlast import Context, Outlast
+from outlast import BatchContext, Context, Outlast
 from outlast.model.schedule import tick_of_key
 from tests.support import Database, aeventually
 
@@ -91,3 +91,20 @@ async def test_schedules_that_are_not_due_cost_an_idle_worker_no_statement(ol: O
         looked = loops["reclaim"].passes
         await aeventually(lambda: loops["reclaim"].passes >= looked + 10, timeout=30)
         assert loops["schedules"].passes == 1
+
+
+async def test_a_batch_knows_the_ticks_of_its_items(ol: Outlast) -> None:
+    """R234: of each item that a schedule made; another's is None."""
+    seen: dict[int, datetime | None] = {}
+
+    @ol.task(batch=10, wait=0.05)
+    async def beat(items: list[int], ctx: BatchContext) -> None:
+        assert ctx.ticks == tuple(item.tick for item in ctx.items)
+        seen.update(zip(items, ctx.ticks, strict=True))
+
+    ol.create_schedule("often", beat.job(1), every=1)
+    await beat.aenqueue(2)
+    async with ol.worker(**QUICK):
+        await aeventually(lambda: seen.keys() == {1, 2}, timeout=30)
+    assert seen[2] is None
+    assert seen[1] in {tick_of_key(job.key) for job in await ol.ajobs(limit=1000)}

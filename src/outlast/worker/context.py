@@ -238,6 +238,12 @@ class BatchContext:
         self.items = tuple(items)
         self.cancelled = cancelled
 
+    @property
+    def ticks(self) -> tuple[datetime | None, ...]:
+        """The nominal times of the items, in their order: of each that a schedule made, in UTC,
+        and None for any other."""
+        return tuple(item.tick for item in self.items)
+
 
 def _storable(value: Any) -> Any:
     """The value itself if it is JSON and not too long, else as much of it as can be told."""
