@@ -63,3 +63,20 @@ def test_a_schedule_is_shown_and_operated(run: Commands, ol: Outlast) -> None:
     assert run("schedule", "delete", "nightly").out == "nightly is deleted.\n"
     assert run("schedule", "nightly").code == 1
     assert run("schedule", "change", "nightly", "--cron", "x").code != 0
+
+
+def test_schedules_are_listed_a_page_at_a_time(run: Commands, ol: Outlast) -> None:
+    """R166: with the number of all, and how to go on."""
+
+    @ol.task
+    def report() -> None: ...
+
+    for number in range(7):
+        ol.create_schedule(f"run {number}", report.job(), every=3600)
+    first = run("schedules", "--limit", 3)
+    assert first.out.count("run ") == 3
+    assert first.err == "3 of 7 schedules; continue with --after 'run 2'\n"
+    last = run("schedules", "list", "--limit", 4, "--after", "run 2", "--json")
+    assert [one["name"] for one in last.json] == [f"run {n}" for n in range(3, 7)]
+    assert last.err == ""
+    assert run("schedules", "--limit", 0).code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,16 +32,30 @@ def schedules() -> None:
     """List schedules, or preview those of an app."""
 
 
-@schedules.command("list", epilog="Example: outlast schedules, or outlast schedules list")
+@schedules.command("list", epilog="Example: outlast schedules, or outlast schedules --limit 200")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=50,
+    show_default=True,
+    help="Maximum number of schedules.",
+)
+@click.option(
+    "--after", metavar="NAME", help="Continue after this schedule, the last of the previous page."
+)
 @json_option
 @with_client
-def list_schedules(ol: Outlast, as_json: bool) -> None:
-    """List the schedules, with their next and last runs."""
-    found = ol.schedules()
+def list_schedules(ol: Outlast, limit: int, after: str | None, as_json: bool) -> None:
+    """List the schedules by name, with their next and last runs."""
+    with as_usage_errors():
+        page = ol._schedule_page(limit, after)
     if as_json:
-        print_json([one.as_json() for one in found])
+        print_json([one.as_json() for one in page.schedules])
     else:
-        print_table(COLUMNS, map(_row, found), none="No schedules.")
+        print_table(COLUMNS, map(_row, page.schedules), none="No schedules.")
+    if page.next is not None:
+        shown = f"{len(page.schedules):,} of {pluralize(page.count, 'schedule')}"
+        click.echo(printable(f"{shown}; continue with --after {quote(page.next)}"), err=True)
 
 
 @schedules.command(epilog="Example: outlast schedules preview shop.tasks:ol")

@@ -269,6 +269,7 @@ class Outlast:
         self.registry.add_schedule(ScheduleDefinition.of(name, job, options))
 
     schedules, aschedules = twins(schedule_verbs.schedules)
+    _schedule_page, _aschedule_page = twins(schedule_verbs.schedule_page)
     schedule_report, aschedule_report = twins(schedule_verbs.schedule_report)
     create_schedule, acreate_schedule = twins(schedule_verbs.create_schedule)
     pause_schedule, apause_schedule = twins(schedule_verbs.pause_schedule)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Unpack
 
 from ..model.errors import InvalidOption
 from ..model.ids import new_job_id
 from ..model.job import Job
 from ..model.lifecycle import State
-from ..model.options import check_name
+from ..model.options import check_name, check_whole
 from ..model.schedule import ScheduleOptions
 from ..model.schedule_state import (
     Schedule,
@@ -20,14 +21,28 @@ from ..model.schedule_state import (
 )
 from ..model.task import Call
 from ..model.timestamps import to_epoch
+from ..ops import schedule_pages as pages
 from ..ops import schedules as operations
+from ..ops.schedule_pages import SchedulePage
 from .base import actor
 from .faces import Face
 
 
-async def schedules(on: Face) -> list[Schedule]:
-    """Every schedule, by name: declared in code or created at run time."""
-    return await on.run(operations.schedules)
+async def schedules(
+    on: Face, *, limit: int | None = None, after: str | None = None
+) -> list[Schedule]:
+    """Every schedule, by name: declared in code or created at run time; or at most `limit` of
+    those whose names follow `after`."""
+    check_whole("limit", limit, 1, pages.MAX_SCHEDULES)
+    last = "" if after is None else check_name("after", after)
+    most = pages.MAX_SCHEDULES if limit is None else limit
+    return await on.run(partial(pages.schedules, after=last, limit=most))
+
+
+async def schedule_page(on: Face, limit: int, after: str | None) -> SchedulePage:
+    """A page of schedules with the number of all, for the command line."""
+    last = "" if after is None else check_name("after", after)
+    return await on.run(partial(pages.schedule_page, after=last, limit=limit))
 
 
 async def schedule_report(on: Face, name: str) -> ScheduleReport:

@@ -53,13 +53,8 @@ def create(definition: ScheduleDefinition, by: str, action: str = "") -> Op[Sche
     return (yield from schedule(definition.name))
 
 
-def schedules(reach: Access = ALL_JOBS) -> Op[list[Schedule]]:
-    rows: Rows = yield Statement("schedules", {"name": None, **reach.params})
-    return [read_schedule(row, state) for state, *row in rows]
-
-
 def schedule(name: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
-    rows: Rows = yield Statement("schedules", {"name": name, **reach.params})
+    rows: Rows = yield Statement("schedule", {"name": name, **reach.params})
     if not rows:
         raise ScheduleNotFound(name=name)
     state, *row = rows[0]
@@ -68,7 +63,7 @@ def schedule(name: str, reach: Access = ALL_JOBS) -> Op[Schedule]:
 
 def report(name: str, reach: Access = ALL_JOBS) -> Op[ScheduleReport]:
     """A schedule with its next runs, latest jobs and recorded actions."""
-    rows: Rows = yield Statement("schedules", {"name": name, **reach.params})
+    rows: Rows = yield Statement("schedule", {"name": name, **reach.params})
     if not rows:
         raise ScheduleNotFound(name=name)
     state, *row = rows[0]

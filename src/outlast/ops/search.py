@@ -53,12 +53,13 @@ class JobQuery:
         return {
             "queue": self.queue,
             "task": self.task,
-            "text": None if self.text is None else _like(self.text),
+            "text": None if self.text is None else like_pattern(self.text),
             "error": self.error,
         }
 
 
-def _like(text: str) -> str:
+def like_pattern(text: str) -> str:
+    """The pattern of LIKE … ESCAPE '!' for lower-case text that contains this one."""
     for special in "!%_":
         text = text.replace(special, f"!{special}")
     return f"%{text.lower()}%"

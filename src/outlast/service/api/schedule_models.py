@@ -17,6 +17,12 @@ class ScheduleBody(RequestModel):
     name: Name
 
 
+class ScheduleQuery(RequestModel):
+    cursor: Name | None = Field(None, description="`next` of the previous page")
+    limit: int | None = Field(None, ge=1, le=10_000, description="maximum schedules; default 50")
+    text: Reason = Field("", description="only names that contain this, in any case")
+
+
 class PauseScheduleBody(ScheduleBody):
     reason: Reason = ""
 
@@ -93,6 +99,8 @@ class ScheduleView(BaseModel):
 
 class ScheduleList(BaseModel):
     schedules: list[ScheduleView]
+    count: int = Field(description="all that match, on every page")
+    next: str | None = Field(description="cursor of the next page; null: no more")
 
 
 class ScheduleDetails(ScheduleView):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,12 +13,14 @@ from ...model.lifecycle import State
 from ...model.schedule_state import ScheduleDefinition
 from ...model.timestamps import to_epoch
 from ...ops import schedules
+from ...ops.schedule_pages import schedule_page
 from ..request import RequestContext
 from ..route import Route
 from . import PREFIX
 from .enqueue import task_call
 from .job_actions import notify_workers
 from .jobs import job_summary, jsonable
+from .params import limit_of
 from .response_models import JobView
 from .schedule_models import (
     BackfillBody,
@@ -28,14 +31,19 @@ from .schedule_models import (
     ScheduleBody,
     ScheduleDetails,
     ScheduleList,
+    ScheduleQuery,
     ScheduleView,
     SkipBody,
 )
 
 
 async def list_schedules(call: RequestContext) -> dict[str, Any]:
-    found = await call.ol.store.arun(schedules.schedules, call.reach)
-    return {"schedules": [one.as_json() for one in found]}
+    params: ScheduleQuery = call.query
+    limit = limit_of(params.limit, 50, call.service.settings.max_page)
+    asked = partial(schedule_page, after=params.cursor or "", limit=limit, text=params.text)
+    page = await call.ol.store.arun(asked, call.reach)
+    listed = [one.as_json() for one in page.schedules]
+    return {"schedules": listed, "count": page.count, "next": page.next}
 
 
 async def show_schedule(call: RequestContext) -> dict[str, Any]:
@@ -121,7 +129,8 @@ def _action(
 ROUTES = (
     Route(
         "GET", f"{PREFIX}/schedules", Scope.READ, list_schedules,
-        "The schedules, with their next and last runs", response=ScheduleList,
+        "A page of the schedules by name, with their next and last runs",
+        query=ScheduleQuery, response=ScheduleList,
     ),
     Route(
         "GET", f"{PREFIX}/schedules/show", Scope.READ, show_schedule,

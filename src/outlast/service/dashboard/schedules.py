@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 
-from pydantic import Field
 from starlette.responses import Response
 
 from ...model.api_token import Scope
 from ...model.schedule import ScheduleSpec
 from ...model.schedule_state import Schedule
 from ...ops import schedules
+from ...ops.schedule_pages import schedule_page
 from ..api.request_models import RequestModel
 from ..api.schedule_models import PauseScheduleBody, ScheduleBody, SkipBody
 from ..api.schedules import pause_schedule, resume_schedule, run_schedule, skip_schedule
@@ -34,21 +35,18 @@ class ScheduleLine:
 
 class SchedulesQuery(RequestModel):
     text: FilterText = ""
-    page: int = Field(1, ge=1, le=100_000)
+    cursor: FilterText = ""  # the last name of the previous page
 
 
 async def schedules_page(call: RequestContext) -> Response:
     params: SchedulesQuery = call.query
-    found = await call.ol.store.arun(schedules.schedules, call.reach)
-    matching = [one for one in found if params.text.lower() in one.name.lower()]
-    first = (params.page - 1) * PAGE_SIZE
-    shown = matching[first : first + PAGE_SIZE]
+    asked = partial(schedule_page, after=params.cursor, limit=PAGE_SIZE, text=params.text.strip())
+    page = await call.ol.store.arun(asked, call.reach)
     now = await call.service.principals.now()
-    lines = await asyncio.to_thread(lambda: [_line(one, now) for one in shown])
+    lines = await asyncio.to_thread(lambda: [_line(one, now) for one in page.schedules])
     return await render_page(
-        call, "schedules.html", lines=lines, asked=params, known=len(found),
-        number=len(matching), first=first, cells=STRIP_CELLS,
-    )  # fmt: skip
+        call, "schedules.html", lines=lines, asked=params, page=page, cells=STRIP_CELLS
+    )
 
 
 def _line(one: Schedule, now: float) -> ScheduleLine:

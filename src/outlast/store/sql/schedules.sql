@@ -181,12 +181,25 @@ RETURNING name
 DELETE FROM ol.schedule WHERE name = :name
 RETURNING name
 
+-- fragment: schedule_line
+(SELECT r.state FROM ol.job AS r WHERE r.id = j.last_job), ol.schedule_columns
+
+-- name: schedule
+-- One schedule in the caller's reach, and the state of its last job.
+SELECT ol.schedule_line FROM ol.schedule AS j WHERE ol.in_reach AND j.name = :name
+
+-- fragment: schedule_matches
+ol.in_reach AND (CAST(:text AS text) IS NULL OR lower(j.name) LIKE :text ESCAPE '!')
+
 -- name: schedules
--- Every schedule in the caller's reach, and how its last job stands.
-SELECT (SELECT r.state FROM ol.job AS r WHERE r.id = j.last_job), ol.schedule_columns
-FROM ol.schedule AS j
-WHERE ol.in_reach AND (CAST(:name AS text) IS NULL OR j.name = :name)
-ORDER BY j.name
+-- A page of the schedules in the caller's reach, by name, with the states of their last jobs.
+SELECT ol.schedule_line FROM ol.schedule AS j
+WHERE j.name > :after AND ol.schedule_matches
+ORDER BY j.name LIMIT :limit
+
+-- name: count_schedules
+-- The number of schedules in the caller's reach.
+SELECT count(*) FROM ol.schedule AS j WHERE ol.schedule_matches
 
 -- name: schedule_history
 -- The latest jobs of a schedule, by their ids, newest first.
