@@ -39,15 +39,16 @@ def test_a_job_says_which_jobs_have_the_slots_of_its_lane(run: Commands, ol: Out
     (task,) = {ol.job(first).task}
     _register(ol, task)
     ol.store.run(claim, ClaimRequest("w1", "default", 1, 60.0, turn=LaneTurn()))
-    assert f"1 of 1 slot of lane default are taken by {first}." in run("job", second).out
+    assert f"1 of 1 slot of lane default is taken by {first}." in run("job", second).out
     ol.limit("default", lane_running=None, running=1)
-    assert "1 of 1 slot of its queue are taken." in run("job", second).out
+    assert "1 of 1 slot of its queue is taken." in run("job", second).out
     ol.limit("default", running=10)
     assert (
         run("pause", "default", "--lane", "default").out == "Lane default of default is paused.\n"
     )
     shown = run("job", second).out
-    assert "Lane default is paused." in shown and "\nlane        default\n" in shown
+    assert "Lane default is paused: `outlast resume default --lane default` lets it run." in shown
+    assert "\nlane        default\n" in shown
     assert run("resume", "default", "--lane", "default").code == 0
     assert "Lane default" not in run("job", second).out
     assert run("pause", "--tenant", "acme").out == "Tenant acme is paused.\n"

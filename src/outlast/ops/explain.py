@@ -10,6 +10,7 @@ from ..model.humanize import format_duration, pluralize
 from ..model.job import Job
 from ..model.lifecycle import QUEUED, State
 from ..model.outcome import reason
+from ..model.uniqueness import DEBOUNCE
 from ..model.unreadable import UNREADABLE
 from . import report
 from .access import ALL_JOBS, Access
@@ -20,6 +21,7 @@ from .lane_report import LaneSlots, lane_slots
 from .operation import Op
 from .reclaim import signs_of_loss
 from .report import WorkerInfo
+from .unique_keys import unique_mode
 
 LIVE = {*QUEUED, State.RUNNING}
 MAX_NAMED_JOBS = 3  # prerequisites named in an explanation
@@ -42,6 +44,7 @@ class JobFacts:
     access: Access = ALL_JOBS  # of the reader: other jobs are not named
     breaker: BreakerState | None = None  # of its task in its queue, if it is open
     slots: LaneSlots | None = None  # of its lane, in a limited queue
+    debounced: bool = False
 
     @property
     def owner(self) -> WorkerInfo | None:
@@ -82,10 +85,14 @@ def explain(
     breaker = breaker_of((yield from breakers()), Circuit(job.queue, job.task))
     slots = None
     if job.state is State.READY and job.lane is not None:
-        slots = yield from lane_slots(job.queue, job.lane, now)
+        slots = yield from lane_slots(job.queue, job.lane, now, reach)
+    debounced = False
+    if job.state is State.SCHEDULED and job.key is not None:
+        debounced = (yield from unique_mode(id)) == DEBOUNCE
     facts = JobFacts(
-        job, now, stopped, workers, ahead, free, before, still_open, cause, reach, breaker, slots
-    )
+        job, now, stopped, workers, ahead, free, before, still_open, cause, reach, breaker, slots,
+        debounced,
+    )  # fmt: skip
     return describe(facts)
 
 
@@ -245,7 +252,13 @@ def _scheduled(facts: JobFacts) -> str:
             f" {pluralize(job.failures, 'failure')}"
             f" of {job.max_attempts}). Last error: {reason(job.error)}.{held}"
         )
-    return f"It is scheduled to run {when}.{held}"
+    again = (
+        f" It is debounced: another call with its key {job.key!r} puts it off and replaces its"
+        " arguments."
+        if facts.debounced and wait > 0
+        else ""
+    )
+    return f"It is scheduled to run {when}.{again}{held}"
 
 
 def _running(facts: JobFacts) -> str:

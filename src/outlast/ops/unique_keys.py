@@ -134,6 +134,12 @@ def _take(jobs: Sequence[NewJob], holders: Mapping[str, str]) -> Op[set[str]]:
     return {id for (id,) in rows}
 
 
+def unique_mode(job: str) -> Op[str | None]:
+    """How the key of a job is unique; None: as long as its row is kept."""
+    rows: Rows = yield Statement("unique_mode", {"id": job})
+    return rows[0][0] if rows else None
+
+
 def held_keys(jobs: Sequence[NewJob]) -> Op[set[str]]:
     """Unique jobs whose keys are held by others, as far as visible without a lock."""
     rows: Rows = yield Statement("key_holders", rows=[_wanted(job) for job in jobs])

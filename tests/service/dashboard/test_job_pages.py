@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,6 +12,7 @@ import pytest
 
 from outlast import Outlast, chain
 from outlast.model.settings import RetentionSettings
+from outlast.ops import workers as worker_ops
 from outlast.ops.events import assign_positions
 from outlast.service.dashboard import bulk
 from tests.service.following import claimed, say
@@ -247,3 +249,16 @@ def test_looking_at_a_job_writes_nothing_and_shows_what_was_said_just_now(
         if not database.is_sqlite:
             waiting = f"SELECT count(*) FROM {table(database, 'event')} WHERE place IS NULL"
             assert database.rows(waiting) == [(1,)]
+
+
+def test_a_job_s_page_says_why_it_waits_for_its_lane(served: Served, ol: Outlast) -> None:
+    """R120, R199: as `outlast job` and the API do."""
+    ol.limit("mail", lane_running=0)
+    run = ol.store.run
+    (job,) = put(run, queue="mail", lane="<acme>")
+    card = ol.worker().registration_row() | {"id": "w1", "tasks": '["work"]'}
+    run(worker_ops.register, card)
+    said = "The limit of lane <acme> is 0: no job of it may run."
+    assert said in unescape(served.get(f"/jobs/{job.id}").text)
+    assert "<acme>" not in served.get(f"/jobs/{job.id}").text
+    assert served.get(f"/api/v1/jobs/{job.id}/explain").json()["explanation"] == said

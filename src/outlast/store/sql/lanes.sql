@@ -332,15 +332,20 @@ ORDER BY random() LIMIT :lanes
 SELECT name FROM ol.queue WHERE limited
 
 -- name: lane_slots
--- What bears on one lane: how many jobs run in it and in the whole queue, whether it or its tenant is
--- paused, when it opens, how many tokens it and the queue have, and the job that holds its order.
+-- What bears on one lane: how many jobs run in it and in the whole queue, whether it is paused,
+-- whether its tenant is, when it opens, how many tokens it and the queue have, the job that holds its
+-- order and the one that blocks it.
 SELECT (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
         AND r.queue = :queue AND r.lane = :lane),
     (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
         AND r.queue = :queue),
-    COALESCE(s.paused, false) OR EXISTS (SELECT 1 FROM ol.lane AS p WHERE p.queue = ''
-        AND p.lane = :lane AND p.paused AND q.lane_by = 'tenant'),
-    CASE WHEN ol.lane_closed THEN ol.epoch(s.filled_at) END, CASE WHEN q.lane_rate IS NULL THEN NULL ELSE ol.lane_tokens END,
+    COALESCE(s.paused, false),
+    EXISTS (SELECT 1 FROM ol.lane AS p WHERE p.queue = '' AND p.lane = :lane AND p.paused
+        AND q.lane_by = 'tenant'),
+    CASE WHEN ol.lane_closed THEN ol.epoch(s.filled_at) END,
+    CASE WHEN q.lane_rate IS NULL THEN NULL ELSE ol.lane_tokens END,
+    CASE WHEN q.rate IS NULL THEN NULL ELSE (SELECT ol.queue_tokens FROM (SELECT 1) AS bucket
+        LEFT JOIN ol.lane AS s ON s.queue = :queue AND s.lane = '') END,
     (SELECT CAST(b.id AS text) FROM ol.job AS b WHERE b.lane IS NOT NULL AND b.fence > 0
         AND b.state IN ('scheduled', 'ready') AND b.queue = :queue AND b.lane = :lane AND q.ordered
     ORDER BY b.id LIMIT 1),
@@ -350,9 +355,9 @@ FROM ol.queue AS q LEFT JOIN ol.lane AS s ON s.queue = q.name AND s.lane = :lane
 WHERE q.name = :queue AND q.limited
 
 -- name: lane_running
--- The jobs that run in a lane, the longest first.
-SELECT CAST(id AS text) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
-    AND r.queue = :queue AND r.lane = :lane ORDER BY r.started_at LIMIT :limit
+-- The jobs that run in a lane and that the caller may see, the longest first.
+SELECT CAST(id AS text) FROM ol.job AS j WHERE j.state = 'running' AND j.lane IS NOT NULL
+    AND j.queue = :queue AND j.lane = :lane AND ol.in_reach ORDER BY j.started_at LIMIT :limit
 
 -- name: deepest_lanes
 -- The lanes of a queue with the most ready jobs: how many, since when the oldest is due, how many run.

@@ -108,3 +108,7 @@ DELETE FROM ol.unique_key AS u
 WHERE ol.in_ids(u.job, :ids)
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = u.job)
 RETURNING CAST(job AS text)
+
+-- name: unique_mode
+-- How the key of a job is unique.
+SELECT unique_mode FROM ol.job WHERE id = ol.id(:id)
