@@ -30,6 +30,8 @@ every other interface (`Job.as_json()`).
 | 0 | success |
 | 1 | failure; the reason is on standard error; `doctor`: there are problems |
 | 2 | usage error |
+
+With `--json`, the reason is one line of JSON: `{{"error": {{"type": …, "message": …}}}}`.
 """
 
 

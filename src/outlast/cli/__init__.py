@@ -11,7 +11,9 @@ import click
 
 from ..version import VERSION
 from .database_options import schema_option, url_option
-from .errors import errors_as_messages
+from .errors import errors_as_json, errors_as_messages, wants_json
+
+JSON_WANTED = "outlast.json"  # whether the command line asks for JSON
 
 # Where each command lives, in the order in which `outlast --help` lists them.
 COMMANDS = {
@@ -66,8 +68,21 @@ class Commands(click.Group):
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        json = wants_json(args)
+        with errors_as_json(json):
+            ctx = super().make_context(info_name, args, parent, **extra)
+        ctx.meta[JSON_WANTED] = json
+        return ctx
+
     def invoke(self, ctx: click.Context) -> Any:
-        with errors_as_messages():
+        with errors_as_json(ctx.meta.get(JSON_WANTED, False)), errors_as_messages():
             return super().invoke(ctx)
 
 
@@ -79,6 +94,8 @@ class Commands(click.Group):
     Exit codes: 0  success
                 1  failure; the reason is on standard error
                 2  usage error
+
+    With --json the reason is one line of JSON: {"error": {"type": …, "message": …}}.
 
     `outlast COMMAND --help` shows examples.
     """,

@@ -1,9 +1,13 @@
-"""Errors of commands: one sentence on standard error, without traceback or password."""
+"""Errors of commands on standard error, without traceback or password: a sentence, or one line of
+JSON where the command prints JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
+from typing import Any
 
 import click
 
@@ -25,6 +29,53 @@ class InvalidUsage(CommandFailed):
     exit_code = 2
 
 
+class JsonFailure(click.ClickException):
+    """A command with `--json` failed: its error as one line of JSON."""
+
+    exit_code = 1
+
+    def __init__(self, error: click.ClickException | click.Abort) -> None:
+        message = error.message if isinstance(error, click.ClickException) else "Aborted."
+        if isinstance(error, click.UsageError):
+            message = error.format_message()
+        super().__init__(message)
+        cause = error.__cause__ if isinstance(error, CommandFailed) else error
+        self.fields = error_fields(cause or error, message)
+
+    def show(self, file: object = None) -> None:
+        click.echo(json.dumps({"error": self.fields}), err=True)
+
+
+class JsonUsageFailure(JsonFailure):
+    """The same for a usage error."""
+
+    exit_code = 2
+
+
+@contextmanager
+def errors_as_json(wanted: bool) -> Iterator[None]:
+    """Report errors as JSON, if that is wanted."""
+    try:
+        yield
+    except (click.ClickException, click.Abort) as error:
+        if not wanted or isinstance(error, JsonFailure | click.exceptions.NoArgsIsHelpError):
+            raise
+        code = getattr(error, "exit_code", JsonFailure.exit_code)
+        kind = JsonUsageFailure if code == JsonUsageFailure.exit_code else JsonFailure
+        raise kind(error) from error
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON; what cannot be parsed is asked by its words."""
+    return "--json" in takewhile(lambda word: word != "--", args)
+
+
+def error_fields(error: BaseException, message: str | None = None) -> dict[str, Any]:
+    """An error as JSON fields, the same in every command."""
+    text = str(error) if message is None else message
+    return {"type": type(error).__name__, "message": _safe(text or type(error).__name__)}
+
+
 @contextmanager
 def as_usage_errors() -> Iterator[None]:
     """Report an option that the library rejects as a usage error."""
@@ -44,9 +95,13 @@ def errors_as_messages() -> Iterator[None]:
 
 def error_message(error: BaseException) -> str:
     """An error's message without control characters and secrets."""
+    return _safe(str(error) or type(error).__name__)
+
+
+def _safe(text: str) -> str:
     from ..worker.logs import redact
 
-    return printable(redact(str(error) or type(error).__name__))
+    return printable(redact(text))
 
 
 def printable(text: str) -> str:

@@ -15,7 +15,7 @@ from ..model.humanize import pluralize
 from ..model.job import Job
 from ..model.lifecycle import State
 from .database_options import json_option, with_client
-from .errors import error_message
+from .errors import error_fields, error_message
 from .jobs import filter_options
 from .output import print_json, to_json
 
@@ -32,10 +32,7 @@ class ActionResult:
     error: Exception | None = None
 
     def as_json(self) -> dict[str, Any]:
-        error = self.error and {
-            "type": type(self.error).__name__,
-            "message": error_message(self.error),
-        }
+        error = self.error and error_fields(self.error)
         return {"id": self.id, "ok": error is None, "job": to_json(self.job), "error": error}
 
 
@@ -225,10 +222,10 @@ def apply_each(ids: Sequence[str], action: Callable[[str], Job]) -> list[ActionR
 def print_results(results: list[ActionResult], as_json: bool, running: str) -> None:
     if as_json:
         print_json([result.as_json() for result in results])
-    for result in results:
+    for result in () if as_json else results:
         if result.error is not None:
             click.echo(f"outlast: {error_message(result.error)}", err=True)
-        elif result.job is not None and not as_json:
+        elif result.job is not None:
             state = result.job.state
             click.echo(f"{result.job.id} {running if state is State.RUNNING else state}")
     if any(result.error for result in results):
