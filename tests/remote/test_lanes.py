@@ -1,4 +1,4 @@
-"""Remote workers take turns and slots as local ones do."""
+"""Remote workers take turns, slots and shares as local ones do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import threading
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from outlast import ClaimLost, Context, Outlast, Retry, RetryLater, ServerRefused
 from outlast.remote import RemoteWorker
@@ -147,3 +150,27 @@ async def test_a_tenant_s_remote_worker_closes_its_own_lane_alone(
     assert isinstance(told["fair"], float)
     assert "not this tenant's alone" in str(told["shared"])
     assert "RetryLater" in str(told["shared"])
+
+
+@pytest.mark.parametrize("limits", [{}, {"lane_running": 50}], ids=["plain", "lanes"])
+async def test_a_flood_leaves_low_priorities_their_share_beside_remote_workers(
+    served: Served, ol: Outlast, tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    """R243: a local and a remote worker each give every tenth claim to the longest due."""
+    order: list[int] = []
+    if limits:
+        ol.queue("mail", **limits)
+
+    @ol.task(queue="mail")
+    async def send(ctx: Context, more: bool = True) -> None:
+        order.append(ctx.job.priority)
+        if more:
+            ctx.enqueue(send.using(priority=10).job())
+
+    await ol.aenqueue(*(send.using(priority=-10).job(more=False) for _ in range(5)))
+    await asyncio.sleep(0.002)  # the clock of SQLite counts milliseconds
+    await ol.aenqueue(*(send.using(priority=10).job() for _ in range(50)))
+    async with ol.worker(concurrency=2), working(served, tmp_path, concurrency=2):
+        await aeventually(lambda: order.count(-10) == 5, 60.0)
+    last = [n for n, priority in enumerate(order, 1) if priority == -10][-1]
+    assert last <= 10 * (5 + 2 * 4), "each of both has at most four in hand"

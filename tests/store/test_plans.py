@@ -61,6 +61,10 @@ OFFER_ACROSS = OfferRequest(
     "w", "default", 10, 9.0, promote=False, other_queues=("a", "b"), tasks=("work",)
 ).statements()[0]
 
+CLAIM_LONGEST_DUE = ClaimRequest(
+    "w", "default", 10, 9.0, promote=False, longest_due=True
+).statements()[0]
+
 
 def found(name: str, **said: Any) -> Statement:
     """One of the audit's finders."""
@@ -143,6 +147,7 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
     ("statement", "index"),
     [
         (CLAIM_ITEMS, "job_ready"),
+        (CLAIM_LONGEST_DUE, "job_ready"),
         (CLAIM_ACROSS, "job_ready"),
         (OFFER_ACROSS, "job_ready"),
         (Statement("promote_due", {"limit": 100}), "job_due"),
@@ -307,11 +312,37 @@ def test_a_claim_by_lanes_reads_the_index_of_lanes(
     assert all(after <= 3 * before for before, after in zip(*costs, strict=True)), costs
 
 
+@pytest.mark.parametrize("limits", [{}, {"lane_running": 90}], ids=["plain", "lanes"])
+def test_a_claim_for_the_longest_due_hops_from_priority_to_priority(
+    database: Database, store: Store, limits: dict[str, Any]
+) -> None:
+    """R036, R243: behind 20,000 jobs of a higher priority, the first of a lower one costs as much
+    as behind 200."""
+    if limits:
+        store.run(declare, [QueueLimits("default", **limits)], "test")
+    statement, costs = CLAIM_LONGEST_DUE, list[int]()
+    lane: str | None = None
+    if limits:
+        _, (_, statement, _) = _lane_statements()
+        lane = "lane-1"
+    long_ago = time.time() - 60
+    store.run(enqueue, [new(priority=-9, at=long_ago, lane=lane) for _ in range(20)])
+    for number in (200, 20_000):
+        for priority in (3, 2, 1):
+            store.run(enqueue, [new(priority=priority, lane=lane) for _ in range(number // 3)])
+        analyse(database)
+        plan = explained(store, database, statement)
+        assert used_indexes(plan) >= {"job_lane_ready" if limits else "job_ready"}, plan
+        assert "SCAN outlast_job" not in plan, plan
+        costs.append(work_of(store, database, statement))
+    assert costs[1] <= 2 * costs[0], costs
+
+
 def _lane_statements() -> tuple[Statement, list[Statement]]:
     asked = ClaimRequest("w", "default", 10, 9.0, promote=False, turn=LaneTurn()).by_lanes()
     given = {**asked.params, "queue": "default", "limit": 10, "alone": True}
     rows = [{"lane": f"lane-{n}", "share": 1} for n in range(64)]
-    names = ("claim_lanes", "claim_ordered_lanes")
+    names = ("claim_lanes", "claim_lanes_longest_due", "claim_ordered_lanes")
     return asked.opening()[-1], [Statement(name, given, rows) for name in names]
 
 

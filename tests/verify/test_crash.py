@@ -14,7 +14,7 @@ from tests.verify.running import all_paths, only, run, sampled_paths
 # Statements that write and are on no path yet: a kill beside them is shown by `verify lanes` and by
 # tests alone, or not at all. A path takes its statement out of here.
 NOT_WALKED = {
-    "adopt_jobs", "adopt_running", "break_schedules", "claim_lanes", "claim_ordered_lanes",
+    "adopt_jobs", "adopt_running", "break_schedules", "claim_lanes", "claim_lanes_longest_due", "claim_ordered_lanes",
     "drop_jobs", "forget_room", "move_jobs", "move_to_lane", "prioritize_jobs",
     "release_unique_keys", "reschedule_jobs", "return_tokens", "rewind_schedules",
     "set_lane_paused", "set_limits", "slow_down", "spend_tokens",

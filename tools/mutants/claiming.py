@@ -9,6 +9,19 @@ CLAIM, FINISH = "store/sql/claim.sql", "store/sql/finish.sql"
 
 MUTANTS = [
     Mutant(
+        "share-by-priority",
+        "the share of the longest due goes to the highest priority, and low ones starve",
+        [
+            Edit(
+                "store/sql/claim.sql",
+                "ORDER BY found.due NULLS LAST, found.priority DESC LIMIT 1)",
+                "ORDER BY found.priority DESC LIMIT 1)",
+            )
+        ],
+        paths=("claim-longest-due",),
+        points=6,
+    ),
+    Mutant(
         "claim-without-skip-locked",
         "who claims does not lock what it picks, so two may pick the same",
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ class ClaimRequest:
     other_queues: tuple[str, ...] = ()  # queues to ask after this one, in the same statement
     known: Collection[str] | None = None  # only these tasks, where too many are unknown
     turn: LaneTurn | None = None  # of a limited queue, which is claimed by lanes
+    longest_due: bool = False  # of the priority whose first job has been due longest
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -55,10 +56,12 @@ class ClaimRequest:
     def by_lanes(self) -> LaneClaim:
         """The same of a limited queue."""
         params = {"known": True, "tenant": None, **self._task_params()}
+        turn = self._turn()
         if self.task is not None:
             params |= {"known": True, "tasks": json.dumps([self.task]), "last_life": False}
+            turn = replace(turn, longest_due=False)
         params |= {"worker": self.worker, "lease": self.lease}
-        return LaneClaim(params, self.queue, self.limit, self._turn(), self.promote)
+        return LaneClaim(params, self.queue, self.limit, turn, self.promote)
 
     def _turn(self) -> LaneTurn:
         return self.turn or LaneTurn()
@@ -92,6 +95,11 @@ class ClaimRequest:
             params = {"known": True, "tenant": None, **params, "each": self.per_queue_limit}
             return Statement("claim_across", params, rows)
         params["queue"] = self.queue
+        if self.longest_due:
+            place = self.cursor._asdict() if self.cursor else dict.fromkeys(ClaimCursor._fields)
+            return Statement(
+                "claim_longest_due", {"known": True, "tenant": None, **params, **place}
+            )
         if self.cursor is None:
             return Statement(head, params)
         return Statement(from_cursor, {**params, **self.cursor._asdict()})

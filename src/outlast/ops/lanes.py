@@ -45,6 +45,7 @@ class LaneTurn:
     freed: tuple[str, ...] = ()  # lanes in which this worker just freed a slot
     adopt: bool = False  # whether to search for jobs without a lane
     deep: bool = False  # whether that search is deep
+    longest_due: bool = False  # of each lane, instead of its highest priority
 
 
 class TurnClaims(list[Claim]):
@@ -163,7 +164,8 @@ def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], _QueueFacts | 
 def _claim_statement(
     asked: LaneClaim, facts: _QueueFacts, shares: Sequence[LaneShare]
 ) -> Statement:
-    name = "claim_ordered_lanes" if facts.ordered else "claim_lanes"
+    by_priority = "claim_lanes_longest_due" if asked.turn.longest_due else "claim_lanes"
+    name = "claim_ordered_lanes" if facts.ordered else by_priority
     given = {**asked.params, "queue": asked.queue, "limit": asked.limit, "alone": facts.alone}
     rows = [{**share._asdict(), "place": place} for place, share in enumerate(shares)]
     return Statement(name, given, rows)

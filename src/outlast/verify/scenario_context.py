@@ -16,7 +16,7 @@ from ..model.job import Job, NewJob
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd, Transition, decide
 from ..model.task import Call
-from ..ops.claim import ClaimCursor, ClaimRequest
+from ..ops.claim import ClaimRequest
 from ..ops.claim import claim as claim_op
 from ..ops.finish import Finished, finish
 from ..ops.operation import Op
@@ -58,13 +58,9 @@ class ScenarioContext:
             self.record_promise(job.id, *(states or ("succeeded",)))
         return jobs
 
-    def claim(
-        self, limit: int = 100, lease: float | None = None, cursor: ClaimCursor | None = None
-    ) -> list[Claim]:
+    def claim(self, limit: int = 100, lease: float | None = None, **options: Any) -> list[Claim]:
         lease = self.lease if lease is None else lease
-        claims = self.run(
-            claim_op, ClaimRequest(self.owner, self.queue, limit, lease, cursor=cursor)
-        )
+        claims = self.run(claim_op, ClaimRequest(self.owner, self.queue, limit, lease, **options))
         self.claims += claims
         return claims
 

@@ -179,9 +179,10 @@ class DatabaseSource:
         self._accept(claims, asked_at)
         if request.task is None:
             self.poller.claimed(request, claims, took)
-            if not claims and request.queue in self.breakers.held:
+            if not claims and request.queue in self.breakers.held and not request.longest_due:
                 self.poller.rest_held(request.queues, took)
             all_there_was = len(claims) < request.limit and request.cursor is None
+            all_there_was = all_there_was and not request.longest_due
             if request.turn is not None:  # lanes give their shares, and may have more
                 all_there_was = not claims
             for queue in request.queues:
@@ -230,6 +231,7 @@ class DatabaseSource:
             allow_one_crash_left=not self._in_flight.has_one_crash_left(),
             cursor=None if others else self.poller.cursor(queue),
             turn=self._turn(queue) if queue in self.poller.lanes else None,
+            longest_due=not others and self.poller.takes_longest_due(queue),
         )
 
     def _turn(self, queue: str) -> LaneTurn | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ..model.claim import Claim
 from ..model.turns import FIRST_LANE, MAX_LANES, LaneCursor
 from ..ops.lanes import ADOPTED_ROWS, LaneTurn, TurnClaims
+from .priority_share import PriorityShare
 
 ADOPT_INTERVAL_S = 1.0  # seconds between searches for jobs without a lane
 DEEP_ADOPT_INTERVAL_S = 60.0  # seconds between deep searches
@@ -22,6 +23,7 @@ class _QueueTurn:
     adopt_at: float = 0.0
     deep_adopt_at: float = 0.0
     vain: int = 0  # fruitless claims in a row
+    share: PriorityShare = field(default_factory=PriorityShare)
 
 
 class LaneTurns:
@@ -58,22 +60,26 @@ class LaneTurns:
         turn = self._queues.get(queue)
         if turn is None:
             return None
-        lanes = [claim.lane for claim in ended if claim.queue == queue and claim.lane is not None]
-        freed, turn.freed = {**turn.freed, **dict.fromkeys(lanes)}, {}
+        theirs = [claim.lane for claim in ended if claim.queue == queue and claim.lane is not None]
+        freed, turn.freed = {**turn.freed, **dict.fromkeys(theirs)}, {}
         now = time.monotonic()
         adopt = now >= turn.adopt_at
         deep = adopt and now >= turn.deep_adopt_at
         if deep:
             turn.deep_adopt_at = now + DEEP_ADOPT_INTERVAL_S
-        return LaneTurn(turn.cursor, tuple(freed)[-MAX_LANES:], adopt, deep)
+        lanes = tuple(freed)[-MAX_LANES:]
+        return LaneTurn(turn.cursor, lanes, adopt, deep, turn.share.due)
 
-    def claimed(self, queue: str, claims: Sequence[Claim]) -> bool | None:
+    def claimed(
+        self, queue: str, claims: Sequence[Claim], longest_due: bool = False, took: float = 0.0
+    ) -> bool | None:
         """Note the result of a turn. True: there may be more. None: other claims held the lanes.
         False: nothing to claim for now."""
         turn = self._queues.get(queue)
         if turn is None or not isinstance(claims, TurnClaims):
             return bool(claims)
         turn.cursor = claims.cursor
+        turn.share.claimed(longest_due, took)
         full = claims.adopted >= ADOPTED_ROWS
         turn.adopt_at = 0.0 if full else time.monotonic() + ADOPT_INTERVAL_S
         turn.vain = 0 if claims or claims.adopted else turn.vain + 1
@@ -81,6 +87,8 @@ class LaneTurns:
             return True
         if claims.busy:
             return None
+        if longest_due:
+            return True  # other priorities may have something to claim
         if claims.more and turn.vain < MAX_VAIN_TURNS:
             return True
         turn.vain = 0

@@ -19,6 +19,7 @@ from ..ops.lanes import TurnClaims
 from ..store import Store
 from .lane_turns import LaneTurns
 from .loop import Backoff
+from .priority_share import PriorityShare
 from .queue_rotation import QueueRotation
 
 CURSOR_VALID_S = 0.5  # seconds before a queue is asked from its head again
@@ -64,6 +65,7 @@ class Poller:
         self._full_answers: dict[
             str, int
         ] = {}  # full answers of a queue in a row; the latest is last
+        self._shares: dict[str, PriorityShare] = {}  # queues with more jobs than were taken
         self._vain_until = 0.0  # until then, those come first
         self._alone = 0  # turns for which queues are asked one by one
         self._held_together = (
@@ -116,7 +118,7 @@ class Poller:
         if first is None:
             return ()
         self._alone = max(0, self._alone - 1)
-        if first in self.lanes:
+        if first in self.lanes or self.takes_longest_due(first):
             return (first,)
         if self._alone or self._is_dense_queue(first) or len(self._rotation) < MAX_SINGLE_QUEUES:
             return (first,)
@@ -159,13 +161,20 @@ class Poller:
         position, until = self._cursors.get(queue, (None, 0.0))
         return position if time.monotonic() < until else None
 
+    def takes_longest_due(self, queue: str) -> bool:
+        """Whether the next claim of this queue is for the longest due job of any priority."""
+        share = self._shares.get(queue)
+        return share is not None and share.due
+
     def claimed(self, request: ClaimRequest, claims: Sequence[Claim], took: float = 0.0) -> None:
         """What we got there, in so many seconds: as much as we had room for means that there may be
         more."""
         if request.queue in self.held:
             self._adapt(len(request.queues), took)
         if request.turn is not None:
-            self._claimed_by_lanes(request.queue, claims)
+            self._claimed_by_lanes(request, claims, took)
+        elif request.longest_due:
+            self._claimed_longest_due(request.queue, claims, took)
         elif request.other_queues:
             self._claimed_across(request, claims)
         else:
@@ -176,14 +185,27 @@ class Poller:
         if claims:
             self._idle_backoff = self._settings.poll_min
             self._poll_at = min(self._poll_at, time.monotonic() + self._idle_backoff)
-        else:
+        elif not request.longest_due:
             self._vain_until = time.monotonic() + VAIN_SHARE * took
 
-    def _claimed_by_lanes(self, queue: str, claims: Sequence[Claim]) -> None:
+    def _claimed_longest_due(self, queue: str, claims: Sequence[Claim], took: float) -> None:
+        """Other priorities may have more, and the place of the highest one is where it was."""
+        self._backing_off.pop(queue, None)
+        if (share := self._shares.get(queue)) is not None:
+            share.claimed(True, took)
+        if claims:
+            self._rotation.had_jobs(queue)
+        self._rotation.found(queue)
+
+    def _claimed_by_lanes(
+        self, request: ClaimRequest, claims: Sequence[Claim], took: float
+    ) -> None:
         """A limited queue that gave nothing may have jobs all the same: it rests until a slot is
         freed here, news come, or a look is due."""
+        queue = request.queue
         self._backing_off.pop(queue, None)
-        more = self.lanes.claimed(queue, claims)
+        longest_due = request.turn is not None and request.turn.longest_due
+        more = self.lanes.claimed(queue, claims, longest_due, took)
         if more is None:
             self._rotation.rest(queue, self._settings.poll_min)
         elif more:
@@ -234,7 +256,10 @@ class Poller:
         if number >= limit:
             self._full_answers[queue] = full + 1
         if number >= limit or not whole:
+            self._shares.setdefault(queue, PriorityShare()).claimed(False, 0.0)
             self._rotation.found(queue)
+        else:
+            self._shares.pop(queue, None)
 
     def _note_cursor(self, request: ClaimRequest, claims: Sequence[Claim], took: float) -> None:
         _, until = self._cursors.pop(request.queue, (None, 0.0))
@@ -275,6 +300,7 @@ class Poller:
     def rest(self, queue: str, seconds: float) -> None:
         """Leave a queue alone for so long, whatever the news."""
         self._full_answers.pop(queue, None)
+        self._shares.pop(queue, None)
         self._rotation.rest(queue, seconds)
 
     def _add_pending(self, queues: Collection[str]) -> None:

@@ -176,7 +176,7 @@ class WorkerStream:
         finally:
             self.credit.requested -= request.limit
         self._poller.claimed(request, claims)
-        if not claims and request.queue in self._poller.held:
+        if not claims and request.queue in self._poller.held and not request.longest_due:
             self._poller.rest_held(request.queues, time.monotonic() - asked_at)
         return claims
 
@@ -232,6 +232,7 @@ class WorkerStream:
             tasks=tasks,
             tenant=info.tenant,
             turn=self._poller.lanes.next(queues[0]),
+            longest_due=len(queues) == 1 and self._poller.takes_longest_due(queues[0]),
         )
 
     def _held(self) -> HeldTasks:

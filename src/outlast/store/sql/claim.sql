@@ -159,6 +159,57 @@ WHERE j.id IN (
     LIMIT :limit)
 RETURNING ol.claim_columns
 
+-- fragment: in_line
+state = 'ready' AND queue = :queue AND ol.startable_of_tenant
+
+-- Priorities with jobs that can start, and where the jobs of each begin: found by hopping from priority
+-- to priority along the index, from a place on if one is given.
+-- fragment: priority_heads
+heads (priority, run_at, id) AS (
+    SELECT COALESCE(CAST(:priority AS integer),
+            (SELECT priority FROM ol.job WHERE ol.in_line ORDER BY priority DESC LIMIT 1)),
+        COALESCE(ol.moment(CAST(:run_at AS double precision)), ol.moment(-1e11)),
+        COALESCE(ol.id(:id), ol.id('00000000-0000-0000-0000-000000000000'))
+    UNION ALL
+    SELECT (SELECT priority FROM ol.job WHERE ol.in_line AND priority < heads.priority
+            ORDER BY priority DESC LIMIT 1),
+        ol.moment(-1e11), ol.id('00000000-0000-0000-0000-000000000000')
+    FROM heads WHERE heads.priority IS NOT NULL),
+longest AS MATERIALIZED (
+    SELECT found.priority, found.run_at, found.id FROM (
+        SELECT heads.priority, heads.run_at, heads.id, (
+            SELECT run_at FROM ol.job WHERE ol.in_line AND priority = heads.priority
+                AND (run_at, id) >= (heads.run_at, heads.id)
+            ORDER BY run_at, id LIMIT 1) AS due
+        FROM heads WHERE heads.priority IS NOT NULL) AS found
+    ORDER BY found.due NULLS LAST, found.priority DESC LIMIT 1)
+
+-- fragment: picked_longest_due
+SELECT id AS chosen FROM ol.job
+    WHERE ol.in_line AND priority = (SELECT priority FROM longest)
+        AND (run_at, id) >= ((SELECT run_at FROM longest), (SELECT id FROM longest))
+        AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND (q.paused OR q.limited))
+        AND (crashes = 0 OR crashes < max_crashes - 1 OR (id = (
+            SELECT id FROM ol.job
+            WHERE ol.in_line AND crashes > 0 AND crashes >= max_crashes - 1
+                AND priority = (SELECT priority FROM longest)
+            ORDER BY run_at, id LIMIT 1) AND ol.boolean(:last_life)))
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
+
+-- name: claim_longest_due
+-- Take ready jobs of the priority whose first job has been due longest. Every tenth claim of a busy
+-- queue is this one, so that no priority starves.
+-- postgres: as in claim
+WITH RECURSIVE ol.priority_heads,
+picked AS MATERIALIZED (ol.picked_longest_due FOR UPDATE SKIP LOCKED)
+ol.take_picked
+-- sqlite: as in claim
+WITH RECURSIVE ol.priority_heads
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (ol.picked_longest_due)
+RETURNING ol.claim_columns
+
 -- name: succeed_and_claim_on
 -- Both as one, for a busy worker: it gives back and takes on, and this is all that it says for long.
 -- Each row is a claim, with the number of accepted successes last; without a claim it is that alone.

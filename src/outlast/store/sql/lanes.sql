@@ -167,6 +167,91 @@ WHERE j.id IN (
     LIMIT COALESCE((SELECT room FROM limits), 0))
 RETURNING ol.claim_columns
 
+-- fragment: in_lane
+state = 'ready' AND lane IS NOT NULL AND queue = :queue AND ol.startable_of_tenant
+
+-- fragment: of_taken_lane
+-- postgres: the equation leads to the place in the index; the range says the same, and makes the planner
+-- expect few rows of a lane, so that it does not take the index of all ready jobs
+lane = takes.lane AND lane >= takes.lane AND lane <= takes.lane
+-- sqlite: would take the range alone, and read the whole lane
+lane = takes.lane
+
+-- fragment: of_head_lane
+-- postgres: as in of_taken_lane
+lane = heads.lane AND lane >= heads.lane AND lane <= heads.lane
+-- sqlite: as in of_taken_lane
+lane = heads.lane
+
+-- Priorities with jobs that can start of each lane, found by hopping as in claim_longest_due.
+-- fragment: lane_priorities
+heads (lane, priority) AS (
+    SELECT takes.lane, (SELECT priority FROM ol.job WHERE ol.in_lane
+            AND ol.of_taken_lane
+        ORDER BY priority DESC LIMIT 1)
+    FROM takes WHERE takes.take > 0 AND NOT takes.ordered
+    UNION ALL
+    SELECT heads.lane, (SELECT priority FROM ol.job WHERE ol.in_lane
+            AND ol.of_head_lane
+            AND priority < heads.priority
+        ORDER BY priority DESC LIMIT 1)
+    FROM heads WHERE heads.priority IS NOT NULL),
+longest AS MATERIALIZED (
+    SELECT ranked.lane, ranked.priority FROM (
+        SELECT found.lane, found.priority, row_number() OVER (
+            PARTITION BY found.lane ORDER BY found.due NULLS LAST, found.priority DESC) AS place
+        FROM (
+            SELECT heads.lane, heads.priority, (
+                SELECT run_at FROM ol.job WHERE ol.in_lane
+                    AND ol.of_head_lane
+                    AND priority = heads.priority
+                ORDER BY run_at, id LIMIT 1) AS due
+            FROM heads WHERE heads.priority IS NOT NULL) AS found) AS ranked
+    WHERE ranked.place = 1)
+
+-- fragment: longest_due_in_lane
+ol.in_lane AND ol.of_taken_lane
+                AND priority = (SELECT l.priority FROM longest AS l WHERE l.lane = takes.lane)
+                AND ol.spared
+
+-- name: claim_lanes_longest_due
+-- The same, of each lane those of the priority whose first job has been due longest, as in
+-- claim_longest_due.
+-- postgres: as in claim_lanes
+WITH RECURSIVE limits AS MATERIALIZED (ol.claim_limits),
+takes AS MATERIALIZED (ol.claim_takes),
+ol.lane_priorities,
+picked AS MATERIALIZED (
+    SELECT few.chosen FROM (
+        SELECT near.chosen FROM takes
+        CROSS JOIN LATERAL (
+            SELECT id AS chosen FROM ol.job
+            WHERE ol.longest_due_in_lane
+            ORDER BY run_at, id
+            LIMIT takes.take
+            FOR UPDATE SKIP LOCKED) AS near
+        WHERE takes.take > 0 AND NOT takes.ordered
+        LIMIT 1000) AS few
+    LIMIT COALESCE((SELECT room FROM limits), 0))
+ol.take_picked
+-- sqlite: as in claim_lanes
+WITH RECURSIVE limits AS MATERIALIZED (ol.claim_limits),
+takes AS MATERIALIZED (ol.claim_takes),
+ol.lane_priorities
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (
+    SELECT near.id FROM takes CROSS JOIN ol.job AS near
+    WHERE takes.take > 0 AND NOT takes.ordered AND near.id IN (
+        SELECT id FROM (
+            SELECT id, row_number() OVER () AS place FROM (
+                SELECT id FROM ol.job
+                WHERE ol.longest_due_in_lane
+                ORDER BY run_at, id
+                LIMIT :limit))
+        WHERE place <= takes.take)
+    LIMIT COALESCE((SELECT room FROM limits), 0))
+RETURNING ol.claim_columns
+
 -- The head of an ordered lane: a job that has begun and is to go on, else the first in line. A dead
 -- one may block the lane.
 -- fragment: ordered_head

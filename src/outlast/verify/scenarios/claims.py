@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 
 from ...model.claim import Claim
-from ...model.lifecycle import Outcome
+from ...model.lifecycle import Outcome, State
 from ...model.outcome import decide
 from ...ops import events
 from ...ops import workers as worker_ops
@@ -28,6 +29,30 @@ def claim(ctx: ScenarioContext) -> Iterator[None]:
     first, *_ = ctx.claim(1)
     ctx.claim(2, cursor=ClaimCursor(first.priority, first.run_at, first.id))
     ctx.claim()
+
+
+@scenario("claim-longest-due")
+def longest_due(ctx: ScenarioContext) -> Iterator[None]:
+    """A share of the claims is for the longest due, whatever its priority."""
+    _flood(ctx)
+    yield
+    ctx.claim(1, longest_due=True)
+    ctx.claim(1)
+
+
+@longest_due.on_retry
+def low_priority_is_next(ctx: ScenarioContext) -> Iterator[str]:
+    _flood(ctx)
+    (claimed, *_) = ctx.claim(1, longest_due=True) or (None,)
+    waiting = [job for job in ctx.ol.jobs(queue=ctx.queue) if job.state is State.READY]
+    starved = any(job.priority < 0 and job.fence == 0 for job in waiting)
+    if claimed is not None and claimed.priority > 0 and starved:
+        yield "a claim for the longest due job took one of high priority that is due since later"
+
+
+def _flood(ctx: ScenarioContext) -> None:
+    ctx.enqueue(2, priority=-10, at=datetime.now(UTC) - timedelta(hours=1))
+    ctx.enqueue(4, priority=10)
 
 
 @scenario("renew", owner=True)

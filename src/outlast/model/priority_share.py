@@ -1,0 +1,24 @@
+"""The share of claims that goes to the longest due job, whatever its priority. Decisions only.
+
+    claim   1   2   3  …  9   10   11  …  19   20   21  …
+    takes   highest priority  │    highest     │
+                     longest due     longest due
+
+A claim that leaves nothing behind starves nobody: claims are counted while a queue has more jobs
+than its workers take. Every ninth or tenth of these, a tenth at the least, takes the jobs of the
+priority whose first job has been due longest. So a job waits for the jobs that were due before it,
+and after that for ten times its share, however many jobs of a higher priority arrive.
+"""
+
+from __future__ import annotations
+
+import math
+
+# An irrational number of claims apart: the share falls on each of several lanes that take turns,
+# and never on the same one time and again.
+_APART = 9 + (math.sqrt(5) - 1) / 2
+
+
+def takes_longest_due(claims: int) -> bool:
+    """Whether the next claim of a queue is for the longest due job, after so many claims."""
+    return int((claims + 1) / _APART) > int(claims / _APART)
