@@ -32,6 +32,21 @@ def test_limits_are_changed_and_shown(run: Commands, ol: Outlast) -> None:
         assert answer.code == 2, answer.err
 
 
+def test_a_quota_is_set_and_refuses_on_the_command_line(run: Commands, ol: Outlast) -> None:
+    """R149: whatever the process that enqueues declares."""
+    made(run)
+    assert run("limit", "default", "--quota", "1/d", "--lane-quota", "5/15m").out == (
+        "default allows: 1/d admitted, 5/15m admitted of a lane.\n"
+    )
+    made(run)
+    refused = run("enqueue", "work")
+    assert refused.code == 1 and "1 of 1 jobs are used. There is room again at" in refused.err
+    assert run("limit", "default", "--quota", "none", "--lane-quota", "none").code == 0
+    made(run)
+    wrong = run("limit", "default", "--quota", "5/s")
+    assert wrong.code == 2 and "use a rate for less" in wrong.err
+
+
 def test_a_job_says_which_jobs_have_the_slots_of_its_lane(run: Commands, ol: Outlast) -> None:
     """R120: the reason, and who has the slots."""
     ol.limit("default", lane_running=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outlast import InvalidOption
+from outlast import InvalidOption, Outlast
 from outlast.model.lane import QueueLimits, checked_overrides, rate_per_second, refill_wait
 
 
@@ -65,8 +65,29 @@ def test_overrides_that_no_longer_fit_have_no_effect() -> None:
 def test_how_lanes_are_made_is_not_changed_at_run_time() -> None:
     with pytest.raises(InvalidOption, match=r"ordered.*ol\.queue"):
         checked_overrides({"ordered": True})
-    with pytest.raises(InvalidOption, match="runing"):
+    with pytest.raises(InvalidOption, match="no option 'runing': did you mean running"):
         checked_overrides({"runing": 3})
+
+
+def test_an_unknown_limit_is_refused_with_its_nearest_spelling() -> None:
+    ol = Outlast("sqlite:///never-opened.db")
+    with pytest.raises(InvalidOption, match=r"no option 'runing': did you mean running.*ordered"):
+        ol.queue("z", runing=3)  # type: ignore[call-arg]
+    with pytest.raises(InvalidOption, match=r"no option 'colour'\. Options: burst"):
+        ol.queue("z", colour="red")  # type: ignore[call-arg]
+    assert not ol.declared_queues
+
+
+@pytest.mark.parametrize(
+    ("text", "stored", "period"),
+    [("10000/d", "10000/d", 86400), ("500 / 15m", "500/15m", 900), ("24/24h", "24/d", 86400)],
+)
+def test_a_quota_is_jobs_in_a_period(text: str, stored: str, period: float) -> None:
+    """R149."""
+    limits = QueueLimits("ingest", quota=text)
+    assert limits.quota == stored and limits.has_quota and not limits.limited
+    assert limits.row()["quota_period"] == period
+    assert QueueLimits("ingest", lane_quota=text).limited, "its jobs have lanes"
 
 
 @pytest.mark.parametrize(

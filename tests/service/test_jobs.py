@@ -346,3 +346,17 @@ def test_a_full_queue_is_too_many_requests(served: Served, database: Database) -
     assert refused.status_code == 429
     told = refused.json()
     assert told["type"] == "urn:outlast:queue-full" and "1 may be" in told["detail"]
+
+
+def test_a_quota_that_is_used_up_says_when_to_come_back(served: Served, database: Database) -> None:
+    """R149: a server that declares nothing itself learns of it from the database."""
+    with Outlast(database.url, schema=database.schema) as elsewhere:
+        elsewhere.queue("ingest", quota="1/h")
+        elsewhere._declare_queues()
+    asked = {"task": "load", "queue": "ingest"}
+    assert served.post(JOBS, json=asked).status_code == 201
+    refused = served.post(JOBS, json=asked)
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["retry-after"]) <= 3600
+    told = refused.json()
+    assert told["type"] == "urn:outlast:quota-exceeded" and "room again at" in told["detail"]

@@ -13,12 +13,32 @@ ONE_BY_ONE = Edit(
 )
 OWN_CONNECTION = Edit(
     "client/enqueue.py",
-    "        return await on.run_on(conn, _insert_and_notify(on, jobs, full))\n",
-    "        return await on.run(_insert_and_notify, on, jobs, full)\n",
+    "        return await on.run_on(conn, _insert_and_notify(on, jobs, full, counted, reserved))\n",
+    "        return await on.run(_insert_and_notify, on, jobs, full, counted, reserved)\n",
 )
 TRANSACTIONS = ("rollback", "transaction")
 
 MUTANTS = [
+    Mutant(
+        "quota-counts-apart",
+        "jobs are inserted in one transaction, and counted in another",
+        [
+            Edit(
+                "ops/quotas.py",
+                "    yield BEGIN\n    before: Rows",
+                "    before: Rows",
+            )
+        ],
+        paths=("quota",),
+        points=40,
+    ),
+    Mutant(
+        "quota-reserved-for-ever",
+        "what was reserved for jobs that were never inserted is not given back",
+        [Edit("store/sql/quotas.sql", "used = ol.greatest(0, u.used - t.asked)", "used = u.used")],
+        paths=("quota",),
+        points=24,
+    ),
     Mutant(
         "bulk-one-by-one",
         "jobs of one call are inserted in a transaction each",

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ..client.client import Outlast
 
 
+_PER_PERIOD = ("rate", "lane_rate", "quota", "lane_quota")
+
+
 def _whole(text: str | None) -> int | None:
     """A number, or None for "none": no limit."""
     if text is None or text.lower() == "none":
@@ -31,6 +34,8 @@ def _whole(text: str | None) -> int | None:
 @click.option("--rate", metavar="RATE", help="Starts of the whole queue: 5/s, 600/m, 1000/h.")
 @click.option("--lane-rate", metavar="RATE", help="Starts of one lane.")
 @click.option("--burst", metavar="N", help="Starts at once after a pause.")
+@click.option("--quota", metavar="QUOTA", help="Jobs that the queue admits: 10000/d, 500/15m.")
+@click.option("--lane-quota", metavar="QUOTA", help="Jobs that one lane admits.")
 @click.option("--reset", is_flag=True, help="Restore the declaration in code.")
 @json_option
 @with_client
@@ -40,7 +45,7 @@ def limit(ol: Outlast, queue: str, reset: bool, as_json: bool, **given: str | No
     A change stays in force, whatever is deployed later, until --reset.
     """
     changes: dict[str, object] = {
-        name: (None if text.lower() == "none" else text) if "rate" in name else _whole(text)
+        name: (None if text.lower() == "none" else text) if name in _PER_PERIOD else _whole(text)
         for name, text in given.items()
         if text is not None
     }

@@ -126,6 +126,7 @@ class Outlast:
         time, in order; a dead job lets the next one `pass`, or `block`s its lane. With
         `most_waiting` ready jobs the queue is full: metrics and `outlast doctor` report it, and
         `overflow` decides whether an enqueue is refused, drops the oldest or the new job, or waits.
+        `quota` and `lane_quota` are how many jobs it admits in a period ("10000/d").
 
         Stored when a worker starts or at the next enqueue."""
         return self._parts.declare_queue(QueueLimits.declared(name, **limits))

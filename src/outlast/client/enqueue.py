@@ -10,11 +10,13 @@ from ..model.lifecycle import State
 from ..ops.admission import enqueue_bounded
 from ..ops.enqueue import enqueue, notify_queues
 from ..ops.operation import Op
+from ..ops.quotas import enqueue_in_quota
 from ..store import Store
 from ..store.notify_limiter import NotifyLimiter
 from ..tracing import enqueuing, traced, tracer
 from .faces import Face
 from .limits import declare_queues
+from .quota import reserve_for_caller
 from .room import make_room
 
 
@@ -32,12 +34,16 @@ async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
         await on.ready_beside_caller()
     if parts.blobs is not None and parts.blobs.any_large(jobs):
         jobs = await on.in_thread(partial(parts.blobs.put_arguments, jobs))
-    if conn is None or parts.bounded_queues:
+    if conn is None or parts.bounded_queues or parts.quota_queues:
         await declare_queues(on)
     full = (await make_room(on, jobs, conn)) if parts.bounded_queues else []
+    counted = parts.quota_queues and parts.quota_queues.intersection(job.queue for job in jobs)
     if conn is not None:
-        return await on.run_on(conn, _insert_and_notify(on, jobs, full))
-    if full:
+        reserved = (await reserve_for_caller(on, jobs, counted, conn)) if counted else None
+        return await on.run_on(conn, _insert_and_notify(on, jobs, full, counted, reserved))
+    if counted:
+        made = await on.run(enqueue_in_quota, jobs, full, counted)
+    elif full:
         made = await on.run(enqueue_bounded, jobs, full)
     else:
         made = await on.run(enqueue, jobs)
@@ -45,8 +51,12 @@ async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
     return made
 
 
-def _insert_and_notify(on: Face, jobs: list[NewJob], full: list[Admission]) -> Op[list[Job]]:
-    if full:
+def _insert_and_notify(
+    on: Face, jobs: list[NewJob], full: list[Admission], counted: set[str], reserved: str | None
+) -> Op[list[Job]]:
+    if counted:
+        made = yield from enqueue_in_quota(jobs, full, counted, reserved, ours=False)
+    elif full:
         made = yield from enqueue_bounded(jobs, full, ours=False)
     else:
         made = yield from enqueue(jobs, ours=False)

@@ -22,6 +22,8 @@ async def limit(
     until `reset=True` restores the declaration in code."""
     given = check_name("queue", queue), checked_overrides(changes), actor(), reset
     changed = await on.run(limit_actions.change_limits, *given)
+    if changed.limits.has_quota:
+        on.parts.quota_queues.add(queue)
     await on.notify([queue])
     return changed
 
@@ -45,9 +47,10 @@ async def declare_queues(on: Face) -> None:
 
 
 async def refresh_bounds(on: Face) -> None:
-    """Load the bounded queues, for a process that declares none of them itself."""
+    """Load the queues that are bounded or have quotas, for a process that declares none of them
+    itself."""
     with suppress(NoDatabase):
-        found = await on.run(limit_actions.limits)
-        stored = {one.queue for one in found if one.limits.bounded}
-        declared = {name for name, one in on.parts.declared_queues.items() if one.bounded}
-        on.parts.bounded_queues = stored | declared
+        found = [one.limits for one in await on.run(limit_actions.limits)]
+        known = [*found, *on.parts.declared_queues.values()]
+        on.parts.bounded_queues = {one.name for one in known if one.bounded}
+        on.parts.quota_queues = {one.name for one in known if one.has_quota}

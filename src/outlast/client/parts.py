@@ -31,6 +31,7 @@ class ClientParts:
         self.registry = Registry()
         self.declared_queues: dict[str, QueueLimits] = {}
         self.bounded_queues: set[str] = set()  # queues whose enqueues must reserve room
+        self.quota_queues: set[str] = set()  # queues whose new jobs are counted
         self.undeclared = False  # whether declarations are not stored yet
         self.notify_limiter = NotifyLimiter()
         # Separate: a notification in a caller's transaction is sent when that commits, if it does.
@@ -59,6 +60,8 @@ class ClientParts:
         self.undeclared = True
         if limits.bounded:
             self.bounded_queues.add(limits.name)
+        if limits.has_quota:
+            self.quota_queues.add(limits.name)
         return limits
 
     def migrate(self) -> list[int]:

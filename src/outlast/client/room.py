@@ -39,7 +39,7 @@ async def _take(on: Face, queue: str, jobs: Sequence[NewJob], conn: object) -> A
         found = answer.found
         if not answer.missing or found.overflow in ("drop_oldest", "drop_new"):
             return answer
-        if asked == len(jobs) and (stand := await _standing(on, jobs, conn)):
+        if asked == len(jobs) and (stand := await standing_ids(on, jobs, conn)):
             asked -= len(stand)
             continue
         hopeless = inside or asked > (found.most_waiting or 0)
@@ -51,7 +51,7 @@ async def _take(on: Face, queue: str, jobs: Sequence[NewJob], conn: object) -> A
         pause = min(2 * pause, MAX_PAUSE_S)
 
 
-async def _standing(on: Face, jobs: Sequence[NewJob], conn: object) -> set[str]:
+async def standing_ids(on: Face, jobs: Sequence[NewJob], conn: object) -> set[str]:
     """Jobs whose keys are taken: their callers get the existing jobs, even if the queue is full."""
     if not (keyed := [job for job in jobs if job.key is not None]):
         return set()

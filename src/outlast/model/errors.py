@@ -9,6 +9,7 @@
     │   └── InvalidSetting        a setting is out of range or unknown; names the field
     ├── KeyConflict               the same idempotency key was used with another call
     ├── QueueFull                 the bounded queue has no room; nothing was enqueued
+    ├── QuotaExceeded             the queue or lane has admitted as many jobs as it may for now
     ├── UnknownTask               no task of that name is registered here
     ├── JobNotFound               no such job
     ├── TooLate                   the job already ended another way
@@ -57,6 +58,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
 
@@ -178,6 +180,24 @@ class QueueFull(OutlastError):
     waiting: int  # ready jobs at the last count
     most_waiting: int
     asked: int
+
+
+class QuotaExceeded(OutlastError):
+    """The queue, or the lane, has admitted as many jobs in this period as it may; nothing was
+    enqueued."""
+
+    template = (
+        "The quota of {subject} has no room for {asked:,} more: {used:,} of {allowed:,} jobs are"
+        " used. {advice}"
+    )
+    subject: str  # the queue, or the lane, in words
+    advice: str
+    queue: str
+    lane: str | None  # None: the quota of the whole queue
+    asked: int
+    allowed: int  # jobs in a period
+    used: int  # in this period
+    resets_at: datetime  # when the next period begins
 
 
 class UnknownTask(OutlastError):

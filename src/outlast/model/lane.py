@@ -17,7 +17,8 @@ from datetime import timedelta
 from typing import Any, Literal, TypedDict
 
 from .errors import InvalidOption
-from .options import MAX_NAME_CHARS, check_name
+from .options import MAX_NAME_CHARS, check_name, unknown_option
+from .quota import quota_text, read_quota
 from .timestamps import is_finite
 
 BY_TENANT = "tenant"
@@ -50,6 +51,8 @@ class LimitOptions(TypedDict, total=False):
     on_dead: str
     most_waiting: int | None
     overflow: Overflow
+    quota: str | None
+    lane_quota: str | None
 
 
 class QueueOptions(LimitOptions, total=False):
@@ -75,6 +78,8 @@ class QueueLimits:
     on_dead: str = "pass"  # effect of a dead job on its ordered lane: "pass" | "block"
     most_waiting: int | None = None  # ready jobs in a full queue
     overflow: Overflow = "tell"  # effect of a full queue on an enqueue
+    quota: str | None = None  # jobs of the whole queue that are admitted in a period: "10000/d"
+    lane_quota: str | None = None  # jobs of one lane
 
     def __post_init__(self) -> None:
         for field in ("running", "lane_running"):
@@ -88,6 +93,8 @@ class QueueLimits:
             )
         for field in ("rate", "lane_rate"):
             object.__setattr__(self, field, rate_per_second(field, getattr(self, field)))
+        for field in ("quota", "lane_quota"):
+            object.__setattr__(self, field, quota_text(field, getattr(self, field)))
         if self.lane not in (None, BY_TENANT):
             raise InvalidOption(
                 option="lane", reason=f'must be "{BY_TENANT}" or left out, not {self.lane!r:.80}'
@@ -130,9 +137,15 @@ class QueueLimits:
         return self.ordered or any(
             value is not None
             for value in (
-                self.running, self.lane, self.lane_running, self.rate, self.lane_rate, self.weights
+                self.running, self.lane, self.lane_running, self.rate, self.lane_rate, self.weights,
+                self.lane_quota,
             )
         )  # fmt: skip
+
+    @property
+    def has_quota(self) -> bool:
+        """Whether new jobs are counted."""
+        return self.quota is not None or self.lane_quota is not None
 
     @classmethod
     def declared(cls, name: str, **limits: Any) -> QueueLimits:
@@ -140,6 +153,9 @@ class QueueLimits:
         check_name("queue", name)
         if not isinstance(name, str):
             raise InvalidOption(option="queue", reason="must be a name")
+        for option in limits:
+            if option not in QueueOptions.__annotations__:
+                raise unknown_option(option, sorted(QueueOptions.__annotations__))
         return cls(name, **limits)
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> QueueLimits:
@@ -177,6 +193,8 @@ class QueueLimits:
         parts = [f"{of}{self.running} running"] * (self.running is not None)
         parts += [f"{self.lane_running} of a lane"] * (self.lane_running is not None)
         parts += [f"{rate:g}/s{whose}" for rate, whose in rates if rate is not None]
+        quotas = (self.quota, ""), (self.lane_quota, " of a lane")
+        parts += [f"{quota} admitted{whose}" for quota, whose in quotas if quota is not None]
         parts += ["lanes by tenant"] * (self.lane is not None)
         parts += [f"in order ({self.on_dead} on dead)"] * self.ordered
         parts += [f"{len(self.weights or ())} weights"] * bool(self.weights)
@@ -184,6 +202,7 @@ class QueueLimits:
 
     def row(self) -> dict[str, Any]:
         """The columns of the limits in force."""
+        quota, lane_quota = read_quota("", self.quota), read_quota("", self.lane_quota)
         return {
             "name": self.name,
             "limited": self.limited,
@@ -198,6 +217,10 @@ class QueueLimits:
             "on_dead": self.on_dead if self.ordered else None,
             "most_waiting": self.most_waiting,
             "overflow": self.overflow if self.most_waiting else None,
+            "quota": quota and quota.number,
+            "quota_period": quota and quota.period,
+            "lane_quota": lane_quota and lane_quota.number,
+            "lane_quota_period": lane_quota and lane_quota.period,
         }
 
 
@@ -215,16 +238,17 @@ def checked_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
     change under queued jobs."""
     for field in given:
         if field not in CHANGEABLE:
-            raise InvalidOption(
-                option=field,
-                reason="is declared in code with ol.queue(…)"
-                if field in {one.name for one in fields(QueueLimits)}
-                else f"is unknown: there are {', '.join(sorted(CHANGEABLE))}",
-            )
+            if field in QueueOptions.__annotations__:
+                reason = "is declared in code with ol.queue(…)"
+                raise InvalidOption(option=field, reason=reason)
+            raise unknown_option(field, sorted(CHANGEABLE))
     checked = dict(given)
     for field in ("rate", "lane_rate"):
         if field in checked:
             checked[field] = rate_per_second(field, checked[field])
+    for field in ("quota", "lane_quota"):
+        if field in checked:
+            checked[field] = quota_text(field, checked[field])
     if "weights" in checked:
         checked["weights"] = _checked_weights(checked["weights"])
     return checked

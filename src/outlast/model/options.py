@@ -91,7 +91,7 @@ class Options:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                raise _unknown(name, sorted([*known, *also]))
+                raise unknown_option(name, sorted([*known, *also]))
         return cls(**given)
 
     def over(self, other: Options) -> Options:
@@ -154,7 +154,8 @@ def seconds(name: str, value: Any, above: float | None = None) -> float | None:
     return float(value)
 
 
-def _unknown(name: str, known: Sequence[str]) -> InvalidOption:
+def unknown_option(name: str, known: Sequence[str]) -> InvalidOption:
+    """A refusal that names the nearest spelling."""
     near = get_close_matches(name, known, n=1)
     meant = f": did you mean {near[0]}?" if near else "."
     return InvalidOption(

@@ -23,6 +23,7 @@ class LimitsInForce:
     declared: QueueLimits  # by the latest deployment
     overrides: dict[str, Any]  # by an operator, by field
     changed_at: datetime
+    quota_used: int | None = None  # jobs that were admitted in this period; None: no quota
 
 
 def limits() -> Op[list[LimitsInForce]]:
@@ -41,7 +42,7 @@ def tenant_lane_queues() -> Op[frozenset[str]]:
 def declare(queues: Sequence[QueueLimits], by: str) -> Op[list[str]]:
     """Store the code's declarations that differ; returns the changed queues. Overrides stay."""
     rows: Rows = yield Statement("queue_limits")
-    known = {name: declared for name, declared, _, _ in rows}
+    known = {name: declared for name, declared, *_ in rows}
     changed = [limits for limits in queues if known.get(limits.name) != _text(limits)]
     if changed:
         yield BEGIN
@@ -100,8 +101,10 @@ def _text(limits: QueueLimits) -> str:
 
 
 def _in_force(
-    name: str, declared: str | None, overrides: str | None, changed_at: float
+    name: str, declared: str | None, overrides: str | None, changed_at: float, used: int | None
 ) -> LimitsInForce:
     limits, changed = QueueLimits.from_json(name, declared), json.loads(overrides or "{}")
     at: Any = to_datetime(changed_at)
-    return LimitsInForce(name, limits.with_overrides(changed), limits, changed, at)
+    allowed = limits.with_overrides(changed)
+    admitted = None if allowed.quota is None else int(used or 0)
+    return LimitsInForce(name, allowed, limits, changed, at, admitted)

@@ -10,6 +10,7 @@ import logging
 import math
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -121,6 +122,7 @@ STATUSES: dict[type[Exception], int] = {
     errors.ScheduleExists: 409,
     errors.KeyConflict: 409,
     errors.QueueFull: 429,
+    errors.QuotaExceeded: 429,
     errors.TooLate: 409,
     errors.TooEarly: 409,
     errors.FlowClosed: 409,
@@ -164,6 +166,9 @@ def _known_error(error: Exception, status: int) -> Response:
         log.warning("the database: %s", error)
         detail = "the database is unavailable: try again"
         headers["retry-after"] = "1"
+    if isinstance(error, errors.QuotaExceeded) and error.asked <= error.allowed:
+        wait = (error.resets_at - datetime.now(UTC)).total_seconds()
+        headers["retry-after"] = str(max(1, math.ceil(wait)))
     found = getattr(error, "problems", None)
     if found:
         facts["problems"] = [

@@ -10,6 +10,7 @@ from ..model.settings import RetentionSettings
 from ..ops import events, retention
 from ..ops.duties import DutyTally
 from ..ops.lanes import prune_lanes
+from ..ops.quotas import give_back_lapsed, prune_quotas
 from ..ops.retention import prune_queue, queue_retentions
 from ..store import Store
 from ..store.blobs.store import Blobs, adelete_blobs
@@ -53,11 +54,15 @@ class Pruner:
         return DutyTally(found=removed, healed=removed)
 
     async def _prune_lanes(self) -> None:
-        """Token buckets of lanes that are full again, as those of lanes that are gone."""
-        while await self._store.arun(prune_lanes, self._keep.prune_batch) == self._keep.prune_batch:
-            if self._state.stopping:
-                break
-            await asyncio.sleep(PAUSE_S)
+        """Token buckets of lanes that are full again, as those of lanes that are gone; and what is
+        counted for quotas of the past."""
+        batch = self._keep.prune_batch
+        for prune in (prune_lanes, prune_quotas):
+            while await self._store.arun(prune, batch) == batch:
+                if self._state.stopping:
+                    break
+                await asyncio.sleep(PAUSE_S)
+        await self._store.arun(give_back_lapsed)
 
     async def _sequence_events(self) -> None:
         """Followers of events assign their positions. Without any, it is done here now and then:

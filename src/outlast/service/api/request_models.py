@@ -244,7 +244,7 @@ class LimitBody(QueueBody):
     changes: dict[str, Any] = Field(
         {},
         description="limits by name (running, lane_running, rate, lane_rate, burst, weights,"
-        " on_dead); null lifts one",
+        " on_dead, most_waiting, overflow, quota, lane_quota); null lifts one",
     )
     reset: bool = Field(False, description="first restore the declaration in code")
 

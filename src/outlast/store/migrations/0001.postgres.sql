@@ -245,7 +245,32 @@ CREATE TABLE ol.queue (
     ordered boolean NOT NULL DEFAULT false,
     on_dead text CHECK (on_dead IN ('pass', 'block')),
     most_waiting integer CHECK (most_waiting > 0), -- ready jobs that it may hold; none: any number
-    overflow text CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait'))
+    overflow text CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait')),
+    quota integer CHECK (quota > 0), -- jobs that it admits in a period; none: any number
+    quota_period double precision CHECK (quota_period > 0), -- seconds
+    lane_quota integer CHECK (lane_quota > 0),
+    lane_quota_period double precision CHECK (lane_quota_period > 0)
+);
+
+-- How many jobs queues with quotas, and their lanes, have admitted in a period. The lane '' is the whole
+-- queue.
+CREATE TABLE ol.quota (
+    queue text NOT NULL,
+    lane text NOT NULL,
+    starts_at double precision NOT NULL, -- the period: seconds since 1970
+    used integer NOT NULL,
+    PRIMARY KEY (queue, lane)
+) WITH (fillfactor = 50);
+
+-- Jobs that were counted for a transaction of a caller, until it settles them.
+CREATE TABLE ol.quota_reservation (
+    id uuid NOT NULL,
+    queue text NOT NULL,
+    lane text NOT NULL,
+    number integer NOT NULL,
+    starts_at double precision NOT NULL,
+    reserved_at timestamptz NOT NULL,
+    PRIMARY KEY (id, queue, lane)
 );
 
 -- How many more jobs a bounded queue takes before its ready ones are counted again. Apart from `queue`,

@@ -235,8 +235,33 @@ CREATE TABLE ol.queue (
     ordered INTEGER NOT NULL DEFAULT 0,
     on_dead TEXT CHECK (on_dead IN ('pass', 'block')),
     most_waiting INTEGER CHECK (most_waiting > 0), -- ready jobs that it may hold; none: any number
-    overflow TEXT CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait'))
+    overflow TEXT CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait')),
+    quota INTEGER CHECK (quota > 0), -- jobs that it admits in a period; none: any number
+    quota_period REAL CHECK (quota_period > 0), -- seconds
+    lane_quota INTEGER CHECK (lane_quota > 0),
+    lane_quota_period REAL CHECK (lane_quota_period > 0)
 );
+
+-- How many jobs queues with quotas, and their lanes, have admitted in a period. The lane '' is the whole
+-- queue.
+CREATE TABLE ol.quota (
+    queue TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    starts_at REAL NOT NULL, -- the period: seconds since 1970
+    used INTEGER NOT NULL,
+    PRIMARY KEY (queue, lane)
+) WITHOUT ROWID;
+
+-- Jobs that were counted for a transaction of a caller, until it settles them.
+CREATE TABLE ol.quota_reservation (
+    id TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    starts_at REAL NOT NULL,
+    reserved_at REAL NOT NULL,
+    PRIMARY KEY (id, queue, lane)
+) WITHOUT ROWID;
 
 -- How many more jobs a bounded queue takes before its ready ones are counted again. Apart from `queue`,
 -- which every claim reads.

@@ -4,7 +4,7 @@ The code before a scenario's `yield` prepares; the code after it runs under the 
 scenario records the answers it got in the ledger, and the judge compares them with the tables.
 
     enqueue             a call becomes a row: alone, in bulk, or in the caller's transaction
-    unique_keys         unique keys, debounce, full queues
+    unique_keys         unique keys, debounce, full queues, quotas
     claims              claim, renew, report, release
     finish              the one way out of running, in all outcomes
     job_actions         operators: cancel, redrive, pause

@@ -1,4 +1,4 @@
-"""Unique keys, debounce and full queues: calls that are killed, and sent again."""
+"""Unique keys, debounce, full queues and quotas: calls that are killed, and sent again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from contextlib import suppress
 
 from ...model.claim import Claim
 from ...model.errors import QueueFull
+from ...model.flow_builder import build_jobs
+from ...model.ids import new_job_id
 from ...model.job import Job
 from ...model.lifecycle import QUEUED, State
 from ...ops.claim import promote
+from ...ops.quotas import count_jobs, enqueue_in_quota, give_back_lapsed, reserve
 from ..scenario_context import ScenarioContext
 from .scenario import scenario
 
@@ -123,3 +126,33 @@ def _fill(ctx: ScenarioContext) -> None:
     with suppress(QueueFull):
         for _ in range(MOST_WAITING + 1):
             ctx.record_promise(ctx.work.mark.using(queue=ctx.queue).enqueue().id)
+
+
+@scenario("quota")
+def counted(ctx: ScenarioContext) -> Iterator[None]:
+    """A quota counts jobs that were inserted, and no others, whoever was killed between."""
+    ctx.ol.limit(ctx.queue, quota="1000/d")
+    yield
+    ctx.enqueue(2)
+    _enqueue_reserved(ctx)
+    ctx.run(give_back_lapsed, 0.0)
+
+
+@counted.on_retry
+def count_again(ctx: ScenarioContext) -> Iterator[str]:
+    ctx.ol._refresh_bounds()
+    ctx.enqueue(1)
+    ctx.run(give_back_lapsed, 0.0)
+    (used,) = (one.quota_used for one in ctx.ol.limits() if one.queue == ctx.queue)
+    if used != (number := len(ctx.ol.jobs(queue=ctx.queue))):
+        yield f"a quota counts {used} jobs, and there are {number}"
+
+
+def _enqueue_reserved(ctx: ScenarioContext) -> None:
+    """As in a caller's transaction: two jobs and then one, each with two reserved."""
+    for number in (2, 1):
+        jobs = build_jobs([ctx.work.mark.using(queue=ctx.queue).job() for _ in range(number)])
+        reservation = new_job_id()
+        ctx.run(reserve, count_jobs([(ctx.queue, None)] * 2, {ctx.queue}), reservation)
+        for job in ctx.run(enqueue_in_quota, jobs, [], {ctx.queue}, reservation):
+            ctx.record_promise(job.id)

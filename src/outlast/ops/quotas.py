@@ -1,0 +1,143 @@
+"""Quotas: new jobs are counted in the transaction that inserts them.
+
+    ours      insert ─▶ count what is new, or refuse ─▶ commit
+    caller's  reserve and commit beside it ─▶ insert ─▶ settle the reservation ─▶ the caller commits
+
+A counter is a row. Locked until a caller commits, it would block all other producers; so on
+PostgreSQL a caller's jobs are counted beside the transaction, as a reservation, which is settled
+within it. After a rollback the reservation stands again, lapses, and is given back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from ..model.admission import Admission
+from ..model.errors import QuotaExceeded
+from ..model.job import Job, NewJob
+from ..model.lifecycle import State
+from ..model.quota import quota_exceeded
+from ..model.timestamps import to_datetime
+from .admission import enqueue_bounded
+from .enqueue import enqueue
+from .operation import BEGIN, Op, Rows, Statement, creates_database
+
+RESERVED_S = 30.0  # seconds after which a reservation that is not settled lapses
+LAPSED_ROWS = 1000
+
+Counts = Counter[tuple[str, str]]  # jobs by queue and lane; '' is the whole queue
+
+
+def count_jobs(jobs: Iterable[tuple[str, str | None]], queues: Collection[str]) -> Counts:
+    """Jobs of queues with quotas, each with its queue and lane."""
+    counts: Counts = Counter()
+    for queue, lane in jobs:
+        if queue in queues:
+            counts[queue, ""] += 1
+            if lane is not None:
+                counts[queue, lane] += 1
+    return counts
+
+
+@creates_database
+def enqueue_in_quota(
+    jobs: Sequence[NewJob],
+    full: Sequence[Admission],
+    queues: Collection[str],
+    reservation: str | None = None,
+    ours: bool = True,
+) -> Op[list[Job]]:
+    """Insert jobs, all or none, if those that are new fit the quotas of these queues: not one whose
+    key stands, not one that was sent before, and not one that a full queue dropped."""
+    yield BEGIN
+    before: Rows = yield Statement("existing_jobs", rows=[{"id": job.id} for job in jobs])
+    new = {job.id for job in jobs}.difference(row[0] for row in before)
+    if full:
+        made = yield from enqueue_bounded(jobs, full, ours=ours)
+    else:
+        made = yield from enqueue(jobs, ours=ours)
+    admitted = {
+        job.id: (job.queue, job.lane)
+        for job in made
+        if job.id in new and job.state is not State.CANCELLED
+    }
+    counts = count_jobs(admitted.values(), queues)
+    if reservation is not None:
+        counts -= yield from _settle(reservation, counts)
+    if counts:
+        yield from _take(counts)
+    return made
+
+
+@creates_database
+def reserve(counts: Counts, reservation: str) -> Op[None]:
+    """Count jobs that a caller's transaction is about to insert."""
+    yield BEGIN
+    taken = yield from _take(counts)
+    yield Statement("reserve_quota", {"id": reservation}, rows=taken)
+
+
+def give_back_lapsed(seconds: float = RESERVED_S) -> Op[int]:
+    """Return what was reserved for jobs that were rolled back, or not inserted; how many jobs."""
+    yield BEGIN
+    given = {"seconds": seconds, "limit": LAPSED_ROWS}
+    rows: Rows = yield Statement("lapsed_reservations", given)
+    back: Counter[tuple[str, str, float]] = Counter()
+    for queue, lane, number, starts_at in rows:
+        back[queue, lane, float(starts_at)] += int(number)
+    if back:
+        yield Statement(
+            "give_back_quota",
+            rows=[
+                {"queue": queue, "lane": lane, "starts_at": starts_at, "asked": number}
+                for (queue, lane, starts_at), number in sorted(back.items())
+            ],
+        )
+    return sum(number for (_, lane, _), number in back.items() if not lane)
+
+
+def _settle(reservation: str, counts: Counts) -> Op[Counts]:
+    """Use a reservation for jobs that were inserted; returns those that it covers. What it has
+    beyond them lapses."""
+    given = {"id": reservation}
+    whole: Rows = yield Statement("settle_quota", given, _rows(counts))
+    settled = {(queue, lane): counts[queue, lane] for queue, lane in whole}
+    if rest := counts - Counter(settled):
+        partly: Rows = yield Statement("use_reservation", given, _rows(rest))
+        settled |= {(queue, lane): counts[queue, lane] for queue, lane in partly}
+    return Counter(settled)
+
+
+def _take(counts: Counts) -> Op[list[dict[str, Any]]]:
+    """Count jobs, or raise QuotaExceeded; returns the counts that have a quota."""
+    rows = _rows(counts)
+    taken: Rows = yield Statement("take_quota", rows=rows)
+    found = {(queue, lane) for queue, lane in taken}
+    if missing := [row for row in rows if (row["queue"], row["lane"]) not in found]:
+        used: Rows = yield Statement("quota_use", rows=missing)  # none of those without a quota
+        if used:
+            raise _refusal(*used[0])
+    return [row for row in rows if (row["queue"], row["lane"]) in found]
+
+
+def _rows(counts: Counts) -> list[dict[str, Any]]:
+    return [
+        {"queue": queue, "lane": lane, "asked": number}
+        for (queue, lane), number in sorted(counts.items())
+    ]
+
+
+def _refusal(
+    queue: str, lane: str, asked: int, allowed: int, used: int, resets_at: float
+) -> QuotaExceeded:
+    at: Any = to_datetime(float(resets_at))
+    numbers = {"asked": int(asked), "allowed": int(allowed), "used": int(used)}
+    return quota_exceeded(queue, lane or None, **numbers, resets_at=at)
+
+
+def prune_quotas(limit: int) -> Op[int]:
+    """Remove a batch of counters of periods that are over; how many went."""
+    rows: Rows = yield Statement("prune_quotas", {"limit": limit})
+    return len(rows)
