@@ -16,8 +16,11 @@ from outlast.metrics.snapshot import FRESH_FOR_S, TableSnapshot
 from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.errors import StoreUnavailable
 from outlast.ops.breakers import open_breaker
+from outlast.ops.claim import ClaimRequest, claim
+from outlast.ops.lanes import LaneTurn
 from outlast.ops.table_metrics import TableMetrics, read_table_metrics
 from outlast.store.statements import queries
+from outlast.worker.worker_metrics import MAX_NAMES
 from tests.support import Database, aeventually
 from tests.support.app import App
 from tests.worker.working import Spy, sql, work
@@ -66,6 +69,61 @@ def test_everything_is_measured_as_of_one_moment(app: App, database: Database) -
     assert told["outlast_jobs", ("a", "ready")] == 2
     assert told["outlast_dwell_seconds", ("a",)] < 60, "what is not due does not dwell"
     assert told["outlast_queue_paused", ("b",)] == 1
+
+
+def test_limits_lanes_and_quotas_are_measured_by_queue(app: App) -> None:
+    """R149, R194, R238: what runs and may run, lanes by state, and what is used of a quota; never
+    a lane as a label."""
+    ol, tables = app.ol, TableCollector()
+    ol.queue("mail", running=5, lane="tenant", lane_rate="1/h", quota="9/d")
+    ol.queue("calls", rate="1/h", burst=2)
+    mail = app.mark.using(queue="mail")
+    ol.enqueue(*(mail.using(tenant=f"t{n}").job(n=n) for n in range(4)))
+    ol.enqueue(*(app.mark.using(queue="calls").job(n=n) for n in range(4)))
+    ol.pause("mail", lane="t3")
+    told = said(tables, ol.store.run(read_table_metrics))
+    assert told["outlast_queue_running_limit", ("mail",)] == 5
+    assert told["outlast_queue_throttled", ("calls",)] == 0
+    assert told["outlast_queue_quota", ("mail",)] == 9
+    assert told["outlast_queue_quota_used", ("mail",)] == 4
+    assert _lanes(told, "mail") == {"waiting": 4, "throttled": 0, "paused": 1}
+    for queue in ("mail", "calls"):
+        ol.store.run(claim, ClaimRequest("w1", queue, 2, 60.0, turn=LaneTurn()))
+    told = said(tables, ol.store.run(read_table_metrics))
+    assert told["outlast_jobs", ("mail", "running")] == 2
+    assert _lanes(told, "mail") == {"waiting": 2, "throttled": 2, "paused": 1}
+    assert _lanes(told, "calls") == {"waiting": 1, "throttled": 0, "paused": 0}
+    assert told["outlast_queue_throttled", ("calls",)] == 1
+    assert not any("t0" in labels for _, labels in told)
+
+
+def test_series_of_limits_are_bounded() -> None:
+    """R194: however many queues have limits."""
+    names = [f"q{n}" for n in range(5000)]
+    many = TableMetrics(
+        running_limits=dict.fromkeys(names, 1),
+        throttled=dict.fromkeys(names, True),
+        quotas=dict.fromkeys(names, (2, 1)),
+        lanes={(name, "waiting"): 3 for name in names},
+    )
+    told = said(TableCollector(), many)
+    assert len(told) < 2000
+    assert told["outlast_queue_quota", ("other",)] == 2 * (5000 - MAX_NAMES)
+
+
+def test_waiting_lanes_are_counted_up_to_a_thousand(app: App) -> None:
+    """R241: a scrape does not walk a hundred thousand lanes."""
+    app.ol.queue("mail", lane="tenant")
+    app.ol.enqueue(*(app.mark.using(queue="mail", tenant=f"t{n}").job(n=n) for n in range(1010)))
+    assert app.ol.store.run(read_table_metrics).lanes["mail", "waiting"] == 1000
+
+
+def _lanes(told: dict[tuple[str, tuple[str, ...]], Any], queue: str) -> dict[str, Any]:
+    return {
+        labels[1]: value
+        for (name, labels), value in told.items()
+        if name == "outlast_lanes" and labels[0] == queue
+    }
 
 
 @pytest.mark.kinds("sqlite")

@@ -59,6 +59,13 @@ _ALL = (
     _gauge("expired_leases", _T, "Running jobs with an expired lease that are not reclaimed yet."),
     _gauge("expired_lease_seconds", _T, "Seconds since the first of these leases expired."),
     _gauge("queue_most_waiting", _T, "Maximum ready jobs of a bounded queue.", "queue"),
+    _gauge("queue_running_limit", _T, "Maximum running jobs of a limited queue.", "queue"),
+    _gauge("queue_throttled", _T, "1 while the rate of a queue is used up.", "queue"),
+    _gauge("lanes", _T,
+           "Lanes of a limited queue; waiting: with ready jobs (counted up to 1,000);"
+           " throttled: the rate is used up, or slowed down; paused.", "queue", "state"),
+    _gauge("queue_quota", _T, "Jobs that a queue admits in a period.", "queue"),
+    _gauge("queue_quota_used", _T, "Jobs that it has admitted in this period.", "queue"),
     _gauge("queue_paused", _T, "1 for a queue that is paused.", "queue"),
     _gauge("breaker_open", _T,
            "1 while the circuit breaker of a task in a queue is open; 0 once it is closed again.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ class Sample:
 
 Samples = Iterator[Sample]
 
+LANE_STATES = ("waiting", "throttled", "paused")
 MAX_BREAKER_TASKS = 20  # names that are told apart: with as many queues, 400 series at the most
 
 # What a worker counts under its own names.
@@ -86,6 +88,7 @@ class TableCollector:
         bounds = {self._queues(name): most for name, most in measured.most_waiting.items()}
         for queue, most in bounds.items():
             yield Sample("outlast_queue_most_waiting", most, (queue,))
+        yield from self._limit_samples(measured)
         for queue in {self._queues(name) for name in measured.paused}:
             yield Sample("outlast_queue_paused", 1, (queue,))
         yield from self._breaker_samples(measured)
@@ -95,6 +98,27 @@ class TableCollector:
             yield Sample("outlast_workers", measured.workers.get(state, 0), (state,))
         yield from self._schedule_samples(measured)
         yield from self._duty_samples(measured)
+
+    def _limit_samples(self, measured: TableMetrics) -> Samples:
+        """Limits by queue. A lane is no label: there may be one for each customer."""
+        for name, values in (
+            ("outlast_queue_running_limit", measured.running_limits),
+            ("outlast_queue_throttled", measured.throttled),
+            ("outlast_queue_quota", {queue: most for queue, (most, _) in measured.quotas.items()}),
+            ("outlast_queue_quota_used", {q: used for q, (_, used) in measured.quotas.items()}),
+        ):
+            sums: Counter[str] = Counter()
+            for queue, number in values.items():
+                sums[self._queues(queue)] += int(number)
+            for queue, total in sums.items():
+                yield Sample(name, total, (queue,))
+        limited = {queue for queue, _ in measured.lanes}
+        lanes: Counter[tuple[str, str]] = Counter()
+        for queue in limited:
+            for state in LANE_STATES:
+                lanes[self._queues(queue), state] += measured.lanes.get((queue, state), 0)
+        for labels, total in lanes.items():
+            yield Sample("outlast_lanes", total, labels)
 
     def _breaker_samples(self, measured: TableMetrics) -> Samples:
         """One that was open once and is closed now says so, as long as this process lives."""

@@ -43,6 +43,10 @@ class TableMetrics:
     expired_for: float = 0.0  # seconds since the first of these ran out
     paused: list[str] = field(default_factory=list)
     most_waiting: dict[str, int] = field(default_factory=dict)  # by bounded queue
+    running_limits: dict[str, int] = field(default_factory=dict)  # by queue
+    lanes: dict[tuple[str, str], int] = field(default_factory=dict)  # by limited queue and state
+    throttled: dict[str, bool] = field(default_factory=dict)  # by queue with a rate
+    quotas: dict[str, tuple[int, int]] = field(default_factory=dict)  # allowed and used, by queue
     breakers: list[Circuit] = field(default_factory=list)  # that are open
     workers: dict[str, int] = field(default_factory=dict)  # by state; silent: not heard of
     duties: dict[str, DutyMetrics] = field(default_factory=dict)
@@ -66,8 +70,6 @@ def read_table_metrics() -> Op[TableMetrics]:
                 )
             case "expired":
                 measured.expired, measured.expired_for = int(number), first
-            case "most_waiting":
-                measured.most_waiting[name] = int(number)
             case "paused":
                 measured.paused.append(name)
             case "breaker":
@@ -81,7 +83,25 @@ def read_table_metrics() -> Op[TableMetrics]:
                 _add_duty(
                     measured.duties.setdefault(name, DutyMetrics()), state, number, first, second
                 )
+            case _:
+                _add_limit(measured, kind, name, state, number, first)
     return measured
+
+
+def _add_limit(
+    measured: TableMetrics, kind: str, queue: str, state: str, number: float, used: float
+) -> None:
+    match kind:
+        case "most_waiting":
+            measured.most_waiting[queue] = int(number)
+        case "running_limit":
+            measured.running_limits[queue] = int(number)
+        case "lanes":
+            measured.lanes[queue, state] = int(number)
+        case "throttled":
+            measured.throttled[queue] = bool(number)
+        case "quota":
+            measured.quotas[queue] = int(number), int(used)
 
 
 def _add_duty(duty: DutyMetrics, what: str, number: float, every: float, ago: float) -> None:

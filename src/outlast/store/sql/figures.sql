@@ -1,8 +1,20 @@
+-- Lanes with ready jobs of each limited queue, found by hopping: up to a thousand, then enough is known.
+-- fragment: waiting_lanes
+waiting_lane (queue, lane, n) AS (
+    SELECT q.name, (SELECT j.lane FROM ol.job AS j WHERE j.state = 'ready' AND j.lane IS NOT NULL
+        AND j.queue = q.name ORDER BY j.lane LIMIT 1), 1
+    FROM ol.queue AS q WHERE q.limited
+    UNION ALL
+    SELECT w.queue, (SELECT j.lane FROM ol.job AS j WHERE j.state = 'ready' AND j.lane IS NOT NULL
+        AND j.queue = w.queue AND j.lane > w.lane ORDER BY j.lane LIMIT 1), w.n + 1
+    FROM waiting_lane AS w WHERE w.lane IS NOT NULL AND w.n < 1000)
+
 -- name: table_metrics
 -- Everything that is measured in the tables, as of one moment: a kind, a name, a state and numbers.
 -- Each live state is asked for by a literal, so that its own partial index answers, and finished
 -- jobs, of which there may be millions, are not looked at. Servers that merely offer jobs have a card
 -- too; they are no workers.
+WITH RECURSIVE ol.waiting_lanes
 SELECT 'jobs' AS kind, queue AS name, 'waiting' AS state, CAST(count(*) AS float8) AS number,
     ol.epoch(ol.now()) - min(ol.epoch(created_at)) AS oldest, 0.0 AS dwell
 FROM ol.job WHERE state = 'waiting' GROUP BY queue
@@ -28,6 +40,27 @@ UNION ALL
 SELECT 'paused', name, '', 1, 0.0, 0.0 FROM ol.queue WHERE paused
 UNION ALL
 SELECT 'most_waiting', name, '', most_waiting, 0.0, 0.0 FROM ol.queue WHERE most_waiting IS NOT NULL
+UNION ALL
+SELECT 'running_limit', name, '', running, 0.0, 0.0 FROM ol.queue WHERE running IS NOT NULL
+UNION ALL
+SELECT 'lanes', queue, 'waiting', count(lane), 0.0, 0.0 FROM waiting_lane GROUP BY queue
+UNION ALL
+SELECT 'lanes', q.name, 'throttled', count(*), 0.0, 0.0
+FROM ol.queue AS q JOIN ol.lane AS s ON s.queue = q.name AND s.lane <> ''
+WHERE q.limited AND (ol.lane_closed OR (q.lane_rate IS NOT NULL AND ol.lane_tokens < 1))
+GROUP BY q.name
+UNION ALL
+SELECT 'lanes', q.name, 'paused', count(*), 0.0, 0.0
+FROM ol.queue AS q JOIN ol.lane AS s ON s.queue = q.name AND s.paused WHERE q.limited GROUP BY q.name
+UNION ALL
+SELECT 'throttled', q.name, '', CASE WHEN ol.queue_tokens < 1 THEN 1 ELSE 0 END, 0.0, 0.0
+FROM ol.queue AS q LEFT JOIN ol.lane AS s ON s.queue = q.name AND s.lane = ''
+WHERE q.rate IS NOT NULL
+UNION ALL
+SELECT 'quota', a.name, '', a.quota, COALESCE(CAST(u.used AS float8), 0.0), 0.0
+FROM ol.queue AS a LEFT JOIN ol.quota AS u ON u.queue = a.name AND u.lane = ''
+    AND u.starts_at = ol.whole(ol.epoch(ol.now()) / a.quota_period - 0.000001) * a.quota_period
+WHERE a.quota IS NOT NULL
 UNION ALL
 SELECT 'breaker', queue, task, 1, ol.epoch(ol.now()) - ol.epoch(opened_at), 0.0 FROM ol.breaker
 UNION ALL
