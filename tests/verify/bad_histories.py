@@ -295,6 +295,7 @@ BAD = {
         "I4 miscounted",
         crashed_once().record("a", "crashed", "succeeded", attempts=[2, 2]),
     ),
+    "run after a full queue dropped it": ("I4 zombie", succeeded().event("a", "drop")),
     "run after it was cancelled, without a redrive": (
         "I4 zombie",
         succeeded().event("a", "cancel", state="cancelled"),

@@ -35,6 +35,7 @@ GOOD = {
     "cancelled before it ever ran": (
         never_ran(state="cancelled", due_in=60.0).event("a", "cancel", state="cancelled")
     ),
+    "dropped by a full queue": never_ran(state="cancelled").event("a", "drop", queue="q"),
     "cancelled, redriven, and done": (
         succeeded().event("a", "cancel", state="cancelled").event("a", "redrive")
     ),

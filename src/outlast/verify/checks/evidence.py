@@ -119,8 +119,9 @@ class Evidence:
         return Counter(event.job for event in self.events if event.job and event.kind == "redrive")
 
     def cancels(self) -> dict[str, list[str]]:
-        """The state in which each cancel left its job, as recorded then; for a cancelled flow or
-        group, the request."""
+        """In which state each cancel left its job, by what was written down then; of one whose
+        flow or team was cancelled, that it was asked for. A full queue that drops a job cancels
+        it."""
         states: dict[str, list[str]] = defaultdict(list)
         for row in self.rows.values():
             if self.was_cancelled(row):
@@ -129,6 +130,8 @@ class Evidence:
             if event.job and event.kind == "cancel":
                 data = event.data if isinstance(event.data, dict) else {}
                 states[event.job].append(str(data.get("state")))
+            elif event.job and event.kind == "drop":
+                states[event.job].append(str(State.CANCELLED))
         return states
 
     def was_cancelled(self, row: JobRow) -> bool:

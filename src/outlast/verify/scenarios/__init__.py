@@ -6,6 +6,7 @@ scenario records the answers it got in the ledger, and the judge compares them w
     enqueue             a call becomes a row: alone, in bulk, or in the caller's transaction
     unique_keys         unique keys, debounce, full queues, quotas
     claims              claim, renew, report, release
+    lanes               claims of limited queues, tokens, first limits, paused and closed lanes
     finish              the one way out of running, in all outcomes
     job_actions         operators: cancel, redrive, pause
     maintenance         reclaim, expire, promote, prune and the other duties
@@ -40,6 +41,7 @@ from . import (
     flow_races,
     flows,
     job_actions,
+    lanes,
     lease_trust,
     lost_answers,
     maintenance,
@@ -63,4 +65,4 @@ __all__ = ["ARM_LATER", "SCENARIOS", "Scenario", "run_scenario"]
 _MODULES = (enqueue, claims, finish, job_actions, maintenance, audit, steps, whole_workers,
             migrate, no_false_positives, races, not_due, lost_answers, flows, flow_races,
             tokens, offers, database_faults, stale_claims, breakers, lease_trust,
-            stuck_workers, schedules, unique_keys)  # fmt: skip
+            stuck_workers, schedules, unique_keys, lanes)  # fmt: skip

@@ -101,6 +101,26 @@ def purge_changed(ctx: ScenarioContext) -> Iterator[None]:
     ctx.run(purge_some, [claim.id], "dead", 0.0, "verify", {})
 
 
+@scenario("change-jobs")
+def change_jobs(ctx: ScenarioContext) -> Iterator[None]:
+    """Jobs that have not started get another moment, another priority, another queue."""
+    ctx.enqueue(2)
+    ctx.enqueue(1, delay=0.2)
+    yield
+    ctx.ol.reschedule_all(queue=ctx.queue, delay=0.001)
+    ctx.ol.prioritize_all(5, queue=ctx.queue)
+    ctx.ol.move_all(f"{ctx.queue}-moved", queue=ctx.queue)
+
+
+@change_jobs.on_retry
+def finish_change(ctx: ScenarioContext) -> Iterator[str]:
+    """One that died midway is simply done again."""
+    for state in ("ready", "scheduled"):
+        ctx.ol.move_all(f"{ctx.queue}-moved", queue=ctx.queue, state=state)
+        if left := ctx.ol.jobs(queue=ctx.queue, state=state):
+            yield f"{len(left)} jobs are still in the queue that they were moved from"
+
+
 @scenario("drain")
 def drain(ctx: ScenarioContext) -> Iterator[None]:
     """A worker is drained, and undrained."""

@@ -74,6 +74,19 @@ def prune(ctx: ScenarioContext) -> Iterator[None]:
     ctx.run(retention.prune_incidents, 0.0, 100)
 
 
+@scenario("prune-unique", removes_jobs=True, max_points=8)
+def prune_unique(ctx: ScenarioContext) -> Iterator[None]:
+    """Jobs go with the unique keys that they hold."""
+    task = ctx.work.mark.using(queue=ctx.queue, unique="active")
+    ctx.ol.enqueue(*[task.using(key=f"{ctx.queue}-{n}").job() for n in range(3)])
+    claims = ctx.record_begun(ctx.claim())
+    ctx.finish([(claim, ctx.attempt_end(Outcome.CANCELLED, claim)) for claim in claims])
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    ctx.run(retention.prune, "cancelled", 0.0, 2)
+    ctx.run(retention.prune, "cancelled", 0.0, 2)
+
+
 @scenario("prune-queue", removes_jobs=True, max_points=8)
 def prune_one_queue(ctx: ScenarioContext) -> Iterator[None]:
     """A queue that keeps nothing, beside others that do."""

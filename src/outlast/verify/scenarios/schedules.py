@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ...model.schedule_state import ScheduleDefinition
+from ...model.schedule_state import ScheduleDefinition, StoredSchedule
+from ...ops.access import ALL_JOBS
 from ...ops.announce import announce, new_schedule_row
-from ...ops.fire import fire_due
+from ...ops.fire import break_schedule, fire_due
 from ...ops.operation import BEGIN, Op, Rows, Statement
+from ...ops.rewind import rewind
 from ..scenario_context import ScenarioContext
 from .scenario import scenario
 
-HOUR_S = 3600.0
-DUE_TICKS = 3  # hours that are due when a scenario begins
+HOUR_S, YEAR_S = 3600.0, 365 * 86400.0
+DUE_TICKS = 3  # hours that are due when a path begins
 
 
 def _definition(ctx: ScenarioContext, **options: Any) -> ScheduleDefinition:
@@ -157,6 +160,56 @@ def announce_again(ctx: ScenarioContext) -> Iterator[str]:
     found = [one for one in ctx.ol.schedules() if one.name == ctx.queue]
     if [one.every for one in found] != [2 * HOUR_S]:
         yield f"the schedule is not what the code declares: {found}"
+
+
+@scenario("schedule-rewind")
+def set_back(ctx: ScenarioContext) -> Iterator[None]:
+    """It fired by a clock that was years ahead, and goes on from now."""
+    ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
+    ctx.run(_fire_years_ahead, ctx.queue)
+    yield
+    ctx.run(rewind)
+
+
+@set_back.on_retry
+def set_back_again(ctx: ScenarioContext) -> Iterator[str]:
+    ctx.run(rewind)
+    [found] = [one for one in ctx.ol.schedules() if one.name == ctx.queue]
+    if found.next_at is None or (found.next_at - datetime.now(UTC)).total_seconds() > 2 * HOUR_S:
+        yield f"a schedule waits until {found.next_at}, because the clock was ahead once"
+
+
+def _fire_years_ahead(name: str) -> Op[None]:
+    yield BEGIN
+    given = {"names": json.dumps([name]), **ALL_JOBS.params}
+    rows: Rows = yield Statement("hold_schedules", given)
+    stored = StoredSchedule(*rows[0])
+    false = (stored.now // HOUR_S) * HOUR_S + 2 * YEAR_S
+    row = {
+        "name": name, "seen": stored.next_at, "version": stored.version, "tick": false,
+        "following": false + HOUR_S, "job": None, "active": "[]", "recent": "[]",
+        "fired_ticks": json.dumps([[false, false]]), "fired": 0, "missed": 0, "skipped": 0,
+        "late": 0, "note": None,
+    }  # fmt: skip
+    yield Statement("advance_schedules", rows=[row])
+
+
+@scenario("schedule-broken")
+def cannot_be_fired(ctx: ScenarioContext) -> Iterator[None]:
+    """One that cannot be fired is marked and left alone, until an operator resumes it."""
+    ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
+    yield
+    ctx.run(break_schedule, ctx.queue, "the database refuses its job")
+    ctx.run(fire_due, ["mark"])
+    ctx.ol.resume_schedule(ctx.queue)
+
+
+@cannot_be_fired.on_retry
+def repair(ctx: ScenarioContext) -> Iterator[str]:
+    ctx.ol.resume_schedule(ctx.queue)
+    [found] = [one for one in ctx.ol.schedules() if one.name == ctx.queue]
+    if found.error is not None or found.next_at is None:
+        yield f"a schedule that was repaired does not fire: {found.error}"
 
 
 @scenario("schedule-actions")

@@ -121,6 +121,29 @@ def fill_up(ctx: ScenarioContext) -> Iterator[str]:
         yield f"{number} jobs are ready in a queue for {MOST_WAITING}"
 
 
+@scenario("queue-drops")
+def drop(ctx: ScenarioContext) -> Iterator[None]:
+    """A full queue drops its oldest jobs for new ones, and then new ones."""
+    ctx.ol.limit(ctx.queue, most_waiting=MOST_WAITING, overflow="drop_oldest")
+    _enqueue_too_many(ctx)
+    yield
+    _enqueue_too_many(ctx)
+    ctx.ol.limit(ctx.queue, overflow="drop_new")
+    _enqueue_too_many(ctx)
+
+
+@drop.on_retry
+def drop_again(ctx: ScenarioContext) -> Iterator[str]:
+    _enqueue_too_many(ctx)
+    if (number := len(_not_started(ctx))) > MOST_WAITING:
+        yield f"{number} jobs are ready in a queue for {MOST_WAITING}"
+
+
+def _enqueue_too_many(ctx: ScenarioContext) -> None:
+    ctx.ol._refresh_bounds()
+    ctx.enqueue(MOST_WAITING + 1, "succeeded", "cancelled")
+
+
 def _fill(ctx: ScenarioContext) -> None:
     ctx.ol._refresh_bounds()
     with suppress(QueueFull):
