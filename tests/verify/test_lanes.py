@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from outlast.verify.checks.lanes import IDLE_LIMIT_S, judge_lanes
-from outlast.verify.lane_load import ORDERED, SLOTS
+from outlast.verify.lane_load import ORDERED, SLOTS, SLOW_LANES, WIDE
 from outlast.verify.ledger import LedgerEntry
 from tests.support import Database, Processes
 from tests.verify.running import run, start
 from tests.verify.test_crash import left
 
 
+@pytest.mark.quiet
 def test_limits_and_order_hold_while_workers_are_killed(
     processes: Processes, database: Database
 ) -> None:
-    """R147, R238, R240: kills, failures, and limits changed meanwhile; by the history."""
+    """R147, R238, R240: kills, failures, and limits changed meanwhile; by the history. (Quiet: that
+    jobs do not wait where there is room is a matter of seconds.)"""
     said = run(processes, "lanes", database, "--seed", 1, "--points", 400, "--budget", 8)
     assert said["violations"] == 0, said["wrong"]
     assert said["runs"] > 0
@@ -65,8 +67,41 @@ def test_the_judge_sees_a_broken_order() -> None:
     assert judge_lanes(wrong, {}) == ["I6: 1 began in lane a before 0 had ended"]
 
 
-def test_the_judge_sees_a_lane_that_stands_still() -> None:
+def test_the_judge_sees_a_job_that_waits_for_its_dead_worker() -> None:
     late = IDLE_LIMIT_S + 2.0
-    entries = [slot(1.0, "entered", "j0"), slot(late, "entered", "j0", fence=2),
-               slot(late + 1, "left", "j0", fence=2)]  # fmt: skip
-    assert "idle" in judge_lanes(entries, {1: 1.0})[0]
+    entries = [slot(1.0, "entered", "j0", queue=WIDE), slot(late, "entered", "j0", 0, 2, WIDE),
+               slot(late + 1, "left", "j0", 0, 2, WIDE)]  # fmt: skip
+    assert judge_lanes(entries, {1: 3.0}) == []
+    [wrong] = judge_lanes(entries, {1: 1.5})
+    assert "lane a of wide was idle for 10.5 s" in wrong
+
+
+def queued(at: float, job: str, queue: str = WIDE, lane: str = "a") -> LedgerEntry:
+    return LedgerEntry("queued", job, 0, [queue, lane], 1, at)
+
+
+@pytest.mark.parametrize("queue", [WIDE, ORDERED, SLOTS])
+def test_the_judge_sees_a_lane_that_stands_still(queue: str) -> None:
+    """Jobs wait, and none begins; in a queue with a limit of its own, nowhere in it."""
+    late = IDLE_LIMIT_S + 2.0
+    entries = [queued(1.0, "j0", queue), queued(1.1, "j1", queue)]
+    for n in range(2):
+        entries += [slot(late + n, "entered", f"j{n}", n, queue=queue),
+                    slot(late + n + 0.5, "left", f"j{n}", n, queue=queue)]  # fmt: skip
+    [wrong] = judge_lanes(entries, {})
+    assert "was idle for 11.0 s while jobs waited" in wrong
+    between = slot(6.0, "entered", "j9", -1, queue=queue), slot(6.1, "left", "j9", -1, queue=queue)
+    assert judge_lanes([*entries, *between], {}) == []
+
+
+def test_the_judge_sees_a_lane_that_is_never_full() -> None:
+    """A job at a time, where two may run and many wait."""
+    slow, entries = SLOW_LANES[0], [queued(0.0, f"j{n}", lane=SLOW_LANES[0]) for n in range(60)]
+    for n in range(60):
+        entries += [LedgerEntry(kind, f"j{n}", 1, [WIDE, slow, n], 1, at)
+                    for kind, at in (("entered", n / 3 + 0.1), ("left", n / 3 + 0.4))]  # fmt: skip
+    [wrong] = judge_lanes(entries, {})
+    assert f"lane {slow} of wide ran fewer than 2 jobs for" in wrong
+    lowered = [LedgerEntry("limits", WIDE, 0, [None, 1, what], 1, 0.05)
+               for what in ("asked", "changed")]  # fmt: skip
+    assert judge_lanes([*lowered, *entries], {}) == []

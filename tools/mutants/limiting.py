@@ -25,6 +25,67 @@ MUTANTS = [
         store=POSTGRES,
     ),
     Mutant(
+        "lane-without-lock",
+        "two claims count a lane at once, where only lanes have limits",
+        [
+            Edit(
+                LANES,
+                "held.got AND pg_try_advisory_xact_lock(\n"
+                "        ol.lane_lock(:queue, chosen.lane))",
+                "held.got",
+            )
+        ],
+        campaign="lanes",
+        points=RUNS,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "tokens-not-spent",
+        "a claim of a lane with a rate spends no token",
+        [
+            Edit(
+                "ops/lanes.py",
+                "        if claims:\n            yield last(",
+                "        if False:\n            yield last(",
+            )
+        ],
+        paths=("lanes-tokens",),
+        points=16,
+    ),
+    Mutant(
+        "tokens-spent-apart",
+        "jobs are claimed in one transaction, and their tokens are spent in another",
+        [
+            Edit(
+                "ops/lanes.py",
+                "    yield BEGIN\n    answers: list[Rows]",
+                "    answers: list[Rows]",
+            )
+        ],
+        paths=("lanes-tokens",),
+        points=16,
+    ),
+    Mutant(
+        "tokens-not-returned",
+        "a job that is released unspent keeps its token",
+        [Edit("ops/lanes.py", "if transition.refund and claim.lane", "if False and claim.lane")],
+        paths=("lanes-tokens",),
+        points=16,
+    ),
+    Mutant(
+        "first-limit-counts-nothing",
+        "what runs when a queue gets its first limit is in no lane",
+        [
+            Edit(
+                "ops/limits.py",
+                '    if limited:\n        yield Statement("adopt_running"',
+                '    if False:\n        yield Statement("adopt_running"',
+            )
+        ],
+        paths=("lanes-first-limit",),
+        points=12,
+    ),
+    Mutant(
         "queue-without-lock",
         "two claims of different lanes count their queue at once",
         [

@@ -7,24 +7,30 @@ import asyncio
 import faulthandler
 import random
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..model.errors import OutlastError
 from ..model.retry import Retry
+from ..model.task import Call
 from ..worker.context import Context
 from .load import EXPECTED_ERRORS, Gate
 
 if TYPE_CHECKING:
     from .workload import Workload
 
-SLOTS, ORDERED = "slots", "ordered"  # queues
+SLOTS, WIDE, ORDERED = "slots", "wide", "ordered"  # queues: SLOTS has a limit of its own, too
 ORDERED_LANES = 12
-SLOT_LANES = 200  # more than one claim considers; a few of them have most of the jobs
-FAIL_SHARE = 0.1  # share of failing attempts in ordered lanes
-MAX_WAITING = 400  # unfinished jobs while more are enqueued
-JOBS_PER_CALL = 60
-CHANGE_RANGE_S = (0.3, 1.5)  # seconds between changes of limits
+SLOT_LANES, WIDE_LANES = 200, 1000  # more than one claim looks at; some have most of the jobs
+SLOW_LANES = ("lane-0", "lane-1")  # of WIDE: their handlers take long enough to fill them
+SLOW_DEPTH = 15  # jobs that wait in each of these, at the least
+SLOW_RANGE_S, QUICK_RANGE_S = (0.2, 0.4), (0.0, 0.02)  # seconds that a handler takes
+FAIL_SHARE = 0.1  # attempts in order that fail
+MAX_WAITING = 1500  # jobs in the table while more are asked for
+JOBS_PER_CALL = 100
+FIRST_CHANGE_S, CHANGE_INTERVAL_S = 0.5, 5.0  # seconds until limits are changed
 RETRY = Retry(max_attempts=1000, base=0.01, cap=0.05)
 FIRST_RUNNING, FIRST_LANE_RUNNING = 8, 2  # limits before the first change
 
@@ -35,14 +41,17 @@ class LaneTasks:
     def __init__(self, work: Workload) -> None:
         ol = work.ol
         ol.queue(SLOTS, running=FIRST_RUNNING, lane_running=FIRST_LANE_RUNNING)
+        ol.queue(WIDE, lane_running=FIRST_LANE_RUNNING)
         ol.queue(ORDERED, ordered=True)
 
         @ol.task(queue=SLOTS, lane=lambda lane, **_: lane, max_crashes=1000, retry=RETRY)
         async def slotted(ctx: Context, lane: str, n: int) -> dict[str, int]:
+            queue = ctx.job.queue
+            slow = queue == WIDE and lane in SLOW_LANES
             work.ledger.write("began", ctx.job.id, ctx.fence)
-            work.ledger.write("entered", ctx.job.id, ctx.fence, [SLOTS, lane, n])
-            await asyncio.sleep(random.uniform(0.0, 0.02))
-            work.ledger.write("left", ctx.job.id, ctx.fence, [SLOTS, lane, n])
+            work.ledger.write("entered", ctx.job.id, ctx.fence, [queue, lane, n])
+            await asyncio.sleep(random.uniform(*(SLOW_RANGE_S if slow else QUICK_RANGE_S)))
+            work.ledger.write("left", ctx.job.id, ctx.fence, [queue, lane, n])
             return {"fence": ctx.fence}
 
         @ol.task(queue=ORDERED, lane=lambda lane, **_: lane, max_crashes=1000, retry=RETRY)
@@ -72,26 +81,51 @@ def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, numbe
                 continue
             calls = []
             for _ in range(JOBS_PER_CALL):
-                n, slotted = next(numbers), rng.random() < 0.5
-                lane = SLOT_LANES * rng.random() ** 3 if slotted else rng.randrange(ORDERED_LANES)
-                task = tasks.slotted if slotted else tasks.in_order
-                calls.append(task.job(lane=f"lane-{int(lane)}", n=n))
+                queue = rng.choice((SLOTS, WIDE, ORDERED))
+                task = tasks.in_order if queue == ORDERED else tasks.slotted.using(queue=queue)
+                calls.append(task.job(lane=_pick_lane(queue, rng), n=next(numbers)))
+            calls += _more_slow(work, tasks, numbers)
             for job in work.ol.enqueue(*calls):
                 work.ledger.write("promised", job.id, 0, ["succeeded"])
+                work.ledger.write("queued", job.id, 0, [job.queue, job.lane])
         except EXPECTED_ERRORS:
             time.sleep(0.05)
 
 
+def _more_slow(work: Workload, tasks: LaneTasks, numbers: Iterator[int]) -> list[Call]:
+    """So many that the lanes with slow handlers can be full."""
+    ready = {one.lane: one.ready for one in work.ol.lanes(WIDE)}
+    task = tasks.slotted.using(queue=WIDE)
+    return [
+        task.job(lane=lane, n=next(numbers))
+        for lane in SLOW_LANES
+        if ready.get(lane, 0) < SLOW_DEPTH
+        for _ in range(SLOW_DEPTH)
+    ]
+
+
+def _pick_lane(queue: str, rng: random.Random) -> str:
+    if queue == ORDERED:
+        return f"lane-{rng.randrange(ORDERED_LANES)}"
+    lanes, power = (WIDE_LANES, 1) if queue == WIDE else (SLOT_LANES, 3)
+    return f"lane-{int(lanes * rng.random() ** power)}"
+
+
 def run_limiter(work: Workload, gate: Gate, seed: int, number: int) -> None:
-    """In a child: change limits periodically. The ledger has the possible limits at each time."""
+    """In a child: change limits every few seconds. The ledger says what they may be meanwhile."""
     faulthandler.cancel_dump_traceback_later()
-    rng = random.Random(seed + number)
+    rng, change_at = random.Random(seed + number), time.monotonic() + FIRST_CHANGE_S
     while gate.state != Gate.SHUT:
-        time.sleep(rng.uniform(*CHANGE_RANGE_S))
-        running, lane_running = rng.randint(3, 12), rng.randint(1, 3)
-        work.ledger.write("limits", SLOTS, 0, [running, lane_running, "asked"])
-        try:
-            work.ol.limit(SLOTS, running=running, lane_running=lane_running)
-        except OutlastError:
-            continue
-        work.ledger.write("limits", SLOTS, 0, [running, lane_running, "changed"])
+        time.sleep(0.05)
+        if time.monotonic() >= change_at:
+            change_at += CHANGE_INTERVAL_S
+            _change_limits(work, SLOTS, {"running": rng.randint(3, 12)}, rng.randint(1, 3))
+            _change_limits(work, WIDE, {}, rng.randint(1, 3))
+
+
+def _change_limits(work: Workload, queue: str, of_queue: dict[str, Any], of_lane: int) -> None:
+    told = [of_queue.get("running"), of_lane]
+    work.ledger.write("limits", queue, 0, [*told, "asked"])
+    with suppress(OutlastError):
+        work.ol.limit(queue, lane_running=of_lane, **of_queue)
+        work.ledger.write("limits", queue, 0, [*told, "changed"])

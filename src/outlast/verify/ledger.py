@@ -20,7 +20,13 @@ leaves a whole line or none. It is independent of Outlast: it is the witness.
     did        a step was run                                         job, fence, its name
     stepped    the caller was told whether a step is stored           job, fence, [name, yes/no]
     wrote      a row of the handler's own, to commit with its end     job, fence, [the row, in time]
-    saw        a violation that only a scenario could see             queue, message
+    saw        what must not be, seen by who walked a path            queue, what
+    queued     a job of a limited queue stands                        job, [queue, lane]
+    entered    a handler holds its slot, or runs for its tick         job, fence, what
+    left       it is about to return (failed: it fails)               job, fence, what
+    limits     limits are to change, and have changed                 queue, [limits, asked/changed]
+    schedule   an operator calls, and the call has returned           name, [call, stage, facts]
+    clock      the database's clock is so far from the monotonic one  seconds
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """`outlast verify lanes`: limits, order and turns, while workers are killed and limits are changed.
 
-enqueue   an enqueuer adds jobs in lanes, of a queue with limits and of an ordered one
-work      worker processes run them; one is killed every one to three seconds
-change    an operator changes the limits about once a second
-settle    the remaining jobs end; the history shows whether a limit or an order was ever violated
+ask       an enqueuer asks for jobs in lanes: of a queue with a limit for all of it, of one with
+          1,000 lanes, and of one that runs in order
+work      worker processes run them; one is killed every second
+change    an operator changes the limits every five seconds, those of a lane between 1 and 3
+settle    the rest is worked off; the history says whether a limit was ever exceeded, an order not
+          kept, or jobs waited where there was room
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ..load import Gate
 from ..scenarios import Scenario
 from .long_campaign import LongCampaign, run_worker
 
-KILL_RANGE_S = (1.0, 3.0)  # seconds between kills
+KILL_INTERVAL_S = 1.0
 WORKERS = 4
 WORKER_SETTINGS: dict[str, Any] = {"poll_max": 0.2, "grace": 5.0, "concurrency": 8}
 
@@ -43,7 +45,7 @@ class LaneCampaign(LongCampaign):
         self.limiters = self.process_group(
             "operator", partial(run_limiter, self.work, self.gate, self.seed)
         )
-        self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
+        self._kill_at = time.monotonic() + KILL_INTERVAL_S
         self.loaders.start_missing(1)
         self.limiters.start_missing(1)
         while not self.is_over():
@@ -65,7 +67,7 @@ class LaneCampaign(LongCampaign):
             self.kills[pid] = time.monotonic()
             self.workers.kill(pid)
             self.results.counts_of("workers").add("kills")
-            self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
+            self._kill_at += KILL_INTERVAL_S
 
     def _drain(self) -> None:
         """Stop enqueueing, and kill workers until all jobs have ended."""

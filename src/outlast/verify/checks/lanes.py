@@ -6,17 +6,20 @@ outcome is sent. So the history never counts a slot for too long, and every exce
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple
 
-from ..lane_load import FIRST_LANE_RUNNING, FIRST_RUNNING, ORDERED, SLOTS
+from ..lane_load import FIRST_LANE_RUNNING, FIRST_RUNNING, ORDERED, SLOTS, SLOW_LANES, WIDE
 from ..ledger import LedgerEntry
 
-CLAIM_LAG_S = 2.0  # seconds from a claim, under the limits of that time, until its handler starts
-IDLE_LIMIT_S = 15.0  # seconds that a lane with jobs may have no handler
+CLAIM_LAG_S = 2.0  # seconds from a claim, under the limits of then, until its handler begins
+IDLE_LIMIT_S = 10.0  # seconds for which jobs may wait where there is room: as long as a kill lasts
+
+Lane = tuple[str, str]  # of a queue
 
 
 class SlotEvent(NamedTuple):
@@ -24,32 +27,46 @@ class SlotEvent(NamedTuple):
     job: str
     fence: int
     enters: bool
-    lane: tuple[str, str]
+    lane: Lane
     n: int
     done: bool = False
 
 
+class Limits(NamedTuple):
+    """Since when, of the queue and of a lane."""
+
+    at: float
+    running: float
+    lane: float
+
+
 @dataclass(slots=True)
-class LaneHistory:
-    """The state of the lanes at one time of the history."""
+class LimitHistory:
+    """The limits of one queue, by time."""
 
-    limits: list[tuple[float, int, int]]  # start time, limit of the queue and of a lane; sorted
-    inside: dict[tuple[str, int], SlotEvent] = field(default_factory=dict)
+    changes: list[Limits]
 
-    def most(self, at: float) -> tuple[int, int]:
-        """The highest limits in force shortly before: of the queue, and of a lane."""
-        before = [one for one in self.limits if one[0] <= at - CLAIM_LAG_S]
-        recent = [one for one in self.limits if at - CLAIM_LAG_S < one[0] <= at]
-        known = [*before[-1:], *recent]
-        return max(running for _, running, _ in known), max(lane for _, _, lane in known)
+    def near(self, at: float) -> Sequence[Limits]:
+        """Those in force shortly before."""
+        first = bisect_right(self.changes, at - CLAIM_LAG_S, key=lambda one: one.at)
+        last = bisect_right(self.changes, at, key=lambda one: one.at)
+        return self.changes[max(0, first - 1) : last]
+
+    def most(self, at: float) -> tuple[float, float]:
+        """The highest of the queue, and of a lane."""
+        known = self.near(at)
+        return max(one.running for one in known), max(one.lane for one in known)
 
 
 def judge_lanes(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> list[str]:
     """Violations; `kills` has the time of each kill."""
     entries = list(entries)
     events = sorted(_events(entries, kills))
-    history = LaneHistory(_limits(entries))
-    wrong = [*_over(events, history), *_order(events), *_idle(events)]
+    limits = _limits(entries)
+    queued = [(entry.at, entry.subject, tuple(entry.data)) for entry in entries
+              if entry.kind == "queued"]  # fmt: skip
+    waits = list(_waits(events, queued))
+    wrong = [*_over(events, limits), *_order(events), *_idle(waits), *_under(waits, limits)]
     return [f"I6: {each}" for each in wrong]
 
 
@@ -71,45 +88,51 @@ def _events(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> Itera
         yield SlotEvent(max(event.at, kills.get(pid, event.at)), *key, False, event.lane, event.n)
 
 
-def _limits(entries: Iterable[LedgerEntry]) -> list[tuple[float, int, int]]:
-    """A change takes effect between its request and its response: until then, the higher limit
-    counts."""
-    found = [(0.0, FIRST_RUNNING, FIRST_LANE_RUNNING)]
+def _limits(entries: Iterable[LedgerEntry]) -> dict[str, LimitHistory]:
+    """A change is in force from some moment between asked and changed on: until then, the higher
+    of both counts."""
+    found = {
+        SLOTS: LimitHistory([Limits(0.0, FIRST_RUNNING, FIRST_LANE_RUNNING)]),
+        WIDE: LimitHistory([Limits(0.0, math.inf, FIRST_LANE_RUNNING)]),
+        ORDERED: LimitHistory([Limits(0.0, math.inf, 1)]),
+    }
     for entry in entries:
         if entry.kind == "limits":
             running, lane, stage = entry.data
-            _, old_running, old_lane = found[-1]
+            running = math.inf if running is None else running
+            changes = found[entry.subject].changes
             if stage == "asked":
-                running, lane = max(running, old_running), max(lane, old_lane)
-            found.append((entry.at, running, lane))
+                running, lane = max(running, changes[-1].running), max(lane, changes[-1].lane)
+            changes.append(Limits(entry.at, running, lane))
     return found
 
 
-def _over(events: Iterable[SlotEvent], history: LaneHistory) -> Iterator[str]:
+def _over(events: Iterable[SlotEvent], limits: Mapping[str, LimitHistory]) -> Iterator[str]:
+    inside: dict[tuple[str, int], SlotEvent] = {}
     for event in events:
         key = event.job, event.fence
         if not event.enters:
-            history.inside.pop(key, None)
+            inside.pop(key, None)
             continue
-        history.inside[key] = event
-        queue = [one for one in history.inside.values() if one.lane[0] == event.lane[0]]
-        lane = [one for one in queue if one.lane == event.lane]
-        queue_limit, lane_limit = history.most(event.at)
-        limit = 1 if event.lane[0] == ORDERED else lane_limit
-        if len(lane) > limit:
-            jobs, (of, name) = ", ".join(one.job for one in lane), event.lane
-            yield f"{len(lane)} jobs run in lane {name} of {of}, {limit} may: {jobs}"
-        if event.lane[0] == SLOTS and len(queue) > queue_limit:
-            yield f"{len(queue)} jobs run in {SLOTS}, {queue_limit} may"
+        inside[key] = event
+        queue, name = event.lane
+        in_queue = [one for one in inside.values() if one.lane[0] == queue]
+        in_lane = [one for one in in_queue if one.lane == event.lane]
+        queue_limit, lane_limit = limits[queue].most(event.at)
+        if len(in_lane) > lane_limit:
+            jobs = ", ".join(one.job for one in in_lane)
+            yield f"{len(in_lane)} jobs run in lane {name} of {queue}, {lane_limit} may: {jobs}"
+        if len(in_queue) > queue_limit:
+            yield f"{len(in_queue)} jobs run in {queue}, {queue_limit} may"
 
 
 def _order(events: Iterable[SlotEvent]) -> Iterator[str]:
-    """A job starts when all that were enqueued before it in its lane have ended."""
-    numbers: dict[tuple[str, str], set[int]] = defaultdict(set)
+    """A job begins when all that were enqueued before it in its lane have ended."""
+    numbers: dict[Lane, set[int]] = defaultdict(set)
     events = [event for event in events if event.lane[0] == ORDERED]
     for event in events:
         numbers[event.lane].add(event.n)
-    done: dict[tuple[str, str], set[int]] = defaultdict(set)
+    done: dict[Lane, set[int]] = defaultdict(set)
     waiting = {lane: sorted(all_of, reverse=True) for lane, all_of in numbers.items()}
     for event in events:
         line = waiting[event.lane]
@@ -121,15 +144,82 @@ def _order(events: Iterable[SlotEvent]) -> Iterator[str]:
             done[event.lane].add(event.n)
 
 
-def _idle(events: Iterable[SlotEvent]) -> Iterator[str]:
-    """While a lane has jobs to start, a handler runs every few seconds."""
-    by_lane: dict[tuple[str, str], list[SlotEvent]] = defaultdict(list)
-    for event in events:
-        by_lane[event.lane].append(event)
-    for (queue, lane), own in by_lane.items():
-        inside = 0
-        for before, after in pairwise(own):
-            inside += 1 if before.enters else -1
-            gap = after.at - before.at
-            if inside <= 0 and after.fence > 1 and gap > IDLE_LIMIT_S:
-                yield f"lane {lane} of {queue} was idle for {gap:.1f} s with a job that had begun"
+class LaneWait(NamedTuple):
+    """A span in which jobs of a lane waited, from one event of the lane to its next."""
+
+    lane: Lane
+    start: float
+    end: float
+    inside: int
+    entered: bool  # the event at its end
+
+
+@dataclass(slots=True)
+class _LaneState:
+    waiting: set[str] = field(default_factory=set)
+    inside: set[str] = field(default_factory=set)
+    since: float = 0.0
+
+
+def _waits(
+    events: Iterable[SlotEvent], queued: Iterable[tuple[float, str, tuple[str, ...]]]
+) -> Iterator[LaneWait]:
+    """A job waits from when its caller was told of it, and again from when an attempt ended."""
+    told = [SlotEvent(at, job, 0, False, (lane[0], lane[1]), 0) for at, job, lane in queued]
+    lanes: dict[Lane, _LaneState] = defaultdict(_LaneState)
+    begun: set[str] = set()  # perhaps before their callers were told
+    for event in sorted([*events, *told]):
+        state = lanes[event.lane]
+        if state.waiting:
+            inside = len(state.inside)
+            yield LaneWait(event.lane, state.since, event.at, inside, event.enters)
+        state.since = event.at
+        if event.enters:
+            begun.add(event.job)
+            state.waiting.discard(event.job)
+            state.inside.add(event.job)
+        elif event.fence:
+            state.inside.discard(event.job)
+            if not event.done:
+                state.waiting.add(event.job)
+        elif event.job not in begun:
+            state.waiting.add(event.job)
+
+
+def _idle(waits: Iterable[LaneWait]) -> Iterator[str]:
+    """Where jobs wait, one begins every few seconds: handlers are short, so there is room. A queue
+    with a limit of its own is looked at as a whole: its lanes wait for each other."""
+    since: dict[Lane, float] = {}
+    last: dict[Lane, float] = {}
+    for wait in sorted(waits, key=lambda one: one.end):
+        queue, lane = wait.lane
+        key = (queue, "") if queue == SLOTS else wait.lane
+        if wait.start > last.get(key, -math.inf):
+            since[key] = wait.start  # nothing waited before
+        last[key] = max(last.get(key, -math.inf), wait.end)
+        if not wait.entered:
+            continue
+        gap, since[key] = wait.end - since[key], wait.end
+        if gap > IDLE_LIMIT_S:
+            where = f"lane {lane} of {queue}" if key[1] else queue
+            yield f"{where} was idle for {gap:.1f} s while jobs waited"
+
+
+def _under(waits: Iterable[LaneWait], limits: Mapping[str, LimitHistory]) -> Iterator[str]:
+    """A lane whose handlers take long is full while jobs wait, but for a moment."""
+    since: dict[Lane, float] = {}
+    last: dict[Lane, float] = {}
+    for wait in waits:
+        if wait.lane[0] != WIDE or wait.lane[1] not in SLOW_LANES:
+            continue
+        limit = min(one.lane for one in limits[WIDE].near(wait.end))
+        if wait.inside >= limit or wait.start > last.get(wait.lane, -math.inf):
+            since[wait.lane] = wait.end if wait.inside >= limit else wait.start
+        last[wait.lane] = wait.end
+        gap = wait.end - since[wait.lane]
+        if gap > IDLE_LIMIT_S:
+            since[wait.lane] = wait.end
+            yield (
+                f"lane {wait.lane[1]} of {WIDE} ran fewer than {limit} jobs for {gap:.1f} s while"
+                " others waited"
+            )
