@@ -88,7 +88,13 @@ def test_there_are_enough_of_them() -> None:
     """R207: at least 25, each with a name of its own, and some on each database."""
     assert len(NAMED) == len(MUTANTS) >= 25
     assert {mutant.store for mutant in MUTANTS} == {SQLITE, POSTGRES}
-    assert {mutant.campaign for mutant in MUTANTS} == {"crash", "zombie", "flows", "lanes"}
+    assert {mutant.campaign for mutant in MUTANTS} == {
+        "crash",
+        "zombie",
+        "flows",
+        "lanes",
+        "schedules",
+    }
 
 
 def test_the_baseline_runs_a_campaign_once_with_the_most_points() -> None:

@@ -19,6 +19,7 @@ PACKAGE = Path(outlast.__file__).parent
 SQLITE, POSTGRES = "sqlite", "postgres"
 CAMPAIGN_BUDGET_S = 60.0  # as `outlast verify --budget`
 MAX_CAMPAIGN_S = 300.0  # then a campaign that does not end is killed
+OWN_DATABASE = ("schedules",)  # campaigns that start their own database
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ def run_campaign(
     command += ["--budget", str(CAMPAIGN_BUDGET_S)]
     command += [word for path in run.paths for word in ("--path", path)]
     command += ["--first"] if first else []
+    command += ["--store", run.store] if run.campaign in OWN_DATABASE else []
     command += ["--schema", options.schema] if options.schema else []
     process = subprocess.Popen(
         command,

@@ -32,7 +32,13 @@ from .mutation import (
     run_campaign,
 )
 
-GOALS = {"crash": "kills", "zombie": "taken", "flows": "fan_ins", "lanes": "runs"}
+GOALS = {
+    "crash": "kills",
+    "zombie": "taken",
+    "flows": "fan_ins",
+    "lanes": "runs",
+    "schedules": "ticks",
+}
 Report = Callable[[str], None]
 
 

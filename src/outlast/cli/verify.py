@@ -6,9 +6,32 @@ from typing import Any
 
 import click
 
-from .verify_load import clock, dbcrash, failover, flows, lanes, recovery, soak
-from .verify_options import campaign_options
-from .verify_run import run_campaign
+from ..model.errors import InvalidOption
+from ..model.humanize import pluralize
+from .database_options import campaign_url_option, json_option, with_database_options
+from .errors import printable
+from .output import console, print_json, table
+from .parsing import parse_duration
+from .verify_load import (
+    clock,
+    dbcrash,
+    failover,
+    flows,
+    keep_option,
+    lanes,
+    ledger_option,
+    recovery,
+    schedules,
+    soak,
+)
+
+if TYPE_CHECKING:
+    from ..verify.campaigns.campaign import Campaign
+    from ..verify.results import CampaignResults
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MAX_SHOWN_VIOLATIONS = 20  # violations printed in full
 
 
 @click.group(
@@ -93,5 +116,5 @@ def netsplit(**options: Any) -> None:
     run_campaign(NetSplit, options)
 
 
-for command in (recovery, flows, lanes, soak, dbcrash, failover, clock):
+for command in (recovery, flows, lanes, schedules, soak, dbcrash, failover, clock):
     verify.add_command(command)

@@ -244,8 +244,10 @@ def flows(**options: Any) -> None:
 def lanes(**options: Any) -> None:
     """Run limited and ordered queues while workers are killed and limits changed.
 
-    Checks by the history that no lane and no queue ever ran more jobs than its limit, that ordered
-    lanes kept their order across failures and kills, and that no lane stood still.
+    One of the queues has 1,000 lanes with a limit of 1 to 3. A worker is killed every second, and
+    limits change every five seconds. Checks by the history that no lane and no queue ever ran more
+    jobs than its limit, that ordered lanes kept their order across failures and kills, and that no
+    job waited for more than ten seconds where there was room.
     """
     from ..verify.campaigns.lanes import LaneCampaign
 
@@ -255,4 +257,88 @@ def lanes(**options: Any) -> None:
 def _rerun_options(options: dict[str, Any]) -> str:
     points = f" --points {options['points']}" if options["points"] else ""
     budget = f" --budget {options['budget']:g}" if options["budget"] else ""
-    return points + budget
+    _run_campaign(LaneCampaign, options, points + budget)
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples: outlast verify schedules --budget 10m
+              outlast verify schedules --store postgres --workers 8 --seed 7
+
+    Only the clock of the campaign's own processes steps, by libfaketime (Linux; the package is
+    named faketime or libfaketime). With --store postgres it starts its own server, as dbcrash does.
+    """
+)
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "postgres"]),
+    default="sqlite",
+    show_default=True,
+    help="The clock that steps: that of all processes on a machine, or that of a server.",
+)
+@click.option("--points", type=click.IntRange(1), help="Number of ticks; default: as time allows.")
+@workers_option(4)
+@click.option(
+    "--budget",
+    metavar="SPAN",
+    callback=parse_duration,
+    help="How long schedules fire: 90, 90s, 10m. Without --points, 60 s.",
+)
+@click.option("--first", is_flag=True, help="Stop at the first violation.")
+@own_server_options("schedules steps the database's clock, so it starts its own database (--store)")
+def schedules(**options: Any) -> None:
+    """Fire schedules while workers are killed, the clock steps, and an operator changes them.
+
+    Checks by the history that each tick has one job, that none is missing which its policy does
+    not leave out, and that runs overlap only where the policy allows it.
+    """
+    from ..verify.campaigns.schedules import ScheduleCampaignPostgres, ScheduleCampaignSqlite
+
+    store = options.pop("store")
+    kind: Any = ScheduleCampaignPostgres if store == "postgres" else ScheduleCampaignSqlite
+    points = f" --points {options['points']}" if options["points"] else ""
+    budget = f" --budget {options['budget']:g}" if options["budget"] else ""
+    _run_campaign(kind, options, f" --store {store}{points}{budget}")
+
+
+def _run_campaign(
+    kind: Callable[..., Campaign],
+    options: dict[str, Any],
+    rerun_options: str,
+    **renamed: str | None,
+) -> None:
+    from .verify import run_campaign
+
+    options["at_once"] = options.pop("workers")
+    for name, option in renamed.items():
+        value = options.pop(option or name)
+        if option:
+            options[name] = value
+    options.setdefault("points", None)
+    options.setdefault("budget", None)
+    run_campaign(kind, options, print_results, rerun_options)
+
+
+def print_results(figures: CampaignResults) -> None:
+    """Print the counts, and the measured times with a histogram."""
+    counted = [
+        [path, what.replace("_", " "), row.counts[what]]
+        for path, row in figures.rows.items()
+        for what in figures.columns
+        if what in row.counts
+    ]
+    console().print(table(["where", "what", "times#"], counted))
+    for name, values in figures.spans.items():
+        _print_distribution(name, values)
+
+
+def _print_distribution(name: str, values: list[float]) -> None:
+    from ..verify.distribution import Distribution
+
+    spread = Distribution(values)
+    percentiles = spread.as_json()
+    numbers = "  ".join(f"{what} {percentiles[what]} s" for what in ("p50", "p90", "p99", "max"))
+    click.echo(f"\n{name}: n {len(spread)}  {numbers}")
+    for line in spread.plot():
+        click.echo(line)

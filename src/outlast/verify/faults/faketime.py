@@ -22,15 +22,15 @@ FOLDERS = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/opt/lib")
 NAMES = ("libfaketimeMT.so.1", "libfaketime.so.1")  # the first one is for threads
 OFFSET_FILE_VARIABLE = "FAKETIME_TIMESTAMP_FILE"
 NOT_INSTALLED = (
-    "clock steps the clock of its own processes with libfaketime, which was not found: install the"
-    " package faketime (Debian, Ubuntu) or libfaketime (Fedora, Alpine, Arch)"
+    "the campaign steps the clock of its processes with libfaketime, which was not found: install"
+    " the package faketime (Debian, Ubuntu) or libfaketime (Fedora, Alpine, Arch)"
 )
 
 
 def library() -> str:
     """Where libfaketime is installed."""
     if sys.platform != "linux":
-        raise Unsupported(reason="clock needs Linux, where libfaketime can be preloaded")
+        raise Unsupported(reason="a stepped clock needs Linux, where libfaketime can be preloaded")
     for name in NAMES:
         for folder in FOLDERS:
             for pattern in (f"faketime/{name}", f"*/faketime/{name}", name, f"*/{name}"):

@@ -1,0 +1,353 @@
+"""Judge the history of schedules: one job per tick, none missing, none over another. Pure.
+
+Handlers tell when they run, the operator what was asked of a schedule and when that was done, and
+the campaign by how much the database's clock was off. Which ticks there were follows from that; the
+tables only say which of them have jobs. What happens close to a call or a step is left open:
+
+        asked ── done                     asked ── done
+    ──────┴───────┴───────────────────────────┴───────┴──▶
+                   └─ a tick here has a job ─┘
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
+
+from ...model.schedule import ScheduleSpec
+from ...model.ticks import as_key
+from ..ledger import LedgerEntry
+from .clock_history import ClockHistory, Reached
+
+FIRE_LAG_S = 8.0  # seconds from a tick until some worker has fired it, whoever is killed
+SETTLE_S = 1.0  # seconds after a call, until what it changed is in force everywhere
+CANCEL_LAG_S = 8.0  # seconds from the next run's start until a cancelled one has stopped
+CLOCK_READ_S = 0.1  # seconds between two readings of the clock in one transaction
+LATE_S = 1.0  # seconds beyond the grace time that a transaction may take
+TICK_CHANGES = ("pause", "resume", "skip", "change", "reset")
+
+
+class TickJob(NamedTuple):
+    """A job of a schedule, as the tables have it."""
+
+    id: str
+    schedule: str
+    tick: float | None  # None: it has none
+    manual: bool
+    created_at: float  # by the database's clock
+
+
+class Interval(NamedTuple):
+    start: float
+    end: float
+
+    def overlap(self, other: Interval) -> float:
+        return min(self.end, other.end) - max(self.start, other.start)
+
+
+@dataclass(slots=True)
+class Phase:
+    """A span in which nobody changed when a schedule is due. Uncertain margins are left out."""
+
+    start: float
+    end: float
+    spec: ScheduleSpec | None  # None: it was paused
+
+
+@dataclass(slots=True)
+class ScheduleHistory:
+    """What is known of one schedule."""
+
+    name: str
+    spec: ScheduleSpec  # the policies, which nobody changes
+    phases: list[Phase] = field(default_factory=list)
+    left_out: list[tuple[float, list[float]]] = field(default_factory=list)  # by skip: when asked
+    jobs: dict[str, TickJob] = field(default_factory=dict)
+    runs: dict[str, list[tuple[int, Interval]]] = field(default_factory=dict)  # fence, by job
+    backfills: list[Interval] = field(default_factory=list)  # of ticks
+    calls: list[float] = field(default_factory=list)  # when a run was asked for
+
+    @property
+    def ticks(self) -> set[float]:
+        """Ticks that have a job."""
+        return {job.tick for job in self.jobs.values() if job.tick is not None and not job.manual}
+
+    def backfilled(self, tick: float) -> bool:
+        return any(span.start <= tick < span.end for span in self.backfills)
+
+    def own_runs(self) -> dict[str, list[tuple[int, Interval]]]:
+        """Runs of jobs that the schedule itself made."""
+        return {
+            id: runs
+            for id, runs in self.runs.items()
+            if (job := self.jobs.get(id)) is not None
+            and not job.manual
+            and job.tick is not None
+            and not self.backfilled(job.tick)
+        }
+
+
+def judge_schedules(
+    entries: Iterable[LedgerEntry], jobs: Iterable[TickJob], kills: Mapping[int, float]
+) -> list[str]:
+    """What is wrong; `kills` says when each process was killed."""
+    entries = list(entries)
+    clock = ClockHistory.read(entries)
+    wrong = []
+    for history in read_histories(entries, jobs, kills).values():
+        wrong += [
+            *_doubles(history),
+            *_missing(history, clock),
+            *_unwanted(history, clock),
+            *_late(history, clock),
+            *_overlapping(history),
+            *_beyond_pause(history),
+        ]
+    return [f"I7: {each}" for each in wrong]
+
+
+def read_histories(
+    entries: Sequence[LedgerEntry], jobs: Iterable[TickJob], kills: Mapping[int, float]
+) -> dict[str, ScheduleHistory]:
+    histories: dict[str, ScheduleHistory] = {}
+    for entry in entries:
+        if entry.kind == "schedule" and entry.data[0] == "stands":
+            histories[entry.subject] = ScheduleHistory(entry.subject, _spec(entry.data[2]))
+    for job in jobs:
+        if job.schedule in histories:
+            histories[job.schedule].jobs[job.id] = job
+    for name, history in histories.items():
+        told = [e for e in entries if e.kind == "schedule" and e.subject == name]
+        _read_calls(history, told)
+    _read_runs(histories, entries, kills)
+    return histories
+
+
+def _spec(facts: Mapping[str, Any]) -> ScheduleSpec:
+    return ScheduleSpec.of({name: facts[name] for name in ScheduleSpec().as_json()})
+
+
+def _read_calls(history: ScheduleHistory, told: Sequence[LedgerEntry]) -> None:
+    spec: ScheduleSpec | None = None
+    since = asked_at = math.inf
+    for entry in told:
+        action, stage, facts = entry.data
+        if action == "backfill" and stage == "asked":
+            history.backfills.append(Interval(facts["start"], facts["end"]))
+        elif action == "run" and stage == "asked":
+            history.calls.append(entry.at)
+        elif action == "stands":
+            spec, since = history.spec, entry.at
+        elif action in TICK_CHANGES and stage == "asked":
+            history.phases.append(Phase(since, entry.at, spec))
+            asked_at = entry.at
+        elif action in TICK_CHANGES:
+            spec, since = (None if action == "pause" else _spec(facts)), entry.at
+            if action == "skip" and facts["next"] is not None:
+                assert spec is not None
+                history.left_out.append((asked_at, _before(spec, facts["next"], facts["n"])))
+    if since < math.inf:
+        history.phases.append(Phase(since, math.inf if spec is None else since, spec))
+
+
+def _before(spec: ScheduleSpec, tick: float, n: int) -> list[float]:
+    """The last ticks before one."""
+    return list(takewhile(lambda before: before < tick, spec.ticks(tick - 60.0)))[-n:]
+
+
+def _read_runs(
+    histories: Mapping[str, ScheduleHistory],
+    entries: Sequence[LedgerEntry],
+    kills: Mapping[int, float],
+) -> None:
+    begun: dict[tuple[str, int], tuple[ScheduleHistory, LedgerEntry]] = {}
+    for entry in entries:
+        if entry.kind == "entered":
+            begun[entry.subject, entry.fence] = histories[entry.data[0]], entry
+        elif entry.kind == "left":
+            history, entered = begun.pop((entry.subject, entry.fence))
+            _add_run(history, entered, entry.at)
+    for history, entered in begun.values():  # its process was killed inside
+        _add_run(history, entered, max(entered.at, kills.get(entered.pid, entered.at)))
+
+
+def _add_run(history: ScheduleHistory, entered: LedgerEntry, end: float) -> None:
+    runs = history.runs.setdefault(entered.subject, [])
+    runs.append((entered.fence, Interval(entered.at, end)))
+
+
+# The rules
+
+
+def _doubles(history: ScheduleHistory) -> Iterator[str]:
+    """One job per tick."""
+    by_tick: dict[float | None, list[str]] = defaultdict(list)
+    for job in history.jobs.values():
+        if not job.manual:
+            by_tick[job.tick].append(job.id)
+    for tick, ids in by_tick.items():
+        if tick is None:
+            yield f"{history.name}: no tick is known of {', '.join(sorted(ids))}"
+        elif len(ids) > 1:
+            yield f"{history.name}: {len(ids)} jobs have the tick {as_key(tick)}: {sorted(ids)}"
+
+
+def _missing(history: ScheduleHistory, clock: ClockHistory) -> Iterator[str]:
+    """No tick is left out but by its policies."""
+    have = history.ticks
+    left_out = {tick for _, ticks in history.left_out for tick in ticks}
+    lives = list(_lives(history, clock))
+    previous: float | None = None  # the last tick that had to fire and did not, with missed="none"
+    for tick, reached in _expected(history, clock):
+        if tick in have:
+            previous = None
+        if tick in have or tick in left_out:
+            continue
+        if _is_replaced(history, clock, tick, reached) or _is_covered(history, reached, lives):
+            continue
+        if history.spec.missed == "none" and previous is None:
+            previous = tick  # one may be late, and is left out then
+            continue
+        yield f"{history.name}: no job has the tick {as_key(tick)}"
+
+
+def _expected(history: ScheduleHistory, clock: ClockHistory) -> Iterator[tuple[float, Reached]]:
+    """Ticks that were to fire, with the moment at which they were due."""
+    for phase in history.phases:
+        if phase.spec is None:
+            continue
+        start, end = phase.start + SETTLE_S, phase.end - FIRE_LAG_S
+        for tick in _ticks_shown(phase.spec, clock, start, end):
+            reached = _due(history.spec, clock, tick)
+            if (
+                reached is not None
+                and start <= reached.at <= end
+                and not clock.went_back(reached.at - FIRE_LAG_S, reached.at + FIRE_LAG_S)
+            ):
+                yield tick, reached
+
+
+def _ticks_shown(
+    spec: ScheduleSpec, clock: ClockHistory, start: float, end: float
+) -> Iterator[float]:
+    """All ticks that the clock came by in a span."""
+    if start >= end:
+        return
+    moments = [start, end, *(at for at, _ in clock.steps if start <= at <= end)]
+    shown = [clock.shown(at) for at in moments]
+    shown += [clock.shown(at - 0.001) for at in moments]
+    for tick in spec.ticks(min(shown) - 1.0):
+        if tick > max(shown):
+            return
+        yield tick
+
+
+def _due(spec: ScheduleSpec, clock: ClockHistory, tick: float) -> Reached | None:
+    """When a tick had to fire. One that the clock had jumped over has a second chance; one that it
+    had come by does not."""
+    times = clock.reached(tick)
+    if not times:
+        return None
+    first, second = times[0], times[1] if len(times) > 1 else None
+    if first.jumped and spec.overlap == "allow":
+        if spec.missed == "all":
+            return first
+        return second if second is not None and not second.jumped else None
+    return None if first.jumped else first
+
+
+def _is_replaced(
+    history: ScheduleHistory, clock: ClockHistory, tick: float, reached: Reached
+) -> bool:
+    """Whether a later tick fired instead: of several that are due at once, the latest does."""
+    if history.spec.missed == "all" and history.spec.overlap != "cancel":
+        return False
+    until = max(clock.shown(reached.at + FIRE_LAG_S), tick + FIRE_LAG_S)
+    return any(tick < other <= until for other in history.ticks)
+
+
+def _lives(history: ScheduleHistory, clock: ClockHistory) -> Iterator[tuple[str, Interval]]:
+    """From when to when jobs may have been unfinished."""
+    for id, job in history.jobs.items():
+        runs = [run for _, run in history.runs.get(id, [])]
+        starts = [run.start for run in runs]
+        starts += [reached.at for reached in clock.reached(job.tick or job.created_at)]
+        if starts:
+            end = max([min(starts), *(run.end for run in runs)])
+            yield id, Interval(min(starts), end + FIRE_LAG_S)
+
+
+def _is_covered(
+    history: ScheduleHistory, reached: Reached, lives: Sequence[tuple[str, Interval]]
+) -> bool:
+    """Whether an earlier run went on, and the schedule skips or queues one."""
+    if history.spec.overlap not in ("skip", "queue"):
+        return False
+    near = Interval(reached.at, reached.at + FIRE_LAG_S)
+    return any(life.overlap(near) >= 0.0 for _, life in lives)
+
+
+def _unwanted(history: ScheduleHistory, clock: ClockHistory) -> Iterator[str]:
+    """No tick fires of a pause, nor one that an operator left out."""
+    pauses = [p for p in history.phases if p.spec is None]
+    for tick in sorted(history.ticks):
+        times = clock.reached(tick)
+        if history.backfilled(tick) or not times:
+            continue
+        if any(all(p.start + SETTLE_S <= t.at <= p.end for t in times) for p in pauses):
+            yield f"{history.name}: the tick {as_key(tick)} fired during a pause"
+        for asked, ticks in history.left_out:
+            if tick in ticks and len(times) == 1 and times[0].at > asked:
+                yield f"{history.name}: the tick {as_key(tick)} fired, and was to be left out"
+
+
+def _late(history: ScheduleHistory, clock: ClockHistory) -> Iterator[str]:
+    """With missed="none", what is later than the grace time does not fire."""
+    if history.spec.missed != "none":
+        return
+    for job in history.jobs.values():
+        if job.manual or job.tick is None or history.backfilled(job.tick):
+            continue
+        late = job.created_at - job.tick
+        if late > history.spec.grace + LATE_S and not clock.just_stepped(
+            job.created_at, CLOCK_READ_S
+        ):
+            yield f"{history.name}: the tick {as_key(job.tick)} fired {late:.1f} s late"
+
+
+def _overlapping(history: ScheduleHistory) -> Iterator[str]:
+    """Two runs at once only where that is allowed; a cancelled one stops soon."""
+    if history.spec.overlap == "allow":
+        return
+    allowed = CANCEL_LAG_S if history.spec.overlap == "cancel" else 0.0
+    runs = sorted(
+        (interval, id) for id, all_of in history.own_runs().items() for _, interval in all_of
+    )
+    for n, (run, id) in enumerate(runs):
+        for other, other_id in islice(runs, n + 1, None):
+            if other.start >= run.end:
+                break
+            at_once = run.overlap(other)
+            if other_id != id and at_once > allowed:
+                yield f"{history.name}: {id} and {other_id} ran at once for {at_once:.1f} s"
+
+
+def _beyond_pause(history: ScheduleHistory) -> Iterator[str]:
+    """At most one run waits for its start: so many begin after a pause."""
+    if history.spec.overlap == "allow":
+        return
+    first = {id: min(runs) for id, runs in history.own_runs().items()}
+    for phase in history.phases:
+        if phase.spec is not None:
+            continue
+        late = [
+            id
+            for id, (fence, run) in first.items()
+            if fence == 1 and phase.start + SETTLE_S <= run.start <= phase.end
+        ]
+        if len(late) > 1:
+            yield f"{history.name}: {len(late)} runs were waiting at a pause: {sorted(late)}"
