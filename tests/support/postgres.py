@@ -43,6 +43,7 @@ class Postgres:
         self.bin, self.system_user = _initialise(self.folder)
         self.log = self.folder / "server.log"
         self.port = free_port()
+        self.environment: dict[str, str] = {}  # beside that of the tests
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str = "postgres") -> str:
@@ -111,7 +112,7 @@ class Postgres:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **run_as(self.system_user),
+                **_with(self.environment, run_as(self.system_user)),
             )
         janitor.watch_group(process.pid)
         while process.poll() is None:
@@ -132,6 +133,10 @@ class Postgres:
             return False
         # Line 1 is the process, line 8 its state; a killed server leaves the file behind.
         return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"
+
+
+def _with(environment: dict[str, str], arguments: dict[str, Any]) -> dict[str, Any]:
+    return arguments | {"env": arguments.get("env", os.environ) | environment}
 
 
 def run_as(user: str | None) -> dict[str, Any]:
