@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from textwrap import dedent
 
@@ -80,3 +81,25 @@ def test_schedules_are_listed_a_page_at_a_time(run: Commands, ol: Outlast) -> No
     assert [one["name"] for one in last.json] == [f"run {n}" for n in range(3, 7)]
     assert last.err == ""
     assert run("schedules", "--limit", 0).code == 2
+
+
+def test_a_job_says_which_schedule_made_it(run: Commands, ol: Outlast) -> None:
+    """R234: and for which tick, or that an operator started it."""
+
+    @ol.task
+    def report() -> None: ...
+
+    ol.create_schedule("nightly", report.job(), every="1h")
+    manual, plain = ol.run_schedule("nightly"), report.enqueue()
+    end = datetime.now(UTC)
+    [ticked] = ol.backfill_schedule("nightly", end - timedelta(hours=1), end)
+    assert ticked.key is not None
+    tick = ticked.key.rpartition("nightly:")[2]
+    assert f"nightly, tick {tick}" in run("job", ticked.id).out
+    shown = run("job", ticked.id, "--json").json["schedule"]
+    assert (shown["schedule"], shown["manual"]) == ("nightly", False)
+    assert datetime.fromisoformat(shown["tick"]) == datetime.fromisoformat(tick)
+    assert "nightly, started by an operator at" in run("job", manual.id).out
+    assert run("job", manual.id, "--json").json["schedule"]["manual"] is True
+    assert "schedule" not in run("job", plain.id).out
+    assert run("job", plain.id, "--json").json["schedule"] is None

@@ -230,6 +230,24 @@ def test_what_the_dead_left_lying_is_cleared_away(
     assert [worker.id for worker in store.run(workers)] == ["w1"]
 
 
+def test_a_unique_key_of_a_job_that_is_gone_is_cleared_away(
+    app: Outlast, store: Store, database: Database
+) -> None:
+    """R088, R242: one that was held while its job was pruned; what stands keeps its key."""
+
+    @app.task
+    def send(n: int) -> None: ...
+
+    unique = send.using(unique="active")
+    gone, stays = app.enqueue(*[unique.using(key=f"k{n}").job(n) for n in range(2)])
+    with database.connect() as connection:
+        connection.execute(f"DELETE FROM {table(database, 'job')} WHERE id = '{gone.id}'")
+    assert audited(app, store) == {"left-behind": ONE, "audit": ONE}
+    held = database.rows(f"SELECT CAST(job AS text) FROM {table(database, 'unique_key')}")
+    assert held == [(stays.id,)]
+    assert audited(app, store) == {}
+
+
 def test_a_row_that_cannot_be_healed_keeps_no_other_from_it(
     app: Outlast, store: Store, database: Database
 ) -> None:

@@ -88,3 +88,17 @@ async def test_pruning_a_queue_goes_on_where_it_stopped(ol: Outlast, database: D
     assert left.args == {"n": 9} and last.flow is not None and ol.flows() == []
     told = sql(database, "SELECT DISTINCT CAST(job AS text) FROM {event} WHERE job IS NOT NULL")
     assert told == [(left.id,)], "all that belonged to them went with them"
+
+
+async def test_pruning_removes_lanes_of_which_nothing_is_to_be_said(
+    ol: Outlast, database: Database
+) -> None:
+    """R148: a lane that is no longer paused needs no row; one that is, keeps it."""
+    ol.limit("mail", lane_running=1)
+    ol.retention = type(ol.retention)(prune_every=0.05)
+    for lane in ("a", "b"):
+        ol.pause("mail", lane=lane)
+    ol.resume("mail", lane="a")
+    assert len(sql(database, "SELECT lane FROM {lane}")) == 2
+    async with work(ol):
+        await aeventually(lambda: sql(database, "SELECT lane FROM {lane}") == [("b",)])

@@ -22,7 +22,8 @@ from outlast import (
 )
 from outlast.model.settings import WorkerSettings
 from outlast.ops.claim import ClaimRequest
-from outlast.ops.lanes import TurnClaims
+from outlast.ops.lanes import ADOPTED_ROWS, TurnClaims
+from outlast.worker import lane_turns
 from outlast.worker.poller import Poller
 from tests.support import Database, aeventually, eventually
 
@@ -146,6 +147,34 @@ async def test_the_order_in_each_lane_holds_across_failures(ol: Outlast) -> None
         await finished(ol, 240)
     assert all(numbers == sorted(numbers) for numbers in seen.values())
     assert sum(map(len, seen.values())) + (await ol.acounts())["dead"] == 240
+
+
+async def test_a_job_without_a_lane_is_found_behind_a_thousand_others(
+    ol: Outlast, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R238: a transaction may have enqueued it before its queue had limits. Those before it are in
+    a lane that is paused; a look far back finds it, when the worker starts and now and then."""
+    monkeypatch.setattr(lane_turns, "DEEP_ADOPT_INTERVAL_S", 0.2)
+    ol.limit("mail", lane_running=1)
+    ol.pause("mail", lane="held")
+
+    @ol.task(queue="mail")
+    async def send() -> None: ...
+
+    held = send.using(lane="held", priority=5)
+    await ol.aenqueue(*(held.job() for _ in range(ADOPTED_ROWS + 1)))
+
+    async def enqueue_without_lane() -> Job:
+        ol.pause("mail")
+        job = await send.using(lane="b").aenqueue()
+        sql(database, "UPDATE {job} SET lane = NULL WHERE id = ?", job.id)
+        ol.resume("mail")
+        return job
+
+    first = await enqueue_without_lane()
+    async with work(ol):
+        assert (await ended(ol, first)).state is State.SUCCEEDED
+        assert (await ended(ol, await enqueue_without_lane())).state is State.SUCCEEDED
 
 
 @pytest.mark.quiet

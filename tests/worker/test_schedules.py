@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 from outlast import BatchContext, Context, Outlast
 from outlast.model.schedule import tick_of_key
 from tests.support import Database, aeventually
+
+from .working import sql
 
 QUICK = {"reclaim_every": 0.1, "poll_max": 0.2}
 
@@ -108,3 +111,28 @@ async def test_a_batch_knows_the_ticks_of_its_items(ol: Outlast) -> None:
         await aeventually(lambda: seen.keys() == {1, 2}, timeout=30)
     assert seen[2] is None
     assert seen[1] in {tick_of_key(job.key) for job in await ol.ajobs(limit=1000)}
+
+
+async def test_a_clock_that_was_set_right_sets_schedules_back(
+    ol: Outlast, database: Database
+) -> None:
+    """R237: of a worker that runs on. By what it saw of the database's clock, that was an hour
+    ahead; the schedule had fired by it."""
+
+    @ol.task(every=3600)
+    def report() -> None: ...
+
+    async with ol.worker(**QUICK) as worker:
+        await aeventually(lambda: len(ol.schedules()) == 1, timeout=30)
+        loops = {loop.name: loop for loop in worker.leases.loops}
+        await aeventually(lambda: loops["schedules"].passes >= 1, timeout=30)
+        [before] = ol.schedules()
+        assert before.next_at is not None
+        ahead = before.next_at.timestamp() + 7200
+        for name, moment in (("next_at", ahead), ("last_tick", ahead - 3600)):
+            value = f"{moment}" if database.is_sqlite else f"to_timestamp({moment})"
+            sql(database, f"UPDATE {{schedule}} SET {name} = {value}")
+        firer = worker.leases.maintenance.firer
+        firer.observe(None, time.time() + 3600)
+        await aeventually(lambda: ol.schedules()[0].next_at == before.next_at, timeout=30)
+        assert "clock that was ahead" in str(ol.schedules()[0].note)

@@ -17,6 +17,8 @@ from tests.support.waiting import TIMEOUT
 
 __all__ = ["BOUND", "SLACK", "TIMINGS", "Spy", "change", "ended", "sql", "started", "work"]
 
+TABLES = ("job", "attempt", "event", "step", "worker", "duty", "breaker", "lane", "schedule")
+
 
 def work(ol: Outlast, **said: Any) -> Worker:
     """A worker with short timings. Its leases are not: a busy machine must not cost a test a job
@@ -53,7 +55,17 @@ def sql(database: Database, text: str, *params: Any) -> list[tuple[Any, ...]]:
     """One statement past the product; `{job}` is the table's name, `?` a parameter."""
     names = {
         table: _name(database, table)
-        for table in ("job", "attempt", "event", "step", "worker", "duty", "breaker")
+        for table in (
+            "job",
+            "attempt",
+            "event",
+            "step",
+            "worker",
+            "duty",
+            "breaker",
+            "lane",
+            "schedule",
+        )
     }
     text = text.format(**names)
     return database.rows(text if database.is_sqlite else text.replace("?", "%s"), params)
