@@ -43,8 +43,8 @@ from .clock import SteppedServer
 from .long_campaign import LongCampaign, run_worker
 
 KILL_RANGE_S = (1.0, 3.0)  # seconds between kills
-STEP_RANGE_S = (6.0, 14.0)  # seconds between steps of the clock
-AHEAD_RANGE_S, BACK_RANGE_S = (20, 60), (3, 15)  # seconds of a step
+FIRST_STEP_S, WRONG_RANGE_S, RIGHT_RANGE_S = 4.0, (4.0, 8.0), (18.0, 28.0)  # between steps
+AHEAD_RANGE_S, BACK_RANGE_S = (35, 60), (3, 15)  # seconds of a step
 AHEAD_SHARE = 0.7  # steps from the right time that go ahead
 WORKERS = 4
 WORKER_SETTINGS: dict[str, Any] = {
@@ -75,7 +75,7 @@ class ScheduleCampaign(LongCampaign):
         self.operators = self.process_group("operator", operate)
         self.operators.start_missing(1)
         self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
-        self._step_at = time.monotonic() + self.rng.uniform(*STEP_RANGE_S)
+        self._step_at = time.monotonic() + FIRST_STEP_S
         while not self.is_over():
             self._poll_once()
             self._step_clock()
@@ -99,18 +99,19 @@ class ScheduleCampaign(LongCampaign):
             self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
 
     def _step_clock(self) -> None:
-        """Away from the right time, and back to it."""
+        """Away from the right time, ahead at first, and back to it."""
         if time.monotonic() < self._step_at:
             return
         if self.clock.offset:
             offset, which = 0, "to the right time"
-        elif self.rng.random() < AHEAD_SHARE:
+        elif self.rng.random() < AHEAD_SHARE or not self.results.total("steps"):
             offset, which = self.rng.randint(*AHEAD_RANGE_S), "ahead"
         else:
             offset, which = -self.rng.randint(*BACK_RANGE_S), "back"
         self._set_clock(offset)
         self.results.counts_of(f"clock {which}").add("steps")
-        self._step_at = time.monotonic() + self.rng.uniform(*STEP_RANGE_S)
+        pause = self.rng.uniform(*(WRONG_RANGE_S if offset else RIGHT_RANGE_S))
+        self._step_at = time.monotonic() + pause
 
     def _set_clock(self, offset: int) -> None:
         self.clock.set(offset)
