@@ -64,6 +64,8 @@ class LaneTurns:
         freed, turn.freed = {**turn.freed, **dict.fromkeys(theirs)}, {}
         now = time.monotonic()
         adopt = now >= turn.adopt_at
+        if adopt:
+            turn.adopt_at = now + ADOPT_INTERVAL_S
         deep = adopt and now >= turn.deep_adopt_at
         if deep:
             turn.deep_adopt_at = now + DEEP_ADOPT_INTERVAL_S
@@ -80,8 +82,8 @@ class LaneTurns:
             return bool(claims)
         turn.cursor = claims.cursor
         turn.share.claimed(longest_due, took)
-        full = claims.adopted >= ADOPTED_ROWS
-        turn.adopt_at = 0.0 if full else time.monotonic() + ADOPT_INTERVAL_S
+        if claims.adopted >= ADOPTED_ROWS:
+            turn.adopt_at = 0.0
         turn.vain = 0 if claims or claims.adopted else turn.vain + 1
         if not turn.vain:
             return True
