@@ -132,7 +132,7 @@ async def test_a_clock_that_was_set_right_sets_schedules_back(
         for name, moment in (("next_at", ahead), ("last_tick", ahead - 3600)):
             value = f"{moment}" if database.is_sqlite else f"to_timestamp({moment})"
             sql(database, f"UPDATE {{schedule}} SET {name} = {value}")
-        firer = worker.leases.maintenance.firer
+        firer = worker.leases.leases.maintenance.firer
         firer.observe(None, time.time() + 3600)
         await aeventually(lambda: ol.schedules()[0].next_at == before.next_at, timeout=30)
         assert "clock that was ahead" in str(ol.schedules()[0].note)
