@@ -6,32 +6,9 @@ from typing import Any
 
 import click
 
-from ..model.errors import InvalidOption
-from ..model.humanize import pluralize
-from .database_options import campaign_url_option, json_option, with_database_options
-from .errors import printable
-from .output import console, print_json, table
-from .parsing import parse_duration
-from .verify_load import (
-    clock,
-    dbcrash,
-    failover,
-    flows,
-    keep_option,
-    lanes,
-    ledger_option,
-    recovery,
-    schedules,
-    soak,
-)
-
-if TYPE_CHECKING:
-    from ..verify.campaigns.campaign import Campaign
-    from ..verify.results import CampaignResults
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-MAX_SHOWN_VIOLATIONS = 20  # violations printed in full
+from .verify_load import clock, dbcrash, failover, flows, lanes, recovery, schedules, soak
+from .verify_options import campaign_options
+from .verify_run import run_campaign
 
 
 @click.group(

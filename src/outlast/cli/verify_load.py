@@ -254,12 +254,6 @@ def lanes(**options: Any) -> None:
     run_load_campaign(LaneCampaign, options, _rerun_options(options))
 
 
-def _rerun_options(options: dict[str, Any]) -> str:
-    points = f" --points {options['points']}" if options["points"] else ""
-    budget = f" --budget {options['budget']:g}" if options["budget"] else ""
-    _run_campaign(LaneCampaign, options, points + budget)
-
-
 @click.command(
     epilog="""
     \b
@@ -279,13 +273,8 @@ def _rerun_options(options: dict[str, Any]) -> str:
 )
 @click.option("--points", type=click.IntRange(1), help="Number of ticks; default: as time allows.")
 @workers_option(4)
-@click.option(
-    "--budget",
-    metavar="SPAN",
-    callback=parse_duration,
-    help="How long schedules fire: 90, 90s, 10m. Without --points, 60 s.",
-)
-@click.option("--first", is_flag=True, help="Stop at the first violation.")
+@enqueue_budget_option
+@first_option
 @own_server_options("schedules steps the database's clock, so it starts its own database (--store)")
 def schedules(**options: Any) -> None:
     """Fire schedules while workers are killed, the clock steps, and an operator changes them.
@@ -297,48 +286,10 @@ def schedules(**options: Any) -> None:
 
     store = options.pop("store")
     kind: Any = ScheduleCampaignPostgres if store == "postgres" else ScheduleCampaignSqlite
+    run_load_campaign(kind, options, f" --store {store}{_rerun_options(options)}")
+
+
+def _rerun_options(options: dict[str, Any]) -> str:
     points = f" --points {options['points']}" if options["points"] else ""
     budget = f" --budget {options['budget']:g}" if options["budget"] else ""
-    _run_campaign(kind, options, f" --store {store}{points}{budget}")
-
-
-def _run_campaign(
-    kind: Callable[..., Campaign],
-    options: dict[str, Any],
-    rerun_options: str,
-    **renamed: str | None,
-) -> None:
-    from .verify import run_campaign
-
-    options["at_once"] = options.pop("workers")
-    for name, option in renamed.items():
-        value = options.pop(option or name)
-        if option:
-            options[name] = value
-    options.setdefault("points", None)
-    options.setdefault("budget", None)
-    run_campaign(kind, options, print_results, rerun_options)
-
-
-def print_results(figures: CampaignResults) -> None:
-    """Print the counts, and the measured times with a histogram."""
-    counted = [
-        [path, what.replace("_", " "), row.counts[what]]
-        for path, row in figures.rows.items()
-        for what in figures.columns
-        if what in row.counts
-    ]
-    console().print(table(["where", "what", "times#"], counted))
-    for name, values in figures.spans.items():
-        _print_distribution(name, values)
-
-
-def _print_distribution(name: str, values: list[float]) -> None:
-    from ..verify.distribution import Distribution
-
-    spread = Distribution(values)
-    percentiles = spread.as_json()
-    numbers = "  ".join(f"{what} {percentiles[what]} s" for what in ("p50", "p90", "p99", "max"))
-    click.echo(f"\n{name}: n {len(spread)}  {numbers}")
-    for line in spread.plot():
-        click.echo(line)
+    return points + budget
