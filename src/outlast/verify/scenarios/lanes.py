@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from ...model.job import Claim
+from ...model.claim import Claim
 from ...model.lane import QueueLimits
 from ...model.lifecycle import Outcome, State
 from ...ops.claim import ClaimRequest
