@@ -139,7 +139,7 @@ def _order(events: Iterable[SlotEvent]) -> Iterator[str]:
         while line and line[-1] in done[event.lane]:
             line.pop()
         if event.enters and line and event.n > line[-1]:
-            yield f"{event.n} started in lane {event.lane[1]} before {line[-1]} had ended"
+            yield f"{event.n} began in lane {event.lane[1]} before {line[-1]} had ended"
         if event.done:
             done[event.lane].add(event.n)
 
