@@ -204,7 +204,7 @@ def run_bench(
 
 def _run_cell(
     name: str, plan: BenchPlan, workspaces: WorkspaceFactory, report: Callable[[str], None]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     cell = CELLS[name]
     jobs = min(plan.jobs or cell.jobs, cell.max_jobs)
     samples = []
@@ -225,7 +225,7 @@ def _run_once(cell: Cell, bench: Bench) -> Sample:
         return cell.measure(bench)
 
 
-def _conditions(plan: BenchPlan, database: str) -> dict[str, Any]:
+def _conditions(plan: BenchPlan, database: str) -> dict[str, object]:
     facts: dict[str, Any] = {
         "outlast": VERSION,
         "python": platform.python_version(),

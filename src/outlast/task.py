@@ -28,7 +28,7 @@ class BoundTask(Generic[P, R]):
     """A task with a job's options said: `extract.using(delay=30).enqueue(doc=7)`."""
 
     def __init__(
-        self, app: Outlast, definition: TaskDefinition, options: Options, conn: Any
+        self, app: Outlast, definition: TaskDefinition, options: Options, conn: object
     ) -> None:
         self._app = app
         self._definition = definition
@@ -69,9 +69,9 @@ class Task(BoundTask[P, R], Generic[P, R, C, V]):
 
     if not TYPE_CHECKING:  # before Python 3.13 only checkers know that a type may have a default
 
-        def __class_getitem__(cls, types: Any) -> Any:
+        def __class_getitem__(cls, types: object) -> Any:
             types = types if isinstance(types, tuple) else (types,)
-            return super().__class_getitem__((*types, ..., Any) if len(types) == 2 else types)
+            return super().__class_getitem__((*types, ..., object) if len(types) == 2 else types)
 
     def __init__(self, app: Outlast, definition: TaskDefinition) -> None:
         super().__init__(app, definition, Options(), None)

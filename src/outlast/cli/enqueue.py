@@ -132,7 +132,7 @@ def _webhooks(ol: Outlast, names: tuple[str, ...]) -> list[Webhook]:
     return [ol.webhooks[name] for name in names]
 
 
-def _parse_arguments(definition: TaskDefinition, arguments: dict[str, Any]) -> dict[str, Any]:
+def _parse_arguments(definition: TaskDefinition, arguments: dict[str, object]) -> dict[str, object]:
     """Decode the arguments by the task's annotations; JSON has no dates."""
     import json
 
@@ -143,6 +143,6 @@ def _untyped_definition(task: str) -> TaskDefinition:
     """A task that is defined elsewhere; it accepts any arguments that can be stored."""
     from ..model.task import TaskDefinition
 
-    def handler(**arguments: Any) -> None: ...
+    def handler(**arguments: object) -> None: ...
 
     return TaskDefinition(name=task, function=handler)

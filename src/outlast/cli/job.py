@@ -131,9 +131,9 @@ def print_details(details: JobDetails) -> None:
     click.echo(f"\n{one_line(details.why)}")
 
 
-def _lines(details: JobDetails) -> list[tuple[str, Any]]:
+def _lines(details: JobDetails) -> list[tuple[str, object]]:
     job = details.job
-    lines: list[tuple[str, Any]] = [
+    lines: list[tuple[str, object]] = [
         ("job", job.id),
         ("task", job.task),
         ("queue", f"{job.queue}, priority {job.priority}"),
@@ -197,7 +197,7 @@ def _state(details: JobDetails) -> str:
     return f"{job.state} ({lease}{', asked to stop' if job.cancelling else ''})"
 
 
-def _owner_lines(details: JobDetails) -> list[tuple[str, Any]]:
+def _owner_lines(details: JobDetails) -> list[tuple[str, object]]:
     job, worker = details.job, details.owner
     if job.worker is None:
         return []

@@ -97,7 +97,7 @@ def retry(
     flow: str | None,
     yes: bool,
     as_json: bool,
-    **chosen: Any,
+    **chosen: object,
 ) -> None:
     """Retry dead or cancelled jobs, with full attempt and crash budgets.
 
@@ -140,7 +140,7 @@ def reclaim(ol: Outlast, ids: Sequence[str], worker: str | None, as_json: bool) 
     return print_results(apply_each(named, ol.reclaim), as_json, "is running again")
 
 
-def _refuse_filters(chosen: dict[str, Any]) -> None:
+def _refuse_filters(chosen: dict[str, object]) -> None:
     named = [name for name in ("queue", "task", "tenant") if chosen[name] is not None]
     if named:
         raise click.UsageError(f"--{named[0]} requires --all; ids and --flow take no filters.")

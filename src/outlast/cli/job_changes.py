@@ -72,7 +72,7 @@ def reschedule(
 @yes_option
 @json_option
 @with_client
-def prioritize(ol: Outlast, priority: int, yes: bool, as_json: bool, **chosen: Any) -> None:
+def prioritize(ol: Outlast, priority: int, yes: bool, as_json: bool, **chosen: object) -> None:
     """Give matching jobs PRIORITY; higher starts first. The number is shown first."""
     _apply(ol, JobChange.prioritize(priority), chosen, yes, as_json)
 

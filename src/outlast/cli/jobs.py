@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..client.client import Outlast
     from ..model.job import Job
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def filter_options(command: F) -> F:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 PORT_VARIABLES = ("OUTLAST_PORT", "OUTLAST_METRICS_PORT")

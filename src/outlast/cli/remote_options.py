@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..client.client import Outlast
     from ..remote import RemoteWorker
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 log = logging.getLogger("outlast.worker")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import Field, fields
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
 from ..model.settings import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def setting_options(kind: type[Settings]) -> Callable[[F], F]:
@@ -24,7 +24,7 @@ def setting_options(kind: type[Settings]) -> Callable[[F], F]:
     return with_options
 
 
-def _option(spec: Field[Any]) -> Callable[[F], F]:
+def _option(spec: Field[object]) -> Callable[[F], F]:
     flag = f"--{spec.name.replace('_', '-')}"
     about = str(spec.metadata["about"])
     return click.option(

@@ -35,7 +35,7 @@ def verify() -> None:
     """
 )
 @campaign_options
-def crash(**options: Any) -> None:
+def crash(**options: object) -> None:
     """Kill a process before and after every statement of every operation."""
     from ..verify.campaigns.crash import Crash
 
@@ -68,7 +68,7 @@ def zombie(**options: Any) -> None:
     """
 )
 @campaign_options
-def ackloss(**options: Any) -> None:
+def ackloss(**options: object) -> None:
     """Lose the reply to a COMMIT: a retry neither repeats the work nor guesses the outcome."""
     from ..verify.campaigns.ackloss import AckLoss
 
@@ -86,7 +86,7 @@ def ackloss(**options: Any) -> None:
     """
 )
 @campaign_options
-def netsplit(**options: Any) -> None:
+def netsplit(**options: object) -> None:
     """Stall, slow down and break connections: no call outlives its deadline."""
     from ..verify.campaigns.netsplit import NetSplit
 

@@ -95,7 +95,7 @@ def soak(**options: Any) -> None:
 @workers_option(3)
 @budget_option
 @own_server_options("dbcrash stops the server that it uses, so it starts its own")
-def dbcrash(**options: Any) -> None:
+def dbcrash(**options: object) -> None:
     """Under load, stop a PostgreSQL server immediately, without a clean shutdown, and restart it.
 
     No acknowledged write may be lost. Measures the time from when the server accepts connections
@@ -131,7 +131,7 @@ def dbcrash(**options: Any) -> None:
 @workers_option(3)
 @budget_option
 @own_server_options("failover stops the servers that it uses, so it starts its own")
-def failover(**options: Any) -> None:
+def failover(**options: object) -> None:
     """Under load, stop the primary of a pair of PostgreSQL servers and promote its standby.
 
     The standby is synchronous: no acknowledged write may be lost. With --async, lost commits are
@@ -217,7 +217,7 @@ def clock(**options: Any) -> None:
 @enqueue_budget_option
 @first_option
 @load_options
-def flows(**options: Any) -> None:
+def flows(**options: object) -> None:
     """Run random chains, fan-ins and graphs while workers are killed and flows cancelled.
 
     Checks that every follower ran once, after all its prerequisites and with their results, or is

@@ -17,7 +17,7 @@ from .database_options import (
 )
 from .parsing import parse_duration
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 seed_option = click.option("--seed", type=click.IntRange(0), help="Seed of faults and times.")
 ledger_option = click.option(
@@ -57,7 +57,7 @@ def own_server_options(why: str) -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         @wraps(command)
-        def without_url(**options: Any) -> None:
+        def without_url(**options: object) -> None:
             if options["url"] is not None:
                 raise click.UsageError(f"--url is not allowed: {why}.")
             command(**options)

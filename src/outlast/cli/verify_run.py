@@ -92,7 +92,7 @@ def _count_text(number: int, what: str) -> str:
 
 def run_load_campaign(
     kind: Callable[..., Campaign],
-    options: dict[str, Any],
+    options: dict[str, object],
     rerun_options: str,
     **renamed: str | None,
 ) -> None:

@@ -13,7 +13,6 @@ import time
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from typing import Any
 
 from ..model.errors import (
     Contention,
@@ -30,7 +29,7 @@ from ..model.outcome import reason
 from ..ops import report
 from ..store import Store, forks
 
-JobEnd = tuple[State | None, Any, Any] | None  # None: no such job
+JobEnd = tuple[State | None, object, object] | None  # None: no such job
 
 MIN_POLL_S, MAX_POLL_S = 0.02, 1.0  # seconds between polls for one job
 ANSWER_GRACE_S = 0.5  # seconds that the last poll may take beyond a timeout
@@ -172,7 +171,7 @@ class ResultPoller:
         return []
 
 
-def outcome_of(id: str, ended: JobEnd, timeout: float | None) -> Any:
+def outcome_of(id: str, ended: JobEnd, timeout: float | None) -> object:
     """The result, or the error that explains its absence."""
     if ended is None:
         raise JobNotFound(job=id)

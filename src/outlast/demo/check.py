@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
 
 from ..model.job import Job
 from ..verify.distribution import Distribution
@@ -45,7 +44,7 @@ class DemoVerdict:
         """Seconds within which this share of the jobs ran again."""
         return Distribution(self.recovery).percentile(share) if self.recovery else None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         facts = asdict(self)
         facts["recovery"] = {
             name: None if (value := self.recovered_within(share)) is None else round(value, 3)

@@ -62,7 +62,7 @@ def _refuse_unique(jobs: Sequence[NewJob], followed: Collection[str]) -> None:
             check_unique_job(replace(job, unit=job.id) if job.id in followed else job)
 
 
-def _is_independent(item: Any) -> bool:
+def _is_independent(item: object) -> bool:
     return isinstance(item, Call) and item.options.after is None and item.options.flow is None
 
 
@@ -154,7 +154,7 @@ class _GraphBuilder:
         return self.fail_groups[-1].id
 
 
-def _refuse_inner_keys(part: Any) -> None:
+def _refuse_inner_keys(part: object) -> None:
     for one in getattr(part, "parts", ()):
         if getattr(one, "key", None) is not None:
             raise InvalidOption(
@@ -193,7 +193,7 @@ def _resolve_prerequisites(nodes: Sequence[Node]) -> list[list[str]]:
     return resolved
 
 
-def _existing_id(one: Any) -> str | None:
+def _existing_id(one: object) -> str | None:
     """The id of an existing job, if `one` names one."""
     if isinstance(one, Job):
         return one.id
@@ -203,7 +203,7 @@ def _existing_id(one: Any) -> str | None:
         return None
 
 
-def _describe(one: Any) -> str:
+def _describe(one: object) -> str:
     if isinstance(one, Call | Node):
         return "a job that is not among those enqueued here"
     return f"{one!r:.80}, which is neither a job of this flow nor the id of one"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Self
 
 from .errors import InvalidOption
 from .lifecycle import State
@@ -19,7 +19,7 @@ class JobChange:
     """One of three kinds of change, with its new value."""
 
     kind: str
-    sets: dict[str, Any]
+    sets: dict[str, object]
 
     @classmethod
     def reschedule(cls, delay: float | timedelta | None, at: datetime | None) -> Self:
@@ -64,6 +64,6 @@ class JobChange:
         if self.kind == MOVE and (queue is None or queue == self.sets.get("queue")):
             raise InvalidOption(option="queue", reason="must name the queue that the jobs leave")
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The change as recorded in the event."""
         return {name: value for name, value in self.sets.items() if value is not None}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 MARK = "secret:"
 MASK = "***"
@@ -36,7 +36,7 @@ def _is_mark(mark: object) -> bool:
     return mark is Secret or isinstance(mark, Secret)
 
 
-def masked_args(args: object) -> Any:
+def masked_args(args: object) -> object:
     """A job's arguments with secrets masked."""
     if not isinstance(args, dict):
         return args

@@ -16,7 +16,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """An object without duplicate names, whose meaning would be ambiguous."""
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -15,10 +15,10 @@ from typing import Any
 
 from .errors import InvalidOption
 
-Function = Callable[..., Any]
+Function = Callable[..., object]
 
 
-def task_name(function: Any) -> str:
+def task_name(function: object) -> str:
     """The default name of a task."""
     if not callable(function):
         raise _no_function(function)
@@ -29,7 +29,7 @@ def task_name(function: Any) -> str:
     return name
 
 
-def check_function(task: str, function: Any) -> None:
+def check_function(task: str, function: object) -> None:
     if isinstance(function, type):
         raise _refused(f"the task {task} is a class: declare a function that uses it")
     if not callable(function):
@@ -79,7 +79,7 @@ def _source(function: Function) -> str | None:
     return inspect.getsourcefile(inspect.unwrap(function))
 
 
-def _no_function(given: Any) -> InvalidOption:
+def _no_function(given: object) -> InvalidOption:
     named = ": its name is given with name=…" if isinstance(given, str) else ""
     return _refused(f"a task must be a function, not {given!r:.80}{named}")
 

@@ -40,7 +40,7 @@ def check_uniqueness(options: Options) -> None:
         )
 
 
-def unique_fields(options: Options) -> dict[str, Any]:
+def unique_fields(options: Options) -> dict[str, object]:
     """The uniqueness fields of a new job; none for a plain one."""
     if options.debounce is None and options.max_wait is not None:
         raise InvalidOption(option="max_wait", reason="needs debounce=…")
@@ -82,7 +82,7 @@ def check_unique_job(job: NewJob) -> None:
         )
 
 
-def _period(unique: Any) -> float | None:
+def _period(unique: object) -> float | None:
     """The seconds of a period; None for a named mode."""
     if unique in (WAITING, ACTIVE):
         return None

@@ -26,7 +26,7 @@ def _unreadable_state() -> State:
 UNREADABLE = _unreadable_state()
 
 
-def read_state(word: Any) -> State:
+def read_state(word: object) -> State:
     """A stored state for readers."""
     return STATES.get(word, UNREADABLE) if isinstance(word, str) else UNREADABLE
 
@@ -45,7 +45,7 @@ class Repair:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def moment(self, name: str, value: Any, needed: bool) -> Any:
+    def moment(self, name: str, value: object, needed: bool) -> object:
         if (value is None and not needed) or within_bounds(value):
             return to_datetime(value)
         self.problems.append(f"{name} is {_format_value(value)}, which is no moment {BOUNDS}")
@@ -56,7 +56,7 @@ class Repair:
             self.problems.append(f"state is {_format_value(value)}, which is none")
         return read
 
-    def whole(self, name: str, value: Any) -> int:
+    def whole(self, name: str, value: object) -> int:
         if value.__class__ is int:
             return int(value)
         self.problems.append(f"{name} is {_format_value(value)}, which is no whole number")
@@ -74,5 +74,5 @@ class Repair:
         return "; ".join(listed) or None
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     return f"{value!r:.60}"

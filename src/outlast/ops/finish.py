@@ -72,7 +72,7 @@ def _job_and_fence(transition: Transition) -> tuple[str, int]:
     return transition.claim.id, transition.claim.fence
 
 
-def record_events(events: Sequence[dict[str, Any]], channel: str) -> list[Statement]:
+def record_events(events: Sequence[dict[str, object]], channel: str) -> list[Statement]:
     """Statements that store events and, with a channel, notify their readers."""
     params = {"channel": channel, "queues": '[""]'}
     notify = [Statement("notify_workers", params)] if channel else []
@@ -212,7 +212,7 @@ def _first_try_success(transition: Transition) -> bool:
     return transition.outcome is Outcome.SUCCEEDED and transition.claim.attempt == 1
 
 
-def _row(transition: Transition) -> dict[str, Any]:
+def _row(transition: Transition) -> dict[str, object]:
     row = {
         "id": transition.claim.id,
         **transition.claim.guard,
@@ -230,7 +230,7 @@ def _row(transition: Transition) -> dict[str, Any]:
     }
 
 
-def _record(transition: Transition) -> dict[str, Any]:
+def _record(transition: Transition) -> dict[str, object]:
     claim = transition.claim
     return {
         "job": claim.id,
@@ -243,7 +243,7 @@ def _record(transition: Transition) -> dict[str, Any]:
     }
 
 
-def _end_event(transition: Transition, state: State) -> dict[str, Any]:
+def _end_event(transition: Transition, state: State) -> dict[str, object]:
     """The event for followers of the job: outcome and new state. The traceback is in the attempt's
     record."""
     claim, error = transition.claim, transition.error or {}
@@ -258,5 +258,5 @@ def _end_event(transition: Transition, state: State) -> dict[str, Any]:
     return row | {"data": json.dumps(data)}
 
 
-def _json(value: Any) -> str | None:
+def _json(value: object) -> str | None:
     return None if value is None else json.dumps(value)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..model.claim import Claim, ClaimKey
 from ..model.lifecycle import State
@@ -42,7 +41,7 @@ class OfferRequest(ClaimRequest):
         given = {**self._common_params(), **self._task_params()}
         return self._statement("claim_offers", "claim_offers_on", given)
 
-    def _task_params(self) -> dict[str, Any]:
+    def _task_params(self) -> dict[str, object]:
         tasks = json.dumps(self.tasks)
         return {"tasks": tasks, "tenant": self.tenant, "last_life": self.allow_one_crash_left}
 
@@ -121,7 +120,7 @@ def withdraw(server: str, claims: Sequence[Claim]) -> Op[set[str]]:
     return {t.claim.queue for t, state in finished.accepted if state is State.READY}
 
 
-def record_late(events: Sequence[dict[str, Any]]) -> Op[int]:
+def record_late(events: Sequence[dict[str, object]]) -> Op[int]:
     """Keep what a worker that died had said, and could not send any more."""
     rows: Rows = yield Statement("record_late_events", rows=events)
     return len(rows)
@@ -151,5 +150,5 @@ def _hold_result(rows: Rows) -> HoldResult:
     )
 
 
-def _by_id(claim: Claim) -> dict[str, Any]:
+def _by_id(claim: Claim) -> dict[str, object]:
     return {"id": claim.id, "fence": claim.fence}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from ..model.fired_ticks import FiredTicks
 from ..model.schedule_state import StoredSchedule, next_start
@@ -27,7 +26,7 @@ def rewind(after: str = "") -> Op[tuple[list[str], str | None]]:
     return [name for (name,) in done], more
 
 
-def _rewound_rows(ahead: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
+def _rewound_rows(ahead: Sequence[StoredSchedule]) -> list[dict[str, object]]:
     found = []
     for stored in ahead:
         with suppress(Exception):  # a missing time zone, a damaged row: firing reports it
@@ -35,7 +34,7 @@ def _rewound_rows(ahead: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
     return [row for row in found if row is not None]
 
 
-def _rewound_row(stored: StoredSchedule) -> dict[str, Any] | None:
+def _rewound_row(stored: StoredSchedule) -> dict[str, object] | None:
     """The new columns; None if no unhandled tick comes before the next one."""
     tick = next_start(stored.read_spec(), stored, stored.now)
     if tick is None or (stored.next_at is not None and tick >= stored.next_at):

@@ -100,7 +100,7 @@ def _token(id: str) -> Op[Token]:
     return read_token(rows[0])
 
 
-def _audit_fields(token: Token) -> dict[str, Any]:
+def _audit_fields(token: Token) -> dict[str, object]:
     fields_ = token.as_json()
     return {
         name: fields_[name] for name in ("id", "name", "scopes", "tenant", "queues", "expires_at")

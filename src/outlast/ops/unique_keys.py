@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..model.blob import parse_reference
 from ..model.errors import Contention, InvalidOption, KeyConflict
@@ -122,7 +121,7 @@ def _replace(jobs: Mapping[str, NewJob], holders: Mapping[str, Job]) -> Op[dict[
     return {id: now[job.id] for id, job in holders.items() if job.id in now}
 
 
-def _replacement(job: NewJob, holder: str, first: float) -> dict[str, Any]:
+def _replacement(job: NewJob, holder: str, first: float) -> dict[str, object]:
     names = ("args", "trace", "expires_at", "expires_in", "delay", "max_wait")
     return {"id": holder, "first": first, **{name: getattr(job, name) for name in names}}
 
@@ -175,7 +174,7 @@ def keys_to_revive(ids: Sequence[str]) -> Op[dict[str, str]]:
     return refused
 
 
-def _active_key(id: str, key: tuple[str, str, str]) -> dict[str, Any]:
+def _active_key(id: str, key: tuple[str, str, str]) -> dict[str, object]:
     tenant, queue, name = key
     return {"id": id, "tenant": tenant, "queue": queue, "key": name, "unique_mode": ACTIVE}
 
@@ -184,7 +183,7 @@ def _key(job: NewJob) -> tuple[str, str, str]:
     return job.tenant, job.queue, str(job.key)
 
 
-def _wanted(job: NewJob) -> dict[str, Any]:
+def _wanted(job: NewJob) -> dict[str, object]:
     names = ("id", "tenant", "queue", "key", "unique_mode", "unique_span")
     return {name: getattr(job, name) for name in names}
 

@@ -52,7 +52,7 @@ class ServerClient:
         text = body if isinstance(body, str) else json.dumps(body)
         return await self._call("POST", path, content=text)
 
-    async def delete(self, path: str, params: Mapping[str, Any]) -> Any:
+    async def delete(self, path: str, params: Mapping[str, object]) -> object:
         return await self._call("DELETE", path, params=params)
 
     async def _call(self, method: str, path: str, **options: Any) -> Any:
@@ -111,7 +111,7 @@ def _translate_errors() -> Iterator[None]:
         raise ServerUnavailable(reason=f"{type(error).__name__} {error}".strip()) from error
 
 
-def _parse(data: bytes) -> Any:
+def _parse(data: bytes) -> object:
     try:
         return json.loads(data)
     except ValueError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from pydantic import BaseModel
 from starlette.applications import Starlette
@@ -54,7 +53,7 @@ class ServiceApp:
         self._app = SecurityHeaders(AmbiguityGuard(starlette))
 
     @asynccontextmanager
-    async def lifespan(self, app: Any) -> AsyncIterator[None]:
+    async def lifespan(self, app: object) -> AsyncIterator[None]:
         self.service.start()
         try:
             yield
@@ -114,7 +113,7 @@ class Dispatch:
         return who
 
 
-def _response(result: Any, status: int) -> Response:
+def _response(result: object, status: int) -> Response:
     if isinstance(result, Response):
         return result
     if result is None:

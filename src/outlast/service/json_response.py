@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 from starlette.responses import Response
 
@@ -20,7 +19,7 @@ class JsonResponse(Response):
             return json.dumps(_encodable(content)).encode()
 
 
-def _encodable(value: object) -> Any:
+def _encodable(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):

@@ -20,7 +20,7 @@ from .route import ANY_TOKEN, PUBLIC, Route
 SCHEMA_REF = "#/components/schemas/{model}"
 
 
-async def describe(call: RequestContext) -> dict[str, Any]:
+async def describe(call: RequestContext) -> dict[str, object]:
     document = _cached_description()
     if prefix := call.request.scope.get("root_path"):  # mounted in another app
         return {**document, "servers": [{"url": prefix}]}
@@ -28,16 +28,16 @@ async def describe(call: RequestContext) -> dict[str, Any]:
 
 
 @cache
-def _cached_description() -> dict[str, Any]:
+def _cached_description() -> dict[str, object]:
     """Cached: the same for every caller, and generating it blocks the event loop for 50 ms."""
     from .route_table import ROUTES as EVERY
 
     return description(EVERY)
 
 
-def description(routes: Iterable[Route]) -> dict[str, Any]:
+def description(routes: Iterable[Route]) -> dict[str, object]:
     listed = [route for route in routes if route.path.startswith("/api/")]
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, object]] = {}
     for route in listed:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
@@ -55,8 +55,8 @@ def description(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
-    operation: dict[str, Any] = {
+def _operation(route: Route) -> dict[str, object]:
+    operation: dict[str, object] = {
         "operationId": route.name,
         "summary": route.summary,
         "description": _who(route),
@@ -113,7 +113,7 @@ def _failures(route: Route) -> set[int]:
     return failures - {route.status}
 
 
-def _path(route: Route) -> list[dict[str, Any]]:
+def _path(route: Route) -> list[dict[str, object]]:
     """Parameters in the path: all are ids. (Text that is no id may be another path's word, such as
     `/jobs/batch`.)"""
     schema = {"type": "string", "format": "uuid"}
@@ -140,7 +140,7 @@ def _query(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _headers(route: Route) -> list[dict[str, Any]]:
+def _headers(route: Route) -> list[dict[str, object]]:
     return [
         {"name": name, "in": "header", "required": False, "description": about,
          "schema": {"type": "string", "minLength": 1, "maxLength": 150, "pattern": "^[!-~]+$"}}

@@ -79,7 +79,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _validated(model: type[M], data: Any) -> M:
+def _validated(model: type[M], data: object) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -27,7 +27,7 @@ class AnyToken(Enum):
 
 ANY_TOKEN: Final = AnyToken.ANY_TOKEN
 
-EndpointResult = Response | BaseModel | dict[str, Any] | None
+EndpointResult = Response | BaseModel | dict[str, object] | None
 EndpointFunction = Callable[["RequestContext"], Awaitable[EndpointResult]]
 
 

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
+from typing import ClassVar, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from ..model.errors import Contention, StoreBusy, StoreError, StoreUnavailable
@@ -46,7 +46,9 @@ class Store(ABC):
         self.address = address
         self.settings = settings
         self.queries: dict[str, Query] = queries(address.dialect, address.schema)
-        self.callers: WeakSet[Any] = WeakSet()  # callers' connections known to reach this database
+        self.callers: WeakSet[object] = (
+            WeakSet()
+        )  # callers' connections known to reach this database
         self.addresses: set[tuple[str, int, str]] = set()  # of this store's own connections
         self._checked = False
         self._checking = threading.Lock()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
 
 from ..client.client import Outlast
 from ..model.errors import OutlastError
@@ -50,18 +49,18 @@ class CallTimer:
             for name in names:
                 setattr(kind, name, self._timed(getattr(kind, name)))
 
-    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _timed(self, call: Callable[..., object]) -> Callable[..., object]:
         if inspect.iscoroutinefunction(call):
 
             @wraps(call)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
+            async def awaited(*args: object, **kwargs: object) -> object:
                 with self._measured(_name(call, args)):
                     return await call(*args, **kwargs)
 
             return awaited
 
         @wraps(call)
-        def timed(*args: Any, **kwargs: Any) -> Any:
+        def timed(*args: object, **kwargs: object) -> object:
             with self._measured(_name(call, args)):
                 return call(*args, **kwargs)
 
@@ -87,7 +86,7 @@ class CallTimer:
                 )
 
 
-def _name(call: Callable[..., Any], args: tuple[Any, ...]) -> str:
+def _name(call: Callable[..., object], args: tuple[object, ...]) -> str:
     """The name of a call; an operation has its own."""
     if call.__name__ in ("run", "arun") and len(args) > 1:
         return str(getattr(args[1], "__name__", call.__name__))

@@ -38,14 +38,14 @@ class FlowTasks:
             return await self._finish(ctx, kind)
 
         @task
-        async def gather(ctx: Context, tag: str = "", kind: str = "ok") -> dict[str, Any]:
+        async def gather(ctx: Context, tag: str = "", kind: str = "ok") -> dict[str, object]:
             """Reads the results of its prerequisites."""
             self._record_begun(ctx)
             self._record_read(ctx, [_result_key(result) async for result in ctx.results()])
             return await self._finish(ctx, kind)
 
         @task
-        def gather_in_thread(ctx: Context, tag: str = "", kind: str = "ok") -> dict[str, Any]:
+        def gather_in_thread(ctx: Context, tag: str = "", kind: str = "ok") -> dict[str, object]:
             self._record_begun(ctx)
             self._record_read(ctx, [_result_key(job.result) for job in ctx.prerequisites()])
             return self._record_ended(ctx, kind)
@@ -66,7 +66,7 @@ class FlowTasks:
             return await self._finish(ctx, "ok", width)
 
         @task
-        async def hook(ctx: Context, hook_of: str, on: str) -> dict[str, Any]:
+        async def hook(ctx: Context, hook_of: str, on: str) -> dict[str, object]:
             """Enqueued by the end of another job, which it can read."""
             self._record_begun(ctx)
             self._record_read(ctx, [_result_key(result) async for result in ctx.results()])
@@ -86,12 +86,12 @@ class FlowTasks:
     def _record_read(self, ctx: Context, results: list[object]) -> None:
         self.work.ledger.write("read", ctx.job.id, ctx.fence, results)
 
-    async def _finish(self, ctx: Context, kind: str, added: int = 0) -> dict[str, Any]:
+    async def _finish(self, ctx: Context, kind: str, added: int = 0) -> dict[str, object]:
         if kind == "naps":
             await asyncio.sleep(NAP_S)
         return self._record_ended(ctx, kind, added)
 
-    def _record_ended(self, ctx: Context, kind: str, added: int = 0) -> dict[str, Any]:
+    def _record_ended(self, ctx: Context, kind: str, added: int = 0) -> dict[str, object]:
         if kind == "dies":
             raise Permanent("never")
         if kind == "fails" and ctx.job.failures == 0:
@@ -100,5 +100,5 @@ class FlowTasks:
         return {"of": ctx.job.id, "fence": ctx.fence}
 
 
-def _result_key(result: Any) -> object:
+def _result_key(result: object) -> object:
     return [result.get("of"), result.get("fence")] if isinstance(result, dict) else result

@@ -56,7 +56,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(self, kind: str, subject: str, fence: int = 0, data: Any = None) -> None:
+    def write(self, kind: str, subject: str, fence: int = 0, data: object = None) -> None:
         line = json.dumps([kind, subject, fence, data, os.getpid(), time.monotonic()]) + "\n"
         fd = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
         try:

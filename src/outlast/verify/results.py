@@ -84,7 +84,7 @@ class CampaignResults:
         )
         return f"outlast verify {self.campaign}{url} --seed {self.seed}{chosen}"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return {
             "campaign": self.campaign,
             "url": self.url,
@@ -112,7 +112,7 @@ def append_results(file: Path, results: CampaignResults) -> None:
     add_line(file, record)
 
 
-def add_line(file: Path, record: dict[str, Any]) -> None:
+def add_line(file: Path, record: dict[str, object]) -> None:
     line = {"at": datetime.now(UTC).isoformat(timespec="seconds"), **record, **versions()}
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as ledger:

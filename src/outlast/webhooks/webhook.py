@@ -53,7 +53,7 @@ class Endpoint:
             )
         return cls(Destination(check_name("name", name), _checked_url(url), limit), keys_of(secret))
 
-    async def deliver(self, type: str, ctx: Context, data: Any = None) -> dict[str, int]:
+    async def deliver(self, type: str, ctx: Context, data: object = None) -> dict[str, int]:
         """One attempt to deliver one message: about the job before it, or with `data`."""
         delivery, about = ctx.job, None
         if type.startswith(payload.JOB_TYPE_PREFIX):
@@ -110,7 +110,9 @@ class Webhook(BoundTask[..., dict[str, int]]):
         return f"<webhook {self.name}>"
 
 
-def define(app: Outlast, to: Endpoint, events: Sequence[str], options: dict[str, Any]) -> Webhook:
+def define(
+    app: Outlast, to: Endpoint, events: Sequence[str], options: dict[str, object]
+) -> Webhook:
     """The task that delivers, and its `Webhook`."""
     name, known = to.destination.name, app.webhooks.get(to.destination.name)
     if known is not None and known.endpoint.destination.url != to.destination.url:

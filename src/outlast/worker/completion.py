@@ -47,10 +47,10 @@ class CompletionTransaction:
         self._context = context
         self._store = store
         self._result = result
-        self._entered: AbstractContextManager[Any] | None = None
-        self._aentered: AbstractAsyncContextManager[Any] | None = None
+        self._entered: AbstractContextManager[object] | None = None
+        self._aentered: AbstractAsyncContextManager[object] | None = None
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> object:
         if in_event_loop():
             raise WrongConnection(reason="in an async handler, say `async with ctx.completing(…)`")
         self._entered = self._transaction()
@@ -60,7 +60,7 @@ class CompletionTransaction:
         assert self._entered is not None
         return self._entered.__exit__(*error)
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> object:
         self._aentered = self._atransaction()
         return await self._aentered.__aenter__()
 
@@ -69,14 +69,14 @@ class CompletionTransaction:
         return await self._aentered.__aexit__(*error)
 
     @contextmanager
-    def _transaction(self) -> Iterator[Any]:
+    def _transaction(self) -> Iterator[object]:
         self._store_large_result()
         with self._context._completing_alone(), open_transaction(self._store) as transaction:
             yield transaction.connection
             self._finish(transaction)
 
     @asynccontextmanager
-    async def _atransaction(self) -> AsyncIterator[Any]:
+    async def _atransaction(self) -> AsyncIterator[object]:
         if self._context.blob_slots is not None:
             await asyncio.to_thread(self._store_large_result)
         with self._context._completing_alone():

@@ -75,7 +75,7 @@ class CoroutineRunner:
         if execution.stopped is not None:
             return execution.interrupted()  # told to stop before it began
         body = execution.run(self._threads)
-        step: Callable[..., Any] = body.send
+        step: Callable[..., object] = body.send
         given: object = None
         while True:
             try:

@@ -37,7 +37,7 @@ from ..tracing import continue_trace, running, trace_of, tracer
 from .context import Context
 from .executor import Execution, SingleExecution
 
-Send = Callable[[dict[str, Any]], None]
+Send = Callable[[dict[str, object]], None]
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024  # bytes of one line from the child: its result and its jobs
 EXIT_WAIT_S = 2.0  # seconds between a child's last message and its exit, whichever comes first
@@ -196,7 +196,7 @@ def main() -> None:
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     lock = threading.Lock()
 
-    def send(message: dict[str, Any]) -> None:
+    def send(message: dict[str, object]) -> None:
         with lock:
             out.write(json.dumps(message).encode() + b"\n")
 
@@ -212,7 +212,7 @@ class ChildContext(Context):
         self, claim: Claim, store: Store | None, send: Send, *, blobs: Blobs | None
     ) -> None:
         self._send = send
-        self._sent: list[dict[str, Any]] = []
+        self._sent: list[dict[str, object]] = []
         operations = NoOperations() if store is None else store
         super().__init__(
             claim, self._send_event, operations, lambda _: list(self._sent), blobs, store=store

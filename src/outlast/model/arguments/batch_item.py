@@ -44,14 +44,14 @@ def _the_list(signature: Signature, task: str) -> str:
     return names[0]
 
 
-def _element(hint: Any, task: str, name: str) -> Any:
+def _element(hint: object, task: str, name: str) -> object:
     element = _element_of(hint)
     if element is None:
         refuse(task, name, "must be a list of items, such as list[int]: the task has batch=…")
     return Annotated[element, Secret] if is_secret(hint) else element
 
 
-def _element_of(hint: Any) -> Any:
+def _element_of(hint: object) -> object:
     """The element type of a list type; None if it is not a list."""
     if typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]

@@ -31,7 +31,7 @@ from .value_path import actual_path, overlaps, render
 
 _MESSAGES = {"missing": "is missing", "extra_forbidden": "is not expected here"}
 
-Values = dict[str, Any]
+Values = dict[str, object]
 
 
 class Codec:
@@ -77,7 +77,7 @@ class Codec:
             raise InvalidArguments(self.task, self.missing(values))
         return values
 
-    def missing(self, given: Mapping[str, Any]) -> list[Problem]:
+    def missing(self, given: Mapping[str, object]) -> list[Problem]:
         return [Problem(name, "is missing") for name in sorted(self.required - given.keys())]
 
     def _check(self, given: Values) -> Any:
@@ -128,7 +128,7 @@ class Codec:
         return _validation_problems(lambda: self._read(json.dumps(one)), one)
 
 
-def read_value(value: Any, annotation: Any) -> tuple[Any, list[Problem]]:
+def read_value(value: object, annotation: object) -> tuple[object, list[Problem]]:
     """A JSON value as the annotated type, and the problems with it."""
     adapter, text = type_adapter(annotation), to_json(value)
     read: list[Any] = []
@@ -171,7 +171,7 @@ def _validation_problems(
     return []
 
 
-def _located(error: ValidationError, values: Any, root: list[object]) -> Iterator[Problem]:
+def _located(error: ValidationError, values: object, root: list[object]) -> Iterator[Problem]:
     # A union reports one error per branch, all at the same path.
     by_path: dict[str, list[str]] = {}
     errors = error.errors(include_url=False, include_context=False, include_input=False)

@@ -67,7 +67,7 @@ def oversized(text: bytes, what: str, limit: int) -> list[Problem]:
     return [Problem("", f"{what} {len(text):,} bytes, {too_big(limit)}")]
 
 
-def write_result(value: object, annotation: Any, limit: int = MAX_PAYLOAD) -> str:
+def write_result(value: object, annotation: object, limit: int = MAX_PAYLOAD) -> str:
     """The JSON text of a handler's result. It need not read back equal: a tuple may become a
     list."""
     text, problems = b"", unstorable(value, limit=limit)
@@ -85,10 +85,10 @@ def type_adapter(annotation: Any) -> TypeAdapter[Any]:
     try:
         return _typed_adapter(annotation)
     except Exception:
-        return _typed_adapter(Any)
+        return _typed_adapter(object)
 
 
-def _writer(annotation: Any) -> Writer:
+def _writer(annotation: object) -> Writer:
     try:
         return _typed_writer(annotation)
     except Exception:
@@ -101,5 +101,5 @@ def _typed_adapter(annotation: Any) -> TypeAdapter[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _typed_writer(annotation: Any) -> Writer:
+def _typed_writer(annotation: object) -> Writer:
     return Writer(_typed_adapter(annotation).serializer)

@@ -32,7 +32,7 @@ class _Schema:
         self._signature = signature
 
     def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
+        self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         signature = self._signature
         return core_schema.typed_dict_schema(
@@ -46,7 +46,7 @@ class _Schema:
             else None,
         )
 
-    def _of(self, name: str, hint: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def _of(self, name: str, hint: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         try:
             return handler.generate_schema(hint)
         except Exception as error:

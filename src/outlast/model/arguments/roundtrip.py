@@ -13,7 +13,7 @@ from .value_path import named_fields, render, short_repr
 _ABSENT = object()
 
 
-def differences(given: Any, back: Any, trail: tuple[object, ...] = ()) -> Iterator[Problem]:
+def differences(given: object, back: object, trail: tuple[object, ...] = ()) -> Iterator[Problem]:
     """One problem for each place where the two values differ."""
     try:
         if given is not _ABSENT and back is not _ABSENT and (given == back or _one(given, back)):
@@ -33,7 +33,7 @@ def differences(given: Any, back: Any, trail: tuple[object, ...] = ()) -> Iterat
         yield from differences(one, other, (*trail, key))
 
 
-def _one(given: Any, back: Any) -> bool:
+def _one(given: object, back: object) -> bool:
     """Compare moments by instant: in the hour when clocks change, Python calls equal moments in two
     zones unequal (PEP 495)."""
     if isinstance(given, datetime) and isinstance(back, datetime) and given.tzinfo and back.tzinfo:
@@ -41,7 +41,7 @@ def _one(given: Any, back: Any) -> bool:
     return False
 
 
-def _pairs(given: Any, back: Any) -> list[tuple[object, Any, Any]] | None:
+def _pairs(given: object, back: object) -> list[tuple[object, object, object]] | None:
     """The parts to compare of two unequal values of the same kind."""
     ours, theirs = _parts(given), _parts(back)
     mappings = isinstance(given, Mapping) and isinstance(back, Mapping)
@@ -60,7 +60,7 @@ def _parts(value: Any) -> dict[Any, Any] | None:
     return dict(enumerate(value)) if isinstance(value, (list, tuple)) else None
 
 
-def _change(given: Any, back: Any, trail: tuple[object, ...]) -> str:
+def _change(given: object, back: object, trail: tuple[object, ...]) -> str:
     if given is _ABSENT:
         return f"was not given and would come back as {short_repr(back)}"
     if back is _ABSENT and not isinstance(trail[-1], str):

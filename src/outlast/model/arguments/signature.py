@@ -20,16 +20,18 @@ from ..task_function import namespace
 class Signature:
     """The parameters stored with a job, and the one that the worker fills in."""
 
-    hints: dict[str, Any]  # every stored parameter and its type, in order
+    hints: dict[str, object]  # every stored parameter and its type, in order
     positional: tuple[str, ...]
     required: frozenset[str]
     takes_more: bool  # it has **kwargs …
-    more: Any  # … of this type
+    more: object  # … of this type
     context: str | None
-    returns: Any
+    returns: object
 
 
-def read_signature(function: Callable[..., Any], task: str, context_type: type | None) -> Signature:
+def read_signature(
+    function: Callable[..., object], task: str, context_type: type | None
+) -> Signature:
     """The function's signature; raises with the reason if it cannot be a task."""
     parameters = parameters_of(function, task)
     hints = {p.name: _hint(function, task, p) for p in parameters}
@@ -49,7 +51,7 @@ def read_signature(function: Callable[..., Any], task: str, context_type: type |
     )
 
 
-def parameters_of(function: Callable[..., Any], task: str) -> list[inspect.Parameter]:
+def parameters_of(function: Callable[..., object], task: str) -> list[inspect.Parameter]:
     """The function's parameters, provided that each can be stored by name."""
     try:
         parameters = list(_inspect(function).parameters.values())
@@ -63,7 +65,7 @@ def parameters_of(function: Callable[..., Any], task: str) -> list[inspect.Param
     return parameters
 
 
-def _inspect(function: Callable[..., Any]) -> inspect.Signature:
+def _inspect(function: Callable[..., object]) -> inspect.Signature:
     if sys.version_info >= (3, 14):  # there, annotations are evaluated lazily and all at once
         from annotationlib import Format
 
@@ -71,7 +73,7 @@ def _inspect(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _hint(function: Callable[..., Any], task: str, parameter: inspect.Parameter) -> Any:
+def _hint(function: Callable[..., object], task: str, parameter: inspect.Parameter) -> object:
     if parameter.annotation is parameter.empty:
         return Any
     try:
@@ -86,13 +88,13 @@ def _hint(function: Callable[..., Any], task: str, parameter: inspect.Parameter)
         )
 
 
-def _resolve(function: Callable[..., Any], annotation: Any) -> Any:
+def _resolve(function: Callable[..., object], annotation: object) -> object:
     # Resolve one at a time, so that an error can name its parameter.
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     return typing.get_type_hints(holder, namespace(function), include_extras=True)["it"]
 
 
-def returns(function: Callable[..., Any]) -> Any:
+def returns(function: Callable[..., object]) -> object:
     """The return annotation; only a hint for storing the result, so never an error."""
     try:
         annotation = _inspect(function).return_annotation
@@ -101,14 +103,14 @@ def returns(function: Callable[..., Any]) -> Any:
         return Any
 
 
-def _context(hints: dict[str, Any], task: str, context_type: type | None) -> str | None:
+def _context(hints: dict[str, object], task: str, context_type: type | None) -> str | None:
     names = [name for name, hint in hints.items() if _is_context(hint, context_type)]
     if len(names) > 1:
         refuse(task, names[1], f"is a second context beside {names[0]}: keep one")
     return names[0] if names else None
 
 
-def _is_context(hint: Any, context_type: type | None) -> bool:
+def _is_context(hint: object, context_type: type | None) -> bool:
     if typing.get_origin(hint) is Annotated:
         return _is_context(typing.get_args(hint)[0], context_type)
     if typing.get_origin(hint) in (Union, types.UnionType):

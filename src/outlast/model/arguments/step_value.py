@@ -16,14 +16,14 @@ from . import encode_result
 from .signature import returns
 
 
-def return_annotation(function: Callable[..., Any]) -> Any:
+def return_annotation(function: Callable[..., object]) -> object:
     """A function's return annotation; Any if it has none."""
     while isinstance(function, partial):
         function = function.func
     return returns(function)
 
 
-def write(step: str, value: Any, annotation: Any) -> str:
+def write(step: str, value: object, annotation: object) -> str:
     """The text to store, or an error that names the step."""
     try:
         text = encode_result(value, annotation) or "null"

@@ -119,14 +119,14 @@ class Walk:
             "or store the data elsewhere and pass its key"
         )
 
-    def _mapping(self, value: Mapping[Any, Any]) -> None:
+    def _mapping(self, value: Mapping[object, object]) -> None:
         self._inside(value, value.items(), keyed=True)
 
-    def _sequence(self, value: Iterable[Any]) -> None:
+    def _sequence(self, value: Iterable[object]) -> None:
         self._inside(value, enumerate(value))
 
     def _inside(
-        self, container: object, items: Iterable[tuple[Any, Any]], *, keyed: bool = False
+        self, container: object, items: Iterable[tuple[object, object]], *, keyed: bool = False
     ) -> None:
         if id(container) in self._open:
             return self._refuse("contains itself")
@@ -166,7 +166,7 @@ class Walk:
     def _enum(self, value: Enum) -> None:
         self.visit(value.value)
 
-    def _named(self, value: tuple[Any, ...]) -> None:
+    def _named(self, value: tuple[object, ...]) -> None:
         parts = named_fields(value)
         self._inside(value, enumerate(value) if parts is None else parts.items())
 

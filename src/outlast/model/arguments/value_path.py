@@ -75,7 +75,7 @@ def actual_path(loc: Iterable[int | str], value: object, *, missing: bool) -> li
     return trail
 
 
-def _child(value: object, key: int | str) -> Any:
+def _child(value: object, key: int | str) -> object:
     if isinstance(value, Mapping):
         return value.get(key, _UNKNOWN)
     if isinstance(key, int):

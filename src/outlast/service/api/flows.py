@@ -31,7 +31,7 @@ class FlowPageQuery(RequestModel):
     limit: int | None = Field(None, ge=1, le=10_000, description="maximum jobs; default 50")
 
 
-async def read_flow(call: RequestContext) -> dict[str, Any]:
+async def read_flow(call: RequestContext) -> dict[str, object]:
     state = await call.ol.store.arun(_flow, flow_id_of(call), call.reach)
     return state.as_json()
 
@@ -53,7 +53,7 @@ async def cancel_flow(call: RequestContext) -> dict[str, Any]:
     return (await call.ol.acancel_flow(id)).as_json()
 
 
-async def redrive_flow(call: RequestContext) -> dict[str, Any]:
+async def redrive_flow(call: RequestContext) -> dict[str, object]:
     id = flow_id_of(call)
     await call.ol.store.arun(flow_in_reach, id, call.reach)
     await call.ol.store.arun(reopen, id, call.by)

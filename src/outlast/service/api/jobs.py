@@ -25,7 +25,7 @@ from .response_models import Counts, Explanation, JobHistory, JobPage, JobView
 SEARCH_BUDGET_S = 0.05  # then the response has a cursor
 
 
-async def read_job(call: RequestContext) -> dict[str, Any]:
+async def read_job(call: RequestContext) -> dict[str, object]:
     found = await call.ol.store.arun(report.job, job_id_of(call), call.reach)
     return found.as_json()
 
@@ -52,7 +52,7 @@ async def search_page(
             return found, cursor
 
 
-def job_summary(job: Job) -> dict[str, Any]:
+def job_summary(job: Job) -> dict[str, object]:
     """A job as in lists: without arguments, result and traceback."""
     summary = job.as_json()
     del summary["args"], summary["result"]
@@ -61,13 +61,13 @@ def job_summary(job: Job) -> dict[str, Any]:
     return summary
 
 
-async def count_jobs(call: RequestContext) -> dict[str, Any]:
+async def count_jobs(call: RequestContext) -> dict[str, object]:
     counted = await call.service.job_counts.snapshot()
     counts = by_state(counted.of(call.reach, filter_of(call.query)))
     return {"counts": counts, "total": sum(counts.values()), "age": counted.age}
 
 
-async def explain_job(call: RequestContext) -> dict[str, Any]:
+async def explain_job(call: RequestContext) -> dict[str, object]:
     id = job_id_of(call)
     store = call.ol.store
     job = await store.arun(report.job, id, call.reach)

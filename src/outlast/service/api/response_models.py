@@ -20,7 +20,7 @@ class JobLine(BaseModel):
     queue: str
     state: State | Literal["unreadable"]
     attempt: int
-    error: Any
+    error: object
     run_at: datetime
     created_at: datetime
     started_at: datetime | None
@@ -138,7 +138,7 @@ class Result(BaseModel):
     id: str
     state: State | Literal["unreadable"]
     result: Any
-    error: Any
+    error: object
 
 
 class Counts(BaseModel):

@@ -56,7 +56,7 @@ async def take_result(call: RequestContext) -> Response:
     return JsonResponse({"id": job.id, "state": job.state, "result": result, "error": job.error})
 
 
-async def _result(call: RequestContext, job: Job) -> Any:
+async def _result(call: RequestContext, job: Job) -> object:
     """The result; one stored by reference is read if it is no larger than a request may be."""
     if not isinstance(job.result, Blob):
         return job.result

@@ -42,7 +42,7 @@ class ChangeScheduleBody(ScheduleBody):
     jitter: str | float | None = Field(None, description="seconds, or a duration such as `30s`")
     grace: str | float | None = Field(None, description="with missed=none: later ticks are missed")
 
-    def timing(self) -> dict[str, Any]:
+    def timing(self) -> dict[str, object]:
         given = {name: getattr(self, name) for name in SCHEDULE_OPTIONS}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -106,7 +106,7 @@ class ScheduleList(BaseModel):
 class ScheduleDetails(ScheduleView):
     next_runs: list[datetime]
     history: list[JobLine]
-    actions: list[dict[str, Any]]
+    actions: list[dict[str, object]]
 
 
 class Backfilled(BaseModel):

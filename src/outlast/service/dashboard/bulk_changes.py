@@ -62,8 +62,13 @@ def _prioritizing(step: BulkStep) -> JobChange:
     return JobChange.prioritize(priority)
 
 
+def _destination(step: BulkStep) -> tuple[str | None, str | None]:
+    """The queue and the lane to move to."""
+    return step.to.strip() or None, step.lane.strip() or None
+
+
 def _moving(step: BulkStep) -> JobChange:
-    return JobChange.move(step.to.strip() or None, step.lane.strip() or None)
+    return JobChange.move(*_destination(step))
 
 
 async def _check_priority(_: RequestContext, step: BulkStep) -> BulkStep:
@@ -74,7 +79,7 @@ async def _check_priority(_: RequestContext, step: BulkStep) -> BulkStep:
 async def _check_move(call: RequestContext, step: BulkStep) -> BulkStep:
     change = _moving(step)
     change.check_source(step.queue or None)
-    await check_move(call, step.queue, change.sets.get("queue"), change.sets.get("lane"))
+    await check_move(call, step.queue, *_destination(step))
     return step
 
 

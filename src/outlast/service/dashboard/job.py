@@ -85,7 +85,7 @@ def _live(job: Job, more: bool) -> bool:
     return not job.final and not more
 
 
-def _texts(job: Job, whole: str) -> dict[str, Any]:
+def _texts(job: Job, whole: str) -> dict[str, object]:
     shown = job.as_json()
     values = {"args": shown["args"], "result": shown["result"],
             "error": (job.error or {}).get("traceback")

@@ -57,7 +57,7 @@ def read_followups(
     )
 
 
-def _parse(data: Any) -> tuple[NewJob, ...]:
+def _parse(data: object) -> tuple[NewJob, ...]:
     try:
         return _JOBS.validate_python(data)
     except ValidationError as error:
@@ -126,7 +126,9 @@ def named_lanes(jobs: Sequence[NewJob]) -> set[tuple[str, str]]:
         row = rows.pop()
         if row.get("lane") is not None:
             lanes.add((row["queue"], row["lane"]))
-        rows += [hook for some in (_json(row.get("hooks")) or {}).values() for hook in some]
+        hooks = _json(row.get("hooks"))
+        if isinstance(hooks, dict):
+            rows += [hook for some in hooks.values() for hook in some]
     return lanes
 
 
@@ -171,7 +173,7 @@ def _check_id(id: str) -> None:
         raise _invalid_jobs(f"{id!r:.80} is not a UUID") from None
 
 
-def _json(text: str | None) -> Any:
+def _json(text: str | None) -> object:
     try:
         return json.loads(text or "null")
     except (ValueError, RecursionError):

@@ -123,7 +123,7 @@ class ReportBatch:
         self._queue_names = queue_names
         self._finisher = ReportFinisher(dispatcher)
         self._ending: list[Claim] = []
-        self._late: list[dict[str, Any]] = []
+        self._late: list[dict[str, object]] = []
         self._events: list[ops.EventKey] = []
         self._stored: set[tuple[ClaimKey, int]] = set()
 

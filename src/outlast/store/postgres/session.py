@@ -52,7 +52,7 @@ class PostgresSession:
             return
         self.link.execute("COMMIT" if kind is None else "ROLLBACK")
 
-    def execute_step(self, step: Step) -> Any:
+    def execute_step(self, step: Step) -> object:
         if isinstance(step, Begin):
             if not self.began:
                 self.began, self.opening = True, self.store.begin_statements()
@@ -74,7 +74,7 @@ class PostgresSession:
 
     def _execute(
         self, text: str, given: Mapping[str, object], prepare: bool
-    ) -> psycopg.Cursor[Any]:
+    ) -> psycopg.Cursor[object]:
         return self.link.execute(text, given, prepare=prepare, binary=True)
 
 
@@ -95,7 +95,7 @@ class AsyncPostgresSession:
             return
         await self.link.execute("COMMIT" if kind is None else "ROLLBACK")
 
-    async def execute_step(self, step: Step) -> Any:
+    async def execute_step(self, step: Step) -> object:
         if isinstance(step, Begin):
             if not self.began:
                 self.began, self.opening = True, self.store.begin_statements()
@@ -120,7 +120,7 @@ class AsyncPostgresSession:
 
     async def _execute(
         self, text: str, given: Mapping[str, object], prepare: bool
-    ) -> psycopg.AsyncCursor[Any]:
+    ) -> psycopg.AsyncCursor[object]:
         return await self.link.execute(text, given, prepare=prepare, binary=True)
 
 
@@ -132,6 +132,6 @@ async def afetch_rows(cursor: psycopg.AsyncCursor[Any]) -> Rows:
     return await cursor.fetchall() if _has_rows(cursor) else []
 
 
-def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
+def _has_rows(cursor: psycopg.Cursor[object] | psycopg.AsyncCursor[object]) -> bool:
     """Avoids building the cursor's description, which is not needed."""
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0

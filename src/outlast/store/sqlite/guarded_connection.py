@@ -18,7 +18,7 @@ from .file_identity import FileConnection
 
 LOCK_POLL_S = 0.003
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class GuardedCursor(sqlite3.Cursor):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...ops.operation import Begin, Pipeline, Rows, Statement, Step
 from ..statements import Query
@@ -25,14 +25,14 @@ class SqliteSession:
     def __enter__(self) -> SqliteSession:
         return self
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self.began:
             if kind is None:
                 self._commit()
             else:
                 self._roll_back()
 
-    def execute_step(self, step: Step) -> Any:
+    def execute_step(self, step: Step) -> object:
         if isinstance(step, Begin):
             self._begin()
             return None

@@ -51,7 +51,7 @@ class ClockSteps(LongCampaign):
     columns = ("steps", "locks", "lost_owners")
     goal = "steps"
     workers_at_work = 4
-    timings: ClassVar[dict[str, Any]] = {"grace": 5.0}
+    timings: ClassVar[dict[str, object]] = {"grace": 5.0}
 
     clock: SteppedClock
 

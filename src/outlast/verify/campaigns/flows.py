@@ -24,7 +24,7 @@ from .long_campaign import LongCampaign, run_worker
 KILL_RANGE_S = (1.0, 3.0)  # seconds between kills
 LOADERS = 1
 WORKERS = 4
-WORKER_SETTINGS: dict[str, Any] = {
+WORKER_SETTINGS: dict[str, object] = {
     "lease": 2.0,
     "renew_every": 0.5,
     "poll_max": 0.2,

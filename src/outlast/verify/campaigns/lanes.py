@@ -13,7 +13,6 @@ from __future__ import annotations
 import random
 import time
 from functools import partial
-from typing import Any
 
 from ...model.errors import InvalidOption
 from ..checks.judge import STALL_LIMIT_S
@@ -26,7 +25,7 @@ from .long_campaign import LongCampaign, run_worker
 
 KILL_INTERVAL_S = 1.0
 WORKERS = 4
-WORKER_SETTINGS: dict[str, Any] = {"poll_max": 0.2, "grace": 5.0, "concurrency": 8}
+WORKER_SETTINGS: dict[str, object] = {"poll_max": 0.2, "grace": 5.0, "concurrency": 8}
 
 
 class LaneCampaign(LongCampaign):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..checks.judge import STALL_LIMIT_S
 from ..ledger import LedgerEntry
@@ -18,7 +18,7 @@ LOADERS = 2
 
 class LoadCampaign(LongCampaign):
     default_workers: ClassVar[int]
-    worker_settings: ClassVar[dict[str, Any]] = {}
+    worker_settings: ClassVar[dict[str, object]] = {}
     drain_within_s: ClassVar[float] = (
         STALL_LIMIT_S  # seconds to start all acknowledged jobs at the end
     )

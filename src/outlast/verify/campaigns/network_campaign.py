@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import quote
 
 from ...model.errors import InvalidOption
@@ -102,7 +102,7 @@ def caller_connection_errors() -> tuple[type[Exception], ...]:
     return (psycopg.OperationalError,)
 
 
-def exit_with(struck: Any) -> None:
+def exit_with(struck: object) -> None:
     """In a child: exit with a code that tells whether a fault occurred."""
     if not struck:
         os._exit(SURVIVED_EXIT_CODE)

@@ -23,7 +23,7 @@ from .load_campaign import LoadCampaign
 FAULT_RANGE_S = (1.0, 3.0)  # seconds between faults
 LEASE_S = 2.0  # seconds: a frozen worker soon loses its jobs
 FREEZE_LEASES = (1.2, 2.0)  # duration in leases
-WORKER_SETTINGS: dict[str, Any] = {
+WORKER_SETTINGS: dict[str, object] = {
     "lease": LEASE_S,
     "renew_every": 0.5,
     "poll_max": 0.2,

@@ -34,7 +34,7 @@ class JobRow:
     queue: str
     args: Any
     cancelling: bool = False
-    error: Any = None
+    error: object = None
     flow: str | None = None
     team: str | None = None
     needs: str = "succeeded"

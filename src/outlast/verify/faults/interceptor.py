@@ -67,7 +67,7 @@ class Interceptor:
         self._wrap_async_waits(AsyncConnection)
         self._wrap_async_waits(AsyncDeadlineConnection)  # has its own wait
 
-    def _around(self, name: str, exchange: Callable[[], Any]) -> Any:
+    def _around(self, name: str, exchange: Callable[[], object]) -> object:
         strikes = self.before(name)
         answer = exchange()
         if strikes:
@@ -130,7 +130,7 @@ class Interceptor:
         kind.wait = awaiting
 
 
-def _statement_text(gen: Any) -> str:
+def _statement_text(gen: object) -> str:
     """The statement that psycopg is about to send, from its generator."""
     frame = getattr(gen, "gi_frame", None)
     statement = frame.f_locals.get("query", frame.f_locals.get("command")) if frame else None

@@ -13,7 +13,7 @@ from .claims import make_event
 from .scenario import scenario
 
 # An attempt that is killed before its outcome is accepted runs again, and succeeds then.
-OUTCOMES: dict[str, tuple[Outcome, tuple[str, ...], dict[str, Any]]] = {
+OUTCOMES: dict[str, tuple[Outcome, tuple[str, ...], dict[str, object]]] = {
     "succeeded": (Outcome.SUCCEEDED, ("succeeded",), {}),
     "failed": (Outcome.FAILED, ("succeeded",), {}),
     "exhausted": (Outcome.FAILED, ("succeeded", "dead"), {"max_attempts": 1}),
