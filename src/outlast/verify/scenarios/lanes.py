@@ -23,8 +23,10 @@ CLOSED_S = 0.05
 OPEN_WITHIN_S = 20.0
 
 
-def _claim(ctx: ScenarioContext, limit: int, *, adopt: bool = False) -> list[Claim]:
-    turn = LaneTurn(adopt=adopt, deep=adopt)
+def _claim(
+    ctx: ScenarioContext, limit: int, *, adopt: bool = False, longest_due: bool = False
+) -> list[Claim]:
+    turn = LaneTurn(adopt=adopt, deep=adopt, longest_due=longest_due)
     claims = ctx.run(claim_op, ClaimRequest(ctx.owner, ctx.queue, limit, ctx.lease, turn=turn))
     ctx.claims += claims
     return ctx.record_begun(claims)
@@ -57,7 +59,7 @@ def claim_by_lanes(ctx: ScenarioContext) -> Iterator[None]:
     first = _claim(ctx, 4)
     _claim(ctx, 4)
     ctx.finish([(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim)) for claim in first])
-    _claim(ctx, 4)
+    _claim(ctx, 4, longest_due=True)
 
 
 @claim_by_lanes.on_retry
@@ -155,13 +157,29 @@ def resume_lane(ctx: ScenarioContext) -> Iterator[str]:
         yield "a lane is paused after it was resumed"
 
 
+@scenario("lanes-move")
+def move_to_lane(ctx: ScenarioContext) -> Iterator[None]:
+    ctx.ol.limit(ctx.queue, lane_running=1)
+    _enqueue(ctx, 2)
+    yield
+    ctx.ol.move_all(queue=ctx.queue, lane="c")
+
+
+@move_to_lane.on_retry
+def move_again(ctx: ScenarioContext) -> Iterator[str]:
+    ctx.ol.move_all(queue=ctx.queue, lane="c")
+    if {job.lane for job in ctx.ol.jobs(queue=ctx.queue)} != {"c"}:
+        yield "a job is still in the lane that it was moved from"
+
+
 @scenario("lanes-close")
 def close_lane(ctx: ScenarioContext) -> Iterator[None]:
     """Another system says that it is called too often."""
-    ctx.ol.limit(ctx.queue, lane_running=1)
-    _enqueue(ctx, 1)
+    ctx.ol.limit(ctx.queue, lane_running=2)
+    _enqueue(ctx, 2)
+    (told, *_) = [claim for claim in _claim(ctx, 2) if claim.lane == "a"]
     yield
-    ctx.run(slow_down, ctx.queue, "a", CLOSED_S)
+    ctx.run(slow_down, told, CLOSED_S)
     began = time.monotonic()
     claimed = any(claim.lane == "a" for claim in _claim(ctx, 2))
     if claimed and time.monotonic() - began < CLOSED_S / 2:
