@@ -10,6 +10,8 @@ import json
 import sqlite3
 from typing import Any
 
+import pytest
+
 from outlast import Job, Outlast
 from outlast.model.task import Call
 from tests.store.callers import (
@@ -44,6 +46,9 @@ class AsyncCaller(Caller):
 
     def enqueue(self, app: Outlast, *calls: Call) -> list[Job]:
         return self.loop.run(app.aenqueue(*calls, conn=self.connection))
+
+    def act(self, app: Outlast, verb: str, id: str) -> Any:
+        return self.loop.run(getattr(app, f"a{verb}")(id, conn=self.connection))
 
     def execute(self, sql: str) -> Any:
         return self.loop.run(self.aexecute(sql))
@@ -187,3 +192,13 @@ ON_POSTGRES: tuple[type[Caller], ...] = (
     SqlalchemySession, SqlalchemyScoped, SqlalchemyAsyncConnection, SqlalchemyAsyncSession,
     SqlalchemyAsyncScoped, SqlalchemyAsyncpg, SqlalchemyAsyncpgConnection, Django,
 )  # fmt: skip
+
+every_kind = pytest.mark.parametrize(
+    "database,caller",
+    [pytest.param("sqlite", kind, id=f"sqlite-{kind.__name__}") for kind in ON_SQLITE]
+    + [
+        pytest.param("postgres", kind, id=f"postgres-{kind.__name__}", marks=pytest.mark.postgres)
+        for kind in ON_POSTGRES
+    ],
+    indirect=True,
+)

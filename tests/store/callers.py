@@ -29,6 +29,9 @@ class Caller:
     def enqueue(self, app: Outlast, *calls: Call) -> list[Job]:
         return app.enqueue(*calls, conn=self.connection)
 
+    def act(self, app: Outlast, verb: str, id: str) -> Any:
+        return getattr(app, verb)(id, conn=self.connection)
+
     def execute(self, sql: str) -> Any:
         return self.connection.execute(sql)
 

@@ -8,20 +8,10 @@ from typing import Any
 import pytest
 
 from outlast import KeyConflict, Outlast, Task
-from tests.store.async_callers import ON_POSTGRES, ON_SQLITE
+from tests.store.async_callers import every_kind
 from tests.store.callers import Caller
 from tests.store.jobs import states, take
 from tests.support import Database
-
-every_kind = pytest.mark.parametrize(
-    "database,caller",
-    [pytest.param("sqlite", kind, id=f"sqlite-{kind.__name__}") for kind in ON_SQLITE]
-    + [
-        pytest.param("postgres", kind, id=f"postgres-{kind.__name__}", marks=pytest.mark.postgres)
-        for kind in ON_POSTGRES
-    ],
-    indirect=True,
-)
 
 
 @pytest.fixture

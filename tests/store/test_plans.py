@@ -251,7 +251,9 @@ def test_flows_are_read_by_their_own_indexes(flowing: Flowing) -> None:
         (Statement("recount", {"ids": follower}), by_key, ({"edge_follower"},)),
         (Statement("dependents", {"ids": child}), by_key),
         (
-            Statement("cancel_members", {"flow": flow, "limit": 200, "error": error}),
+            Statement(
+                "cancel_members", {"flow": flow, "limit": 200, "error": error, "asking": True}
+            ),
             ({"job_flow_live"}, {"job_flow"}),
             ({"job_team_live"},),
         ),

@@ -123,8 +123,8 @@ MUTANTS = [
         [
             Edit(
                 "ops/job_actions.py",
-                '    yield BEGIN\n    error = {"type": "Cancelled"',
-                '    error = {"type": "Cancelled"',
+                "    yield BEGIN\n    changed: Rows = yield cancel_statement",
+                "    changed: Rows = yield cancel_statement",
             )
         ],
         paths=("cancel-queued",),

@@ -7,7 +7,10 @@ from .mutation import POSTGRES, SQLITE, Edit, Mutant
 FINISH, FLOWS, TELLS = "ops/finish.py", "ops/flow_links.py", "ops/dependents.py"
 SQL, OPERATE = "store/sql/flows.sql", "ops/job_actions.py"
 LIVE = "state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT "
-MEMBERS = f"        AND {LIVE}cancelling\n    UNION\n"
+MEMBERS = (
+    f"        AND {LIVE}cancelling\n        AND (ol.boolean(:asking) OR state <> 'running')\n"
+    "    UNION\n"
+)
 SETTLED = f"            AND j.{LIVE}j.cancelling)\n        AND NOT EXISTS"
 ENDED = "    ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]\n"
 IN_ORDER = (
@@ -181,8 +184,8 @@ MUTANTS = [
         [
             Edit(
                 "worker/maintenance.py",
-                "        if signs.flows or signs.unlinked:\n",
-                "        if signs.unlinked:\n",
+                "        if signs.flows or signs.cancels or signs.unlinked:\n",
+                "        if signs.cancels or signs.unlinked:\n",
             ),
             Edit("worker/flow_maintenance.py", "        await self.continue_cancels()\n", ""),
         ],

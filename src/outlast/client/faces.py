@@ -64,8 +64,8 @@ class Face(ABC):
         """Run an operation on the caller's own connection."""
 
     @abstractmethod
-    async def ready_beside_caller(self) -> None:
-        """Create missing tables, for a caller with an open transaction."""
+    async def ready_beside_caller(self, create: bool = True) -> None:
+        """Create missing tables, or refuse, for a caller with an open transaction."""
 
     @abstractmethod
     async def in_thread(self, work: Callable[[], T]) -> T:
@@ -77,6 +77,20 @@ class Face(ABC):
     @abstractmethod
     async def job_end(self, id: str, timeout: float | None) -> JobEnd:
         """Wait until a job has ended, or until the timeout."""
+
+    async def act_on(
+        self, conn: object, op: Op[T], messages: Callable[[T], list[str]] = lambda _: []
+    ) -> T:
+        """Run an operation in the caller's transaction. Its notification is sent when that
+        commits."""
+        await self.ready_beside_caller(create=False)
+        return await self.run_on(conn, self._notifying(op, messages))
+
+    def _notifying(self, op: Op[T], messages: Callable[[T], list[str]]) -> Op[T]:
+        done = yield from op
+        if self.store.can_notify and (due := messages(done)):
+            yield from notify_queues(self.store.channel, due)
+        return done
 
     async def notify(self, messages: list[str]) -> None:
         """Notify workers. Notifications only save time, so failures are ignored."""
@@ -110,8 +124,8 @@ class BlockingFace(Face):
     async def run_on(self, conn: object, op: Op[T]) -> T:
         return run_on(conn, self.store, op)
 
-    async def ready_beside_caller(self) -> None:
-        self.store.ready_beside_caller()
+    async def ready_beside_caller(self, create: bool = True) -> None:
+        self.store.ready_beside_caller(create)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         return work()
@@ -130,8 +144,8 @@ class AsyncFace(Face):
     async def run_on(self, conn: object, op: Op[T]) -> T:
         return await arun_on(conn, self.store, op)
 
-    async def ready_beside_caller(self) -> None:
-        await self.store.aready_beside_caller()
+    async def ready_beside_caller(self, create: bool = True) -> None:
+        await self.store.aready_beside_caller(create)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)

@@ -12,7 +12,7 @@ from ..ops import flow_report
 from ..ops import retry_flow as retrying
 from ..ops.audit import LOWEST_ID
 from ..ops.flow_report import FLOW_STATES, FlowState
-from .base import actor, check_limit
+from .base import ANY_QUEUE, actor, check_limit
 from .faces import Face
 
 RETRY_PAUSE_S = 0.02  # seconds between attempts at jobs that another transaction has locked
@@ -38,10 +38,15 @@ async def flow_jobs(on: Face, id: str, *, after: str | None = None, limit: int =
     return await on.run(flow_report.jobs_of, flow_id(id), _cursor(after), check_limit(limit))
 
 
-async def cancel_flow(on: Face, id: str, reason: str = "") -> FlowState:
+async def cancel_flow(on: Face, id: str, reason: str = "", *, conn: object = None) -> FlowState:
     """Cancel a whole flow: when this returns, jobs that have not started never will, and running
-    ones are asked to stop. Cancelling twice is one cancel."""
+    ones are asked to stop. Cancelling twice is one cancel. With the caller's own connection, it
+    happens if and when that transaction commits; running jobs, and those that another transaction
+    holds meanwhile, hear of it within a second after that."""
     id = flow_id(id)
+    if conn is not None:
+        op = cancelling.cancel_in_transaction(id, actor(), reason)
+        return await on.act_on(conn, op, lambda _: [ANY_QUEUE])
     why = await on.run(cancelling.mark_cancelled, id, actor(), reason)
     deadline = _CancelDeadline(on.store.settings.deadline)
     while (done := await on.run(cancelling.cancel_page, id, why)).left:

@@ -11,6 +11,7 @@ from ..model.job import Job, lenient_json, read_args
 from ..model.lifecycle import State
 from ..ops import erase, job_actions, report
 from ..ops import explain as explaining
+from ..ops.cancel_requests import cancel_in_transaction
 from ..ops.enqueue import CANCEL_SIGNAL
 from ..ops.force_release import force_release
 from ..ops.report import Attempt, Event
@@ -68,15 +69,23 @@ async def explain(on: Face, id: str) -> str:
     return await on.run(explaining.explain, job_id(id), on.store.confirm_dead)
 
 
-async def cancel(on: Face, id: str, reason: str = "") -> Job:
-    """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel."""
+async def cancel(on: Face, id: str, reason: str = "", *, conn: object = None) -> Job:
+    """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel. With the
+    caller's own connection, it happens if and when that transaction commits; the worker of a
+    running job hears of it within a second after that."""
+    if conn is not None:
+        return await on.act_on(conn, cancel_in_transaction(job_id(id), actor(), reason))
     job = await on.run(job_actions.cancel, job_id(id), actor(), reason)
     await on.notify([CANCEL_SIGNAL] if job.state is State.RUNNING else [])
     return job
 
 
-async def retry(on: Face, id: str) -> Job:
-    """Redrive a dead or cancelled job: it runs again with all budgets full."""
+async def retry(on: Face, id: str, *, conn: object = None) -> Job:
+    """Redrive a dead or cancelled job: it runs again with all budgets full. With the caller's own
+    connection, it happens if and when that transaction commits."""
+    if conn is not None:
+        op = job_actions.redrive_one(job_id(id), actor(), ours=False)
+        return await on.act_on(conn, op, lambda job: [job.queue])
     job = await on.run(job_actions.redrive_one, job_id(id), actor())
     await on.notify([job.queue])
     return job

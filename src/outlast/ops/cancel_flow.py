@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from ..model.errors import FlowNotFound
 from ..model.lifecycle import State
 from .dependents import notify_dependents
+from .flow_report import FlowState
+from .flow_report import flow as one_flow
 from .job_actions import record_action
 from .operation import BEGIN, Op, Rows, Statement
 
@@ -41,16 +43,33 @@ def mark_cancelled(flow: str, by: str, reason: str) -> Op[str]:
     return rows[0][3] or why
 
 
-def cancel_page(flow: str, why: str, limit: int = PAGE_JOBS) -> Op[CancelProgress]:
-    """Cancel one page of jobs of a flow that is marked as cancelled."""
+def cancel_in_transaction(flow: str, by: str, reason: str) -> Op[FlowState]:
+    """Cancel a flow in one transaction, a caller's, which may stay open for long. Jobs that run,
+    that others have locked, or that its snapshot does not show, are left to workers after the
+    commit: the flow is not marked as settled."""
+    yield BEGIN
+    why = yield from mark_cancelled(flow, by, reason)
+    more = True
+    while more:
+        more = (yield from cancel_page(flow, why, ours=False)).left
+    return (yield from one_flow(flow))
+
+
+def cancel_page(
+    flow: str, why: str, limit: int = PAGE_JOBS, ours: bool = True
+) -> Op[CancelProgress]:
+    """Cancel one page of jobs of a flow that is marked as cancelled. After the last page the cancel
+    is complete. A transaction that is not `ours` leaves running jobs, and that, to workers."""
     yield BEGIN
     error = {"type": "Cancelled", "message": why, "traceback": ""}
-    given = {"flow": flow, "limit": limit, "error": json.dumps(error)}
+    given = {"flow": flow, "limit": limit, "error": json.dumps(error), "asking": ours}
     rows: Rows = yield Statement("cancel_members", given)
     ended = [(id, state, tied) for id, state, tied in rows if state == State.CANCELLED]
     queues = yield from notify_dependents([(id, state) for id, state, tied in ended if tied])
-    settled: Rows = [] if rows else (yield Statement("settle_flow", {"flow": flow}))
-    left = bool(rows) or not settled
+    left = bool(rows)
+    if ours and not rows:
+        settled: Rows = yield Statement("settle_flow", {"flow": flow})
+        left = not settled
     return CancelProgress(len(ended), len(rows) - len(ended), left, frozenset(queues))
 
 

@@ -21,9 +21,7 @@ from .unique_keys import keys_to_revive
 def cancel(id: str, by: str, reason: str, reach: Access = ALL_JOBS) -> Op[Job]:
     """Cancel a queued job, or ask a running one to stop. Idempotent."""
     yield BEGIN
-    error = {"type": "Cancelled", "message": reason or f"cancelled by {by}", "traceback": ""}
-    given = {"id": id, "error": json.dumps(error), **reach.params}
-    changed: Rows = yield Statement("cancel", given)
+    changed: Rows = yield cancel_statement(id, by, reason, reach)
     if changed == [(State.CANCELLED, True)]:
         yield from notify_dependents([(id, State.CANCELLED)])
     job = yield from one_job(id, reach)
@@ -36,17 +34,29 @@ def cancel(id: str, by: str, reason: str, reach: Access = ALL_JOBS) -> Op[Job]:
     return job
 
 
+def cancel_statement(
+    id: str, by: str, reason: str, reach: Access = ALL_JOBS, *, asking: bool = True
+) -> Statement:
+    """Cancel a queued job; with `asking`, ask the owner of a running one to stop."""
+    error = {"type": "Cancelled", "message": reason or f"cancelled by {by}", "traceback": ""}
+    given = {"id": id, "error": json.dumps(error), "asking": asking, **reach.params}
+    return Statement("cancel", given)
+
+
 def redrive(
     ids: Sequence[str],
     by: str,
     action: str = "",
     opens: bool = True,
     reach: Access = ALL_JOBS,
+    ours: bool = True,
 ) -> Op[list[str]]:
     """Redrive dead or cancelled jobs and the jobs that died because of them; returns the ids of the
     redriven ones. A job whose prerequisite stays dead stays dead, too. Under an action's name, jobs
     redriven by an earlier call with a lost response are returned as well. With `opens`, cancelled
-    flows are reopened; otherwise their jobs are left alone."""
+    flows are reopened; otherwise their jobs are left alone. A transaction that is not `ours` may
+    stay open for long: it locks no prerequisite, and a worker counts these again after the
+    commit."""
     yield BEGIN
     doomed: Rows = yield Statement("failed_because_of", {"ids": json.dumps(sorted(ids))})
     wanted = sorted({*ids, *(id for (id,) in doomed)})
@@ -59,11 +69,15 @@ def redrive(
     else:
         open_ones: Rows = yield Statement("in_open_flows", {"ids": json.dumps(wanted)})
         wanted = sorted(id for (id,) in open_ones)
-    yield Statement("hold_prerequisites_of", {"ids": json.dumps(wanted)})
+    if ours:
+        yield Statement("hold_prerequisites_of", {"ids": json.dumps(wanted)})
     keyless = yield from keys_to_revive(wanted)
     wanted = [id for id in wanted if id not in keyless]
     rows: Rows = yield Statement("redrive", {"ids": json.dumps(wanted), **reach.params})
-    failed_again = yield from _failed_again([id for id, state, _ in rows if state == State.WAITING])
+    waiting = [id for id, state, _ in rows if state == State.WAITING]
+    failed_again = yield from _failed_again(waiting)
+    if waiting and not ours:
+        yield Statement("mark_unlinked", {"ids": json.dumps(waiting)})
     if tied := [id for id, _, tied in rows if tied]:
         yield from recount_followers(tied)  # prerequisites counted as ended have not ended any more
     revived = [id for id, _, _ in rows if id not in failed_again]
@@ -90,11 +104,12 @@ def _failed_again(ids: Sequence[str]) -> Op[set[str]]:
     return again
 
 
-def redrive_one(id: str, by: str, reach: Access = ALL_JOBS) -> Op[Job]:
-    """Redrive a job, or raise with the reason. No effect on a queued or running job."""
+def redrive_one(id: str, by: str, reach: Access = ALL_JOBS, ours: bool = True) -> Op[Job]:
+    """Redrive a job, or raise with the reason. No effect on a queued or running job. A transaction
+    that is not `ours` may stay open for long."""
     if reach != ALL_JOBS:
         yield from one_job(id, reach)  # a job's tenant never changes, so this check stays valid
-    revived = yield from redrive([id], by, reach=reach)
+    revived = yield from redrive([id], by, reach=reach, ours=ours)
     job = yield from one_job(id, reach)
     if not revived and job.state is State.SUCCEEDED:
         raise TooLate(job=id, state=job.state)

@@ -86,6 +86,7 @@ class LossSigns:
     workers: tuple[str, ...] = ()  # on SQLite: those whose file has to be looked at
     fleet: int = 1  # how many share the looking
     flows: bool = False  # a cancelled flow has jobs that nobody has cancelled yet
+    cancels: bool = False  # callers' transactions asked for the cancel of running jobs
     unlinked: bool = False  # jobs that came after standing ones have not been counted yet
     expired: bool = False  # jobs wait past their own expiry
     schedule_due: float | None = None  # since when the first schedule is due
@@ -115,6 +116,7 @@ def signs_of_loss(soon: float = 0.0, far: float = ALWAYS) -> Op[LossSigns]:
         workers=tuple(what for kind, what in rows if kind == "worker"),
         fleet=sum(int(what) for kind, what in rows if kind == "fleet"),
         flows=any(kind == "flow" for kind, _ in rows),
+        cancels=any(kind == "cancel" for kind, _ in rows),
         unlinked=any(kind == "late" for kind, _ in rows),
         expired=any(kind == "expired" for kind, _ in rows),
         schedule_due=next((float(what) for kind, what in rows if kind == "schedule"), None),

@@ -119,19 +119,19 @@ class Store(ABC):
         if not self._checked:
             await asyncio.to_thread(self.ready, create)
 
-    def ready_beside_caller(self) -> None:
+    def ready_beside_caller(self, create: bool = True) -> None:
         """The same check for a caller whose open transaction may block it."""
         try:
-            self.ready()
+            self.ready(create)
         except StoreBusy as error:
             raise StoreBusy(
                 reason="the tables do not exist yet, and an open transaction, perhaps your own,"
                 " blocks their creation: call migrate() before it, when your program starts"
             ) from error
 
-    async def aready_beside_caller(self) -> None:
+    async def aready_beside_caller(self, create: bool = True) -> None:
         if not self._checked:
-            await asyncio.to_thread(self.ready_beside_caller)
+            await asyncio.to_thread(self.ready_beside_caller, create)
 
     @abstractmethod
     def prepare_schema(self, create: bool) -> None:

@@ -1,4 +1,4 @@
-"""Flow maintenance: link deferred jobs, and continue interrupted cancellations."""
+"""Flow maintenance: link deferred jobs, apply requested cancels, continue interrupted ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..ops import cancel_flow
+from ..ops.cancel_requests import apply_cancel_requests
 from ..ops.enqueue import CANCEL_SIGNAL
 from ..ops.flow_repair import link_deferred
 from ..store import Store
@@ -41,6 +42,7 @@ class FlowMaintenance:
         """One pass, separate from the reclaim, so that a faulty flow delays no dead worker's
         job."""
         await self.link_deferred()
+        await self.apply_cancel_requests()
         await self.continue_cancels()
 
     async def link_deferred(self) -> None:
@@ -48,6 +50,13 @@ class FlowMaintenance:
         result = await self._sweeper.sweep(link_deferred, LINK_BATCH)
         if result.queues:
             self._signals.ready(result.queues)
+
+    async def apply_cancel_requests(self) -> None:
+        """Ask running jobs to stop whose cancel a caller's transaction has requested."""
+        result = await self._sweeper.sweep(apply_cancel_requests, LINK_BATCH)
+        if result.found:
+            self._signals.cancelled()
+            self._signals.notify({CANCEL_SIGNAL, *result.queues})
 
     async def continue_cancels(self) -> None:
         """Continue the cancellation of flows, begun by a process that may have died or by a

@@ -189,7 +189,7 @@ class Maintenance:
             self._metrics.add_reclaimed("lock", result)
         if signs.lease:
             result.add(await self._reclaim_expired())
-        if signs.flows or signs.unlinked:
+        if signs.flows or signs.cancels or signs.unlinked:
             self._flows.trigger()
         self.firer.observe(signs.schedule_due, signs.clock)
         if signs.expired and time.monotonic() >= self._expire_at and not self.detector.outage_grace:

@@ -1,4 +1,5 @@
-"""The caller's own connection: a job exists if, and only if, the caller's transaction commits.
+"""The caller's own connection: a job exists, is cancelled or redriven if, and only if, the caller's
+transaction commits.
 
     sqlite3        Connection
     psycopg 3      Connection, AsyncConnection
@@ -46,7 +47,8 @@ def run_on(connection: Any, store: Store, op: Op[T]) -> T:
         raise WrongConnection(reason=advice)
     if _is_async(connection):
         raise WrongConnection(
-            reason="this is an asyncio connection: use the verb with an a (await task.aenqueue(…))"
+            reason="this is an asyncio connection: use the verb with an a (await task.aenqueue(…),"
+            " await ol.acancel(…))"
         )
     kind = _KINDS.get(_family(connection))
     if kind is None:
@@ -80,8 +82,8 @@ async def arun_on(connection: Any, store: Store, op: Op[T]) -> T:
         return run_on(connection, store, op)
     if family in _KINDS:
         raise WrongConnection(
-            reason="this connection blocks: use the verb without an a (task.enqueue(…)), or give"
-            " an asyncio connection"
+            reason="this connection blocks: use the verb without an a (task.enqueue(…),"
+            " ol.cancel(…)), or give an asyncio connection"
         )
     raise WrongConnection(reason=_unknown(connection))
 
@@ -181,6 +183,9 @@ class AsyncPsycopgSession(AsyncCallerSession):
             return await cursor.fetchall() if query.returns_rows else []
 
 
+_ASYNCPG_TYPES: dict[type, str] = {bool: "boolean", int: "bigint", float: "double precision"}
+
+
 class AsyncpgSession(AsyncCallerSession):
     def driver(self) -> Any:
         return getattr(self.connection, "_con", self.connection)  # a pool lends proxies
@@ -190,9 +195,14 @@ class AsyncpgSession(AsyncCallerSession):
 
     async def execute(self, query: Query, statement: Statement) -> Rows:
         given = statement.bind
-        # Every parameter is cast from text: a json parameter would pass the json codec that the
-        # caller may have set, and be encoded twice.
-        text = query.for_driver(lambda name: f"CAST(${query.parameters.index(name) + 1} AS text)")
+
+        # Every parameter is cast from text, or is a number: a json parameter would pass the json
+        # codec that the caller may have set, and be encoded twice.
+        def mark(name: str) -> str:
+            kind = _ASYNCPG_TYPES.get(type(given[name]), "text")
+            return f"CAST(${query.parameters.index(name) + 1} AS {kind})"
+
+        text = query.for_driver(mark)
         rows = await self.connection.fetch(text, *(given[name] for name in query.parameters))
         return [tuple(row) for row in rows]
 

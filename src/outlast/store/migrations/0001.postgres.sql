@@ -273,6 +273,15 @@ CREATE TABLE ol.quota_reservation (
     PRIMARY KEY (id, queue, lane)
 );
 
+-- Requests to cancel running jobs, from callers' own transactions, which must not lock the rows of jobs
+-- that run meanwhile. After the commit, any worker applies them.
+CREATE TABLE ol.cancel_request (
+    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job uuid NOT NULL,
+    data json NOT NULL,
+    at timestamptz NOT NULL
+);
+
 -- How many more jobs a bounded queue takes before its ready ones are counted again. Apart from `queue`,
 -- which every claim reads.
 CREATE TABLE ol.admission (

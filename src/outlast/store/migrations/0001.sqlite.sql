@@ -242,6 +242,15 @@ CREATE TABLE ol.queue (
     lane_quota_period REAL CHECK (lane_quota_period > 0)
 );
 
+-- Requests to cancel running jobs, from callers' own transactions. After the commit, any worker applies
+-- them.
+CREATE TABLE ol.cancel_request (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    job TEXT NOT NULL,
+    data TEXT NOT NULL,
+    at REAL NOT NULL
+);
+
 -- How many jobs queues with quotas, and their lanes, have admitted in a period. The lane '' is the whole
 -- queue.
 CREATE TABLE ol.quota (

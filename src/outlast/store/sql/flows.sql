@@ -367,13 +367,14 @@ WHERE id = ol.id(:id) AND cancelled_at IS NULL
 RETURNING CAST(id AS text)
 
 -- name: cancel_members
--- Cancel a few jobs of a cancelled flow, or ask their owners to stop. None of a flow that was
--- reopened since.
+-- Cancel a few jobs of a cancelled flow, or, with :asking, ask their owners to stop. None of a flow
+-- that was reopened since.
 -- postgres: SKIP LOCKED: locked jobs come with the next page
 WITH chosen AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
     WHERE (flow = ol.id(:flow) OR team = ol.id(:flow))
         AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+        AND (ol.boolean(:asking) OR state <> 'running')
         AND EXISTS (SELECT 1 FROM ol.flow AS w
             WHERE w.id = ol.id(:flow) AND w.cancelled_at IS NOT NULL)
     ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
@@ -393,9 +394,11 @@ SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
 WHERE j.id IN (
     SELECT id FROM ol.job WHERE flow = ol.id(:flow) AND flow IS NOT NULL
         AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+        AND (ol.boolean(:asking) OR state <> 'running')
     UNION
     SELECT id FROM ol.job WHERE team = ol.id(:flow) AND team IS NOT NULL
         AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
+        AND (ol.boolean(:asking) OR state <> 'running')
     LIMIT :limit)
     AND EXISTS (SELECT 1 FROM ol.flow AS w
         WHERE w.id = ol.id(:flow) AND w.cancelled_at IS NOT NULL)

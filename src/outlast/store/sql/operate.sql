@@ -1,13 +1,28 @@
 -- name: cancel
--- Cancel a queued job at once, or ask the owner of a running one to stop.
+-- Cancel a queued job at once, or, with :asking, ask the owner of a running one to stop.
 UPDATE ol.job AS j
 SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
     cancelling = (state = 'running'),
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE ol.now() END,
     error = CASE WHEN state = 'running' THEN error ELSE ol.json(:error) END
 WHERE id = ol.id(:id) AND state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT cancelling
-    AND ol.in_reach
+    AND (ol.boolean(:asking) OR state <> 'running') AND ol.in_reach
 RETURNING state, tied
+
+-- name: request_cancel
+-- Ask for the cancel of a running job from within a caller's transaction, without a lock on its row.
+INSERT INTO ol.cancel_request (job, data, at) VALUES (ol.id(:id), ol.json(:data), ol.now())
+
+-- name: take_cancel_requests
+-- Take requests to cancel that were committed since.
+-- postgres: SKIP LOCKED, so that workers share the work
+DELETE FROM ol.cancel_request WHERE seq IN (
+    SELECT seq FROM ol.cancel_request ORDER BY seq LIMIT :limit OFFSET :skip FOR UPDATE SKIP LOCKED)
+RETURNING CAST(job AS text), seq, CAST(data AS text)
+-- sqlite: one writer at a time
+DELETE FROM ol.cancel_request WHERE seq IN (
+    SELECT seq FROM ol.cancel_request ORDER BY seq LIMIT :limit OFFSET :skip)
+RETURNING job, seq, data
 
 -- name: redrive
 -- Redrive ended jobs: with full budgets, due now. A job with prerequisites waits

@@ -34,6 +34,8 @@ UNION ALL
 SELECT 'flow', NULL WHERE EXISTS (
     SELECT 1 FROM ol.flow WHERE cancelled_at IS NOT NULL AND settled_at IS NULL)
 UNION ALL
+SELECT 'cancel', NULL WHERE EXISTS (SELECT 1 FROM ol.cancel_request)
+UNION ALL
 SELECT 'late', NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'waiting' AND unlinked)
 UNION ALL
 SELECT 'schedule', CAST(ol.epoch(due.at) AS text) FROM (

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...model.lifecycle import Outcome
 from ...ops import workers as worker_ops
 from ...ops.bulk import purge_some
+from ...ops.cancel_requests import apply_cancel_requests
 from ...ops.workers import deregister
 from ..scenario_context import ANY_FINAL_STATE, ScenarioContext
 from .scenario import scenario
@@ -27,6 +28,22 @@ def cancel_running(ctx: ScenarioContext) -> Iterator[None]:
     (claim,) = ctx.enqueue_and_claim(1, "succeeded", "cancelled")
     yield
     ctx.ol.cancel(claim.id, "verify")
+    ctx.record_promise(claim.id, "cancelled")
+
+
+@scenario("cancel-transaction", uses_caller_transaction=True)
+def cancel_in_callers_transaction(ctx: ScenarioContext) -> Iterator[None]:
+    """A queued and a running job; the request for the running one is applied by any worker."""
+    (claim,) = ctx.enqueue_and_claim(1, "succeeded", "cancelled")
+    (job,) = ctx.enqueue(1, "succeeded", "cancelled")
+    with ctx.workspace.connect() as connection:
+        yield
+        ctx.ol.cancel(job.id, "verify", conn=connection)
+        ctx.ol.cancel(claim.id, "verify", conn=connection)
+        connection.commit()
+        ctx.record_promise(job.id, "cancelled")
+        ctx.forbid_claim(job.id)
+    ctx.run(apply_cancel_requests)
     ctx.record_promise(claim.id, "cancelled")
 
 
