@@ -90,6 +90,7 @@ def task(  # noqa: PLR0913 - as the contract has it
             context_type=_context_type(batch is not None),
             batch=gathered,
             breaker=breaker,
+            tenant_required=self.tenant_required,
         )
         made: Task[..., Any] = Task(self, definition)
         planned = ScheduleDefinition.of(made.name, made.job(), timing) if timing else None

@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from outlast.model.settings import (
+    EnqueueSettings,
     RetentionSettings,
     ServiceSettings,
     Settings,
@@ -22,7 +23,7 @@ from tests.docs.pages import ROOT
 PAGE = ROOT / "docs" / "reference" / "settings.md"
 TABLES: dict[str, type[Settings]] = {
     kind.__name__: kind
-    for kind in (StoreSettings, WorkerSettings, RetentionSettings, ServiceSettings)
+    for kind in (StoreSettings, EnqueueSettings, WorkerSettings, RetentionSettings, ServiceSettings)
 }
 _PLACE = re.compile(r"<!-- made from (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 

@@ -110,7 +110,7 @@ def enqueue(
         else:
             ol = stack.enter_context(open_client(url, schema))
             with as_usage_errors():
-                definition = _untyped_definition(task)
+                definition = _untyped_definition(task, ol.tenant_required)
         webhooks = _webhooks(ol, tell) or None
         with as_usage_errors():
             options = Options(**given, tell=webhooks)
@@ -139,10 +139,10 @@ def _parse_arguments(definition: TaskDefinition, arguments: dict[str, object]) -
     return definition.arguments.decode(json.dumps(arguments))
 
 
-def _untyped_definition(task: str) -> TaskDefinition:
+def _untyped_definition(task: str, tenant_required: bool) -> TaskDefinition:
     """A task that is defined elsewhere; it accepts any arguments that can be stored."""
     from ..model.task import TaskDefinition
 
     def handler(**arguments: object) -> None: ...
 
-    return TaskDefinition(name=task, function=handler)
+    return TaskDefinition(name=task, function=handler, tenant_required=tenant_required)

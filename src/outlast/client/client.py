@@ -19,7 +19,13 @@ from ..model.lane import QueueLimits, QueueOptions
 from ..model.options import check_name
 from ..model.schedule import ScheduleOptions
 from ..model.schedule_state import ScheduleDefinition
-from ..model.settings import RetentionSettings, StoreSettings, WorkerOptions, WorkerSettings
+from ..model.settings import (
+    EnqueueSettings,
+    RetentionSettings,
+    StoreSettings,
+    WorkerOptions,
+    WorkerSettings,
+)
 from ..model.task import Call, Registry
 from ..store import Store
 from ..store.blobs.store import Blobs, BlobStore
@@ -54,6 +60,9 @@ class Outlast:
 
     `blobs` keeps arguments and results that are too large for a row: `file:///a/directory` or a
     `BlobStore`; without one, `$OUTLAST_BLOBS`, else they are refused.
+
+    With `tenant_required` (or `$OUTLAST_TENANT_REQUIRED`), a job that names no tenant is refused
+    with `TenantRequired`, however it is enqueued.
     """
 
     def __init__(
@@ -64,12 +73,15 @@ class Outlast:
         settings: StoreSettings | None = None,
         retention: RetentionSettings | None = None,
         blobs: str | BlobStore | None = None,
+        tenant_required: bool | None = None,
     ) -> None:
         location = blobs or os.environ.get("OUTLAST_BLOBS") or None
         self._parts = parts = ClientParts(url, schema, settings, location)
         self._blocking, self._async = BlockingFace(parts), AsyncFace(parts)
         self.retention = retention or RetentionSettings.of()
         self.webhooks: dict[str, Webhook] = {}
+        enqueue = EnqueueSettings.of(tenant_required=tenant_required)
+        self.tenant_required = enqueue.tenant_required
 
     @property
     def store(self) -> Store:

@@ -6,7 +6,8 @@
     │   ├── InvalidResult         a handler's return value cannot be stored; names every problem
     │   ├── InvalidFlow           jobs that cannot be enqueued together; names every problem
     │   ├── InvalidOption         an option (priority, delay, queue, …) is unknown or out of range
-    │   └── InvalidSetting        a setting is out of range or unknown; names the field
+    │   ├── InvalidSetting        a setting is out of range or unknown; names the field
+    │   └── TenantRequired        a job must name its tenant here, and does not
     ├── KeyConflict               the same idempotency key was used with another call
     ├── QueueFull                 the bounded queue has no room; nothing was enqueued
     ├── QuotaExceeded             the queue or lane has admitted as many jobs as it may for now
@@ -143,6 +144,16 @@ class InvalidSetting(InvalidInput):
     template = "The setting {field} {reason}."
     field: str
     reason: str
+
+
+class TenantRequired(InvalidInput):
+    """`Outlast(tenant_required=True)`: the job names no tenant."""
+
+    template = (
+        "A job of {task} must name its tenant, because tenant_required is set: using(tenant=…),"
+        " @ol.task(tenant=…), --tenant, or a token of a tenant."
+    )
+    task: str
 
 
 class KeyConflict(OutlastError):

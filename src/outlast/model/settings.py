@@ -95,6 +95,13 @@ class StoreSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
+class EnqueueSettings(Settings):
+    """What every enqueue must say."""
+
+    tenant_required: bool = setting(False, "refuse jobs that name no tenant", 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSettings(Settings):
     """Settings of a worker."""
 

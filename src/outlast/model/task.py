@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, runtime_checkable
 from .arguments import MAX_PAYLOAD, Arguments, ItemArguments, parameters_of
 from .batch import Batch
 from .breaker import Breaker
-from .errors import InvalidOption, UnknownTask
+from .errors import InvalidOption, TenantRequired, UnknownTask
 from .ids import new_job_id
 from .job import NewJob, R
 from .lazy_property import lazy
@@ -42,6 +42,7 @@ class TaskDefinition:
     context_type: type | None = None
     batch: Batch | None = None
     breaker: Breaker | None = Breaker()
+    tenant_required: bool = False
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -124,6 +125,8 @@ class TaskDefinition:
         if known is options:
             return columns
         merged = options.over(self.options)
+        if self.tenant_required and merged.tenant is None:
+            raise TenantRequired(task=self.name)
         expires = merged.expires
         moment = to_epoch("expires", expires) if hasattr(expires, "tzinfo") else None
         hooks = _hooks(merged)

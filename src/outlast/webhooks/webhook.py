@@ -127,6 +127,7 @@ def define(
         options=task_options,
         context_type=Context,
         breaker=None,  # deliveries end after a day; a silent receiver is met one at a time
+        tenant_required=app.tenant_required,
     )
     webhook = Webhook(app, definition, to, _events(events))
     app.registry.add(definition)

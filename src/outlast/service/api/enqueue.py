@@ -127,7 +127,7 @@ class _CallBuilder:
         definition = self._call.ol.registry.get(body.task)
         arguments = body.args
         if definition is None:
-            definition = _untyped_definition(body.task)
+            definition = _untyped_definition(body.task, self._call.ol.tenant_required)
         else:  # decode by the annotations: JSON has no dates
             arguments = definition.arguments.decode(json.dumps(body.args))
         options = self._options(body)
@@ -217,13 +217,13 @@ def _id(name: str) -> str | None:
 
 
 @lru_cache(1000)
-def _untyped_definition(task: str) -> TaskDefinition:
+def _untyped_definition(task: str, tenant_required: bool) -> TaskDefinition:
     """A task that is defined elsewhere; it accepts any arguments that can be stored. Cached, since
     inspecting a function takes much longer than checking arguments."""
 
     def handler(**arguments: object) -> None: ...
 
-    return TaskDefinition(name=task, function=handler)
+    return TaskDefinition(name=task, function=handler, tenant_required=tenant_required)
 
 
 def _request_key(call: RequestContext) -> str | None:
