@@ -73,7 +73,7 @@ def test_a_net_that_has_not_succeeded_for_three_periods_is_late(
 
     async def all_once() -> None:
         for loop in seasoned(healer_of(ol, ol.store)).loops():
-            assert await loop.step() > 0 and loop.failures == 0
+            assert await loop.astep() > 0 and loop.failures == 0
         await ol.aclose()
 
     asyncio.run(all_once())

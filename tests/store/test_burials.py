@@ -286,11 +286,11 @@ class TestAfterAnOutage:
                 await healer.reclaim()  # the first that gets through
             assert healer.detector.outage_grace
             for name in ("deadline", "audit"):
-                await loops[name].step()
+                await loops[name].astep()
             assert states(database) == ["running"]
         assert {duty.name for duty in await store.arun(all_duties)} <= {"reclaim"}, "none taken"
         let_time_pass(healer)
-        await loops["deadline"].step()
+        await loops["deadline"].astep()
         assert states(database) == ["scheduled"]
         await store.aclose()
 

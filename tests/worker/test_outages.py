@@ -156,13 +156,13 @@ async def test_a_loop_outlives_every_error_and_forgets_those_of_long_ago() -> No
             raise errors.pop()
 
     loop = Loop("test", once, 5.0, Backoff(first=0.01, cap=0.06, factor=2.0))
-    waits = [await loop.step() for _ in range(3)]
+    waits = [await loop.astep() for _ in range(3)]
     for wait, plain in zip(waits, [0.01, 0.02, 0.04], strict=True):
         assert 0.7 * plain <= wait <= plain
     errors.append(StoreUnavailable(reason="cut off after it had watched for long"))
     lasting = 0.1
-    assert await loop.step() <= 0.01
-    assert 4.0 <= await loop.step() <= 5.0
+    assert await loop.astep() <= 0.01
+    assert 4.0 <= await loop.astep() <= 5.0
     assert (loop.passes, loop.failures) == (5, 4)
 
 
@@ -173,7 +173,7 @@ async def test_a_loop_runs_when_it_is_poked_and_ends_when_it_is_told() -> None:
         return 3600.0
 
     loop = Loop("test", once, 3600.0)
-    running = asyncio.create_task(loop.run())
+    running = asyncio.create_task(loop.arun())
     for passes in (1, 2, 3):
         await aeventually(lambda passes=passes: loop.passes == passes)
         loop.trigger()

@@ -86,7 +86,9 @@ class StreamSource:
         """A remote worker has no liveness lock, only leases, so it can start at once."""
         self._listening = asyncio.create_task(self._listen(), name="outlast-stream")
         self._listening.add_done_callback(self._listener_done)
-        self._announcing = asyncio.create_task(self._announcer.loop.run(), name="outlast-announcer")
+        self._announcing = asyncio.create_task(
+            self._announcer.loop.arun(), name="outlast-announcer"
+        )
 
     async def stop(self) -> None:
         started = [task for task in (self._listening, self._announcing) if task is not None]

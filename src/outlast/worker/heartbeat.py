@@ -148,12 +148,13 @@ class HeartbeatThread:
         self.leases.open(self._warned, watch)
         self.loops = self._all_loops()
         for loop in self.loops:
-            loop.outage = self._outage
-            loop.proves_answer = loop.name in ("renew", "reclaim")
+            loop.on_failure = self._outage.logs
+            if loop.name in ("renew", "reclaim"):  # which talk to the database in each pass
+                loop.on_success = self._outage.answered
         self._started.set()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(watch.run(), name="outlast-watch")
+                group.create_task(watch.arun(), name="outlast-watch")
                 await self._run_loops()
                 self._quiesced.set()
         finally:
@@ -177,7 +178,7 @@ class HeartbeatThread:
         async with asyncio.TaskGroup() as group:
             for loop in self.loops:
                 if loop is not self._listener:
-                    group.create_task(loop.run(), name=f"outlast-{loop.name}")
+                    group.create_task(loop.arun(), name=f"outlast-{loop.name}")
 
     async def self_fence(self) -> float:
         """A worker that cannot renew drops its jobs before others may reclaim them."""

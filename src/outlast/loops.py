@@ -1,0 +1,191 @@
+"""Loops: a schedule plus one pass that a test can call, with back-off and a clean stop.
+
+    loop = Loop("mailbox", read_mails, every=30)      # the pass is a function, sync or async
+    loop.run()                                        # or: await loop.arun()
+    loop.stop()                                       # from any thread, task or signal handler
+
+A pass that fails is counted, logged and tried again later: 1 s after the first failure, then longer
+up to 30 s, with jitter, so that a server that comes back is not met by a stampede. A success resets
+it. A loop ends only when it is told to. The worker's own loops are made of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from typing import cast
+
+from .model.errors import InvalidOption, OutlastError
+from .model.options import seconds
+from .model.task_function import is_async
+
+__all__ = ["Backoff", "Loop"]
+
+log = logging.getLogger("outlast.loops")
+
+MAX_EXPONENT = 20  # a server may be away for a year
+
+
+class Backoff:
+    """How long to wait after the n-th failure in a row: `first` seconds, then `factor` times as
+    long each time, up to `cap`; up to a third less, by jitter."""
+
+    def __init__(self, first: float = 1.0, cap: float = 30.0, factor: float = 2.5) -> None:
+        seconds("first", first)
+        seconds("cap", cap)
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 1.0:
+            raise InvalidOption(
+                option="factor", reason=f"must be a number from 1 on, not {factor!r:.80}"
+            )
+        self.first, self.cap, self.factor = first, cap, factor
+        self.failures = 0
+
+    def failed(self) -> float:
+        """One more failure: the seconds to wait."""
+        plain = min(self.cap, self.first * self.factor ** min(self.failures, MAX_EXPONENT))
+        self.failures += 1
+        return plain * random.uniform(0.7, 1.0)
+
+    def succeeded(self) -> None:
+        """The next failure is the first one again."""
+        self.failures = 0
+
+
+class Loop:
+    """Runs `once` every `every` seconds (a little sooner, by jitter), or when triggered, until
+    stopped.
+
+    `once` may return a number: the seconds until it wants to run again. A pass that is meant to
+    last (a watch, a long poll) and did so for `stable_after` seconds has gone well, although it
+    failed in the end; `every` is 0 then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        once: Callable[[], float | None] | Callable[[], Awaitable[float | None]],
+        every: float,
+        backoff: Backoff | None = None,
+        stable_after: float | None = None,
+    ) -> None:
+        if not callable(once):
+            raise InvalidOption(option="once", reason=f"must be a function, not {once!r:.80}")
+        if seconds("every", every) is None:
+            raise InvalidOption(option="every", reason="must be a number of seconds")
+        self.name = name
+        self.every = every
+        self.passes = 0
+        self.failures = 0
+        self.succeeded_at = time.monotonic()
+        # Called after a failed pass, with the seconds until the next one; true: it was reported,
+        # and is not logged as a warning.
+        self.on_failure: Callable[[Exception, float], object] = lambda error, wait: False
+        self.on_success: Callable[[], object] = lambda: None
+        self._once = once
+        self._is_async = is_async(once)
+        self._backoff = backoff or Backoff()
+        self._stable_after = self._backoff.cap if stable_after is None else stable_after
+        self._stopped = False
+        self._event_loop: asyncio.AbstractEventLoop | None = None  # while it runs in one
+        self._woken = asyncio.Event()
+        # Unlike an Event, it can be used by a signal handler that has interrupted its own wait.
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
+
+    def run(self) -> None:
+        """Run in this thread until stopped."""
+        while not self._stopped:
+            self._pause(self.step())
+
+    async def arun(self) -> None:
+        """Run in this event loop until stopped. A sync pass runs in a thread."""
+        self._event_loop = asyncio.get_running_loop()
+        try:
+            while not self._stopped:
+                await self._apause(await self.astep())
+        finally:
+            self._event_loop = None
+
+    def step(self) -> float:
+        """One pass, whatever happens in it; the seconds to wait before the next."""
+        if self._is_async:
+            raise InvalidOption(
+                option="once", reason=f"of {self.name} is async: await arun() or astep()"
+            )
+        with self._pass() as made:
+            made.next_in = cast("Callable[[], float | None]", self._once)()
+        return made.wait
+
+    async def astep(self) -> float:
+        with self._pass() as made:
+            done = self._once() if self._is_async else await asyncio.to_thread(self._once)
+            made.next_in = (await done) if isinstance(done, Awaitable) else done
+        return made.wait
+
+    def trigger(self) -> None:
+        """Run the next pass now. From any thread, task or signal handler."""
+        if (running := self._event_loop) is None:
+            self._wakeups.put(None)
+            return
+        with suppress(RuntimeError):  # that event loop is closed
+            running.call_soon_threadsafe(self._woken.set)
+
+    def stop(self) -> None:
+        """End after the current pass, and without a further pause. As safe as `trigger`."""
+        self._stopped = True
+        self.trigger()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    @contextmanager
+    def _pass(self) -> Iterator[_Pass]:
+        self.passes += 1
+        made, began = _Pass(), time.monotonic()
+        try:
+            yield made
+        except Exception as error:
+            made.wait = self._failed(error, time.monotonic() - began)
+            return
+        self._backoff.succeeded()
+        self.succeeded_at = time.monotonic()
+        self.on_success()
+        jittered = self.every * random.uniform(0.8, 1.0)
+        made.wait = jittered if made.next_in is None else made.next_in
+
+    def _failed(self, error: Exception, lasted: float) -> float:
+        if lasted > self._stable_after:
+            self._backoff.succeeded()
+        self.failures += 1
+        wait = self._backoff.failed()
+        bug = not isinstance(error, OutlastError)  # its traceback tells more than its message
+        level = logging.DEBUG if self.on_failure(error, wait) else logging.WARNING
+        log.log(level, "%s failed (%s); next try in %.1f s", self.name, error, wait, exc_info=bug)
+        return wait
+
+    def _pause(self, wait: float) -> None:
+        with suppress(Empty):
+            if not self._stopped:
+                self._wakeups.get(timeout=max(0.0, wait))
+        with suppress(Empty):
+            while True:
+                self._wakeups.get_nowait()
+
+    async def _apause(self, wait: float) -> None:
+        if wait > 0 and not self._stopped:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._woken.wait()
+        self._woken.clear()
+
+
+class _Pass:
+    """What one pass asked for, and the seconds to wait after it."""
+
+    next_in: float | None = None
+    wait: float = 0.0
