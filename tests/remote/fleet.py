@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tests.support import Database, Process, Processes, eventually
 from tests.support.ports import free_port
 from tests.support.requirements import require_program
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "remote_worker.mjs"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "remote_worker.mjs"
+POLLING_WORKER = Path(__file__).with_name("polling_worker.py")
 PATIENCE = 30.0
 
 
@@ -52,9 +55,13 @@ class Fleet:
         self, kind: str = "python", credit: int = 4, url: str | None = None, *said: object
     ) -> Process:
         """A worker of either kind."""
-        if kind == "node":
-            node = require_program("node")
-            return self.processes.run(node, EXAMPLE, url or self.url, self.token_file, credit)
+        place = (url or self.url, self.token_file, credit)
+        if kind == "polling-python":
+            alone = (sys.executable, "-I", "-S")  # the standard library, and nothing else
+            return self.processes.run(*alone, POLLING_WORKER, *place)
+        if kind in ("node", "polling-node"):
+            script = EXAMPLE if kind == "node" else EXAMPLES / "polling_worker.mjs"
+            return self.processes.run(require_program("node"), script, *place)
         return self.processes.python(
             "outlast", "worker", "tests.remote.app:ol", "--server", url or self.url,
             "--token-file", self.token_file, "--concurrency", credit, "--grace", 0,

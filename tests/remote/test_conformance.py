@@ -1,20 +1,22 @@
-"""What every remote worker does, in whatever language: ours in Python, and the example in
-JavaScript. Each test is a chapter of docs/reference/remote-protocol.md."""
+"""What every remote worker does, in whatever language: ours in Python, the example in JavaScript,
+and those that poll, in JavaScript and in Python's standard library. Each test is a chapter of
+docs/reference/remote-protocol.md."""
 
 from __future__ import annotations
 
 import pytest
 
 from outlast import State
-from tests.remote.fleet import EXAMPLE, PATIENCE, Fleet
+from tests.remote.fleet import EXAMPLE, EXAMPLES, PATIENCE, Fleet
 from tests.support import eventually
 
 pytestmark = pytest.mark.kinds("postgres")
-every_kind = pytest.mark.parametrize("kind", ["python", "node"])
+every_kind = pytest.mark.parametrize("kind", ["python", "node", "polling-python", "polling-node"])
 
 
 def test_the_example_is_short() -> None:
-    assert len(EXAMPLE.read_text().splitlines()) < 100
+    for example in (EXAMPLE, EXAMPLES / "polling_worker.mjs"):
+        assert len(example.read_text().splitlines()) < 100
 
 
 @every_kind

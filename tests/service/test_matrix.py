@@ -83,6 +83,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "drain_worker": {"json": {"worker": "somebody"}},
     "undrain_worker": {"json": {"worker": "somebody"}},
     "dequeue": {"params": {"worker": "w", "tasks": "t", "queues": "mail"}},
+    "poll_jobs": {"params": {"worker": "w", "tasks": "t", "queues": "mail", "wait": 0}},
     "leave_dequeue": {"params": {"worker": "w"}},
     "report_tasks": {"json": {"reports": []}},
     "keep_step": {"json": {"token": "1.e30.x", "name": "s"}},
@@ -166,8 +167,8 @@ ALL_QUEUES = {
 }  # these concern all of them
 NAMED_QUEUE = {
     "enqueue_job", "enqueue_jobs", "enqueue_flow", "pause_queue", "resume_queue", "keep_queue",
-    "close_queue_breaker", "list_lanes", "limit_queue", "dequeue", "move_jobs", "create_schedule",
-    "announce_schedules",
+    "close_queue_breaker", "list_lanes", "limit_queue", "dequeue", "poll_jobs", "move_jobs",
+    "create_schedule", "announce_schedules",
     *pages.NAMED_QUEUE,
 }  # fmt: skip
 # What asks for a job's own token beside the caller's: the one shown here is nobody's.

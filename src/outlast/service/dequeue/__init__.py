@@ -8,6 +8,7 @@ The wire format is in `outlast.protocol`. In reading order:
     credit         what one worker holds, and how many more jobs it can take
     worker_info    a remote worker as it registers
     stream         one worker's stream: offers as long as it can hold more
+    long_poll      the same offers in one answer; polling_workers: those who poll, between polls
     routes         the endpoints; step_routes: steps and prerequisites
     renewals       renewals of many workers in one statement
     report_models  reports and answers, validated

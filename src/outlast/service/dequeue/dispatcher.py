@@ -15,7 +15,7 @@ import logging
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -51,6 +51,7 @@ from ...worker.worker import Worker
 from ...worker.worker_metrics import WorkerMetrics
 from . import task_tokens
 from .offer_book import OfferBook
+from .polling_workers import PollingWorkers
 from .renewals import Renewals
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Dispatcher:
         self.refused: deque[Refusal] = deque(maxlen=MAX_REFUSED)  # not recorded yet
         self.book = OfferBook()
         self.streams: set[WorkerStream] = set()
+        self.polling = PollingWorkers(self.store, self.settings.renew_every, self.spawn)
         self.is_open = asyncio.Event()  # registered, and the liveness lock is held
         self._tasks: set[asyncio.Task[object]] = set()  # they outlive the requests
         self._pending: asyncio.Task[PendingQueues] | None = None
@@ -135,7 +137,8 @@ class Dispatcher:
 
     def _remote_tasks(self) -> list[str]:
         """The tasks of the connected remote workers: this server fires their schedules."""
-        return sorted({task for stream in tuple(self.streams) for task in stream.info.tasks})
+        streamed = {task for stream in tuple(self.streams) for task in stream.info.tasks}
+        return sorted(streamed | self.polling.tasks())
 
     # The source of its worker
 
@@ -177,7 +180,7 @@ class Dispatcher:
         await self._registration.aclose()
 
     def end_streams(self) -> None:
-        for stream in tuple(self.streams):
+        for stream in (*self.streams, *self.polling.answered()):
             stream.end("the server is shutting down")
 
     def notify(self, queue: str) -> None:
@@ -310,9 +313,10 @@ class Dispatcher:
 
     # Outcomes of offers
 
-    def accepted(self, holds: Iterable[ClaimKey]) -> None:
+    def accepted(self, holds: Collection[ClaimKey]) -> None:
         for hold in holds:
             self.book.accept(hold)
+        self.polling.renewed(holds)
 
     def forget(self, holds: Iterable[ClaimKey]) -> None:
         """Remove these claims: the worker has room for others."""

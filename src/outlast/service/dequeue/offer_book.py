@@ -81,10 +81,17 @@ class OfferBook:
             if expires_at is None:
                 self._unaccepted.discard(claim.claim_key[:2])
 
+    def adopt(self, stream: WorkerStream, previous: WorkerStream) -> None:
+        """What the same worker was offered by its last poll, and has not accepted yet."""
+        for hold, offer in tuple(previous.offers.items()):
+            if offer.expires_at is not None:
+                offer.stream, stream.offers[hold] = stream, previous.offers.pop(hold)
+
     def accept(self, hold: ClaimKey) -> None:
         self._unaccepted.discard(hold[:2])
-        if offer := self._offers.get(hold):
+        if (offer := self._offers.get(hold)) and offer.expires_at is not None:
             offer.expires_at = None
+            offer.stream.has_room()
 
     def remove(self, hold: ClaimKey) -> Offer | None:
         """Remove a job that the worker no longer holds."""

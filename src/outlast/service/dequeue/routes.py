@@ -32,9 +32,10 @@ from .. import problems
 from ..problems import Forbidden, RequestRefused, Unavailable, UnprocessableBody
 from ..request import RequestContext
 from ..route import Route
-from ..streaming import body_message, disconnected, format_for, send_final
+from ..streaming import JsonLines, body_message, disconnected, format_for, send_final
 from . import announcements, step_routes, task_tokens
 from .dispatcher import Dispatcher
+from .long_poll import DequeuedJobs, LongPollResponse
 from .report_batch import ReportBatch
 from .report_models import ClosedModel, ReportAnswers, TaskReports
 from .stream import WorkerStream
@@ -62,6 +63,14 @@ class DequeueQuery(ClosedModel):
     pid: int = Field(0, ge=0, le=2**31 - 1)
 
 
+class PollQuery(DequeueQuery):
+    """What a worker wants, and how long it waits for it."""
+
+    wait: float = Field(
+        20.0, ge=0, le=3600, description="seconds to wait for a job, up to max_wait"
+    )
+
+
 class LeaveBody(ClosedModel):
     worker: Name
 
@@ -76,6 +85,14 @@ async def dequeue(call: RequestContext) -> Response:
     key = await call.service.key(task_tokens.PURPOSE)
     stream = WorkerStream(dispatcher, _worker_info(call), format, key)
     return DequeueResponse(call, stream, format.media)
+
+
+async def poll_jobs(call: RequestContext) -> Response:
+    """The stream's offers in one answer."""
+    dispatcher = await _dispatcher_of(call)
+    key = await call.service.key(task_tokens.PURPOSE)
+    stream = WorkerStream(dispatcher, _worker_info(call), JsonLines(), key)
+    return LongPollResponse(call, stream, min(call.query.wait, call.service.settings.max_wait))
 
 
 async def report_tasks(call: RequestContext) -> Response:
@@ -95,6 +112,7 @@ async def leave_dequeue(call: RequestContext) -> LeaveResult:
     for stream in tuple(dispatcher.streams):
         if stream.worker == worker:
             stream.end("the worker has deregistered")
+    dispatcher.polling.left(worker)
     return LeaveResult(released=await call.ol.store.arun(leave_op, worker))
 
 
@@ -206,6 +224,15 @@ ROUTES = (
         "A stream of jobs for a remote worker",
         query=DequeueQuery,
         media=(NDJSON, SSE),
+    ),
+    Route(
+        "POST",
+        STREAM_PATH,
+        May.WORK,
+        poll_jobs,
+        "The next jobs for a remote worker; with `wait`, as soon as there are any",
+        query=PollQuery,
+        response=DequeuedJobs,
     ),
     Route(
         "DELETE",

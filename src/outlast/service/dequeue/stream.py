@@ -37,6 +37,7 @@ log = logging.getLogger("outlast.service")
 RECONCILE_INTERVAL_S = 1.0  # seconds between reads of the worker's jobs in the database
 GATHER_S = 0.005  # seconds
 MAX_CLAIM = 200  # jobs per claim
+MAX_POLL_OVERTIME_S = 1.0  # seconds that a poll goes on while queues are still to be asked
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -57,7 +58,9 @@ class WorkerStream:
         self._piggybacked: list[Claim] = []  # claimed with a report, not sent yet
         self._wakeup = asyncio.Event()
         self._end_reason = ""  # why the stream ends
-        self._registration_due = False  # the worker should renew, and learn which jobs to stop
+        self.renewal_due = False  # the worker should renew, and learn which jobs to stop
+        self._max_share = 2  # claims at once: at most one part in so many of what it can hold
+        self._is_answered = False  # a poll that has its jobs: no more are claimed for it
         self._backoff = Backoff()
         now = time.monotonic()
         self._ends_at = now + dispatcher.service_settings.stream_life * random.uniform(0.9, 1.0)
@@ -98,10 +101,13 @@ class WorkerStream:
         await store.arun(worker_ops.register, self._registration)
         before = await store.arun(ops.owned, self.worker)
         self.dispatcher.book.add(self, before, expires_at=None)
+        if (previous := self.dispatcher.polling.previous(self.worker)) is not None:
+            self.dispatcher.book.adopt(self, previous)
+            previous.has_room()
 
     async def _cycle(self, send: Send) -> None:
-        if self._registration_due:
-            self._registration_due = False
+        if self.renewal_due:
+            self.renewal_due = False
             await self._send_frame(send, {"type": "renew"})
         now = time.monotonic()
         if now >= self._ends_at:
@@ -109,15 +115,64 @@ class WorkerStream:
             return
         if now >= self._reconcile_at:
             await self._reconcile()
-        if self.credit.is_nearly_used and not self._piggybacked:
-            await self._gather()
-        claims = self._take_piggybacked() or await self._offer()
+        claims = await self._next_claims()
         if claims is not None:
             await self._send(send, claims)
         elif now - self._silent_since >= self.dispatcher.service_settings.keep_alive:
             await self._send_bytes(send, self._format.keep_alive)
         else:
             await self._wait()
+
+    async def _next_claims(self) -> list[Claim] | None:
+        if self.credit.is_nearly_used and not self._piggybacked:
+            await self._gather()
+        return self._take_piggybacked() or await self._offer()
+
+    async def next_claims_for_poll(self, wait: float) -> list[Claim]:
+        """One poll instead of a stream: the first jobs that can be offered, or none within so many
+        seconds; sooner, if a cancel was requested for a job of this worker."""
+        self._max_share = 1
+        self._ends_at = self._silent_since = until = time.monotonic() + wait
+        await self._register()
+        claims: list[Claim] | None = []
+        while not claims and not self._end_reason:
+            claims = await self._poll_once()
+            left = until - time.monotonic()
+            if (self.renewal_due and self.offers) or left < -MAX_POLL_OVERTIME_S:
+                break
+            if claims is None:  # no queue has anything; [] means that one of them gave nothing
+                if left <= 0:
+                    break
+                await self._wait(left)
+        self._is_answered = True
+        return [*(claims or ()), *(self._take_piggybacked() or ())]
+
+    async def _poll_once(self) -> list[Claim] | None:
+        try:
+            if time.monotonic() >= self._reconcile_at:
+                await self._reconcile()
+            claims = await self._next_claims()
+            self._backoff.succeeded()
+            return claims
+        except OutlastError as error:
+            wait = min(self._backoff.failed(), max(0.0, self._ends_at - time.monotonic()))
+            log.warning("poll failed (%s); next try in %.1f s", error, wait)
+            await asyncio.sleep(wait)
+            return None
+
+    @property
+    def ending(self) -> bool:
+        return bool(self._end_reason)
+
+    async def change(self, most: float) -> None:
+        """Wait until the worker accepts or reports, or so many seconds."""
+        self._wakeup.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most):
+                await self._wakeup.wait()
+
+    def unaccepted(self) -> list[Offer]:
+        return [offer for offer in self.offers.values() if offer.expires_at is not None]
 
     async def _wait(self, most: float = 60.0) -> None:
         now = time.monotonic()
@@ -186,6 +241,7 @@ class WorkerStream:
         self._poller.held = self._held()
         if (
             self.closed
+            or self._is_answered
             or self._end_reason
             or room <= 0
             or not (queues := self._poller.next_queues())
@@ -196,7 +252,11 @@ class WorkerStream:
     def piggyback_claimed(self, request: ops.OfferRequest, claims: Sequence[Claim]) -> None:
         self.credit.requested -= request.limit
         self._poller.claimed(request, claims)
-        self._piggybacked += self.dispatcher.assign(self, claims)
+        ours = self.dispatcher.assign(self, claims)
+        if self._is_answered:
+            self.dispatcher.withdraw(ours)
+            return
+        self._piggybacked += ours
         self._wakeup.set()
 
     def piggyback_failed(self, request: ops.OfferRequest) -> None:
@@ -210,15 +270,16 @@ class WorkerStream:
         return claims or None
 
     def _offer_request(self, queues: tuple[str, ...], room: int) -> ops.OfferRequest | None:
-        """At most half of the credit: while one half is on its way, the other runs. None: breakers
-        hold back all of its tasks there."""
+        """On a stream, at most half of the credit: while one half is on its way, the other runs.
+        None: breakers hold back all of its tasks there."""
         info = self.info
         held = self._poller.held.get(queues[0])  # the same for all queues
         tasks = tuple(task for task in info.tasks if task not in held) if held else info.tasks
         if held and not tasks:
             self._poller.rest_held(queues)
             return None
-        limit = min(room, (self.credit.limit + 1) // 2, MAX_CLAIM)
+        share = -(-self.credit.limit // self._max_share)
+        limit = min(room, share, MAX_CLAIM)
         self.credit.requested += limit
         return ops.OfferRequest(
             worker=self.dispatcher.id,
@@ -243,8 +304,11 @@ class WorkerStream:
 
     async def _send(self, send: Send, claims: Sequence[Claim]) -> None:
         """Send offers. Those that cannot be sent are not accepted, so `close` releases them."""
-        for frame in offer_frames(claims, lambda claim: self.dispatcher.sign(claim, self._key)):
+        for frame in offer_frames(claims, self.sign):
             await self._send_frame(send, frame)
+
+    def sign(self, claim: Claim) -> str:
+        return self.dispatcher.sign(claim, self._key)
 
     async def _send_frame(self, send: Send, frame: FrameFields) -> None:
         await self._send_bytes(send, self._format.write(frame))
@@ -258,7 +322,7 @@ class WorkerStream:
     # Count
 
     def has_room(self) -> None:
-        """Note that the worker no longer holds a job."""
+        """Note that the worker no longer holds a job, or has accepted one."""
         self._wakeup.set()
 
     async def _reconcile(self) -> None:
@@ -303,7 +367,7 @@ class WorkerStream:
 
     def notify(self, queue: str) -> None:
         if queue.startswith("!"):
-            self._registration_due = True
+            self.renewal_due = True
         else:
             self._poller.notify(queue)
         self._wakeup.set()

@@ -1,0 +1,71 @@
+"""Workers that poll, between their polls: their renewals are heartbeats, their tasks are known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...model.claim import ClaimKey
+from ...ops import workers as worker_ops
+from ...store import Store
+from .worker_info import RemoteWorkerInfo
+
+if TYPE_CHECKING:
+    from .stream import WorkerStream
+
+POLLER_KNOWN_S = 300.0  # seconds after its last poll or renewal that a worker counts as there
+
+
+class PollingWorkers:
+    def __init__(
+        self,
+        store: Store,
+        heartbeat_every: float,
+        spawn: Callable[[Coroutine[Any, Any, Any]], object],
+    ) -> None:
+        self._store, self._every, self._spawn = store, heartbeat_every, spawn
+        self._known: dict[str, tuple[RemoteWorkerInfo, float]] = {}
+        self._unaccepted: dict[str, WorkerStream] = {}  # polls that were answered with jobs
+        self._heartbeat_at: dict[str, float] = {}
+
+    def polled(self, info: RemoteWorkerInfo, unaccepted: WorkerStream | None) -> None:
+        """A poll was answered, with jobs that are not accepted yet, or without."""
+        now = time.monotonic()
+        if unaccepted is not None:
+            self._unaccepted[info.worker] = unaccepted
+        self._known[info.worker] = info, now + POLLER_KNOWN_S
+        self._heartbeat_at[info.worker] = now + self._every
+        for worker in [name for name, (_, until) in self._known.items() if until < now]:
+            self.left(worker)
+
+    def previous(self, worker: str) -> WorkerStream | None:
+        """The last poll of this worker, if its jobs may not be accepted yet."""
+        return self._unaccepted.pop(worker, None)
+
+    def answered(self) -> list[WorkerStream]:
+        """Polls whose jobs may not be accepted yet."""
+        return list(self._unaccepted.values())
+
+    def left(self, worker: str) -> None:
+        self._unaccepted.pop(worker, None)
+        self._known.pop(worker, None)
+        self._heartbeat_at.pop(worker, None)
+
+    def renewed(self, holds: Iterable[ClaimKey]) -> None:
+        """Claims were renewed: their workers live."""
+        if not self._known:
+            return
+        now = time.monotonic()
+        held: dict[str, int] = {}
+        for _, _, worker in holds:
+            held[worker] = held.get(worker, 0) + 1
+        for worker, number in held.items():
+            if worker in self._known and now >= self._heartbeat_at[worker]:
+                self._known[worker] = self._known[worker][0], now + POLLER_KNOWN_S
+                self._heartbeat_at[worker] = now + self._every
+                self._spawn(self._store.arun(worker_ops.heartbeat, worker, number, "working"))
+
+    def tasks(self) -> set[str]:
+        now = time.monotonic()
+        return {task for info, until in self._known.values() if until > now for task in info.tasks}
