@@ -39,6 +39,7 @@ ARGUMENTS = {
     "resume": ["some_queue"],
     "close-breaker": ["some_queue"],
     "top": ["--once"],
+    "events": ["--stay", "0.2"],
     "token": ["list"],
 }
 # A server waits for its database, and so is asked for itself: see tests/service/test_limits.py.

@@ -22,9 +22,9 @@ from outlast.model.outcome import AttemptEnd, decide
 from outlast.model.retry import Retry
 from outlast.model.settings import ServiceSettings
 from outlast.ops import claim
+from outlast.ops.event_filter import EventFilter
 from outlast.ops.finish import finish
 from outlast.service import service
-from outlast.service.events.filter import EventFilter
 from tests.service.following import Follower, Raw, claimed, say
 from tests.service.serving import Served, serving
 from tests.store.jobs import ending, table
@@ -211,7 +211,7 @@ async def test_lines_of_json_say_the_same(served: Served, ol: Outlast) -> None:
 async def test_the_client_of_the_docs_follows_to_the_end(served: Served, ol: Outlast) -> None:
     """R202: what the page on events shows is enough to have every event once."""
     page = (ROOT / "docs" / "reference" / "events.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    *_, code = re.findall(r"```python\n(.*?)```", page, re.S)
     names: dict[str, Any] = {}
     exec(code, names)
     held = claimed(ol)

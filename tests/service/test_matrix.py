@@ -83,6 +83,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "drain_worker": {"json": {"worker": "somebody"}},
     "undrain_worker": {"json": {"worker": "somebody"}},
     "dequeue": {"params": {"worker": "w", "tasks": "t", "queues": "mail"}},
+    "flow_events": {},
     "poll_jobs": {"params": {"worker": "w", "tasks": "t", "queues": "mail", "wait": 0}},
     "leave_dequeue": {"params": {"worker": "w"}},
     "report_tasks": {"json": {"reports": []}},

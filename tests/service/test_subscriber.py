@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from outlast.ops.event_filter import EventFilter
 from outlast.ops.events import JobStatus, StoredEvent
 from outlast.protocol import NDJSON, SSE
 from outlast.service.events import frames
-from outlast.service.events.filter import EventFilter
 from outlast.service.events.frames import EventFrame
 from outlast.service.events.subscriber import Subscriber
 

@@ -156,6 +156,14 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
         (Statement("expire", {"limit": 100, "skip": 0}), "job_expiry"),
         (Statement("prune_jobs", {"state": "succeeded", "keep": 9e9, "limit": 100}), "job_ended"),
         (Statement("prune_incidents", {"keep": 9e9, "limit": 100}), "event_job"),
+        (
+            Statement("succeeded_after", {"at": 4e9, "job": LOWEST_ID, "settle": 1.0, "limit": 9}),
+            "job_ended",
+        ),
+        (
+            Statement("started_since", {"at": 1.0, "tenant": None, "flow": None, "limit": 9}),
+            "job_lease",
+        ),
         (Statement("poll"), "job_ready"),
         (Statement("poll_queues", rows=[{"queue": "default"}]), "job_ready"),
         *[
@@ -258,6 +266,13 @@ def test_flows_are_read_by_their_own_indexes(flowing: Flowing) -> None:
             ({"job_team_live"},),
         ),
         (Statement("settle_flow", {"flow": flow}), ({"job_flow_live"}, {"job_flow"})),
+        (
+            Statement(
+                "succeeded_in_flow",
+                {"flow": flow, "at": 1.0, "job": LOWEST_ID, "settle": 1.0, "limit": 9},
+            ),
+            ({"job_flow"},),
+        ),
         (Statement("unsettled_flows", {"limit": 100}), ({"flow_cancelled"},)),
         (found("find_half_cancelled"), ({"flow_cancelled"},)),
         (

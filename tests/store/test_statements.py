@@ -39,7 +39,8 @@ SAMPLES = {
     "hashes": "[]", "life": 1.0, "older": 1.0, "since": 0.0, "until": 1.0, "draining": True,
     "trouble": "x", "first": 0.0, "max_wait": 1.0, "queue": "q", "room": 1, "waiting": 1,
     "asked": 1, "names": "[]", "next": 1.0, "active": "[]", "recent": "[]",
-    "lanes": 1, "asking": True, "data": "[]", "alone": True, "seconds": 1.0, "tenant": "t",
+    "lanes": 1, "asking": True, "data": "[]", "settle": 1.0, "alone": True, "seconds": 1.0,
+    "tenant": "t",
 }  # fmt: skip
 VERIFY = "outlast.verify"  # which has statements of its own
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "jobs": "jobs",
     "job": "job",
     "dead": "jobs",
+    "events": "events",
     "flows": "flow",
     "flow": "flow",
     "cancel": "job_actions",

@@ -32,6 +32,7 @@ from ..store.blobs.store import Blobs, BlobStore
 from ..task_decorator import task
 from . import bulk as bulk_verbs
 from . import enqueue as enqueue_verbs
+from . import events as event_verbs
 from . import flows as flow_verbs
 from . import jobs as job_verbs
 from . import limits as limit_verbs
@@ -80,8 +81,8 @@ class Outlast:
         self._blocking, self._async = BlockingFace(parts), AsyncFace(parts)
         self.retention = retention or RetentionSettings.of()
         self.webhooks: dict[str, Webhook] = {}
-        enqueue = EnqueueSettings.of(tenant_required=tenant_required)
-        self.tenant_required = enqueue.tenant_required
+        required = EnqueueSettings.of(tenant_required=tenant_required)
+        self.tenant_required = required.tenant_required
 
     @property
     def store(self) -> Store:
@@ -251,6 +252,8 @@ class Outlast:
     _retry_pages, _aretry_pages = twins(bulk_verbs.retry_pages)
     _purge_pages, _apurge_pages = twins(bulk_verbs.purge_pages)
     _change_pages, _achange_pages = twins(bulk_verbs.change_pages)
+
+    events, aevents = event_verbs.events, event_verbs.aevents
 
     # Flows
 

@@ -25,6 +25,7 @@ from .operation import Op, Pipeline, Rows, Statement
 
 MAX_POSITIONS_PER_BATCH = 1000  # assigned in one transaction
 OF_BREAKERS = ("breaker-opened", "breaker-closed")
+OF_FLOWS = ("cancel-flow", "retry-flow")
 
 
 class StoredEvent(NamedTuple):
@@ -41,6 +42,7 @@ class StoredEvent(NamedTuple):
     tenant: str | None
     queue: str | None
     task: str | None
+    flow: str | None = None
 
 
 class EventPage(NamedTuple):
@@ -102,18 +104,18 @@ def page(after: int, tenant: str | None, limit: int) -> Op[EventPage]:
     )
     reach, number = reached
     # Events that arrived between the two statements belong to the next page.
-    events = [
-        _with_breaker_names(one) for one in map(StoredEvent._make, rows) if one.position <= reach
-    ]
+    events = [_with_names(one) for one in map(StoredEvent._make, rows) if one.position <= reach]
     return EventPage(events, int(reach), number >= limit)
 
 
-def _with_breaker_names(event: StoredEvent) -> StoredEvent:
-    """A breaker's event belongs to no job: its queue and task are in its data."""
-    if event.kind not in OF_BREAKERS:
+def _with_names(event: StoredEvent) -> StoredEvent:
+    """The event of a breaker or a flow belongs to no job: what it is about is in its data."""
+    if event.kind not in OF_BREAKERS and event.kind not in OF_FLOWS:
         return event
     data = lenient_json(event.data)
     names = data if isinstance(data, dict) else {}
+    if event.kind in OF_FLOWS:
+        return event._replace(flow=names.get("flow"))
     return event._replace(queue=names.get("queue"), task=names.get("task"))
 
 

@@ -1,11 +1,11 @@
 """Event streams: the events of a job, or of all jobs that a caller may see, as they occur.
 
     frames        encoding of an event, as a server-sent event or as a line of JSON
-    filter        the events that a subscriber requests and may see
     subscriber    a subscriber: its position, and a bounded buffer
     broadcaster   reads the store for all subscribers; a notification only triggers a poll
     replay        the events of one subscriber, in order: history, then live, then the end
     stream        the response to a request
+    live_stream   a response that reads for itself: starts and successes, or a flow
     routes        the routes
 
 An event's id is its position in the store (`ops.events`), so that a stream can be resumed anywhere.

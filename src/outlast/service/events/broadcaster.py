@@ -10,22 +10,27 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import ParamSpec, TypeVar
 
 from ...model.errors import OutlastError
 from ...model.settings import ServiceSettings
 from ...ops import events
+from ...ops.event_filter import EventFilter
 from ...ops.events import EventPage, JobStatus, StoredEvent
+from ...ops.operation import Op
 from ...store import Store
 from ...worker.loop import Backoff
 from ..auth.principals import Principal
 from ..slots import EVENT_STREAMS, counting
 from . import frames
-from .filter import EventFilter
 from .subscriber import Subscriber
 
 log = logging.getLogger("outlast.service")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PAGE_SIZE = 500  # events per read
 JOBS_PER_QUERY = 1000  # jobs per query
@@ -127,6 +132,11 @@ class Broadcaster:
                 return await self._store.arun(events.page, after, event_filter.tenant, PAGE_SIZE)
             arguments = (event_filter.job, after, event_filter.tenant, PAGE_SIZE)
             return await self._store.arun(events.page_of_job, *arguments)
+
+    async def read(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation for a stream that reads for itself; few do at the same time."""
+        async with self._reading:
+            return await self._store.arun(operation, *args, **kwargs)
 
     async def job_status(self, job: str, tenant: str | None) -> JobStatus | None:
         async with self._reading:

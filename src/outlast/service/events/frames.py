@@ -10,6 +10,7 @@ from typing import Any
 from ...model.job import lenient_json
 from ...model.timestamps import to_datetime
 from ...ops.events import JobStatus, StoredEvent
+from ...ops.live_events import LiveEvent
 from ...protocol import NDJSON, SSE
 from ..streaming import sse_event, sse_retry
 
@@ -57,9 +58,25 @@ def event_frame(stored: StoredEvent) -> EventFrame:
         "queue": stored.queue,
         "task": stored.task,
         "tenant": stored.tenant,
+        "flow": stored.flow,
         "data": lenient_json(stored.data),
     }
     return EventFrame(stored.kind, content, str(stored.position))
+
+
+def live_frame(event: LiveEvent) -> EventFrame:
+    content = {
+        "job": event.job,
+        "attempt": event.attempt,
+        "fence": event.fence,
+        "at": None if event.at is None else event.at.isoformat(),
+        "queue": event.queue,
+        "task": event.task,
+        "tenant": event.tenant,
+        "flow": event.flow,
+        "data": event.data,
+    }
+    return EventFrame(event.kind, content, event.id)
 
 
 def state_frame(status: JobStatus) -> EventFrame:
@@ -73,7 +90,7 @@ def end_frame(job: str, status: JobStatus | None, position: int) -> EventFrame:
     return EventFrame("end", content, f"{position}-end")
 
 
-def cut_frame(reason: str, position: int) -> EventFrame:
+def cut_frame(reason: str, position: int | str) -> EventFrame:
     """The stream ends here and can be resumed; everything up to here was sent."""
     return EventFrame("cut", {"reason": reason, "after": str(position)})
 

@@ -10,16 +10,38 @@ from starlette.responses import Response
 from ...client.base import job_id
 from ...model.api_token import Scope
 from ...model.errors import JobNotFound
+from ...ops import flow_report
+from ...ops.event_filter import DERIVED_KINDS, EventFilter
+from ...ops.live_events import CURSOR_PATTERN, LiveCursor
+from ...ops.search import flow_in_reach
 from ...protocol import NDJSON, SSE
 from ..api import PREFIX
+from ..api.params import flow_id_of
 from ..problems import UnprocessableBody
 from ..request import RequestContext
 from ..route import Route
-from .filter import EventFilter
+from .live_stream import LiveEventStream
 from .stream import EventStream, admit
 
 POSITION_PATTERN = r"^[0-9]{1,18}(-end)?$"
 NAMES_FIELD = Field("", max_length=2000, description="one, or several separated by commas")
+
+
+AFTER_LIVE = Field(
+    None,
+    pattern=f"^{CURSOR_PATTERN}$",
+    description="begin after the event with this id (0: at the first)",
+)
+
+
+class FlowEventsQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    after: str | None = AFTER_LIVE
+    kind: str = NAMES_FIELD
+    stay: float | None = Field(
+        None, ge=0, le=86400, description="seconds the stream lasts at the most; else as set here"
+    )
 
 
 class JobEventsQuery(BaseModel):
@@ -40,6 +62,7 @@ class JobEventsQuery(BaseModel):
 
 
 class EventsQuery(JobEventsQuery):
+    after: str | None = AFTER_LIVE
     queue: str = NAMES_FIELD
     task: str = NAMES_FIELD
     state: str = Field("", max_length=200, description="the job's new state, as the event has it")
@@ -72,7 +95,35 @@ async def all_events(call: RequestContext) -> Response:
         tenant=call.who.tenant,
         queues=call.who.queues,
     )
+    if event_filter.kinds & DERIVED_KINDS:
+        return LiveEventStream(call, event_filter, _media(call), _live_position(call))
     return EventStream(call, event_filter, _media(call), _position(call, None)[0])
+
+
+async def flow_events(call: RequestContext) -> Response | None:
+    """From the flow's first event, or from where the caller was; to its end."""
+    flow, after = flow_id_of(call), _live_position(call) or "0"
+    admit(call)
+    await call.ol.store.arun(flow_in_reach, flow, call.reach)
+    if after.endswith("-end") and (await call.ol.store.arun(flow_report.flow, flow)).final:
+        return None  # 204, on which a browser does not come back
+    event_filter = EventFilter(
+        flow=flow, kinds=_names(call.query.kind), tenant=call.who.tenant, queues=call.who.queues
+    )
+    return LiveEventStream(call, event_filter, _media(call), after)
+
+
+def _live_position(call: RequestContext) -> str | None:
+    """Where to go on, among stored events and successes."""
+    text = call.request.headers.get("last-event-id") or call.query.after
+    if text is not None and not re.fullmatch(CURSOR_PATTERN, text):
+        raise _no_event_id()
+    return text
+
+
+def _no_event_id() -> UnprocessableBody:
+    problem = {"path": "Last-Event-ID", "message": "must be the id of an event"}
+    return UnprocessableBody("Last-Event-ID must be the id of an event", problems=[problem])
 
 
 def _position(call: RequestContext, default: str | None) -> tuple[int | None, bool]:
@@ -81,11 +132,9 @@ def _position(call: RequestContext, default: str | None) -> tuple[int | None, bo
     position_text = call.request.headers.get("last-event-id") or call.query.after or default
     if position_text is None:
         return None, False
-    if not re.match(POSITION_PATTERN, position_text):
-        problem = {"path": "Last-Event-ID", "message": "must be the id of an event"}
-        raise UnprocessableBody("Last-Event-ID must be the id of an event", problems=[problem])
-    position, _, ended = position_text.partition("-")
-    return int(position), bool(ended)
+    if re.fullmatch(CURSOR_PATTERN, position_text) is None:
+        raise _no_event_id()
+    return LiveCursor.parse(position_text).position, position_text.endswith("-end")
 
 
 def _names(text: str) -> frozenset[str]:
@@ -104,6 +153,11 @@ ROUTES = (
         "GET", f"{PREFIX}/jobs/{{id}}/events", Scope.READ, job_events,
         "The events of a job as they occur, until it has ended",
         query=JobEventsQuery, media=(SSE, NDJSON), statuses=(204, 404), headers=RESUME_HEADERS,
+    ),
+    Route(
+        "GET", f"{PREFIX}/flows/{{id}}/events", Scope.READ, flow_events,
+        "The events of a flow's jobs as they occur, until the flow ends",
+        query=FlowEventsQuery, media=(SSE, NDJSON), statuses=(204, 404), headers=RESUME_HEADERS,
     ),
     Route(
         "GET", f"{PREFIX}/events", Scope.READ, all_events, "The events of all jobs as they occur",

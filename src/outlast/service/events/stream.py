@@ -12,6 +12,7 @@ from contextlib import ExitStack, aclosing
 from starlette.types import Send
 
 from ...model.errors import StoreError
+from ...ops.event_filter import EventFilter
 from ...ops.events import JobStatus
 from ...protocol import SSE
 from ..problems import Unavailable
@@ -19,7 +20,6 @@ from ..request import RequestContext
 from ..streaming import GONE, ClientStalled, StreamResponse
 from . import frames
 from .broadcaster import Broadcaster
-from .filter import EventFilter
 from .replay import Replay
 from .subscriber import Subscriber
 
@@ -51,7 +51,7 @@ class EventStream(StreamResponse):
         self._media = media
         self._after = after
         self._status = status
-        self._sent = after or 0  # all events up to here are sent
+        self._sent: int | str = after or 0  # all events up to here are sent
         self._subscriber: Subscriber
 
     def acquire(self, held: ExitStack) -> None:

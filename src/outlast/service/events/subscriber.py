@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from ...ops.event_filter import EventFilter
 from ...ops.events import JobStatus, StoredEvent
 from . import frames
-from .filter import EventFilter
 from .frames import EventFrame
 
 

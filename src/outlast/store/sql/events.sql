@@ -3,7 +3,7 @@ ol.place(e), ol.told_columns
 
 -- fragment: told_columns
 CAST(e.job AS text), e.attempt, e.fence, e.kind, CAST(e.data AS text), ol.epoch(e.at), j.tenant,
-    j.queue, j.task
+    j.queue, j.task, CAST(j.flow AS text)
 
 -- name: last_position
 -- The last assigned place.
@@ -48,3 +48,36 @@ WHERE ol.in_ids(j.id, :ids)
 INSERT INTO ol.event (job, attempt, fence, kind, data, at)
 SELECT t.job, t.attempt, t.fence, 'attempt', ol.json(t.data), ol.now()
 FROM ol.rows(job uuid, attempt integer, fence bigint, data text)
+
+-- fragment: live_columns
+CAST(j.id AS text), j.attempt, j.fence, j.worker, ol.epoch(j.started_at), ol.epoch(j.finished_at),
+    j.tenant, j.queue, j.task, CAST(j.flow AS text)
+
+-- name: live_clock
+-- The database's clock.
+SELECT ol.epoch(ol.now())
+
+-- fragment: ended_after
+j.finished_at >= ol.moment(:at) AND j.finished_at < ol.ago(:settle)
+    AND (j.finished_at > ol.moment(:at) OR j.id > ol.id(:job))
+ORDER BY j.finished_at, j.id LIMIT :limit
+
+-- name: succeeded_after
+-- A page of successes in the order of their ends, after one of them, and not those of this moment:
+-- whatever ends before them may not be committed yet. Of all tenants, so that a page is read quickly
+-- however few are wanted of it.
+SELECT ol.live_columns FROM ol.job AS j
+WHERE j.state IN ('succeeded', 'cancelled') AND j.state = 'succeeded' AND ol.ended_after
+
+-- name: succeeded_in_flow
+-- The same for the jobs of one flow, along the index of its jobs.
+SELECT ol.live_columns FROM ol.job AS j
+WHERE j.flow = ol.id(:flow) AND j.flow IS NOT NULL AND j.state = 'succeeded' AND ol.ended_after
+
+-- name: started_since
+-- Jobs that run and have started since a moment. What is only offered to a remote worker has not.
+SELECT ol.live_columns FROM ol.job AS j
+WHERE j.state = 'running' AND j.started_at >= ol.moment(:at) AND j.worker NOT LIKE 'offer-%'
+    AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
+    AND (CAST(:flow AS text) IS NULL OR j.flow = ol.id(:flow))
+LIMIT :limit

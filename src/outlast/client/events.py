@@ -1,0 +1,140 @@
+"""Live events: iterators over what happens to jobs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..live_reader import LiveReader
+from ..loops import Backoff
+from ..model.errors import (
+    Contention,
+    DeadlineExceeded,
+    InvalidOption,
+    StoreBusy,
+    StoreUnavailable,
+)
+from ..model.options import check_name, seconds
+from ..ops.event_filter import EventFilter
+from ..ops.live_events import LiveCursor, LiveEvent
+from .faces import Face, finish
+from .flows import flow_id
+
+if TYPE_CHECKING:
+    from .client import Outlast
+
+Names: TypeAlias = str | Iterable[str] | None
+TEMPORARY = (StoreUnavailable, StoreBusy, Contention, DeadlineExceeded)
+DEFAULT_POLL_S = 0.5  # seconds between two looks
+
+
+def event_filter(
+    kinds: Names, queue: Names, task: Names, tenant: str | None, flow: str | None
+) -> EventFilter:
+    return EventFilter(
+        flow=None if flow is None else flow_id(flow),
+        kinds=_names("kinds", kinds),
+        in_queues=_names("queue", queue),
+        tasks=_names("task", task),
+        tenant=None if tenant is None else check_name("tenant", tenant),
+    )
+
+
+def _names(option: str, given: Names) -> frozenset[str]:
+    names = [given] if isinstance(given, str) else list(given or ())
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidOption(option=option, reason=f"must be a name or several, not {given!r:.80}")
+    return frozenset(check_name(option, name) for name in names)
+
+
+class _LiveEvents:
+    """What a blocking and an asyncio iterator share. The database's outages are waited out."""
+
+    def __init__(self, face: Face, wanted: EventFilter, after: str | None, poll: float) -> None:
+        seconds("poll", poll, above=0.0)
+        self._face, self._poll = face, poll
+        cursor = None if after is None else LiveCursor.parse(after)
+        self._reader = LiveReader(face.run, wanted, cursor)
+        self._stopped = threading.Event()
+        self._events = self._read()
+
+    def stop(self) -> None:
+        """End the iteration, from any thread: at once, or within `poll` seconds."""
+        self._stopped.set()
+
+    async def _read(self) -> AsyncIterator[LiveEvent]:
+        for event in await self._reader.open():
+            yield event
+        backoff = Backoff(first=self._poll, cap=5.0)
+        while not self._stopped.is_set():
+            try:
+                look = await self._reader.look()
+            except TEMPORARY:
+                await self._face.sleep(backoff.failed())
+                continue
+            backoff.succeeded()
+            for event in look.events:
+                if self._stopped.is_set():
+                    return
+                yield event
+            if look.ended:
+                return
+            if not look.more and not self._stopped.is_set():
+                await self._face.sleep(self._poll)
+
+
+class LiveEvents(_LiveEvents, Iterator[LiveEvent]):
+    """Events as they come: `for event in ol.events(…)`. It blocks while there are none."""
+
+    def __next__(self) -> LiveEvent:
+        try:
+            return finish(self._events.__anext__())  # type: ignore[arg-type]
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class AsyncLiveEvents(_LiveEvents, AsyncIterator[LiveEvent]):
+    """The same: `async for event in ol.aevents(…)`."""
+
+    async def __anext__(self) -> LiveEvent:
+        return await self._events.__anext__()
+
+
+def events(  # noqa: PLR0913 - a filter and a position
+    self: Outlast,
+    *,
+    kinds: Names = None,
+    queue: Names = None,
+    task: Names = None,
+    tenant: str | None = None,
+    flow: str | None = None,
+    after: str | None = None,
+    poll: float = DEFAULT_POLL_S,
+) -> LiveEvents:
+    """Follow what happens to jobs: an iterator of events, which blocks while there are none. With
+    `kinds`, only these; `started` and `succeeded` are told only if they are named. From now on, or
+    `after` an event's id. With `flow`, that of a flow, until it has ended. `stop()` ends the
+    iteration."""
+    wanted = event_filter(kinds, queue, task, tenant, flow)
+    return LiveEvents(self._blocking, wanted, _first_position(after, flow), poll)
+
+
+def aevents(  # noqa: PLR0913 - as above
+    self: Outlast,
+    *,
+    kinds: Names = None,
+    queue: Names = None,
+    task: Names = None,
+    tenant: str | None = None,
+    flow: str | None = None,
+    after: str | None = None,
+    poll: float = DEFAULT_POLL_S,
+) -> AsyncLiveEvents:
+    wanted = event_filter(kinds, queue, task, tenant, flow)
+    return AsyncLiveEvents(self._async, wanted, _first_position(after, flow), poll)
+
+
+def _first_position(after: str | None, flow: str | None) -> str | None:
+    """A flow is told from its beginning, all jobs from now on."""
+    return "0" if after is None and flow is not None else after

@@ -1,0 +1,155 @@
+"""Live reader: events of all jobs, or of a flow, for one watcher; see `ops.live_events`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
+
+from .ops import events
+from .ops.event_filter import STARTED, SUCCEEDED, EventFilter
+from .ops.events import StoredEvent
+from .ops.flow_report import FlowState
+from .ops.flow_report import flow as one_flow
+from .ops.live_events import (
+    PAGE_SIZE,
+    SETTLE_S,
+    LiveCursor,
+    LiveEvent,
+    LiveJob,
+    clock,
+    started_since,
+    succeeded_after,
+)
+from .ops.operation import Op
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LATE_START_S = 5.0  # seconds for which a start that was committed late is still looked for
+
+
+class RunOperation(Protocol):
+    """Runs an operation on some store."""
+
+    def __call__(
+        self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T]: ...
+
+
+class Look(NamedTuple):
+    """What one pass found, in order."""
+
+    events: list[LiveEvent]
+    more: bool = False  # there may be more already
+    ended: bool = False  # the flow that is watched has ended, and this is all
+
+
+class LiveReader:
+    """Reads one pass after the other, each from where the last one ended. A pass that fails changes
+    nothing, and may be repeated."""
+
+    def __init__(self, run: RunOperation, wanted: EventFilter, after: LiveCursor | None) -> None:
+        self.wanted = wanted
+        self.cursor = LiveCursor(0)
+        self._run = run
+        self._after = after
+        self._opened_at = self._looked_at = 0.0  # by the database's clock
+        self._started: dict[tuple[str, int], float] = {}  # told, by job and fence
+        self._ended_at: float | None = None  # when its flow was first seen ended
+
+    async def open(self) -> list[LiveEvent]:
+        """Find the beginning. A position beyond the last one is from another sequence: a backup was
+        restored since. Then the stream goes on from the last one, and says so."""
+        while (await self._run(events.assign_positions))[0] >= events.MAX_POSITIONS_PER_BATCH:
+            pass
+        last = await self._run(events.last_position)
+        self._opened_at = self._looked_at = now = await self._run(clock)
+        after = LiveCursor(last, now) if self._after is None else self._after
+        if SUCCEEDED not in self.wanted.kinds:
+            after = LiveCursor(after.position)
+        elif after.ended_at is None:
+            after = LiveCursor(after.position, 0.0 if after.position == 0 else now)
+        self.cursor = after._replace(position=min(after.position, last))
+        if after.position <= last:
+            return []
+        return [self._of_stream("reset", str(self.cursor), {"asked": str(after.position)})]
+
+    async def look(self) -> Look:
+        before = self.cursor, dict(self._started), self._looked_at
+        try:
+            return await self._look()
+        except BaseException:
+            self.cursor, self._started, self._looked_at = before
+            raise
+
+    async def _look(self) -> Look:
+        wanted = self.wanted
+        state = None if wanted.flow is None else await self._run(one_flow, wanted.flow)
+        now = await self._run(clock)
+        found = await self._starts() if STARTED in wanted.kinds else []
+        more = False
+        if wanted.wants_stored:
+            stored, more = await self._stored()
+            found += stored
+        if SUCCEEDED in wanted.kinds:
+            successes, many = await self._successes()
+            found, more = found + successes, more or many
+        self._looked_at = now
+        if more or state is None or not self._is_over(state, now):
+            return Look(found, more)
+        data = {"state": state.state, "counts": dict(state.counts)}
+        return Look([*found, self._of_stream("end", f"{self.cursor}-end", data)], ended=True)
+
+    def _is_over(self, state: FlowState, now: float) -> bool:
+        """Whether its flow had ended long enough before this pass that all of it was told."""
+        if not state.final:
+            self._ended_at = None
+        elif self._ended_at is None:
+            self._ended_at = now
+        return self._ended_at is not None and (
+            SUCCEEDED not in self.wanted.kinds or now - self._ended_at > SETTLE_S
+        )
+
+    async def _starts(self) -> list[LiveEvent]:
+        since = self._looked_at - LATE_START_S
+        jobs = await self._run(started_since, since, self.wanted.tenant, self.wanted.flow)
+        recent = since - LATE_START_S
+        self._started = {key: at for key, at in self._started.items() if at >= recent}
+        return [event for job in jobs if (event := self._start(job)) is not None]
+
+    def _start(self, job: LiveJob) -> LiveEvent | None:
+        """The start of a job that was not told before. One before the stream began is not told."""
+        key, at = (job.id, job.fence), job.started_at or 0.0
+        told, self._started[key] = key in self._started or at < self._opened_at, at
+        event = job.event(STARTED)
+        if told or not self.wanted.matches(event):
+            return None
+        return LiveEvent.of(event, None, {"worker": job.worker})
+
+    async def _stored(self) -> tuple[list[LiveEvent], bool]:
+        assigned, _ = await self._run(events.assign_positions)
+        page = await self._run(events.page, self.cursor.position, self.wanted.tenant, PAGE_SIZE)
+        found: list[LiveEvent] = []
+        for event in page.events:
+            if self.wanted.matches(event):
+                self.cursor = self.cursor._replace(position=event.position)
+                found.append(LiveEvent.of(event, str(self.cursor)))
+        self.cursor = self.cursor._replace(position=page.position)
+        return found, page.more or assigned >= events.MAX_POSITIONS_PER_BATCH
+
+    async def _successes(self) -> tuple[list[LiveEvent], bool]:
+        wanted, found = self.wanted, list[LiveEvent]()
+        jobs = await self._run(succeeded_after, self.cursor, wanted.flow)
+        for job in jobs:
+            self.cursor = self.cursor._replace(ended_at=job.finished_at, job=job.id)
+            event = job.event(SUCCEEDED)
+            if wanted.matches(event):
+                if STARTED in wanted.kinds and (start := self._start(job)) is not None:
+                    found.append(start)
+                found.append(LiveEvent.of(event, str(self.cursor), {"worker": job.worker}))
+        return found, len(jobs) >= PAGE_SIZE
+
+    def _of_stream(self, kind: str, id: str, data: object) -> LiveEvent:
+        at, flow = self._looked_at, self.wanted.flow
+        nobodys = StoredEvent(0, None, None, None, kind, None, at, None, None, None, flow)
+        return LiveEvent.of(nobodys, id, data)

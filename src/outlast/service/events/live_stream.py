@@ -1,0 +1,50 @@
+"""A stream that reads for itself: of starts and successes, or of one flow.
+
+Stored events of all jobs are read once for all who follow (`broadcaster`). What is read from the
+jobs themselves depends on what was asked for, and few ask for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+from starlette.types import Send
+
+from ...live_reader import LiveReader
+from ...ops.event_filter import EventFilter
+from ...ops.live_events import LiveCursor
+from ..request import RequestContext
+from . import frames
+from .stream import EventStream
+
+
+class LiveEventStream(EventStream):
+    def __init__(
+        self, call: RequestContext, event_filter: EventFilter, media: str, after: str | None
+    ) -> None:
+        super().__init__(call, event_filter, media, None)
+        cursor = None if after is None else LiveCursor.parse(after)
+        self._reader = LiveReader(self._broadcaster.read, event_filter, cursor)
+
+    async def send_chunks(self, send: Send) -> None:
+        settings, media = self._broadcaster.settings, self._media
+        retry = settings.events_retry * random.uniform(0.75, 1.25)
+        first = frames.retry_bytes(retry, media) or frames.keep_alive_bytes(None, media)
+        await self.send_chunk(send, first)
+        found, ended, sent_at = await self._reader.open(), False, time.monotonic()
+        while True:
+            chunk = b"".join(frames.live_frame(event).encoded(media) for event in found)
+            if not chunk and time.monotonic() - sent_at >= settings.events_keep_alive:
+                chunk = frames.keep_alive_bytes(None, media)
+            if chunk:
+                await self.send_chunk(send, chunk)
+                sent_at = time.monotonic()
+            self._sent = str(self._reader.cursor)
+            if ended:
+                return
+            look = await self._reader.look()
+            found, ended = look.events, look.ended
+            if not found and not look.more:
+                await asyncio.sleep(min(settings.events_poll, settings.events_keep_alive))
