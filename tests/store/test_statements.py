@@ -30,7 +30,7 @@ SAMPLES = {
     "max_attempts": 1, "max_crashes": 1, "timeout": 1.0, "delay": 1.0, "limit": 1, "skip": 0,
     "running": 0, "pid": 1, "concurrency": 1, "attempt": 1, "paused": True, "keep": 1.0,
     "every": 1.0, "lease": 1.0, "found": 1, "healed": 1, "skipped": 1, "failed": 1, "after": 0,
-    "n": 0, "refund": 0, "failures": 0, "crashes": 0, "at": 0.0, "expires_at": 0.0,
+    "n": 0, "run": 1, "refund": 0, "failures": 0, "crashes": 0, "at": 0.0, "expires_at": 0.0,
     "expires_in": 1.0, "started_at": 0.0, "late": 1.0, "soon": 1.0, "slack": 1.0, "workers": "[]",
     "far": 9.0, "last_life": True, "needs": "succeeded", "waits_for": 0, "quorum": 1, "reach": 1,
     "tied": True, "place": 0, "states": "[]", "fail_after": 1, "live": True, "flow": new_job_id(),

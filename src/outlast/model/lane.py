@@ -60,11 +60,16 @@ class QueueOptions(LimitOptions, total=False):
 
     lane: Literal["tenant"] | None
     ordered: bool
+    lane_batch: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """The limits of a queue; None: no limit."""
+    """The limits of a queue; None: no limit.
+
+    `lane_batch` is for batch tasks that keep the order of a lane themselves: one worker at a time
+    has jobs of the lane, at most that many. A job that was tried before is claimed alone.
+    """
 
     name: str
     running: int | None = None  # concurrent jobs of the queue
@@ -75,6 +80,7 @@ class QueueLimits:
     burst: int | None = None  # starts at once after a pause; None: one second of the rate
     weights: Mapping[str, int] | None = None  # jobs per turn of a lane; default 1
     ordered: bool = False  # each lane runs one job at a time, in order
+    lane_batch: int | None = None  # jobs of an ordered lane claimed together; None: one
     on_dead: str = "pass"  # effect of a dead job on its ordered lane: "pass" | "block"
     most_waiting: int | None = None  # ready jobs in a full queue
     overflow: Overflow = "tell"  # effect of a full queue on an enqueue
@@ -85,6 +91,7 @@ class QueueLimits:
         for field in ("running", "lane_running"):
             _check_whole(field, getattr(self, field), 0, MAX_LIMIT)
         _check_whole("burst", self.burst, 1, MAX_LIMIT)
+        _check_whole("lane_batch", self.lane_batch, 1, MAX_LIMIT)
         _check_whole("most_waiting", self.most_waiting, 1, MAX_WAITING)
         if self.overflow not in OVERFLOWS:
             raise InvalidOption(
@@ -123,6 +130,8 @@ class QueueLimits:
             raise InvalidOption(option="burst", reason="needs a rate or a lane_rate")
         if self.overflow != TELL and self.most_waiting is None:
             raise InvalidOption(option="overflow", reason="needs most_waiting=…")
+        if self.lane_batch is not None and not self.ordered:
+            raise InvalidOption(option="lane_batch", reason="is for queues with ordered=True")
         if self.on_dead == "block" and not self.ordered:
             raise InvalidOption(option="on_dead", reason="is for queues with ordered=True")
 
@@ -214,6 +223,7 @@ class QueueLimits:
             "burst": self.burst,
             "weights": None if self.weights is None else json.dumps(dict(self.weights)),
             "ordered": self.ordered,
+            "lane_batch": self.lane_batch,
             "on_dead": self.on_dead if self.ordered else None,
             "most_waiting": self.most_waiting,
             "overflow": self.overflow if self.most_waiting else None,

@@ -61,7 +61,12 @@ class ClaimRequest:
             params |= {"known": True, "tasks": json.dumps([self.task]), "last_life": False}
             turn = replace(turn, longest_due=False)
         params |= {"worker": self.worker, "lease": self.lease}
-        return LaneClaim(params, self.queue, self.limit, turn, self.promote)
+        return LaneClaim(params, self.queue, self.limit, turn, self.promote, self.takes_runs)
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether several jobs of an ordered lane may be among them: all go to one process."""
+        return True
 
     def _turn(self) -> LaneTurn:
         return self.turn or LaneTurn()

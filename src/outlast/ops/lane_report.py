@@ -65,6 +65,8 @@ class LaneSlots:
 
     def _full(self) -> str | None:
         lane, limits = self.lane, self.limits
+        if limits.lane_batch is not None and self.running:
+            return f"Lane {lane} runs in order, and {self.running} of its jobs are running."
         if limits.lane_running is not None and self.running >= limits.lane_running:
             named = ", ".join(self.holders)
             more = self.running - len(self.holders)

@@ -83,6 +83,7 @@ class LaneClaim:
     limit: int
     turn: LaneTurn
     promote: bool = False
+    runs: bool = False  # of an ordered lane with a lane_batch, more than one job
 
     def opening(self) -> list[Statement]:
         """Statements that open the claim; the last one locks lanes."""
@@ -148,6 +149,7 @@ class _QueueFacts:
     ordered: bool
     refill: float | None  # seconds between checks for new tokens; None: no rates
     weights: dict[str, int]
+    lane_batch: int | None = None
 
 
 def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], _QueueFacts | None]:
@@ -155,9 +157,9 @@ def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], _QueueFacts | 
     if not rows:
         return [], None
     ordered = sorted(rows, key=lambda row: int(row[1]))
-    _, _, _, alone, in_order, *rates, burst, weights = rows[0]
-    refill = refill_wait(rates, burst)
-    facts = _QueueFacts(bool(alone), bool(in_order), refill, json.loads(weights or "{}"))
+    _, _, _, alone, in_order, *rates, burst, weights, lane_batch = rows[0]
+    refill, weighted = refill_wait(rates, burst), json.loads(weights or "{}")
+    facts = _QueueFacts(bool(alone), bool(in_order), refill, weighted, lane_batch)
     return [(lane, int(place), bool(got)) for lane, place, got, *_ in ordered], facts
 
 
@@ -167,6 +169,9 @@ def _claim_statement(
     by_priority = "claim_lanes_longest_due" if asked.turn.longest_due else "claim_lanes"
     name = "claim_ordered_lanes" if facts.ordered else by_priority
     given = {**asked.params, "queue": asked.queue, "limit": asked.limit, "alone": facts.alone}
+    if facts.ordered and facts.lane_batch is not None:
+        name = "claim_lane_runs"
+        given["run"] = min(asked.limit, facts.lane_batch) if asked.runs else 1
     rows = [{**share._asdict(), "place": place} for place, share in enumerate(shares)]
     return Statement(name, given, rows)
 

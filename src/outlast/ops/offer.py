@@ -30,6 +30,11 @@ class OfferRequest(ClaimRequest):
     tasks: tuple[str, ...] = ()
     tenant: str | None = None  # None: everybody's
 
+    @property
+    def takes_runs(self) -> bool:
+        """Offers may go to different workers."""
+        return False
+
     def _turn(self) -> LaneTurn:
         """The lane of its own tenant is always looked at: there may be ten thousand others."""
         turn = self.turn or LaneTurn()

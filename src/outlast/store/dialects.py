@@ -36,7 +36,7 @@ POSTGRES, SQLITE = "postgres", "sqlite"
 TABLES = frozenset(
     "job attempt event step edge flow worker queue lane duty token session secret counter statistic"
     " breaker unique_key admission cancel_request quota quota_reservation schedule"
-    " migration".split()
+    " bridge migration".split()
 )
 
 _SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"

@@ -243,6 +243,7 @@ CREATE TABLE ol.queue (
     burst double precision CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
     weights json,
     ordered boolean NOT NULL DEFAULT false,
+    lane_batch integer CHECK (lane_batch > 0), -- of an ordered lane, taken together; none: one
     on_dead text CHECK (on_dead IN ('pass', 'block')),
     most_waiting integer CHECK (most_waiting > 0), -- ready jobs that it may hold; none: any number
     overflow text CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait')),
@@ -317,6 +318,23 @@ CREATE TABLE ol.breaker (
     probe_job uuid, -- the claim that is the probe
     probe_fence bigint,
     PRIMARY KEY (queue, task)
+);
+
+-- Outboxes and sources that workers have announced, and what those last said of them.
+CREATE TABLE ol.bridge (
+    kind text NOT NULL CHECK (kind IN ('outbox', 'source')),
+    name text NOT NULL,
+    broker text NOT NULL, -- for people; without a password
+    task text NOT NULL,
+    queues json NOT NULL,
+    received bigint NOT NULL DEFAULT 0, -- messages of a source
+    stored bigint NOT NULL DEFAULT 0, -- those that were new
+    undecodable bigint NOT NULL DEFAULT 0,
+    lag bigint, -- messages that wait at the broker; none: not known
+    error text, -- of the last pass; none: it went well
+    message_at timestamptz, -- when messages were last received
+    seen_at timestamptz NOT NULL,
+    PRIMARY KEY (kind, name)
 );
 
 -- Recurring maintenance: any process may do it, one does, and the row says how it went.

@@ -233,6 +233,7 @@ CREATE TABLE ol.queue (
     burst REAL CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
     weights TEXT,
     ordered INTEGER NOT NULL DEFAULT 0,
+    lane_batch INTEGER CHECK (lane_batch > 0), -- of an ordered lane, taken together; none: one
     on_dead TEXT CHECK (on_dead IN ('pass', 'block')),
     most_waiting INTEGER CHECK (most_waiting > 0), -- ready jobs that it may hold; none: any number
     overflow TEXT CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait')),
@@ -307,6 +308,23 @@ CREATE TABLE ol.breaker (
     probe_job TEXT, -- the claim that is the probe
     probe_fence INTEGER,
     PRIMARY KEY (queue, task)
+) WITHOUT ROWID;
+
+-- Outboxes and sources that workers have announced, and what those last said of them.
+CREATE TABLE ol.bridge (
+    kind TEXT NOT NULL CHECK (kind IN ('outbox', 'source')),
+    name TEXT NOT NULL,
+    broker TEXT NOT NULL, -- for people; without a password
+    task TEXT NOT NULL,
+    queues TEXT NOT NULL,
+    received INTEGER NOT NULL DEFAULT 0, -- messages of a source
+    stored INTEGER NOT NULL DEFAULT 0, -- those that were new
+    undecodable INTEGER NOT NULL DEFAULT 0,
+    lag INTEGER, -- messages that wait at the broker; none: not known
+    error TEXT, -- of the last pass; none: it went well
+    message_at REAL, -- when messages were last received
+    seen_at REAL NOT NULL,
+    PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 
 -- Recurring maintenance: any process may do it, one does, and the row says how it went.

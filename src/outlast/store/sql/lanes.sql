@@ -36,7 +36,7 @@ chosen (lane, n) AS (
 -- itself if it has limits of its own, else shared, so that a change of limits waits for claims.
 WITH RECURSIVE held AS MATERIALIZED (
     SELECT q.running IS NOT NULL OR q.rate IS NOT NULL AS alone, q.ordered,
-        q.rate, q.lane_rate, q.burst, CAST(q.weights AS text) AS weights,
+        q.rate, q.lane_rate, q.burst, CAST(q.weights AS text) AS weights, q.lane_batch,
         CASE WHEN q.running IS NOT NULL OR q.rate IS NOT NULL
             THEN pg_try_advisory_xact_lock(ol.lane_lock(:queue, ''))
             ELSE pg_try_advisory_xact_lock_shared(ol.lane_lock(:queue, '')) END AS got
@@ -44,11 +44,12 @@ WITH RECURSIVE held AS MATERIALIZED (
 ol.hops
 SELECT chosen.lane, chosen.n, held.got AND pg_try_advisory_xact_lock(
         ol.lane_lock(:queue, chosen.lane)), held.alone, held.ordered, held.rate, held.lane_rate,
-    held.burst, held.weights
+    held.burst, held.weights, held.lane_batch
 FROM held CROSS JOIN chosen
 -- sqlite: who has begun is alone
 WITH RECURSIVE ol.hops
-SELECT chosen.lane, chosen.n, 1, 1, q.ordered, q.rate, q.lane_rate, q.burst, q.weights
+SELECT chosen.lane, chosen.n, 1, 1, q.ordered, q.rate, q.lane_rate, q.burst, q.weights,
+    q.lane_batch
 FROM ol.queue AS q CROSS JOIN chosen WHERE q.name = :queue AND q.limited AND NOT q.paused
 
 -- Closed by slow_down. An end that is further away than it ever was belongs to a clock that has since
@@ -296,6 +297,82 @@ WHERE j.id IN (
         AND NOT (ol.blocked_by_dead) AND near.id IN (
             SELECT id FROM ol.job WHERE id = near.id AND state || '' = 'ready'
                 AND ol.startable_of_tenant AND ol.spared)
+    LIMIT COALESCE((SELECT room FROM limits), 0))
+RETURNING ol.claim_columns
+
+-- The jobs of a lane that have been tried and are to go on: the first of them is taken alone.
+-- fragment: lane_begun
+b.lane IS NOT NULL AND b.fence > 0 AND b.state IN ('scheduled', 'ready') AND b.queue = :queue
+                AND b.lane = takes.lane
+
+-- (What is kept by reference is fetched first, and could be overtaken: it is taken alone, too.)
+-- fragment: next_in_line
+SELECT id, row_number() OVER (ORDER BY priority DESC, run_at, id) AS place,
+                    ol.startable_of_tenant AS fits, substr(CAST(args AS text), 1, 1) <> '[' AS inline
+
+-- fragment: ready_in_lane
+state = 'ready' AND lane IS NOT NULL AND queue = :queue
+                        AND lane >= takes.lane AND lane <= takes.lane
+
+-- name: claim_lane_runs
+-- Take the next jobs of each ordered lane that is locked and of which none is running, up to its share
+-- and `:run`: one worker keeps their order. A job that has been tried holds its lane, and is taken
+-- alone. The first one that cannot be taken ends the run.
+-- postgres: candidates are found first and locked then, and a gap ends the run: SKIP LOCKED would go
+-- on to the next in line
+WITH limits AS MATERIALIZED (ol.claim_limits),
+takes AS MATERIALIZED (ol.claim_takes),
+line AS MATERIALIZED (
+    SELECT takes.lane AS of_lane, near.id AS candidate, near.place, near.fits, near.inline
+    FROM takes JOIN ol.rows(lane text, share integer, place integer) ON t.lane = takes.lane
+    CROSS JOIN LATERAL (
+        SELECT few.id, few.place, few.fits, few.inline FROM (
+            (SELECT b.id, 1 AS place, true AS fits, true AS inline FROM ol.job AS b
+            WHERE ol.lane_begun ORDER BY b.created_at, b.id LIMIT 1)
+            UNION ALL
+            (ol.next_in_line
+            FROM (SELECT id, priority, run_at, args, expires_at, task, tenant FROM ol.job
+                WHERE ol.ready_in_lane
+                ORDER BY lane, priority DESC, run_at, id LIMIT LEAST(t.share, :run)) AS ready
+            WHERE NOT EXISTS (SELECT 1 FROM ol.job AS b WHERE ol.lane_begun))) AS few
+        LIMIT 1000) AS near
+    WHERE takes.take > 0 AND takes.ordered AND NOT (ol.blocked_by_dead)),
+held AS MATERIALIZED (
+    SELECT id AS got FROM ol.job
+    WHERE id IN (SELECT candidate FROM line WHERE fits) AND state || '' = 'ready'
+        AND ol.startable_of_tenant AND ol.spared
+    ORDER BY id FOR UPDATE SKIP LOCKED),
+runs AS MATERIALIZED (
+    SELECT of_lane, candidate, place, first_value(inline) OVER lane_line AS first_inline,
+        bool_and(fits AND candidate IN (SELECT got FROM held) AND (place = 1 OR inline))
+            OVER lane_line AS unbroken
+    FROM line WINDOW lane_line AS (PARTITION BY of_lane ORDER BY place)),
+picked AS MATERIALIZED (
+    SELECT candidate AS chosen FROM runs WHERE unbroken AND (place = 1 OR first_inline)
+    ORDER BY of_lane, place LIMIT COALESCE((SELECT room FROM limits), 0))
+ol.take_picked
+-- sqlite: one writer at a time, and no LATERAL: of each lane the next ones are looked up by id
+WITH limits AS MATERIALIZED (ol.claim_limits),
+takes AS MATERIALIZED (
+    SELECT some.*, t.share FROM (ol.claim_takes) AS some
+    JOIN ol.rows(lane text, share integer, place integer) ON t.lane = some.lane)
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (
+    SELECT near.id FROM takes CROSS JOIN ol.job AS near
+    WHERE takes.take > 0 AND takes.ordered AND NOT (ol.blocked_by_dead) AND near.id IN (
+        SELECT id FROM ol.job WHERE state || '' = 'ready' AND ol.startable_of_tenant AND ol.spared
+            AND id = (SELECT b.id FROM ol.job AS b WHERE ol.lane_begun
+                ORDER BY b.created_at, b.id LIMIT 1)
+        UNION ALL
+        SELECT id FROM (
+            SELECT id, place, first_value(inline) OVER (ORDER BY place) AS first_inline,
+                min(fits AND (place = 1 OR inline)) OVER (ORDER BY place) AS unbroken
+            FROM (ol.next_in_line
+                FROM (SELECT id, priority, run_at, args, expires_at, task, tenant FROM ol.job
+                    WHERE ol.ready_in_lane
+                    ORDER BY lane, priority DESC, run_at, id LIMIT :run)))
+        WHERE unbroken AND (place = 1 OR first_inline) AND place <= takes.share
+            AND NOT EXISTS (SELECT 1 FROM ol.job AS b WHERE ol.lane_begun))
     LIMIT COALESCE((SELECT room FROM limits), 0))
 RETURNING ol.claim_columns
 

@@ -22,14 +22,14 @@ SELECT CAST(pg_advisory_xact_lock(ol.lane_lock(:queue, '')) AS text)
 -- name: set_limits
 -- Put limits in force.
 INSERT INTO ol.queue (name, changed_at, declared, overrides, limited, running, lane_by, lane_running,
-    rate, lane_rate, burst, weights, ordered, on_dead, most_waiting, overflow, quota, quota_period,
+    rate, lane_rate, burst, weights, ordered, lane_batch, on_dead, most_waiting, overflow, quota, quota_period,
     lane_quota, lane_quota_period)
 SELECT t.name, ol.now(), ol.json(t.declared), ol.json(t.overrides), t.limited, t.running, t.lane_by,
-    t.lane_running, t.rate, t.lane_rate, t.burst, ol.json(t.weights), t.ordered, t.on_dead,
+    t.lane_running, t.rate, t.lane_rate, t.burst, ol.json(t.weights), t.ordered, t.lane_batch, t.on_dead,
     t.most_waiting, t.overflow, t.quota, t.quota_period, t.lane_quota, t.lane_quota_period
 FROM ol.rows(name text, declared text, overrides text, limited boolean, running integer,
     lane_by text, lane_running integer, rate double precision, lane_rate double precision,
-    burst double precision, weights text, ordered boolean, on_dead text,
+    burst double precision, weights text, ordered boolean, lane_batch integer, on_dead text,
     most_waiting integer, overflow text, quota integer, quota_period double precision,
     lane_quota integer, lane_quota_period double precision)
 WHERE true
@@ -37,7 +37,7 @@ ON CONFLICT (name) DO UPDATE SET changed_at = excluded.changed_at, declared = ex
     overrides = excluded.overrides, limited = excluded.limited, running = excluded.running,
     lane_by = excluded.lane_by, lane_running = excluded.lane_running, rate = excluded.rate,
     lane_rate = excluded.lane_rate, burst = excluded.burst, weights = excluded.weights,
-    ordered = excluded.ordered, on_dead = excluded.on_dead, most_waiting = excluded.most_waiting,
+    ordered = excluded.ordered, lane_batch = excluded.lane_batch, on_dead = excluded.on_dead, most_waiting = excluded.most_waiting,
     overflow = excluded.overflow, quota = excluded.quota, quota_period = excluded.quota_period,
     lane_quota = excluded.lane_quota, lane_quota_period = excluded.lane_quota_period
 
