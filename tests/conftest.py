@@ -44,7 +44,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 # Where tests are about jobs, not about how the tables come to be: theirs were there before.
 LENDING = [
     Path(__file__).parent / folder
-    for folder in ("blobs", "cli", "metrics", "remote", "service", "store", "webhooks", "worker")
+    for folder in "blobs bridges cli metrics remote service store webhooks worker".split()
 ]
 
 # Where a file may take ten seconds and more: it starts processes, or repeats races many times.
@@ -52,8 +52,9 @@ LONG = [
     Path(__file__).parent / path
     for path in (
         "browser", "crash", "docs", "faults", "metrics", "remote", "test_collection.py", "verify",
-        "bench/test_cells.py", "cli/test_demo.py", "service/test_events.py",
-        "service/test_event_servers.py", "service/test_schema.py", "store/test_claim_at_once.py",
+        "bench/test_cells.py", "bridges/test_kills.py", "cli/test_demo.py",
+        "service/test_events.py", "service/test_event_servers.py", "service/test_schema.py",
+        "store/test_claim_at_once.py",
         "store/test_legal_transitions.py", "store/test_model_machine.py", "store/test_nets.py",
         "store/test_plans.py", "store/test_races.py", "worker/test_completion.py",
         "worker/test_leases.py",

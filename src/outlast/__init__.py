@@ -11,6 +11,7 @@ In reading order, by what happens to a job:
     ops.finish               finish     the one way out of running
     ops.dependents           go on      those who wait for it are told, and the next ones start
     webhooks.webhook           tell       somebody's server hears of its end, by a job of its own
+    bridges                  bridge     messages become jobs, and jobs messages
     ops.renew, ops.reclaim   recover    held while it runs; taken back when its owner is gone
     ops.report, ops.explain  observe    what there is, and why something is not running
 
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         KeyConflict,
         NoBlobStore,
         NoDatabase,
+        NotAttempted,
         OutlastError,
         Permanent,
         PrerequisiteFailed,
@@ -160,6 +162,7 @@ __all__ = [
     "NoBlobStore",
     "NoDatabase",
     "Node",
+    "NotAttempted",
     "Outlast",
     "OutlastError",
     "Permanent",

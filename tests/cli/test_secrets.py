@@ -31,6 +31,7 @@ ARGUMENTS = {
     "reclaim": [ID],
     "forget": [ID],
     "drain": ["some_worker"],
+    "source": ["some_source", "no_such_app"],
     "keep": ["some_queue", "60"],
     "schedule": ["some_schedule"],
     "limit": ["some_queue", "--running", "1"],

@@ -29,6 +29,7 @@ EXECUTES = {"eval", "exec", "compile", "__import__"}
 # Who may import a module by a name, and where that name comes from.
 IMPORTERS = {
     "__init__.py": "a table in the file itself",
+    "bridges/__init__.py": "a table in the file itself",
     "cli/__init__.py": "a table in the file itself",
     "cli/apps.py": "the operator's own command line",
     "worker/isolated.py": "the worker's own code, as arguments of a process that it starts",

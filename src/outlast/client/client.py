@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
+from ..model.batch import Batch
 from ..model.errors import InvalidOption
 from ..model.flow import Enqueueable
 from ..model.flow_builder import build_jobs
@@ -30,6 +31,7 @@ from ..model.task import Call, Registry
 from ..store import Store
 from ..store.blobs.store import Blobs, BlobStore
 from ..task_decorator import task
+from . import bridges as bridge_verbs
 from . import bulk as bulk_verbs
 from . import enqueue as enqueue_verbs
 from . import events as event_verbs
@@ -44,8 +46,13 @@ from .faces import AsyncFace, BlockingFace, finish, twins
 from .parts import ClientParts
 
 if TYPE_CHECKING:
+    from ..bridges.inbox import Inbox
+    from ..bridges.outbox import Outbox
+    from ..bridges.protocols import Message, Sink, Source
+    from ..task import BoundTask
     from ..task_decorator import TaskDecorator
     from ..webhooks.webhook import Webhook
+    from ..worker.protocols import WorkerService
     from ..worker.worker import Worker
 
 T = TypeVar("T")
@@ -83,6 +90,8 @@ class Outlast:
         self.webhooks: dict[str, Webhook] = {}
         required = EnqueueSettings.of(tenant_required=tenant_required)
         self.tenant_required = required.tenant_required
+        self.declared_outboxes: dict[str, Outbox] = {}
+        self.declared_sources: dict[str, Inbox] = {}
 
     @property
     def store(self) -> Store:
@@ -131,6 +140,54 @@ class Outlast:
         to = Endpoint.of(name, url, secret, timeout)
         self.webhooks[name] = made = define(self, to, events, options)
         return made
+
+    def outbox(
+        self, name: str, sink: Sink, *, batch: int = 500, wait: float = 0.02, **options: Any
+    ) -> Outbox:
+        """Declare an outbox: `publish` makes a message a job, in your transaction if you like, and
+        workers send up to `batch` of them at once to the `sink`. Messages of one key are sent in
+        order. While the sink is down, no attempt is spent.
+
+        Options: retry, breaker, timeout (30 s for one call of the sink), queue (the outbox's name),
+        tenant, priority, max_crashes, expires, on_success, on_dead, on_cancel.
+        """
+        from ..bridges.outbox import define
+
+        self.declared_outboxes[name] = made = define(self, name, sink, Batch(batch, wait), options)
+        return made
+
+    def source(
+        self,
+        name: str,
+        source: Source,
+        *,
+        task: BoundTask[..., Any],
+        batch: int = 100,
+        wait: float = 20.0,
+        decode: Callable[[Message], Any] | None = None,
+    ) -> Inbox:
+        """Declare a source: each of its messages becomes one job of `task`, called with the decoded
+        body (JSON, unless `decode` reads it), and is acknowledged once the job is committed.
+        Workers receive up to `batch` messages at once, and wait up to `wait` seconds for them.
+
+        A message that cannot be decoded becomes a dead job with its raw body.
+        """
+        from ..bridges.inbox import Inbox, check_name_is_free
+
+        made = Inbox(self, name, source, task, batch=batch, wait=wait, decode=decode)
+        check_name_is_free(self.declared_sources.get(name), made)
+        self.declared_sources[name] = made
+        return made
+
+    def _worker_services(self, *, sources: bool, remote: bool = False) -> list[WorkerService]:
+        """What runs beside a worker of this app; a remote one has no database."""
+        if not self.declared_outboxes and not self.declared_sources:
+            return []
+        from ..bridges.services import worker_services
+
+        return worker_services(self, sources=sources and not remote, announce=not remote)
+
+    _receive_jobs, _areceive_jobs = twins(enqueue_verbs.receive_jobs)
 
     def queue(self, name: str, **limits: Unpack[QueueOptions]) -> QueueLimits:
         """Declare the limits of a queue: `running` jobs at once, `lane_running` per lane; `rate`
@@ -318,6 +375,11 @@ class Outlast:
         if chosen == []:
             raise InvalidOption(option="queues", reason="must name a queue, or be left out for all")
         return local_worker(self, chosen, WorkerSettings.of(concurrency=concurrency, **settings))
+
+    # Bridges
+
+    outboxes, aoutboxes = twins(bridge_verbs.outboxes)
+    sources, asources = twins(bridge_verbs.sources)
 
     # Keep house
 

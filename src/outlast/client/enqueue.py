@@ -8,7 +8,7 @@ from ..model.admission import Admission
 from ..model.job import Job, NewJob
 from ..model.lifecycle import State
 from ..ops.admission import enqueue_bounded
-from ..ops.enqueue import enqueue, notify_queues
+from ..ops.enqueue import enqueue, insert_messages, notify_queues
 from ..ops.operation import Op
 from ..ops.quotas import enqueue_in_quota
 from ..store import Store
@@ -48,6 +48,19 @@ async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
     else:
         made = await on.run(enqueue, jobs)
     await on.notify(_queues_to_notify(parts.store, made, parts.notify_limiter))
+    return made
+
+
+async def receive_jobs(on: Face, jobs: list[NewJob]) -> set[str]:
+    """Insert the jobs of messages, each once; the ids of the new ones. They are durable when this
+    returns. Their source looks at the limits of its queue before it asks for messages."""
+    parts = on.parts
+    if parts.blobs is not None and parts.blobs.any_large(jobs):
+        jobs = await on.in_thread(partial(parts.blobs.put_arguments, jobs))
+    await declare_queues(on)
+    made = await on.run(insert_messages, jobs)
+    if made and parts.store.can_notify:
+        await on.notify(parts.notify_limiter.due({job.queue for job in jobs}))
     return made
 
 

@@ -74,6 +74,7 @@ class TableCollector:
         self._tasks = Labels(MAX_BREAKER_TASKS)
         self._breakers_seen: set[tuple[str, str]] = set()
         self._duties = Labels()
+        self._sources = Labels()
 
     def samples(self, measured: TableMetrics) -> Samples:
         dwell: dict[str, float] = {}
@@ -97,6 +98,7 @@ class TableCollector:
         for state in ("working", "draining", "silent"):
             yield Sample("outlast_workers", measured.workers.get(state, 0), (state,))
         yield from self._schedule_samples(measured)
+        yield from self._source_samples(measured)
         yield from self._duty_samples(measured)
 
     def _limit_samples(self, measured: TableMetrics) -> Samples:
@@ -119,6 +121,15 @@ class TableCollector:
                 lanes[self._queues(queue), state] += measured.lanes.get((queue, state), 0)
         for labels, total in lanes.items():
             yield Sample("outlast_lanes", total, labels)
+
+    def _source_samples(self, measured: TableMetrics) -> Samples:
+        for name, source in measured.sources.items():
+            label = self._sources(name)
+            if source.lag is not None:
+                yield Sample("outlast_source_lag", source.lag, (label,))
+            yield Sample("outlast_source_failing", int(source.failing), (label,))
+            for result, number in source.messages.items():
+                yield Sample("outlast_source_messages_total", number, (label, result))
 
     def _breaker_samples(self, measured: TableMetrics) -> Samples:
         """One that was open once and is closed now says so, as long as this process lives."""
@@ -171,6 +182,10 @@ def worker_samples(worker: Worker) -> Samples:
         yield Sample("outlast_run_seconds", runs, (label(task),))
     for (queue, task), number in tuple(worker.executor.breakers.openings.items()):
         yield Sample("outlast_breaker_openings_total", number, (label(queue), label(task)))
+    for outbox in worker.app.declared_outboxes.values():
+        for (queue, task, result), number in tuple(outbox.counts.items()):
+            sample = label(queue), label(task), result
+            yield Sample("outlast_outbox_messages_total", number, sample)
     yield Sample("outlast_in_hand", len(worker.in_flight))
     yield Sample("outlast_outcomes_held_up", worker.sink.set_aside_count)
     yield Sample("outlast_concurrency", worker.settings.concurrency)

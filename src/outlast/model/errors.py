@@ -49,6 +49,7 @@
 
     Permanent, RetryLater         raised by handlers to choose what happens next
     DependencyDown                raised by handlers if a dependency is unavailable
+    NotAttempted                  an item of a batch that was not tried
     BatchFailed                   raised by batch handlers to name the items that failed
 
 The message is formatted from `template`, a class attribute, so that it is the same under
@@ -520,6 +521,11 @@ class RetryLater(Exception):
 class DependencyDown(Exception):
     """Raise in a handler: a dependency of this task is down, for every job. The task's circuit
     breaker opens: its jobs in this queue stay ready, unspent, until a probe succeeds."""
+
+
+class NotAttempted(Exception):
+    """For an item in `BatchFailed`: it was not tried, and goes back to its queue, unspent. It keeps
+    its place there."""
 
 
 class BatchFailed(Exception):

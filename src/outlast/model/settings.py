@@ -136,6 +136,7 @@ class WorkerSettings(Settings):
     memory_floor: int = setting(
         0, "MB of memory that must be free for a worker to claim; 0: not checked", 0
     )
+    sources: bool = setting(True, "receive messages from the sources that the app declares", 0)
 
     @classmethod
     def derived(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,6 +174,7 @@ class WorkerOptions(TypedDict, total=False):
     stall_limit: float | None
     live_within: float | None
     memory_floor: int | None
+    sources: bool | None
 
 
 @dataclass(frozen=True, slots=True)

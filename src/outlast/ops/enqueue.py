@@ -95,6 +95,15 @@ def _insert(
     return {job.id: _answer(job, twins.get(job.id, job), made, existing) for job in jobs}
 
 
+@creates_database
+def insert_messages(jobs: Sequence[NewJob]) -> Op[set[str]]:
+    """Insert jobs of messages, under the keys of the messages; the ids of the new ones. A message
+    that is known is left alone, whatever a redelivery says in its headers."""
+    messages, _ = _deduplicated(jobs)
+    made: Rows = yield Statement("insert_jobs", rows=[one.row() for one in messages])
+    return {id for id, *_ in made}
+
+
 def notify_queues(channel: str, queues: Iterable[str]) -> Op[None]:
     """Tell sleeping workers where to look."""
     yield Statement(

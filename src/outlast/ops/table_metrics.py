@@ -35,6 +35,13 @@ class DutyMetrics:
 
 
 @dataclass(slots=True)
+class SourceMetrics:
+    lag: int | None = None  # messages at the broker; None: not known
+    failing: bool = False  # its last pass failed
+    messages: dict[str, int] = field(default_factory=dict)  # new, known, undecodable
+
+
+@dataclass(slots=True)
 class TableMetrics:
     """The tables at one moment."""
 
@@ -54,6 +61,7 @@ class TableMetrics:
         default_factory=lambda: {"active": 0, "paused": 0, "error": 0}
     )
     schedule_overdue: float = 0.0  # seconds since the first that has not fired was due
+    sources: dict[str, SourceMetrics] = field(default_factory=dict)
 
     def number(self, state: State) -> int:
         return sum(depth.number for (_, of), depth in self.depths.items() if of == state)
@@ -79,6 +87,11 @@ def read_table_metrics() -> Op[TableMetrics]:
             case "schedules":
                 measured.schedules[state] = int(number)
                 measured.schedule_overdue = max(measured.schedule_overdue, first)
+            case "source":
+                source = measured.sources.setdefault(name, SourceMetrics())
+                source.messages[state] = int(number)
+                if state == "new":
+                    source.lag, source.failing = int(first) if first >= 0 else None, second > 0
             case "duty":
                 _add_duty(
                     measured.duties.setdefault(name, DutyMetrics()), state, number, first, second

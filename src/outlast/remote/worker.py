@@ -54,7 +54,9 @@ class RemoteWorker:
         chosen = WorkerSettings.of(**settings)
         name = f"{_host_name(socket.gethostname())}-{new_instance_id()[:12]}"
         served = None if queue_names is None else sorted(set(queue_names))
-        shared = WorkerShared(WorkerState(name, chosen, served), Threads(chosen.concurrency))
+        services = app._worker_services(sources=False, remote=True)
+        state, threads = WorkerState(name, chosen, served), Threads(chosen.concurrency)
+        shared = WorkerShared(state, threads, services=services)
         client = ServerClient(server, token)
         folder = folder_of(client.server, None if spool is None else Path(spool))
         self.session = RemoteSession(name, client, shared.in_flight, folder)

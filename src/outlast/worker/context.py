@@ -21,6 +21,7 @@ from ..model.job import Job, NewJob, read_args
 from ..model.lane import seconds_of_pause
 from ..model.lazy_property import lazy
 from ..model.lifecycle import State
+from ..model.message import Message, message_of
 from ..model.safe_text import storable_text, type_name
 from ..model.schedule import tick_of_key
 from ..model.timestamps import to_datetime
@@ -101,6 +102,12 @@ class Context:
     def tick(self) -> datetime | None:
         """The nominal time of a job that a schedule made, in UTC; None for any other job."""
         return tick_of_key(self._claim.key)
+
+    @property
+    def message(self) -> Message | None:
+        """The message that this job was made of: id, headers and raw body; None for any other job.
+        A task with secrets has no copy of the raw body."""
+        return message_of(self._claim.args)
 
     @property
     def attempt(self) -> int:

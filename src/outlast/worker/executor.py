@@ -24,6 +24,7 @@ from ..model.errors import (
     InvalidArguments,
     InvalidResult,
     NoBlobStore,
+    NotAttempted,
     Permanent,
     RetryLater,
 )
@@ -90,6 +91,8 @@ class Execution(BlobBacked):
                 return AttemptEnd(
                     Outcome.POSTPONED, delay=store_retry_delay(self.claim.attempt), error=described
                 )
+            case NotAttempted():
+                return AttemptEnd(Outcome.RELEASED, quiet=True)
             case DependencyDown():  # where no breaker holds the task back, it comes back by itself
                 described, wait = self.described(error), store_retry_delay(self.claim.attempt)
                 return AttemptEnd(

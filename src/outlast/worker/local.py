@@ -44,7 +44,10 @@ def local_worker(app: Outlast, queues: Sequence[str] | None, settings: WorkerSet
     # for its child, so that it knows whose jobs to reclaim.
     id = os.environ.pop(INSTANCE_VARIABLE, "") or new_instance_id()
     served = None if queues is None else sorted(set(queues))
-    shared = WorkerShared(WorkerState(id, settings, served), Threads(settings.concurrency))
+    services = app._worker_services(sources=settings.sources)
+    shared = WorkerShared(
+        WorkerState(id, settings, served), Threads(settings.concurrency), services=services
+    )
     store, hot_store, wakeup = app.store, app.store.hot_path_clone(), shared.wakeup
     breakers = Breakers(lambda: id)
     registration = Registration(

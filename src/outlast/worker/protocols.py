@@ -1,8 +1,10 @@
-"""The three parts in which a local and a remote worker differ.
+"""The three parts in which a local and a remote worker differ, and services that run beside it.
 
 JobSource    where jobs come from         claims in the database / offers of a server
 OutcomeSink  where outcomes and events go  the database / reports to a server
 LeaseHolder  how claims are kept          renewals from a thread of its own
+
+WorkerService  runs in the worker's event loop: sources, and the connections of outboxes
 """
 
 from __future__ import annotations
@@ -123,3 +125,16 @@ class HeartbeatListener(Protocol):
 
     def beat(self) -> None:
         """Once a second."""
+
+
+class WorkerService(Protocol):
+    """Runs beside a worker, in its event loop."""
+
+    async def start(self) -> None:
+        """The worker is about to claim its first job."""
+
+    async def stop(self) -> None:
+        """The worker stops: begin nothing more. Jobs may still be running."""
+
+    async def aclose(self) -> None:
+        """No job is running any more."""

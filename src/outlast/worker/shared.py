@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .in_flight import InFlightJobs
 from .outage_log import OutageLog
+from .protocols import WorkerService
 from .state import WorkerState
 from .threads import Threads
 from .wakeup import Wakeup
@@ -20,3 +22,4 @@ class WorkerShared:
     metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
     wakeup: Wakeup = field(default_factory=Wakeup)
     outage: OutageLog = field(default_factory=OutageLog)
+    services: Sequence[WorkerService] = ()  # that run beside it

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from ..model.errors import OutlastError
+from ..model.safe_text import error_summary
 from ..model.settings import WorkerSettings
 from .job_source import log_failure
 from .leak_check import LeakCheck
@@ -46,6 +47,7 @@ class Worker:
         executor: JobRunner,
     ) -> None:
         self.app = app
+        self._services = shared.services
         self.shared = shared
         self._state = shared.state
         self.source = source
@@ -119,6 +121,8 @@ class Worker:
         self.leases.start(self)
         try:
             await self.source.ready()
+            for service in self._services:
+                await service.start()
             while not self._state.stopping:
                 await self.step()
             await self._drain()
@@ -130,7 +134,15 @@ class Worker:
             await self._drain()
             raise
         finally:
+            await self._close_services()
             await self._deregister()
+
+    async def _close_services(self) -> None:
+        for service in self._services:
+            try:
+                await service.aclose()
+            except Exception as error:
+                log.warning("%r did not close: %s", service, error_summary(error))
 
     async def _deregister(self) -> None:
         """Deregister before the liveness lock is released: with a slow database, other workers
@@ -185,8 +197,11 @@ class Worker:
     async def _drain(self) -> None:
         """Let running jobs end within the grace time; release the rest at once, unspent."""
         await self.source.stop()
+        stopping = [asyncio.ensure_future(service.stop()) for service in self._services]
         within = self.app.store.settings.connect_timeout
         await drain(self.shared, self.executor, self.sink, self.step, within)
+        if stopping:
+            await asyncio.wait(stopping, timeout=within)
 
     # From the heartbeat thread, in the worker's loop
 

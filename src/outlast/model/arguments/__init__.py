@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArguments, Problem, ResultMismatch
 from ..lazy_property import lazy
+from ..message import PREFIX as MESSAGE_PREFIX
+from ..message import split_message
 from ..secret import (
     MARK,
     is_secret,
@@ -59,6 +61,11 @@ class Arguments:
         return self._signature.context
 
     @property
+    def positional(self) -> tuple[str, ...]:
+        """The parameters that may be given by position."""
+        return self._signature.positional
+
+    @property
     def returns(self) -> Any:
         """The annotated type of the result, for `encode_result`."""
         return self._signature.returns
@@ -81,6 +88,8 @@ class Arguments:
 
     def decode(self, text: str) -> dict[str, Any]:
         """The keyword arguments for the call, as the annotated types."""
+        if text.startswith(MESSAGE_PREFIX):
+            text = split_message(text, self.task)
         try:
             values = self._codec.read(
                 unmark_secrets(text, self._signature.hints) if MARK in text else text

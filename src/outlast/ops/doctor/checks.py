@@ -13,6 +13,7 @@ from ...model.humanize import format_duration, pluralize
 from ...model.lifecycle import State
 from ...model.orphans import DANGLING, ORPHANS
 from .. import report
+from ..bridges import SOURCE, BridgeState, bridges
 from ..limits import LimitsInForce, limits
 from ..operation import Op, Row, Statement
 from ..report import Duty, Queue, WorkerInfo
@@ -22,6 +23,7 @@ from .findings import Finding
 from .orphans import FoundOrphans
 
 LATE_PERIODS = 3  # periods without success after which a duty is late
+SILENT_SOURCE_S = 120.0  # sources report every few seconds; a failing one, at each try
 MIN_LATE_S = 5.0  # seconds; the minimum, for periods shorter than a hiccup of a busy machine
 
 
@@ -39,6 +41,7 @@ class SystemFacts:
     dangling: dict[str, int]
     troubled: list[Row] = field(default_factory=list)  # workers: id, pid, host and reason
     limits: list[LimitsInForce] = field(default_factory=list)
+    bridges: list[BridgeState] = field(default_factory=list)
 
     @property
     def alive(self) -> list[WorkerInfo]:
@@ -61,6 +64,7 @@ def facts(host: HostFacts) -> Op[SystemFacts]:
     dangling = yield from orphans.find_dangling()
     troubled = yield Statement("troubled_workers")
     in_force = yield from limits()
+    bridged = yield from bridges()
     db_facts = yield from database.database_facts(host)
     return SystemFacts(
         db_facts,
@@ -75,6 +79,7 @@ def facts(host: HostFacts) -> Op[SystemFacts]:
         dangling,
         troubled,
         in_force,
+        bridged,
     )
 
 
@@ -211,6 +216,25 @@ def open_breakers(facts: SystemFacts) -> Iterator[Finding]:
         )
 
 
+def failing_sources(facts: SystemFacts) -> Iterator[Finding]:
+    """Sources that cannot receive, and those of which nobody has reported for a while."""
+    for source in [one for one in facts.bridges if one.kind == SOURCE]:
+        silent = format_duration(source.silent_for)
+        if source.silent_for > SILENT_SOURCE_S:
+            yield Finding(
+                "source-silent",
+                f"No worker has received from the source {source.name!r} for {silent}.",
+                f"If it is still declared: outlast worker APP, or outlast source {source.name} APP",
+                problem=False,
+            )
+        elif source.error:
+            yield Finding(
+                "source-failing",
+                f"The source {source.name!r} ({source.broker}) cannot receive: {source.error}",
+                "Restore the broker; the source tries again by itself.",
+            )
+
+
 def dead_jobs(facts: SystemFacts) -> Iterator[Finding]:
     dead = sum(queue.counts.get(State.DEAD, 0) for queue in facts.queues)
     if dead:
@@ -243,6 +267,7 @@ CHECKS: tuple[Callable[[SystemFacts], Iterator[Finding]], ...] = (
     stuck_workers,
     paused_queues,
     open_breakers,
+    failing_sources,
     dead_jobs,
     schema_ahead,
 )

@@ -73,6 +73,14 @@ SELECT 'schedules', '', CASE WHEN error IS NOT NULL THEN 'error' WHEN paused_at 
     AND paused_at IS NULL THEN ol.epoch(ol.now()) - ol.epoch(next_at) END), 0.0), 0.0
 FROM ol.schedule GROUP BY 3
 UNION ALL
+SELECT 'source', name, 'new', stored - undecodable, COALESCE(lag, -1.0),
+    CASE WHEN error IS NULL THEN 0.0 ELSE 1.0 END
+FROM ol.bridge WHERE kind = 'source'
+UNION ALL
+SELECT 'source', name, 'known', received - stored, 0.0, 0.0 FROM ol.bridge WHERE kind = 'source'
+UNION ALL
+SELECT 'source', name, 'undecodable', undecodable, 0.0, 0.0 FROM ol.bridge WHERE kind = 'source'
+UNION ALL
 SELECT 'duty', name, 'found', found, every,
     COALESCE(ol.epoch(ol.now()) - ol.epoch(succeeded_at), -1.0)
 FROM ol.duty

@@ -1,0 +1,43 @@
+"""Bridges to message brokers: outboxes that publish, and sources whose messages become jobs.
+
+protocols     `Sink` and `Source`: what a broker has to offer; a user's own is 30 lines
+outbox        `ol.outbox(…)`: publish in the caller's transaction
+relay         one batch of an outbox: chunks, order per key, the outcome of each message
+source        `ol.source(…)`: what it is made of, and how a message becomes a job
+source_loop   receive, insert, commit, acknowledge
+session       a sink or source that is open, once per event loop
+redis, …      one file per broker; its client is an extra, imported when it connects
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .outbox import Outbox
+    from .protocols import Bad, Limits, Message, Retry, Sink, SinkDown, Source
+    from .redis import Redis
+
+_HOMES = {"Outbox": "outbox", "Redis": "redis"}  # all others are in `protocols`
+
+__all__ = [
+    "Bad",
+    "Limits",
+    "Message",
+    "Outbox",
+    "Redis",
+    "Retry",
+    "Sink",
+    "SinkDown",
+    "Source",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported on first use: who uses one broker needs the client of no other."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES.get(name, 'protocols')}", __name__), name)
+    globals()[name] = value
+    return value

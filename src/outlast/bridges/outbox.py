@@ -1,0 +1,296 @@
+"""Outbox: messages are jobs, inserted in the caller's transaction; a batch task sends them.
+
+    publish ── a job, with your rows ──▶ claim ──▶ relay ──┬── sent ───────── succeeded
+                                                           ├── Bad ────────── dead at once
+                                                           ├── Retry ──────── retried alone
+                                                           └── SinkDown ───── unspent, breaker opens
+
+Messages without a key are in the queue of the outbox's name, claimed as any. Those with a key are
+in `NAME.keyed`: each key is an ordered lane, so one batch at a time owns it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..model.batch import Batch
+from ..model.breaker import Breaker
+from ..model.claim import Claim
+from ..model.errors import BatchFailed, InvalidOption, NotAttempted, Permanent
+from ..model.job import Job
+from ..model.options import MAX_NAME_CHARS, Options, check_name, seconds
+from ..model.retry import Retry
+from ..model.safe_text import error_summary
+from ..model.task import Call, TaskDefinition
+from ..task import BoundTask
+from ..tracing import valid_traceparent
+from ..worker.context import BatchContext
+from .key_failures import KeyFailures
+from .protocols import Message, SendOutcome, Sink, SinkDown
+from .relay import relay
+from .session import BrokerSession
+
+if TYPE_CHECKING:
+    from ..client.client import Outlast
+
+KEYED = ".keyed"  # added to the name of an outbox: the queue and task of messages with a key
+DEFAULT_RETRY = Retry(max_attempts=10, base=1.0, cap=300.0)
+DEFAULT_TIMEOUT_S = 30.0
+TASK_OPTIONS = ("retry", "breaker", "timeout")
+MAX_HEADERS = 100
+TRACEPARENT = "traceparent"
+
+
+class Outbox:
+    """What `ol.outbox(…)` makes: publish messages, in your own transaction if you like."""
+
+    def __init__(
+        self, app: Outlast, name: str, sink: Sink, batch: Batch, options: dict[str, Any]
+    ) -> None:
+        self.name = check_name("name", name) or ""
+        self.sink = _checked_sink(sink)
+        self._app = app
+        self._breaker = options.pop("breaker", None) or Breaker()
+        self._timeout = seconds("timeout", options.pop("timeout", DEFAULT_TIMEOUT_S), above=0.0)
+        self.session = BrokerSession(sink, f"outbox {name}")
+        retry = options.pop("retry", None) or DEFAULT_RETRY
+        self.queue = options.pop("queue", None) or self.name
+        self._definitions = {
+            keyed: TaskDefinition(
+                name=self.name + (KEYED if keyed else ""),
+                function=self._deliver_keyed if keyed else self._deliver,
+                retry=retry,
+                options=Options.of(
+                    {**options, "queue": self.queue + (KEYED if keyed else "")}, also=TASK_OPTIONS
+                ),
+                context_type=BatchContext,
+                batch=batch,
+                breaker=self._breaker,
+            )
+            for keyed in (False, True)
+        }
+        self.key_failures = KeyFailures()
+        self.counts: Counter[tuple[str, str, str]] = Counter()  # by queue, task and result
+        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    @property
+    def queues(self) -> tuple[str, str]:
+        """Of messages without a key, and of those with one."""
+        return self.queue, self.queue + KEYED
+
+    # Publish
+
+    def publish(
+        self,
+        value: Any,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tenant: str | None = None,
+        delay: float | timedelta | None = None,
+        conn: Any = None,
+    ) -> Job:
+        """Publish a JSON value (or bytes): it is durable when this returns, or when `conn` commits.
+        Messages with the same `key` are sent in order. The job's id is the message's id."""
+        call = self.message(value, key=key, headers=headers, tenant=tenant, delay=delay)
+        return self._app.enqueue(call, conn=conn)[0]
+
+    async def apublish(
+        self,
+        value: Any,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tenant: str | None = None,
+        delay: float | timedelta | None = None,
+        conn: Any = None,
+    ) -> Job:
+        call = self.message(value, key=key, headers=headers, tenant=tenant, delay=delay)
+        return (await self._app.aenqueue(call, conn=conn))[0]
+
+    def message(
+        self,
+        value: Any,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tenant: str | None = None,
+        delay: float | timedelta | None = None,
+    ) -> Call[None]:
+        """A message to be enqueued together with other calls: `ol.enqueue(…)`, `ctx.enqueue(…)`,
+        `on_success=…`."""
+        if key is not None and delay is not None:
+            reason = "is for messages without a key: those of a key are sent in order"
+            raise InvalidOption(option="delay", reason=reason)
+        options = Options(lane=lane_of(key), tenant=tenant, delay=delay)
+        bound: BoundTask[..., None] = BoundTask(
+            self._app, self._definitions[key is not None], options, None
+        )
+        return bound.job(_item(value, key, headers))
+
+    # Pause
+
+    def pause(self) -> None:
+        """Stop sending, for all workers. Both queues are paused."""
+        for queue in self.queues:
+            self._app.pause(queue)
+
+    def resume(self) -> None:
+        for queue in self.queues:
+            self._app.resume(queue)
+
+    # Send
+
+    async def _deliver(self, items: list[dict[str, Any]], ctx: BatchContext) -> None:
+        """Send one batch, and report the messages that were not sent."""
+        messages = [_message(item, one._claim) for item, one in zip(items, ctx.items, strict=True)]
+        sink = await self._opened()
+
+        async def send(some: Sequence[Message]) -> Sequence[SendOutcome]:
+            async with asyncio.timeout(self._timeout):
+                return await sink.send(some)
+
+        failures = await relay(messages, send, sink.limits, self._breaker)
+        self._count(ctx, failures)
+        down = [error for error in failures.values() if isinstance(error, SinkDown)]
+        if down:
+            await self.session.close()  # the next attempt connects anew
+        if down and len(down) == len(messages):
+            raise down[0]
+        if failures:
+            raise BatchFailed(failures)
+
+    def _count(self, ctx: BatchContext, failures: Mapping[int, BaseException]) -> None:
+        claim = ctx.items[0]._claim
+        results = Counter(_result(error) for error in failures.values())
+        results["sent"] = len(ctx.items) - len(failures)
+        for result, number in results.items():
+            self.counts[claim.queue, claim.task, result] += number
+
+    async def _opened(self) -> Sink:
+        """The sink, connected. One that cannot be opened is down, whatever it says."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self.session.opened()
+        except SinkDown:
+            raise
+        except Exception as error:
+            raise SinkDown(f"it cannot be opened: {error_summary(error)}") from error
+
+    async def _deliver_keyed(self, items: list[dict[str, Any]], ctx: BatchContext) -> None:
+        """The same for messages with keys: batches of this process follow each other, so that those
+        of a key that were claimed together are sent in order, in whichever batches they are."""
+        claims = [one._claim for one in ctx.items]
+        async with self._lock():
+            held = self.key_failures.held_back(claims)
+            open_ = [place for place in range(len(items)) if place not in held]
+            failures: dict[int, BaseException] = dict(held)
+            try:
+                if open_:
+                    rest = BatchContext([ctx.items[place] for place in open_], ctx.cancelled)
+                    await self._deliver([items[place] for place in open_], rest)
+            except BatchFailed as failed:
+                failures |= {open_[place]: _as_error(e) for place, e in failed.errors.items()}
+            except BaseException:
+                self.key_failures.note(claims, dict.fromkeys(open_, SinkDown()))
+                raise
+            self.key_failures.note(claims, failures)
+            if failures:
+                raise BatchFailed(failures)
+
+    def _lock(self) -> asyncio.Lock:
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not loop:
+            self._turn = loop, asyncio.Lock()
+        return self._turn[1]
+
+    def __repr__(self) -> str:
+        return f"<outbox {self.name} to {self.sink!r}>"
+
+
+def define(app: Outlast, name: str, sink: Sink, batch: Batch, options: dict[str, Any]) -> Outbox:
+    """The two tasks that send, and the limits that keep the order."""
+    outbox = Outbox(app, name, sink, batch, dict(options))
+    known = app.declared_outboxes.get(name)
+    if known is not None and repr(known) != repr(outbox):
+        raise InvalidOption(option="name", reason=f"{name!r} is taken by {known!r}")
+    for definition in outbox._definitions.values():
+        app.registry.add(definition)
+    app.queue(outbox.queues[1], ordered=True, lane_batch=batch.size)
+    return outbox
+
+
+def lane_of(key: str | None) -> str | None:
+    """The lane of a key: itself, or a digest where it is no name."""
+    if key is None:
+        return None
+    if not isinstance(key, str) or not key:
+        raise InvalidOption(
+            option="key", reason=f"must be a text that is not empty, not {key!r:.80}"
+        )
+    if len(key) <= MAX_NAME_CHARS and key.isprintable() and key.strip() == key:
+        return key
+    return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _item(value: Any, key: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+    """What is stored of a message."""
+    item: dict[str, Any] = {"value": value}
+    if isinstance(value, bytes | bytearray | memoryview):
+        item = {"bytes": base64.b64encode(value).decode()}
+    if key is not None:
+        item["key"] = key
+    if headers:
+        item["headers"] = _checked_headers(headers)
+    return item
+
+
+def _message(item: Mapping[str, Any], claim: Claim) -> Message:
+    """The message of a job: its id is the job's, on every attempt."""
+    if "bytes" in item:
+        raw = base64.b64decode(item["bytes"])
+    else:
+        raw = json.dumps(item.get("value"), ensure_ascii=False, separators=(",", ":")).encode()
+    headers = dict(item.get("headers") or {})
+    if TRACEPARENT not in headers and (trace := valid_traceparent(claim.trace)) is not None:
+        headers[TRACEPARENT] = trace
+    return Message(claim.id, raw, item.get("key"), headers)
+
+
+def _result(error: BaseException) -> str:
+    match error:
+        case Permanent():
+            return "dead"
+        case SinkDown() | NotAttempted():
+            return "unsent"
+        case _:
+            return "retried"
+
+
+def _as_error(failure: BaseException | str) -> BaseException:
+    return failure if isinstance(failure, BaseException) else RuntimeError(failure)
+
+
+def _checked_headers(headers: Any) -> dict[str, str]:
+    if not isinstance(headers, Mapping) or len(headers) > MAX_HEADERS:
+        reason = f"must map up to {MAX_HEADERS} names to texts, not {headers!r:.80}"
+        raise InvalidOption(option="headers", reason=reason)
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str) or not name:
+            reason = f"must map names to texts: {name!r:.80} is {value!r:.80}"
+            raise InvalidOption(option="headers", reason=reason)
+    return dict(headers)
+
+
+def _checked_sink(sink: Any) -> Sink:
+    if not isinstance(sink, Sink):
+        reason = f"must have open, send, limits and close (outlast.bridges.Sink), not {sink!r:.80}"
+        raise InvalidOption(option="sink", reason=reason)
+    return sink

@@ -1,0 +1,78 @@
+"""A sink or source that is open: from its first use on, until its last worker leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Generic, Protocol, TypeVar
+
+from ..model.safe_text import error_summary
+
+log = logging.getLogger("outlast.bridges")
+
+CLOSE_WAIT_S = 5.0
+
+
+class Openable(Protocol):
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+B = TypeVar("B", bound=Openable)
+
+
+class BrokerSession(Generic[B]):
+    """Several workers of one event loop share it. After a failure it is closed, and opened again by
+    the next use."""
+
+    def __init__(self, bridge: B, name: str) -> None:
+        self.bridge = bridge
+        self._name = name
+        self._users = 0
+        self._loop: asyncio.AbstractEventLoop | None = None  # in which it is open
+        self._lock: asyncio.Lock | None = None
+
+    def enter(self) -> None:
+        """A worker uses it from now on."""
+        self._users += 1
+
+    async def leave(self) -> None:
+        """A worker does not use it any more."""
+        self._users -= 1
+        if self._users <= 0:
+            await self.close()
+
+    async def opened(self) -> B:
+        """The bridge, connected."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return self.bridge
+        if self._lock is None or self._loop is not None:  # open in a loop that is gone
+            self._lock, self._loop = asyncio.Lock(), None
+        async with self._lock:
+            if self._loop is not loop:
+                await self._open(loop)
+        return self.bridge
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            await self.bridge.open()
+        except BaseException:
+            await self._close()
+            raise
+        self._loop = loop
+
+    async def close(self) -> None:
+        """Disconnect, if it is open here; the next use connects again."""
+        if self._loop is asyncio.get_running_loop():
+            self._loop = None
+            await self._close()
+        self._lock = None
+
+    async def _close(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_WAIT_S):
+                await self.bridge.close()
+        except Exception as error:
+            log.debug("%s: closing failed: %s", self._name, error_summary(error))

@@ -1,0 +1,122 @@
+"""A message of another system, and the arguments of a job that was made of one.
+
+    {"$message": {"id": …, "headers": …, "raw": …}, "body": …}
+      │                                              └─ the task's own argument
+      └─ what `ctx.message` shows; never given to the handler as an argument
+
+A message that cannot be decoded has a `problem` in the place of the argument: the attempt that
+finds it ends as undecodable, and the job is dead with the reason and the raw body.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import InvalidArguments, Problem
+from .safe_text import MESSAGE_LIMIT, storable_text
+
+MESSAGE = "$message"
+MAX_HEADER_CHARS = 10_000  # of one header, id or key of a message that is received
+PREFIX = '{"$message":'  # the first key, so that one look at the start of the text tells
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What goes to a broker, or comes from one.
+
+    `id` is the same on every attempt to send it, and on every delivery. `raw` are the bytes on the
+    wire. `receipt` is whatever a source needs to acknowledge it; it is not stored.
+    """
+
+    id: str
+    raw: bytes = b""
+    key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    receipt: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def body(self) -> Any:
+        """The raw bytes, read as JSON. Raises ValueError where they are none."""
+        return json.loads(self.raw)
+
+    @property
+    def size(self) -> int:
+        """Bytes of body, key and headers."""
+        texts = (self.key or "", *self.headers, *self.headers.values())
+        return len(self.raw) + sum(len(text.encode()) for text in texts)
+
+
+def with_message(args: str, message: Message, *, raw: bool = True) -> str:
+    """A job's arguments (the text of a JSON object) with the message that they were read from. A
+    task with secrets keeps no copy of them: `raw` is False."""
+    head = PREFIX + json.dumps(_fields(message, raw=raw))
+    return f"{head}}}" if args == "{}" else f"{head},{args[1:]}"
+
+
+def undecodable(message: Message, problem: str, limit: int, *, ascii_only: bool = False) -> str:
+    """The arguments of a job whose message cannot be decoded, with as much of the raw body as fits
+    into `limit` bytes."""
+    fields = _fields(message, raw=False)
+    raw = message.raw if len(message.raw) * 3 <= limit else message.raw[: limit // 4]
+    fields |= _base64(raw) if ascii_only else _body(raw)
+    if len(raw) < len(message.raw):
+        fields["cut_from"] = len(message.raw)
+    return PREFIX + json.dumps({**fields, "problem": storable_text(problem, MESSAGE_LIMIT)}) + "}"
+
+
+def split_message(text: str, task: str) -> str:
+    """The arguments proper of a job that was made of a message."""
+    stored = json.loads(text)
+    facts = stored.pop(MESSAGE)
+    if isinstance(facts, dict) and (problem := facts.get("problem")):
+        raise InvalidArguments(task, [Problem("", str(problem))])
+    return json.dumps(stored)
+
+
+def message_of(args: str) -> Message | None:
+    """The message that a job was made of, if it was."""
+    if not args.startswith(PREFIX):
+        return None
+    facts = json.loads(args)[MESSAGE]
+    if not isinstance(facts, dict):
+        return None
+    return Message(
+        id=str(facts.get("id", "")),
+        raw=_raw(facts),
+        key=facts.get("key"),
+        headers=facts.get("headers") or {},
+    )
+
+
+def _fields(message: Message, *, raw: bool) -> dict[str, Any]:
+    given: dict[str, Any] = {"id": storable_text(message.id, MAX_HEADER_CHARS)}
+    if message.key is not None:
+        given["key"] = storable_text(message.key, MAX_HEADER_CHARS)
+    if message.headers:
+        given["headers"] = {
+            storable_text(name, MAX_HEADER_CHARS): storable_text(value, MAX_HEADER_CHARS)
+            for name, value in message.headers.items()
+        }
+    return given | (_body(message.raw) if raw else {})
+
+
+def _body(raw: bytes) -> dict[str, str]:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return _base64(raw)
+    return {"raw": text} if "\0" not in text else _base64(raw)
+
+
+def _base64(raw: bytes) -> dict[str, str]:
+    return {"raw64": base64.b64encode(raw).decode()}
+
+
+def _raw(facts: Mapping[str, Any]) -> bytes:
+    if "raw64" in facts:
+        return base64.b64decode(facts["raw64"])
+    return str(facts.get("raw", "")).encode()
