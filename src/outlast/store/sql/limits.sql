@@ -22,8 +22,8 @@ SELECT CAST(pg_advisory_xact_lock(ol.lane_lock(:queue, '')) AS text)
 -- name: set_limits
 -- Put limits in force.
 INSERT INTO ol.queue (name, changed_at, declared, overrides, limited, running, lane_by, lane_running,
-    rate, lane_rate, burst, weights, ordered, lane_batch, on_dead, most_waiting, overflow, quota, quota_period,
-    lane_quota, lane_quota_period)
+    rate, lane_rate, burst, weights, ordered, lane_batch, on_dead, most_waiting, overflow, quota,
+    quota_period, lane_quota, lane_quota_period)
 SELECT t.name, ol.now(), ol.json(t.declared), ol.json(t.overrides), t.limited, t.running, t.lane_by,
     t.lane_running, t.rate, t.lane_rate, t.burst, ol.json(t.weights), t.ordered, t.lane_batch, t.on_dead,
     t.most_waiting, t.overflow, t.quota, t.quota_period, t.lane_quota, t.lane_quota_period
@@ -37,7 +37,8 @@ ON CONFLICT (name) DO UPDATE SET changed_at = excluded.changed_at, declared = ex
     overrides = excluded.overrides, limited = excluded.limited, running = excluded.running,
     lane_by = excluded.lane_by, lane_running = excluded.lane_running, rate = excluded.rate,
     lane_rate = excluded.lane_rate, burst = excluded.burst, weights = excluded.weights,
-    ordered = excluded.ordered, lane_batch = excluded.lane_batch, on_dead = excluded.on_dead, most_waiting = excluded.most_waiting,
+    ordered = excluded.ordered, lane_batch = excluded.lane_batch, on_dead = excluded.on_dead,
+    most_waiting = excluded.most_waiting,
     overflow = excluded.overflow, quota = excluded.quota, quota_period = excluded.quota_period,
     lane_quota = excluded.lane_quota, lane_quota_period = excluded.lane_quota_period
 
