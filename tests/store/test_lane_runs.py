@@ -34,6 +34,16 @@ def test_a_run_is_the_next_jobs_of_a_lane_in_order(run: Run) -> None:
     assert ids_of(turn(run, worker="w2")) == ids[5:]
 
 
+def test_a_run_ends_with_its_lane_and_its_queue(run: Run) -> None:
+    """R240: jobs of the next lane, or of a lane of the same name in the next queue, are not."""
+    limit(run, ordered=True, lane_batch=10)
+    limit(run, "elsewhere", ordered=True, lane_batch=10)
+    ids = put_in(run, "a", 2)
+    put_in(run, "a", 3, queue="elsewhere")
+    assert ids_of(turn(run)) == ids
+    assert len(turn(run, queue="elsewhere")) == 3
+
+
 def test_lanes_share_a_claim(run: Run) -> None:
     limit(run, ordered=True, lane_batch=100)
     for lane in "abc":

@@ -306,9 +306,8 @@ b.lane IS NOT NULL AND b.fence > 0 AND b.state IN ('scheduled', 'ready') AND b.q
                 AND b.lane = takes.lane
 
 -- (What is kept by reference is fetched first, and could be overtaken: it is taken alone, too.)
--- fragment: next_in_line
-SELECT id, row_number() OVER (ORDER BY priority DESC, run_at, id) AS place,
-                    ol.startable_of_tenant AS fits, substr(CAST(args AS text), 1, 1) <> '[' AS inline
+-- fragment: inline_args
+substr(CAST(args AS text), 1, 1) <> '['
 
 -- fragment: ready_in_lane
 state = 'ready' AND lane IS NOT NULL AND queue = :queue
@@ -319,34 +318,36 @@ state = 'ready' AND lane IS NOT NULL AND queue = :queue
 -- and `:run`: one worker keeps their order. A job that has been tried holds its lane, and is taken
 -- alone. The first one that cannot be taken ends the run.
 -- postgres: candidates are found first and locked then, and a gap ends the run: SKIP LOCKED would go
--- on to the next in line
+-- on to the next in line. They are read along the lanes' index from their first one on, and those of
+-- other lanes left out then: with an end to the range, and without statistics, the planner would take
+-- the index of all ready jobs, and sort them for each lane.
 WITH limits AS MATERIALIZED (ol.claim_limits),
 takes AS MATERIALIZED (ol.claim_takes),
 line AS MATERIALIZED (
-    SELECT takes.lane AS of_lane, near.id AS candidate, near.place, near.fits, near.inline
+    SELECT takes.lane AS of_lane, near.id AS candidate, near.place
     FROM takes JOIN ol.rows(lane text, share integer, place integer) ON t.lane = takes.lane
     CROSS JOIN LATERAL (
-        SELECT few.id, few.place, few.fits, few.inline FROM (
-            (SELECT b.id, 1 AS place, true AS fits, true AS inline FROM ol.job AS b
+        SELECT few.id, few.place FROM (
+            (SELECT b.id, 1 AS place FROM ol.job AS b
             WHERE ol.lane_begun ORDER BY b.created_at, b.id LIMIT 1)
             UNION ALL
-            (ol.next_in_line
-            FROM (SELECT id, priority, run_at, args, expires_at, task, tenant FROM ol.job
-                WHERE ol.ready_in_lane
-                ORDER BY lane, priority DESC, run_at, id LIMIT LEAST(t.share, :run)) AS ready
-            WHERE NOT EXISTS (SELECT 1 FROM ol.job AS b WHERE ol.lane_begun))) AS few
+            (SELECT id, row_number() OVER (ORDER BY priority DESC, run_at, id)
+            FROM (SELECT id, queue, lane, priority, run_at FROM ol.job
+                WHERE state = 'ready' AND lane IS NOT NULL AND (queue, lane) >= (:queue, takes.lane)
+                ORDER BY queue, lane, priority DESC, run_at, id LIMIT LEAST(t.share, :run)) AS ready
+            WHERE queue = :queue AND lane = takes.lane AND NOT EXISTS (SELECT 1 FROM ol.job AS b WHERE ol.lane_begun))) AS few
         LIMIT 1000) AS near
     WHERE takes.take > 0 AND takes.ordered AND NOT (ol.blocked_by_dead)),
 held AS MATERIALIZED (
-    SELECT id AS got FROM ol.job
-    WHERE id IN (SELECT candidate FROM line WHERE fits) AND state || '' = 'ready'
+    SELECT id AS got, ol.inline_args AS inline FROM ol.job
+    WHERE id IN (SELECT candidate FROM line) AND state || '' = 'ready'
         AND ol.startable_of_tenant AND ol.spared
     ORDER BY id FOR UPDATE SKIP LOCKED),
 runs AS MATERIALIZED (
     SELECT of_lane, candidate, place, first_value(inline) OVER lane_line AS first_inline,
-        bool_and(fits AND candidate IN (SELECT got FROM held) AND (place = 1 OR inline))
-            OVER lane_line AS unbroken
-    FROM line WINDOW lane_line AS (PARTITION BY of_lane ORDER BY place)),
+        bool_and(got IS NOT NULL AND (place = 1 OR inline)) OVER lane_line AS unbroken
+    FROM line LEFT JOIN held ON got = candidate
+    WINDOW lane_line AS (PARTITION BY of_lane ORDER BY place)),
 picked AS MATERIALIZED (
     SELECT candidate AS chosen FROM runs WHERE unbroken AND (place = 1 OR first_inline)
     ORDER BY of_lane, place LIMIT COALESCE((SELECT room FROM limits), 0))
@@ -367,7 +368,8 @@ WHERE j.id IN (
         SELECT id FROM (
             SELECT id, place, first_value(inline) OVER (ORDER BY place) AS first_inline,
                 min(fits AND (place = 1 OR inline)) OVER (ORDER BY place) AS unbroken
-            FROM (ol.next_in_line
+            FROM (SELECT id, row_number() OVER (ORDER BY priority DESC, run_at, id) AS place,
+                    ol.startable_of_tenant AS fits, ol.inline_args AS inline
                 FROM (SELECT id, priority, run_at, args, expires_at, task, tenant FROM ol.job
                     WHERE ol.ready_in_lane
                     ORDER BY lane, priority DESC, run_at, id LIMIT :run)))
