@@ -9,7 +9,8 @@ import pytest
 
 from outlast.model.schedule import ScheduleSpec
 from outlast.verify.checks.clock_history import ClockHistory, Reached
-from outlast.verify.checks.schedules import FIRE_LAG_S, TickJob, judge_schedules
+from outlast.verify.checks.schedule_history import TickJob
+from outlast.verify.checks.schedules import FIRE_LAG_S, judge_schedules
 from outlast.verify.ledger import LedgerEntry
 from outlast.verify.schedule_load import planned_schedules
 from tests.support import Processes

@@ -21,7 +21,7 @@ SEARCH_BUDGET_S = 0.05  # then the page links to the rest
 MAX_TIMESTAMP = 253_402_300_800.0  # the end of the year 9999
 
 
-class ScheduleQuery(RequestModel):
+class SchedulePageQuery(RequestModel):
     queue: FilterText = ""
     cursor: str = Field("", max_length=100)  # time and id of the previous page's last job
 
@@ -37,7 +37,7 @@ class ScheduleQuery(RequestModel):
 
 
 async def schedule_page(call: RequestContext) -> Response:
-    params: ScheduleQuery = call.query
+    params: SchedulePageQuery = call.query
     found, further = await _due_page(call, params)
     query = {"queue": params.queue or None}
     go_on = further and Links.of(call.request)(
@@ -50,7 +50,7 @@ async def schedule_page(call: RequestContext) -> Response:
 
 
 async def _due_page(
-    call: RequestContext, params: ScheduleQuery
+    call: RequestContext, params: SchedulePageQuery
 ) -> tuple[list[Job], DueCursor | None]:
     """A page of jobs that are due, as many as are found in time, and the next position."""
     found: list[Job] = []
@@ -65,4 +65,4 @@ async def _due_page(
     return found, position
 
 
-ROUTES = (page_route("/schedule", schedule_page, "Jobs due next", query=ScheduleQuery),)
+ROUTES = (page_route("/schedule", schedule_page, "Jobs due next", query=SchedulePageQuery),)

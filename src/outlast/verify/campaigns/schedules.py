@@ -24,7 +24,8 @@ from ...client.base import MAX_ROWS
 from ...model.errors import InvalidOption
 from ...model.schedule import origin_of_key
 from ..checks.judge import STALL_LIMIT_S
-from ..checks.schedules import TickJob, judge_schedules
+from ..checks.schedule_history import TickJob
+from ..checks.schedules import judge_schedules
 from ..faults.faketime import SteppedClock, own_clock, remove
 from ..graph_load import wait_until_idle
 from ..load import Gate

@@ -11,84 +11,20 @@ tables only say which of them have jobs. What happens close to a call or a step 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice, takewhile
-from typing import Any, NamedTuple
+from itertools import islice
 
 from ...model.schedule import ScheduleSpec
 from ...model.ticks import as_key
 from ..ledger import LedgerEntry
 from .clock_history import ClockHistory, Reached
+from .schedule_history import SETTLE_S, Interval, ScheduleHistory, TickJob, read_histories
 
 FIRE_LAG_S = 8.0  # seconds from a tick until some worker has fired it, whoever is killed
-SETTLE_S = 1.0  # seconds after a call, until what it changed is in force everywhere
 CANCEL_LAG_S = 8.0  # seconds from the next run's start until a cancelled one has stopped
 CLOCK_READ_S = 0.1  # seconds between two readings of the clock in one transaction
 LATE_S = 1.0  # seconds beyond the grace time that a transaction may take
-TICK_CHANGES = ("pause", "resume", "skip", "change", "reset")
-
-
-class TickJob(NamedTuple):
-    """A job of a schedule, as the tables have it."""
-
-    id: str
-    schedule: str
-    tick: float | None  # None: it has none
-    manual: bool
-    created_at: float  # by the database's clock
-
-
-class Interval(NamedTuple):
-    start: float
-    end: float
-
-    def overlap(self, other: Interval) -> float:
-        return min(self.end, other.end) - max(self.start, other.start)
-
-
-@dataclass(slots=True)
-class Phase:
-    """A span in which nobody changed when a schedule is due. Uncertain margins are left out."""
-
-    start: float
-    end: float
-    spec: ScheduleSpec | None  # None: it was paused
-
-
-@dataclass(slots=True)
-class ScheduleHistory:
-    """What is known of one schedule."""
-
-    name: str
-    spec: ScheduleSpec  # the policies, which nobody changes
-    phases: list[Phase] = field(default_factory=list)
-    left_out: list[tuple[float, list[float]]] = field(default_factory=list)  # by skip: when asked
-    jobs: dict[str, TickJob] = field(default_factory=dict)
-    runs: dict[str, list[tuple[int, Interval]]] = field(default_factory=dict)  # fence, by job
-    backfills: list[Interval] = field(default_factory=list)  # of ticks
-    calls: list[float] = field(default_factory=list)  # when a run was asked for
-
-    @property
-    def ticks(self) -> set[float]:
-        """Ticks that have a job."""
-        return {job.tick for job in self.jobs.values() if job.tick is not None and not job.manual}
-
-    def backfilled(self, tick: float) -> bool:
-        return any(span.start <= tick < span.end for span in self.backfills)
-
-    def own_runs(self) -> dict[str, list[tuple[int, Interval]]]:
-        """Runs of jobs that the schedule itself made."""
-        return {
-            id: runs
-            for id, runs in self.runs.items()
-            if (job := self.jobs.get(id)) is not None
-            and not job.manual
-            and job.tick is not None
-            and not self.backfilled(job.tick)
-        }
 
 
 def judge_schedules(
@@ -108,79 +44,6 @@ def judge_schedules(
             *_beyond_pause(history),
         ]
     return [f"I7: {each}" for each in wrong]
-
-
-def read_histories(
-    entries: Sequence[LedgerEntry], jobs: Iterable[TickJob], kills: Mapping[int, float]
-) -> dict[str, ScheduleHistory]:
-    histories: dict[str, ScheduleHistory] = {}
-    for entry in entries:
-        if entry.kind == "schedule" and entry.data[0] == "stands":
-            histories[entry.subject] = ScheduleHistory(entry.subject, _spec(entry.data[2]))
-    for job in jobs:
-        if job.schedule in histories:
-            histories[job.schedule].jobs[job.id] = job
-    for name, history in histories.items():
-        told = [e for e in entries if e.kind == "schedule" and e.subject == name]
-        _read_calls(history, told)
-    _read_runs(histories, entries, kills)
-    return histories
-
-
-def _spec(facts: Mapping[str, Any]) -> ScheduleSpec:
-    return ScheduleSpec.of({name: facts[name] for name in ScheduleSpec().as_json()})
-
-
-def _read_calls(history: ScheduleHistory, told: Sequence[LedgerEntry]) -> None:
-    spec: ScheduleSpec | None = None
-    since = asked_at = math.inf
-    for entry in told:
-        action, stage, facts = entry.data
-        if action == "backfill" and stage == "asked":
-            history.backfills.append(Interval(facts["start"], facts["end"]))
-        elif action == "run" and stage == "asked":
-            history.calls.append(entry.at)
-        elif action == "stands":
-            spec, since = history.spec, entry.at
-        elif action in TICK_CHANGES and stage == "asked":
-            history.phases.append(Phase(since, entry.at, spec))
-            asked_at = entry.at
-        elif action in TICK_CHANGES:
-            spec, since = (None if action == "pause" else _spec(facts)), entry.at
-            if action == "skip" and facts["next"] is not None:
-                assert spec is not None
-                history.left_out.append((asked_at, _before(spec, facts["next"], facts["n"])))
-    if since < math.inf:
-        history.phases.append(Phase(since, math.inf if spec is None else since, spec))
-
-
-def _before(spec: ScheduleSpec, tick: float, n: int) -> list[float]:
-    """The last ticks before one."""
-    return list(takewhile(lambda before: before < tick, spec.ticks(tick - 60.0)))[-n:]
-
-
-def _read_runs(
-    histories: Mapping[str, ScheduleHistory],
-    entries: Sequence[LedgerEntry],
-    kills: Mapping[int, float],
-) -> None:
-    begun: dict[tuple[str, int], tuple[ScheduleHistory, LedgerEntry]] = {}
-    for entry in entries:
-        if entry.kind == "entered":
-            begun[entry.subject, entry.fence] = histories[entry.data[0]], entry
-        elif entry.kind == "left":
-            history, entered = begun.pop((entry.subject, entry.fence))
-            _add_run(history, entered, entry.at)
-    for history, entered in begun.values():  # its process was killed inside
-        _add_run(history, entered, max(entered.at, kills.get(entered.pid, entered.at)))
-
-
-def _add_run(history: ScheduleHistory, entered: LedgerEntry, end: float) -> None:
-    runs = history.runs.setdefault(entered.subject, [])
-    runs.append((entered.fence, Interval(entered.at, end)))
-
-
-# The rules
 
 
 def _doubles(history: ScheduleHistory) -> Iterator[str]:
