@@ -73,6 +73,7 @@ class Outbox:
                 context_type=BatchContext,
                 batch=batch,
                 breaker=self._breaker,
+                tenant_required=app.tenant_required,
             )
             for keyed in (False, True)
         }

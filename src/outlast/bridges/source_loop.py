@@ -63,7 +63,7 @@ class SourceLoop:
 
     async def start(self) -> None:
         self._session.enter()
-        self._task = asyncio.create_task(self._loop.run(), name=f"source {self.inbox.name}")
+        self._task = asyncio.create_task(self._loop.arun(), name=f"source {self.inbox.name}")
 
     async def stop(self) -> None:
         """Receive nothing more; what was received and not inserted is handed back."""
