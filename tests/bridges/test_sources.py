@@ -142,7 +142,7 @@ async def test_errors_of_the_broker_are_waited_out_and_told_once_a_try(
         await aeventually(lambda: any(one.error for one in ol.sources()))
         assert "away" in (ol.sources()[0].error or "")
         await aeventually(lambda: seen)
-    assert 0.7 + 1.75 <= time.monotonic() - began < 10
+    assert (1.0 + 2.0) * 2 / 3 <= time.monotonic() - began < 10
     lines = [r.message for r in caplog.records if "source mail failed" in r.message]
     assert len(lines) == 2 and source.receives >= 3 and source.opened == 3
 
@@ -161,7 +161,7 @@ async def test_what_the_database_does_not_take_is_handed_back(ol: Outlast) -> No
         await aeventually(lambda: source.handed_back)
         assert source.acknowledged == []
         await aeventually(lambda: source.acknowledged)
-    assert ol.counts()["succeeded"] == 1
+        await aeventually(lambda: ol.counts()["succeeded"] == 1)
 
 
 async def test_a_worker_that_stops_receives_nothing_more(ol: Outlast) -> None:

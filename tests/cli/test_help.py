@@ -32,7 +32,7 @@ def test_whatever_prints_data_prints_json(name: str) -> None:
     options = {option for param in command.params for option in param.opts}
     assert "--url" in options
     assert "--schema" in options or name == "demo"  # which makes one of its own
-    assert "--json" in options or name in {"worker", "serve"}
+    assert "--json" in options or name in {"worker", "serve", "source"}
 
 
 def test_exit_codes_are_told() -> None:

@@ -66,6 +66,9 @@ FAILURES: dict[str, list[tuple[list[str], int, str]]] = {
     "doctor": [(BAD_URL, 1, "InvalidSetting")],
     "top": [(["--once", *NO_DATABASE], 1, "NoDatabase")],
     "sql": [(["no_such_statement"], 2, "UsageError")],
+    "events": [(NO_DATABASE, 1, "NoDatabase")],
+    "outboxes": [(NO_DATABASE, 1, "NoDatabase")],
+    "sources": [(NO_DATABASE, 1, "NoDatabase")],
     "demo": [(BAD_URL, 1, "InvalidSetting")],
     "bench": [(["--cell", "nothing"], 2, "BadParameter")],
 }

@@ -52,6 +52,7 @@ IDENTIFIERS = {
     ("verify/scenarios/database_faults.py", "_drop"): "a database of its own",
     ("verify/scenarios/database_faults.py", "far_moment"): "the schema",
     ("verify/scenarios/database_faults.py", "_database_of_bytes"): "a database of its own",
+    ("verify/scenarios/stuck_workers.py", "_states"): "the schema",
     ("verify/scenarios/stuck_workers.py", "_update_row"): "the schema, and a column by name",
 }
 

@@ -81,7 +81,7 @@ async def test_a_remote_worker_announces_the_schedules_of_its_code(
     ("scopes", "limits", "why"),
     [
         (("work",), {}, "lacks the scope enqueue"),
-        (("work", "enqueue"), {"tenant": "acme"}, "not one tenant's"),
+        (("work", "enqueue"), {"tenant": "acme"}, "not restricted to one"),
         (("work", "enqueue"), {"queues": ["mail"]}, "no access to the queue"),
     ],
     ids=["scope", "tenant", "queue"],

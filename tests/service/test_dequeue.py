@@ -360,7 +360,7 @@ def test_a_quiet_stream_shows_signs_of_life_and_ends_in_good_order(ol: Outlast) 
         with opened(served, token) as stream:
             stream.frame("hello")
             assert stream.line() == b"\n"
-            assert "long enough" in stream.frame("bye")["reason"]
+            assert "maximum lifetime" in stream.frame("bye")["reason"]
             assert stream.ends(within=5)
         with opened(served, token, accept="text/event-stream") as stream:
             assert stream.line() == b"event: hello\n"

@@ -60,7 +60,7 @@ def test_a_schedule_goes_on_from_now_after_the_clock_was_ahead(
     [schedule] = app.schedules()
     assert schedule.next_at == datetime.fromtimestamp(current + HOUR, UTC)
     assert schedule.last_tick == datetime.fromtimestamp(current, UTC)
-    assert "clock that was ahead" in str(schedule.note)
+    assert "the clock was ahead" in str(schedule.note)
     # Its time comes for the tick that fired ahead: the one before it was the last that did not.
     set_moment(database, "next_at", current)
     app.pause_schedule("report")

@@ -9,7 +9,7 @@ import pytest
 
 from outlast import InvalidOption, Outlast, ScheduleExists, ScheduleNotFound
 from outlast.model.schedule import origin_of_key
-from outlast.ops import schedules
+from outlast.ops import schedule_pages, schedules
 from outlast.ops.access import Access
 from outlast.ops.announce import announce
 from outlast.ops.fire import fire_due
@@ -61,7 +61,7 @@ def test_no_verb_reaches_another_tenants_schedule(run: Run, app: Outlast, verb: 
     operation, *given = VERBS[verb]("theirs", acme)
     with pytest.raises(ScheduleNotFound):
         run(operation, *given)
-    assert run(schedules.schedules, acme) == []
+    assert run(schedule_pages.schedules, acme) == []
     assert app.schedules() == [before]
     assert app.jobs() == []
 

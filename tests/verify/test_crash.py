@@ -13,7 +13,6 @@ from tests.verify.running import all_paths, only, run, sampled_paths
 
 # Statements that write and are on no path, each with the reason.
 NOT_WALKED: dict[str, str] = {
-    "claim_lane_runs": "kills beside it: tests/bridges/test_kills.py",
     "prune_bridges": "for people: what it removes is reported again",
     "report_bridges": "for people: a report that is lost is made again",
 }

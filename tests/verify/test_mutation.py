@@ -168,7 +168,7 @@ def test_words_that_are_gone_are_told_at_once(processes: Processes, tmp_path: Pa
 def test_a_name_that_no_mutant_has_is_refused(processes: Processes) -> None:
     said = mutants(processes, "--only", "nobody")
     assert said.wait(30.0) == 2
-    assert "no mutant 'nobody'; known: bulk-one-by-one," in said.output()
+    assert "no mutant 'nobody'; known: quota-counts-apart," in said.output()
 
 
 def test_whoever_interrupts_it_finds_nothing_left(processes: Processes, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def schedules() -> None:
     """List schedules, or preview those of an app."""
 
 
-@schedules.command("list", epilog="Example: outlast schedules, or outlast schedules --limit 200")
+@schedules.command("list", epilog="Examples: outlast schedules; outlast schedules list --limit 200")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
+from importlib import readers as _readers  # noqa: F401 - not later, beside a fork
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple

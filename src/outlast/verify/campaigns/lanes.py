@@ -70,9 +70,11 @@ class LaneCampaign(LongCampaign):
 
     def _drain(self) -> None:
         """Stop enqueueing, and kill workers until all jobs have ended."""
-        self.gate.set(Gate.SHUT)
-        for group in (self.loaders, self.limiters):
+        ending = (self.loaders, self.limiters)
+        for group in ending:
             group.expect_exit()
+        self.gate.set(Gate.SHUT)
+        for group in ending:
             self.wait_for_exit(group)
         ends: list[object] = []
         self.children.start(partial(wait_until_idle, self.work, STALL_LIMIT_S), ends.append)
