@@ -35,7 +35,7 @@ from ..worker.context import BatchContext
 from .key_failures import KeyFailures
 from .protocols import Message, SendOutcome, Sink, SinkDown
 from .relay import relay
-from .session import BrokerSession
+from .session import session_of
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
@@ -59,7 +59,7 @@ class Outbox:
         self._app = app
         self._breaker = options.pop("breaker", None) or Breaker()
         self._timeout = seconds("timeout", options.pop("timeout", DEFAULT_TIMEOUT_S), above=0.0)
-        self.session = BrokerSession(sink, f"outbox {name}")
+        self.session = session_of(sink, f"outbox {name}")
         retry = options.pop("retry", None) or DEFAULT_RETRY
         self.queue = options.pop("queue", None) or self.name
         self._definitions = {

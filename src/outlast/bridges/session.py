@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from ..model.safe_text import error_summary
 
@@ -20,6 +21,14 @@ class Openable(Protocol):
 
 
 B = TypeVar("B", bound=Openable)
+
+
+def session_of(bridge: B, name: str) -> BrokerSession[B]:
+    """The session of a bridge: all outboxes, sources and workers that use the object share it."""
+    known = _SESSIONS.get(id(bridge))
+    if known is None:
+        known = _SESSIONS[id(bridge)] = BrokerSession(bridge, name)
+    return known
 
 
 class BrokerSession(Generic[B]):
@@ -76,3 +85,7 @@ class BrokerSession(Generic[B]):
                 await self.bridge.close()
         except Exception as error:
             log.debug("%s: closing failed: %s", self._name, error_summary(error))
+
+
+# By the identity of the bridge, which its session keeps alive.
+_SESSIONS: WeakValueDictionary[int, BrokerSession[Any]] = WeakValueDictionary()

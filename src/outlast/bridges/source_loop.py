@@ -26,7 +26,7 @@ from ..ops.retention import queue_retentions
 from ..worker.loop import Backoff, Loop
 from .inbox import Inbox
 from .protocols import Source
-from .session import BrokerSession
+from .session import session_of
 
 log = logging.getLogger("outlast.bridges")
 
@@ -44,7 +44,7 @@ class SourceLoop:
     def __init__(self, inbox: Inbox, receive_jobs: Callable[[list[NewJob]], Awaitable[set[str]]]):
         self.inbox = inbox
         self._receive_jobs = receive_jobs
-        self._session: BrokerSession[Source] = BrokerSession(inbox.source, f"source {inbox.name}")
+        self._session = session_of(inbox.source, f"source {inbox.name}")
         self._loop = Loop(
             f"source {inbox.name}", self._pass, every=0.0, backoff=Backoff(factor=2.0)
         )
