@@ -15,22 +15,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .kafka import Kafka
+    from .nats import Nats
     from .outbox import Outbox
     from .protocols import Bad, Limits, Message, Retry, Sink, SinkDown, Source
+    from .rabbit import Rabbit
     from .redis import Redis
+    from .sns import Sns
+    from .sqs import Sqs
 
-_HOMES = {"Outbox": "outbox", "Redis": "redis"}  # all others are in `protocols`
+_HOMES = {  # all others are in `protocols`
+    "Kafka": "kafka",
+    "Nats": "nats",
+    "Outbox": "outbox",
+    "Rabbit": "rabbit",
+    "Redis": "redis",
+    "Sns": "sns",
+    "Sqs": "sqs",
+}
 
 __all__ = [
     "Bad",
+    "Kafka",
     "Limits",
     "Message",
+    "Nats",
     "Outbox",
+    "Rabbit",
     "Redis",
     "Retry",
     "Sink",
     "SinkDown",
+    "Sns",
     "Source",
+    "Sqs",
 ]
 
 

@@ -1,0 +1,225 @@
+"""RabbitMQ as a sink and a source, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast import InvalidOption, Outlast
+from outlast.bridges import Bad, Message, Rabbit, Retry, SinkDown
+from tests.bridges import rabbit_broker
+from tests.bridges.kill_checks import (
+    check_away,
+    check_cancelled_receive,
+    check_kills,
+    check_round_trip,
+    check_sink,
+    check_source,
+)
+from tests.bridges.killing import SINK_STEPS, SOURCE_STEPS, Bridged
+from tests.support import Database, Processes, Proxy, aeventually
+from tests.support.brokers import RabbitServer
+from tests.worker.working import work
+
+
+@pytest.fixture(scope="session")
+def rabbit_server() -> Iterator[RabbitServer]:
+    """It takes seconds to start: one for all tests."""
+    server = RabbitServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.destroy()
+
+
+@pytest.fixture
+def url(rabbit_server: RabbitServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of a server with the empty queues `orders` and `mail`."""
+    monkeypatch.setenv("OUTLAST_TEST_RABBIT", rabbit_server.url)
+    rabbit_broker.create("orders", "mail")
+    return rabbit_server.url
+
+
+@pytest.fixture
+def bridged(
+    url: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bridged]:
+    monkeypatch.setenv("OUTLAST_URL", database.url)
+    monkeypatch.setenv("OUTLAST_SCHEMA", database.schema)
+    monkeypatch.setenv("OUTLAST_TEST_BROKER", "tests.bridges.rabbit_broker")
+    app = Bridged(tmp_path)
+    app.ol.migrate()
+    yield app
+    app.ol.close()
+
+
+def test_what_is_received_is_what_was_sent(url: str) -> None:
+    """R123: body, key, headers and id, whatever is in them."""
+    asyncio.run(check_round_trip(Rabbit(url, queue="mail"), rabbit_broker.source()))
+
+
+def test_a_cancelled_receive_loses_nothing(url: str) -> None:
+    """R182."""
+    asyncio.run(check_cancelled_receive(rabbit_broker.source(), rabbit_broker.put))
+
+
+def test_outcomes_of_the_broker_are_told_apart(url: str) -> None:
+    """R055, R124: a message that no queue takes is bad, one that a full queue rejects is retried;
+    the others are sent. An exchange that does not exist is an outage."""
+    import aio_pika
+
+    async def declare(channel: Any) -> None:
+        exchange = await channel.declare_exchange("shop", "topic")
+        await (await channel.get_queue("orders")).bind(exchange, "order.*")
+        await channel.queue_delete("small")
+        arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        small = await channel.declare_queue("small", arguments=arguments)
+        await small.bind(exchange, "small")
+        await exchange.publish(aio_pika.Message(b"full"), "small")
+
+    rabbit_broker.talk(declare)
+
+    async def main() -> list[Any]:
+        sink = Rabbit(url, exchange="shop", routing_key=lambda m: m.headers["to"])
+        to = ("order.new", "nowhere", "small", "x" * 300, "order.old")
+        await sink.open()
+        outcomes = list(
+            await sink.send([Message(str(n), b"1", None, {"to": one}) for n, one in enumerate(to)])
+        )
+        await sink.close()
+        absent = Rabbit(url, exchange="absent", routing_key="x")
+        await absent.open()
+        for _ in range(2):  # its channel is opened anew
+            with pytest.raises(SinkDown, match="NOT_FOUND"):
+                await absent.send([Message("any", b"1")])
+        await absent.close()
+        return outcomes
+
+    outcomes = asyncio.run(main())
+    assert [type(one) for one in outcomes] == [type(None), Bad, Retry, Bad, type(None)]
+    assert outcomes[1].reason == "exchange 'shop' has no queue for the routing key 'nowhere'"
+    assert [one.id for one in rabbit_broker.sent()] == ["0", "4"]
+
+
+async def test_one_unroutable_message_of_fifty_is_dead(ol: Outlast, url: str) -> None:
+    """R055, R124: 49 sent, one dead with the reason."""
+    sink = Rabbit(url, exchange="", routing_key=lambda m: "no" if m.body == 7 else "orders")
+    orders = ol.outbox("orders", sink)
+    jobs = ol.enqueue(*(orders.message(n) for n in range(50)))
+    async with work(ol):
+        await aeventually(lambda: ol.counts()["succeeded"] == 49 and ol.counts()["dead"] == 1)
+    assert "has no queue for the routing key 'no'" in (ol.job(jobs[7].id).error or {})["message"]
+
+
+def test_the_prefetch_bounds_what_is_held(url: str) -> None:
+    """R009: the rest stays with the broker, for others."""
+
+    async def main() -> None:
+        source = Rabbit(url, queue="mail", prefetch=5)
+        await source.open()
+        await asyncio.to_thread(rabbit_broker.put, [Message(f"m{n}", b"1") for n in range(20)])
+        held = list(await source.receive(100, 5.0))
+        while more := await source.receive(100, 0.3):
+            held += more
+        assert len(held) == 5 and await asyncio.to_thread(rabbit_broker.left) == 15
+        await source.close()
+
+        async def all_are_back() -> bool:
+            return await asyncio.to_thread(rabbit_broker.left) == 20
+
+        await aeventually(all_are_back)
+
+    asyncio.run(main())
+
+
+def test_messages_of_others_are_known_by_what_identifies_them(url: str) -> None:
+    """R130: without a `message_id`, `identify` has the word; without both, each delivery is new."""
+    import aio_pika
+
+    async def put(channel: Any) -> None:
+        body = aio_pika.Message(b"1", headers={"delivery": 7})
+        await channel.default_exchange.publish(body, "mail")
+
+    rabbit_broker.talk(put)
+
+    async def received(**given: Any) -> Message:
+        source = Rabbit(url, queue="mail", **given)
+        await source.open()
+        (message,) = await source.receive(10, 5.0)
+        await source.close()
+        return message
+
+    assert asyncio.run(received(identify=lambda m: m.headers["delivery"])).id == "7"
+    assert len({asyncio.run(received()).id for _ in range(2)}) == 1, "its client gave it an id"
+    unknown = {asyncio.run(received(identify=lambda m: "")).id for _ in range(2)}
+    assert len(unknown) == 2 and "" not in unknown
+
+
+async def test_a_queue_that_is_deleted_is_an_error_of_the_source(ol: Outlast, url: str) -> None:
+    """R014: told, and received from again once it is back."""
+    seen = []
+
+    @ol.task
+    async def sync(body: int) -> None:
+        seen.append(body)
+
+    async def delete(channel: Any) -> None:
+        await channel.queue_delete("mail")
+
+    ol.source("mail", Rabbit(url, queue="mail"), task=sync, wait=20)
+    async with work(ol):
+        await asyncio.to_thread(rabbit_broker.put, [Message("a", b"1")])
+        await aeventually(lambda: seen == [1])
+        await asyncio.to_thread(rabbit_broker.talk, delete)
+        await aeventually(lambda: ol.sources() and ol.sources()[0].error)
+        await asyncio.to_thread(rabbit_broker.create, "mail")
+        await asyncio.to_thread(rabbit_broker.put, [Message("b", b"2")])
+        await aeventually(lambda: seen == [1, 2], timeout=30)
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_broker_that_is_away_costs_nothing(ol: Outlast, url: str) -> None:
+    """R054, R223: no attempt, no dead message, order per key."""
+    with Proxy.before(url) as proxy:
+        sink = Rabbit(proxy.url(url), queue="orders")
+        check_away(ol, sink, proxy.refuse, proxy.accept, rabbit_broker.sent)
+
+
+@pytest.mark.kinds("sqlite")
+def test_nothing_is_lost_wherever_a_process_is_killed(
+    bridged: Bridged, processes: Processes
+) -> None:
+    """R026, R123, R130: once at each step; the campaign does it a hundred times."""
+    check_kills(bridged, processes, [*SOURCE_STEPS, *SINK_STEPS])
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("step", [*SOURCE_STEPS, *SINK_STEPS])
+def test_a_hundred_kills_at_each_step(bridged: Bridged, processes: Processes, step: str) -> None:
+    """R123, R130."""
+    check = check_source if step in SOURCE_STEPS else check_sink
+    check(bridged, processes, [step] * 100)
+
+
+def test_bad_options_are_refused() -> None:
+    url = "amqp://127.0.0.1:5672/"
+    for wrong in (
+        lambda: Rabbit("127.0.0.1:5672", queue="q"),
+        lambda: Rabbit(url),
+        lambda: Rabbit(url, exchange="e", queue="q"),
+        lambda: Rabbit(url, queue="q", routing_key="r"),
+        lambda: Rabbit(url, queue="q", prefetch=0),
+    ):
+        with pytest.raises(InvalidOption):
+            wrong()
+
+
+def test_no_password_is_shown() -> None:
+    url = "amqp://user:hunter2@localhost:5672/shop?x=hunter2"
+    assert repr(Rabbit(url, queue="q")) == "RabbitMQ amqp://localhost:5672/shop, queue q"
