@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections import Counter
 from typing import Any
 
@@ -10,12 +12,14 @@ import pytest
 from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.turns import FIRST_LANE, MAX_LANES, LaneCursor
 from outlast.ops.breakers import open_breaker, take_probe
-from outlast.ops.claim import poll
+from outlast.ops.claim import ClaimRequest, poll
 from outlast.ops.enqueue import enqueue
-from outlast.ops.lanes import LaneTurn
+from outlast.ops.finish_and_claim import finish_and_claim
+from outlast.ops.lanes import LaneTurn, TurnClaims
 from outlast.ops.offer import OfferRequest, offer
+from outlast.store import Store
 from tests.store.conftest import Run
-from tests.store.jobs import end, new, table
+from tests.store.jobs import end, ending, new, table, take
 from tests.store.test_lanes import lanes, limit, put_in, turn
 from tests.support import Database
 
@@ -113,3 +117,106 @@ def test_a_job_that_one_more_lost_worker_ends_is_not_added_to_a_batch(run: Run) 
     put_in(run, "a", 1)
     assert [claim.crashes for claim in turn(run, task="work")] == [0]
     assert [claim.crashes for claim in turn(run)] == [1]
+
+
+@pytest.mark.kinds("postgres")
+@pytest.mark.parametrize("most", [1, 7, 100, 150])
+def test_one_round_trip_claims_what_two_steps_would(run: Run, most: int) -> None:
+    """R239, R241: the same lanes in the same order, and the same cursor, turn by turn."""
+    seen = list[list[Any]]()
+    for even in (False, True):
+        queue = f"even-{even}"
+        limit(run, queue, lane_running=2)
+        run(enqueue, [new(lane=f"lane-{n % MANY:03}", queue=queue) for n in range(3 * MANY)])
+        cursor, ended, turns = FIRST_LANE, list[Any](), list[Any]()
+        for _ in range(8):
+            freed = tuple(dict.fromkeys(claim.lane for claim in ended))[-MAX_LANES:]
+            request = LaneTurn(cursor, freed, even=even)
+            claims: Any = take(run, most, queue=queue, turn=request)
+            assert claims.even
+            cursor, ended = claims.cursor, claims[::2]
+            for claim in ended:
+                end(run, claim)
+            turns.append((sorted(lanes(claims).items()), cursor, claims.more, claims.busy))
+        seen.append(turns)
+    assert seen[0] == seen[1]
+    assert sum(number for took, *_ in seen[1] for _, number in took) >= min(most * 8, MANY)
+
+
+@pytest.mark.kinds("postgres")
+@pytest.mark.parametrize(
+    "limits",
+    [{"weights": {"a": 2}}, {"weights": {}}, {"lane_rate": "1/h"}, {"rate": "1/h"}, {"running": 1}],
+    ids=str,
+)
+def test_a_queue_with_new_limits_is_claimed_in_two_steps(run: Run, limits: dict[str, Any]) -> None:
+    """R238: the claim that finds out takes nothing, and the next one obeys them."""
+    limit(run, lane_running=2)
+    put_in(run, "a", 3)
+    assert turn(run, 1).even
+    limit(run, lane_running=2, **limits)
+    found: Any = take(run, 5, turn=LaneTurn(even=True))
+    assert (list(found), found.even, found.more) == ([], False, True)
+    again = turn(run, 5)
+    assert (len(again), again.even) == (0 if "running" in limits else 1, False)
+
+
+@pytest.mark.kinds("postgres")
+def test_a_queue_without_limits_gives_nothing_to_a_claim_by_lanes(run: Run) -> None:
+    put_in(run, None, 1)
+    assert take(run, 5, turn=LaneTurn(even=True)) == []
+    assert len(take(run, 5)) == 1
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number_of_lanes", [1, 100_000])
+def test_a_claim_is_as_fast_with_a_million_waiting(
+    store: Store, database: Database, number_of_lanes: int
+) -> None:
+    """R241: finish 100 and claim 100, with 20,000 waiting and with 1,000,000."""
+    limit(store.run, lane_running=1000 if number_of_lanes == 1 else 2)
+    took = []
+    for first, last in ((0, 20_000), (20_000, 1_000_000)):
+        _wait_in_lanes(database, first, last, number_of_lanes)
+        took.append(_median_claim_s(store))
+    print(f"{1000 * took[0]:.1f} ms, then {1000 * took[1]:.1f} ms: {took[1] / took[0]:.2f} times")
+    assert took[1] <= 1.5 * took[0], took
+
+
+def _wait_in_lanes(database: Database, first: int, last: int, number_of_lanes: int) -> None:
+    columns = "id, tenant, queue, lane, task, args, priority, max_attempts, max_crashes, state"
+    serial, source = "", f"generate_series({first}, {last - 1}) AS n"
+    id, now = "CAST('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0') AS uuid)", "now()"
+    if database.is_sqlite:
+        step = f"SELECT {first} UNION ALL SELECT n + 1 FROM s WHERE n < {last - 1}"
+        serial, source = f"WITH RECURSIVE s(n) AS ({step})", "s"
+        id, now = "printf('00000000-0000-7000-8000-%012x', n)", "strftime('%s') + 0.0"
+    name = table(database, "job")
+    with database.connect() as connection:
+        connection.execute(
+            f"INSERT INTO {name} ({columns}, run_at, created_at) {serial} SELECT {id}, 'default',"
+            f" 'default', 'lane-' || (n % {number_of_lanes}), 'work', '{{}}', 0, 3, 3, 'ready',"
+            f" {now}, {now} FROM {source}"
+        )
+        connection.execute(f"ANALYZE {name}")
+
+
+def _median_claim_s(store: Store) -> float:
+    """Of a worker's turns, each of which finishes what the last one claimed."""
+    steady, took, claims = store.hot_path_clone(), list[float](), TurnClaims()
+    for _ in range(40):
+        ended = [ending(claim) for claim in claims]
+        freed = tuple(dict.fromkeys(str(claim.lane) for claim in claims))[-MAX_LANES:]
+        turn_of = LaneTurn(claims.cursor, freed, even=claims.even)
+        request = ClaimRequest("w1", "default", 100, 60.0, promote=False, turn=turn_of)
+        began = time.perf_counter()
+        _, found = steady.run(finish_and_claim, ended, request)
+        took.append(time.perf_counter() - began)
+        assert isinstance(found, TurnClaims) and len(found) == 100
+        claims = found
+    for claim in claims:
+        end(store.run, claim)
+    if steady is not store:
+        steady.close()
+    return statistics.median(took[5:])

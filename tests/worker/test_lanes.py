@@ -22,7 +22,7 @@ from outlast import (
 )
 from outlast.model.settings import WorkerSettings
 from outlast.ops.claim import ClaimRequest
-from outlast.ops.lanes import ADOPTED_ROWS, TurnClaims
+from outlast.ops.lanes import ADOPTED_ROWS, TurnClaims, TurnLimits
 from outlast.worker import lane_turns
 from outlast.worker.poller import Poller
 from tests.support import Database, aeventually, eventually
@@ -201,7 +201,7 @@ def test_a_queue_with_a_rate_never_rests_longer_than_its_bucket_fills() -> None:
     poller.lanes.update(["mail"], ["mail"])
     for _ in range(20):
         request = ClaimRequest("w1", "mail", 5, 60.0, turn=poller.lanes.next("mail"))
-        poller.claimed(request, TurnClaims(refill=0.1), 0.001)
+        poller.claimed(request, TurnClaims(limits=TurnLimits(False, False, 0.1, None)), 0.001)
     eventually(lambda: poller.next_queues() == ("mail",), 5.0)
 
 
@@ -287,6 +287,7 @@ async def test_a_plain_queue_costs_no_statement_more(ol: Outlast) -> None:
     async with work(ol, concurrency=10):
         await finished(ol, 50)
     lane_statements = {"lock_lanes", "claim_lanes", "claim_ordered_lanes", "adopt_jobs"}
+    lane_statements |= {"lock_even_lanes", "claim_even_lanes"}
     assert lane_statements.isdisjoint(spy.counts)
 
 

@@ -18,7 +18,7 @@ from .finish import (
     resolve_missing,
     split_rivals,
 )
-from .lanes import LaneClaim, claim_locked
+from .lanes import LaneClaim, claim_lanes, claim_locked, read_even_claims
 from .operation import BEGIN, CommitPipeline, Op, Pipeline, Rows, Statement
 
 
@@ -40,11 +40,12 @@ def finish_and_claim_lanes(
     tied = any(transition.claim.has_dependents for transition in transitions)
     if tied:
         finished, _ = yield from finish_and(transitions, [])
+        return finished, (yield from claim_lanes(asked))
+    if asked.even:
+        finished, answers = yield from finish_and(transitions, asked.even_statements())
+        return finished, read_even_claims(asked, answers)
     yield BEGIN
-    if tied:
-        answers: list[Rows] = yield Pipeline(asked.opening())
-    else:
-        finished, answers = yield from finish_and(transitions, asked.opening())
+    finished, answers = yield from finish_and(transitions, asked.opening())
     return finished, (yield from claim_locked(asked, answers))
 
 

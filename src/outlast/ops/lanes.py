@@ -6,6 +6,9 @@
 
 A slot is a running row: there is no counter, so a lost worker leaves none behind. Locking and
 counting in one statement would admit too many: its snapshot is older than the lock.
+
+Where lanes have equal shares (no weights, rates or order; no limit of the queue), PostgreSQL shares
+out: 1 and 2 are two statements in one round trip.
 """
 
 from __future__ import annotations
@@ -46,6 +49,30 @@ class LaneTurn:
     adopt: bool = False  # whether to search for jobs without a lane
     deep: bool = False  # whether that search is deep
     longest_due: bool = False  # of each lane, instead of its highest priority
+    even: bool = False  # lanes had equal shares in the last turn
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """The limits of a queue, as far as they shape a claim."""
+
+    alone: bool  # this claim locks the whole queue
+    ordered: bool
+    refill: float | None  # seconds between checks for new tokens; None: no rates
+    weights: dict[str, int] | None
+    lane_batch: int | None = None
+
+    @classmethod
+    def of(cls, columns: Sequence[Any]) -> TurnLimits:
+        alone, ordered, *rates, burst, weights, lane_batch = columns
+        refill, weighted = refill_wait(rates, burst), json.loads(weights or "null")
+        return cls(bool(alone), bool(ordered), refill, weighted, lane_batch)
+
+    @property
+    def even(self) -> bool:
+        """Whether the next turn may be claimed in one round trip. (On SQLite every claim is
+        alone.)"""
+        return not (self.alone or self.ordered) and self.weights is None and self.refill is None
 
 
 class TurnClaims(list[Claim]):
@@ -59,19 +86,29 @@ class TurnClaims(list[Claim]):
         busy: bool = False,
         adopted: int = 0,
         more: bool = False,
-        refill: float | None = None,
+        limits: TurnLimits | None = None,
     ) -> None:
         super().__init__(claims)
         self.cursor = cursor
         self.busy = busy  # another claim held lanes or the queue
         self.adopted = adopted
         self.more = more  # some lanes were not considered
-        self.refill = refill  # seconds until the next check for tokens; None: no rates
+        self.limits = limits  # as the claim found them
+
+    @property
+    def refill(self) -> float | None:
+        """Seconds until the next check for tokens; None: no rates."""
+        return self.limits.refill if self.limits else None
+
+    @property
+    def even(self) -> bool:
+        """Whether lanes have equal shares."""
+        return self.limits is not None and self.limits.even
 
     def holding(self, claims: Iterable[Claim]) -> TurnClaims:
         """The same turn with these claims."""
         return TurnClaims(claims, self.cursor, busy=self.busy, adopted=self.adopted,
-                          more=self.more, refill=self.refill)  # fmt: skip
+                          more=self.more, limits=self.limits)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +122,43 @@ class LaneClaim:
     promote: bool = False
     runs: bool = False  # of an ordered lane with a lane_batch, more than one job
 
+    @property
+    def even(self) -> bool:
+        """Whether `even_statements()` may be all of the claim."""
+        return self.turn.even and not self.turn.longest_due and not self.turn.cursor.left
+
     def opening(self) -> list[Statement]:
         """Statements that open the claim; the last one locks lanes."""
+        return [*self._first(), Statement("lock_lanes", self._lanes(), self._freed())]
+
+    def even_statements(self) -> list[Statement]:
+        """Statements that claim equal shares in one round trip."""
+        lock = Statement("lock_even_lanes", self._lanes(), self._freed())
+        given = {**self.params, "queue": self.queue, "limit": self.limit, "alone": False}
+        return [*self._first(), lock, Statement("claim_even_lanes", given)]
+
+    def _first(self) -> list[Statement]:
         first = [Statement("promote_due", {"limit": 1000})] if self.promote else []
         if self.turn.adopt:
             reach = DEEP_ADOPTED_ROWS if self.turn.deep else ADOPTED_ROWS
             first.append(Statement("adopt_jobs", {"queue": self.queue, "reach": reach}))
-        given = {"queue": self.queue, "lane": self.turn.cursor.lane, "lanes": MAX_LANES}
-        freed = [{"lane": lane} for lane in self.turn.freed]
-        return [*first, Statement("lock_lanes", given, freed)]
+        return first
+
+    def _lanes(self) -> dict[str, object]:
+        return {"queue": self.queue, "lane": self.turn.cursor.lane, "lanes": MAX_LANES}
+
+    def _freed(self) -> list[dict[str, object]]:
+        return [{"lane": lane} for lane in self.turn.freed]
 
     def adopted(self, answers: Sequence[Rows]) -> int:
-        return len(answers[-2]) if self.turn.adopt else 0
+        """Jobs that got a lane, from the answers before that of the lock."""
+        return len(answers[-1]) if self.turn.adopt else 0
 
 
 def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True) -> Op[TurnClaims]:
     """Claim from the lanes that `asked.opening()` locked, in the same transaction. Unless more
     statements follow, the last one travels with the commit."""
-    adopted = asked.adopted(answers)
+    adopted = asked.adopted(answers[:-1])
     lanes, facts = _read_lanes(answers[-1])
     if facts is None:
         return TurnClaims(adopted=adopted)
@@ -111,9 +167,10 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
     cursor, more = asked.turn.cursor, len(visited) >= MAX_LANES
     busy = len(ours) < len(lanes)
     if not ours:
-        return TurnClaims(cursor=cursor, busy=busy, adopted=adopted)
+        return TurnClaims(cursor=cursor, busy=busy, adopted=adopted, limits=facts)
     ordered_lanes = turn_order(ours, cursor)
-    shares = share_out(ordered_lanes, cursor, facts.weights, asked.limit)
+    weights = facts.weights or {}
+    shares = share_out(ordered_lanes, cursor, weights, asked.limit)
     statement, last = (
         _claim_statement(asked, facts, shares),
         CommitPipeline if commits else Pipeline,
@@ -126,46 +183,56 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
     else:
         (rows,) = yield last([statement])
         claims = [Claim(*row) for row in rows]
-    given = Counter(claim.lane or "" for claim in claims)
-    if given.total() < asked.limit:  # these lanes are empty: the turn passes to the next ones
+    if len(claims) < asked.limit:  # these lanes are empty: the turn passes to the next ones
         cursor = LaneCursor(visited[-1]) if visited else cursor
     else:
-        cursor = next_cursor(shares, facts.weights, asked.limit, given)
+        cursor = next_cursor(shares, weights, asked.limit, _by_lane(claims))
     return TurnClaims(
-        _in_order(claims), cursor, busy=busy, adopted=adopted, more=more, refill=facts.refill
+        _in_order(claims), cursor, busy=busy, adopted=adopted, more=more, limits=facts
     )
+
+
+def read_even_claims(asked: LaneClaim, answers: Sequence[Rows]) -> TurnClaims:
+    """The result of `asked.even_statements()`. A queue that has got weights, rates or an order
+    since the last turn gives nothing, and is claimed in two steps the next time."""
+    *first, locked, rows = answers
+    adopted, cursor = asked.adopted(first), asked.turn.cursor
+    if not locked:
+        return TurnClaims(adopted=adopted)
+    ((text, number, in_turn, last, *columns),) = locked
+    lanes, facts = json.loads(text), TurnLimits.of(columns)
+    claims = [Claim(*row) for row in rows]
+    if claims and len(claims) >= asked.limit:
+        cursor = next_cursor(share_out(lanes, cursor, {}, asked.limit), {}, asked.limit,
+                             _by_lane(claims))  # fmt: skip
+    elif lanes and last is not None:
+        cursor = LaneCursor(last)
+    more = in_turn >= MAX_LANES or not facts.even
+    return TurnClaims(
+        _in_order(claims), cursor, busy=len(lanes) < number, adopted=adopted,
+        more=bool(lanes) and more, limits=facts,
+    )  # fmt: skip
 
 
 def claim_lanes(asked: LaneClaim) -> Op[TurnClaims]:
     """Claim jobs of a limited queue."""
+    if asked.even:
+        return read_even_claims(asked, (yield Pipeline(asked.even_statements())))
     yield BEGIN
     answers: list[Rows] = yield Pipeline(asked.opening())
     return (yield from claim_locked(asked, answers))
 
 
-@dataclass(frozen=True, slots=True)
-class _QueueFacts:
-    alone: bool  # this claim locks the whole queue
-    ordered: bool
-    refill: float | None  # seconds between checks for new tokens; None: no rates
-    weights: dict[str, int]
-    lane_batch: int | None = None
-
-
-def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], _QueueFacts | None]:
+def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], TurnLimits | None]:
     """Lanes in the order of their turns, with position and lock."""
     if not rows:
         return [], None
     ordered = sorted(rows, key=lambda row: int(row[1]))
-    _, _, _, alone, in_order, *rates, burst, weights, lane_batch = rows[0]
-    refill, weighted = refill_wait(rates, burst), json.loads(weights or "{}")
-    facts = _QueueFacts(bool(alone), bool(in_order), refill, weighted, lane_batch)
+    facts = TurnLimits.of(rows[0][3:])
     return [(lane, int(place), bool(got)) for lane, place, got, *_ in ordered], facts
 
 
-def _claim_statement(
-    asked: LaneClaim, facts: _QueueFacts, shares: Sequence[LaneShare]
-) -> Statement:
+def _claim_statement(asked: LaneClaim, facts: TurnLimits, shares: Sequence[LaneShare]) -> Statement:
     by_priority = "claim_lanes_longest_due" if asked.turn.longest_due else "claim_lanes"
     name = "claim_ordered_lanes" if facts.ordered else by_priority
     given = {**asked.params, "queue": asked.queue, "limit": asked.limit, "alone": facts.alone}
@@ -177,9 +244,13 @@ def _claim_statement(
 
 
 def _spend(queue: str, claims: Sequence[Claim]) -> Statement:
-    spent = Counter(claim.lane or "" for claim in claims) | Counter({"": len(claims)})
+    spent = _by_lane(claims) | Counter({"": len(claims)})
     rows = [{"lane": lane, "spent": number} for lane, number in sorted(spent.items())]
     return Statement("spend_tokens", {"queue": queue}, rows)
+
+
+def _by_lane(claims: Sequence[Claim]) -> Counter[str]:
+    return Counter(claim.lane or "" for claim in claims)
 
 
 def _in_order(claims: Sequence[Claim]) -> list[Claim]:

@@ -23,6 +23,7 @@ class _QueueTurn:
     adopt_at: float = 0.0
     deep_adopt_at: float = 0.0
     vain: int = 0  # fruitless claims in a row
+    even: bool = False  # lanes had equal shares in the last turn
     share: PriorityShare = field(default_factory=PriorityShare)
 
 
@@ -70,7 +71,7 @@ class LaneTurns:
         if deep:
             turn.deep_adopt_at = now + DEEP_ADOPT_INTERVAL_S
         lanes = tuple(freed)[-MAX_LANES:]
-        return LaneTurn(turn.cursor, lanes, adopt, deep, turn.share.due)
+        return LaneTurn(turn.cursor, lanes, adopt, deep, turn.share.due, turn.even)
 
     def claimed(
         self, queue: str, claims: Sequence[Claim], longest_due: bool = False, took: float = 0.0
@@ -80,7 +81,7 @@ class LaneTurns:
         turn = self._queues.get(queue)
         if turn is None or not isinstance(claims, TurnClaims):
             return bool(claims)
-        turn.cursor = claims.cursor
+        turn.cursor, turn.even = claims.cursor, claims.even
         turn.share.claimed(longest_due, took)
         if claims.adopted >= ADOPTED_ROWS:
             turn.adopt_at = 0.0

@@ -28,22 +28,29 @@ chosen (lane, n) AS (
     UNION ALL
     SELECT t.lane, 10000 FROM ol.rows(lane text) WHERE t.lane NOT IN (SELECT lane FROM turns))
 
--- name: lock_lanes
--- The lanes of a queue whose turn it is, and those with slots that were just freed, locked against
--- other claims until this one commits. What is running is counted afterwards, by a statement that
--- sees what the last owner of the lock committed.
--- postgres: locks of transactions, tried and not waited for. The whole queue is locked first: for
--- itself if it has limits of its own, else shared, so that a change of limits waits for claims.
-WITH RECURSIVE held AS MATERIALIZED (
+-- The queue, locked: for itself if it has limits of its own, else shared, so that a change of limits
+-- waits for claims.
+-- fragment: held_queue
+held AS MATERIALIZED (
     SELECT q.running IS NOT NULL OR q.rate IS NOT NULL AS alone, q.ordered,
         q.rate, q.lane_rate, q.burst, CAST(q.weights AS text) AS weights, q.lane_batch,
         CASE WHEN q.running IS NOT NULL OR q.rate IS NOT NULL
             THEN pg_try_advisory_xact_lock(ol.lane_lock(:queue, ''))
             ELSE pg_try_advisory_xact_lock_shared(ol.lane_lock(:queue, '')) END AS got
-    FROM ol.queue AS q WHERE q.name = :queue AND q.limited AND NOT q.paused),
+    FROM ol.queue AS q WHERE q.name = :queue AND q.limited AND NOT q.paused)
+
+-- fragment: lane_got
+held.got AND pg_try_advisory_xact_lock(
+        ol.lane_lock(:queue, chosen.lane))
+
+-- name: lock_lanes
+-- The lanes of a queue whose turn it is, and those with slots that were just freed, locked against
+-- other claims until this one commits. What is running is counted afterwards, by a statement that
+-- sees what the last owner of the lock committed.
+-- postgres: locks of transactions, tried and not waited for
+WITH RECURSIVE ol.held_queue,
 ol.hops
-SELECT chosen.lane, chosen.n, held.got AND pg_try_advisory_xact_lock(
-        ol.lane_lock(:queue, chosen.lane)), held.alone, held.ordered, held.rate, held.lane_rate,
+SELECT chosen.lane, chosen.n, ol.lane_got, held.alone, held.ordered, held.rate, held.lane_rate,
     held.burst, held.weights, held.lane_batch
 FROM held CROSS JOIN chosen
 -- sqlite: who has begun is alone
@@ -51,6 +58,23 @@ WITH RECURSIVE ol.hops
 SELECT chosen.lane, chosen.n, 1, 1, q.ordered, q.rate, q.lane_rate, q.burst, q.weights,
     q.lane_batch
 FROM ol.queue AS q CROSS JOIN chosen WHERE q.name = :queue AND q.limited AND NOT q.paused
+
+-- name: lock_even_lanes
+-- The same in one row, for claim_even_lanes in the same round trip: the lanes got, in the order of their
+-- turns (one at the cursor has had its turn and is last); how many there were, how many of these were
+-- in turn and which was the last of them; and the queue.
+-- postgres only: on SQLite there is no round trip to save. A setting that ends with the transaction
+-- tells the next statement which lanes were got: to try again there would lock lanes after its snapshot.
+WITH RECURSIVE ol.held_queue,
+ol.hops,
+locked AS MATERIALIZED (
+    SELECT chosen.lane, chosen.n, ol.lane_got AS got FROM held CROSS JOIN chosen)
+SELECT set_config('outlast.locked_lanes', COALESCE((SELECT CAST(json_agg(l.lane
+        ORDER BY l.lane = :lane, l.n) AS text) FROM locked AS l WHERE l.got), '[]'), true),
+    (SELECT count(*) FROM locked), (SELECT count(*) FROM turns),
+    (SELECT lane FROM turns ORDER BY n DESC LIMIT 1),
+    held.alone, held.ordered, held.rate, held.lane_rate, held.burst, held.weights, held.lane_batch
+FROM held
 
 -- Closed by slow_down. An end that is further away than it ever was belongs to a clock that has since
 -- stepped back: the lane is open.
@@ -104,13 +128,17 @@ SELECT q.*, ol.greatest(0, ol.least(ol.queue_room, CASE
     WHERE q.name = :queue AND q.limited AND NOT q.paused
         AND (ol.boolean(:alone) OR (q.running IS NULL AND q.rate IS NULL))
 
+-- fragment: given_shares
+shares AS MATERIALIZED (
+    SELECT t.lane, t.share, t.place FROM ol.rows(lane text, share integer, place integer))
+
 -- In the order of their turns: a join with many buckets may come out in another one.
 -- fragment: claim_takes
 SELECT t.lane, q.ordered, q.on_dead, ol.greatest(0, ol.least(ol.lane_room, CASE
             WHEN ol.lane_closed THEN 0
             WHEN q.lane_rate IS NULL THEN t.share
             ELSE ol.whole(ol.lane_tokens) END)) AS take
-    FROM ol.rows(lane text, share integer, place integer) CROSS JOIN limits AS q
+    FROM shares AS t CROSS JOIN limits AS q
     LEFT JOIN ol.lane AS s ON s.queue = :queue AND s.lane = t.lane
     WHERE q.room > 0 AND NOT COALESCE(s.paused, false) AND NOT (COALESCE(q.lane_by, '') = 'tenant'
         AND EXISTS (SELECT 1 FROM ol.lane AS p WHERE p.queue = '' AND p.lane = t.lane AND p.paused))
@@ -121,7 +149,7 @@ SELECT t.lane, q.ordered, q.on_dead, ol.greatest(0, ol.least(ol.lane_room, CASE
 (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
             SELECT id FROM ol.job
             WHERE state = 'ready' AND queue = :queue AND crashes > 0 AND crashes >= max_crashes - 1
-                AND lane IN (SELECT t.lane FROM ol.rows(lane text)) AND ol.startable_of_tenant
+                AND lane IN (SELECT lane FROM shares) AND ol.startable_of_tenant
             ORDER BY priority DESC, run_at, id LIMIT 1)))
 
 -- A range of one lane, and an order that begins with it: an equation would let the planner take the
@@ -131,15 +159,10 @@ state = 'ready' AND lane IS NOT NULL AND queue = :queue
                 AND lane >= takes.lane AND lane <= takes.lane
                 AND ol.startable_of_tenant AND ol.spared
 
--- name: claim_lanes
--- Take the next ready jobs of lanes that are locked, as many of each as its share, its limit and its
--- tokens allow, and no more than the queue has room for.
+-- fragment: picked_in_lanes
 -- postgres: locked where they are picked, lane by lane. The constant LIMIT tells the planner that few
 -- rows are wanted; by the limits alone it would read the whole table.
-WITH limits AS MATERIALIZED (ol.claim_limits),
-takes AS MATERIALIZED (ol.claim_takes),
-picked AS MATERIALIZED (
-    SELECT few.chosen FROM (
+SELECT few.chosen FROM (
         SELECT near.chosen FROM takes
         CROSS JOIN LATERAL (
             SELECT id AS chosen FROM ol.job
@@ -149,14 +172,9 @@ picked AS MATERIALIZED (
             FOR UPDATE SKIP LOCKED) AS near
         WHERE takes.take > 0 AND NOT takes.ordered
         LIMIT 1000) AS few
-    LIMIT COALESCE((SELECT room FROM limits), 0))
-ol.take_picked
+    LIMIT COALESCE((SELECT room FROM limits), 0)
 -- sqlite: has no LATERAL, and no LIMIT that depends on a row: the next ones of a lane are numbered
-WITH limits AS MATERIALIZED (ol.claim_limits),
-takes AS MATERIALIZED (ol.claim_takes)
-UPDATE ol.job AS j SET ol.taken
-WHERE j.id IN (
-    SELECT near.id FROM takes CROSS JOIN ol.job AS near
+SELECT near.id FROM takes CROSS JOIN ol.job AS near
     WHERE takes.take > 0 AND NOT takes.ordered AND near.id IN (
         SELECT id FROM (
             SELECT id, row_number() OVER () AS place FROM (
@@ -165,8 +183,41 @@ WHERE j.id IN (
                 ORDER BY lane, priority DESC, run_at, id
                 LIMIT :limit))
         WHERE place <= takes.take)
-    LIMIT COALESCE((SELECT room FROM limits), 0))
+    LIMIT COALESCE((SELECT room FROM limits), 0)
+
+-- name: claim_lanes
+-- Take the next ready jobs of lanes that are locked, as many of each as its share, its limit and its
+-- tokens allow, and no more than the queue has room for.
+-- postgres: locked in a CTE, as in claim
+WITH limits AS MATERIALIZED (ol.claim_limits),
+ol.given_shares,
+takes AS MATERIALIZED (ol.claim_takes),
+picked AS MATERIALIZED (ol.picked_in_lanes)
+ol.take_picked
+-- sqlite: one writer at a time
+WITH limits AS MATERIALIZED (ol.claim_limits),
+ol.given_shares,
+takes AS MATERIALIZED (ol.claim_takes)
+UPDATE ol.job AS j SET ol.taken
+WHERE j.id IN (ol.picked_in_lanes)
 RETURNING ol.claim_columns
+
+-- name: claim_even_lanes
+-- The same of the lanes that lock_even_lanes has locked, for a queue whose lanes have neither weights,
+-- rates nor an order, and that has no limit of its own. Each lane has the same number of turns, and the
+-- first ones one more; if there are more lanes than jobs wanted, each has one.
+-- postgres only: as lock_even_lanes
+WITH limits AS MATERIALIZED (ol.claim_limits
+        AND NOT q.ordered AND q.weights IS NULL AND q.lane_rate IS NULL),
+shares AS MATERIALIZED (
+    SELECT l.lane, CAST(GREATEST(1, :limit / l.number
+        + CASE WHEN l.place <= :limit % l.number THEN 1 ELSE 0 END) AS integer) AS share, l.place
+    FROM (SELECT e.lane, e.place, count(*) OVER () AS number FROM json_array_elements_text(
+        CAST(NULLIF(current_setting('outlast.locked_lanes', true), '') AS json))
+        WITH ORDINALITY AS e (lane, place)) AS l),
+takes AS MATERIALIZED (ol.claim_takes),
+picked AS MATERIALIZED (ol.picked_in_lanes)
+ol.take_picked
 
 -- fragment: in_lane
 state = 'ready' AND lane IS NOT NULL AND queue = :queue AND ol.startable_of_tenant
@@ -220,6 +271,7 @@ ol.in_lane AND ol.of_taken_lane
 -- claim_longest_due.
 -- postgres: as in claim_lanes
 WITH RECURSIVE limits AS MATERIALIZED (ol.claim_limits),
+ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes),
 ol.lane_priorities,
 picked AS MATERIALIZED (
@@ -237,6 +289,7 @@ picked AS MATERIALIZED (
 ol.take_picked
 -- sqlite: as in claim_lanes
 WITH RECURSIVE limits AS MATERIALIZED (ol.claim_limits),
+ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes),
 ol.lane_priorities
 UPDATE ol.job AS j SET ol.taken
@@ -274,6 +327,7 @@ takes.on_dead = 'block' AND EXISTS (SELECT 1 FROM ol.job AS d
 -- next attempt holds its lane, and so does one that another transaction has locked.
 -- postgres: the head is found first and locked then: SKIP LOCKED would go on to the next in line
 WITH limits AS MATERIALIZED (ol.claim_limits),
+ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes),
 picked AS MATERIALIZED (
     SELECT few.chosen FROM (
@@ -289,6 +343,7 @@ picked AS MATERIALIZED (
 ol.take_picked
 -- sqlite: one writer at a time
 WITH limits AS MATERIALIZED (ol.claim_limits),
+ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes)
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (
@@ -322,6 +377,7 @@ state = 'ready' AND lane IS NOT NULL AND queue = :queue
 -- other lanes left out then: with an end to the range, and without statistics, the planner would take
 -- the index of all ready jobs, and sort them for each lane.
 WITH limits AS MATERIALIZED (ol.claim_limits),
+ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes),
 line AS MATERIALIZED (
     SELECT takes.lane AS of_lane, near.id AS candidate, near.place
@@ -354,6 +410,7 @@ picked AS MATERIALIZED (
 ol.take_picked
 -- sqlite: one writer at a time, and no LATERAL: of each lane the next ones are looked up by id
 WITH limits AS MATERIALIZED (ol.claim_limits),
+ol.given_shares,
 takes AS MATERIALIZED (
     SELECT some.*, t.share FROM (ol.claim_takes) AS some
     JOIN ol.rows(lane text, share integer, place integer) ON t.lane = some.lane)

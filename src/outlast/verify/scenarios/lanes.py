@@ -24,9 +24,14 @@ OPEN_WITHIN_S = 20.0
 
 
 def _claim(
-    ctx: ScenarioContext, limit: int, *, adopt: bool = False, longest_due: bool = False
+    ctx: ScenarioContext,
+    limit: int,
+    *,
+    adopt: bool = False,
+    longest_due: bool = False,
+    even: bool = False,
 ) -> list[Claim]:
-    turn = LaneTurn(adopt=adopt, deep=adopt, longest_due=longest_due)
+    turn = LaneTurn(adopt=adopt, deep=adopt, longest_due=longest_due, even=even)
     claims = ctx.run(claim_op, ClaimRequest(ctx.owner, ctx.queue, limit, ctx.lease, turn=turn))
     ctx.claims += claims
     return ctx.record_begun(claims)
@@ -65,6 +70,24 @@ def claim_by_lanes(ctx: ScenarioContext) -> Iterator[None]:
 @claim_by_lanes.on_retry
 def claim_by_lanes_again(ctx: ScenarioContext) -> Iterator[str]:
     _claim(ctx, 4)
+    yield from _over_limit(ctx, 1)
+
+
+@scenario("lanes-even")
+def claim_equal_shares(ctx: ScenarioContext) -> Iterator[None]:
+    """Lanes without weights, rates and order: from the second turn on, one round trip."""
+    ctx.ol.limit(ctx.queue, lane_running=1)
+    _enqueue(ctx, 3)
+    yield
+    first = _claim(ctx, 1)
+    _claim(ctx, 4, even=True)
+    ctx.finish([(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim)) for claim in first])
+    _claim(ctx, 4, even=True)
+
+
+@claim_equal_shares.on_retry
+def claim_equal_shares_again(ctx: ScenarioContext) -> Iterator[str]:
+    _claim(ctx, 4, even=True)
     yield from _over_limit(ctx, 1)
 
 
