@@ -43,7 +43,7 @@ from . import results as result_verbs
 from . import schedules as schedule_verbs
 from . import workers as worker_verbs
 from .faces import AsyncFace, BlockingFace, finish, twins
-from .parts import ClientParts
+from .resources import ClientResources
 
 if TYPE_CHECKING:
     from ..bridges.inbox import Inbox
@@ -84,7 +84,7 @@ class Outlast:
         tenant_required: bool | None = None,
     ) -> None:
         location = blobs or os.environ.get("OUTLAST_BLOBS") or None
-        self._parts = parts = ClientParts(url, schema, settings, location)
+        self._parts = parts = ClientResources(url, schema, settings, location)
         self._blocking, self._async = BlockingFace(parts), AsyncFace(parts)
         self.retention = retention or RetentionSettings.of()
         self.webhooks: dict[str, Webhook] = {}

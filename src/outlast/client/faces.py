@@ -30,7 +30,7 @@ from ..ops.report import Filter
 from ..store import Store
 from ..store.caller.connection import arun_on, run_on
 from .base import ANY_QUEUE
-from .parts import ClientParts
+from .resources import ClientResources
 from .result_waiter import JobEnd
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ Asyncio = Callable[Concatenate["Outlast", P], Coroutine[Any, Any, T]]
 class Face(ABC):
     """Everything a verb may await."""
 
-    def __init__(self, parts: ClientParts) -> None:
+    def __init__(self, parts: ClientResources) -> None:
         self.parts = parts
 
     @property

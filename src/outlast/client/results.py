@@ -14,7 +14,7 @@ from ..ops.erase import erased_error, take_result
 from ..ops.report import ERASED
 from .base import actor, job_id
 from .faces import Face
-from .parts import ClientParts
+from .resources import ClientResources
 from .result_waiter import outcome_of
 
 
@@ -44,7 +44,7 @@ async def result(on: Face, id: str | Job, timeout: float | None, *, erase: bool,
     return value
 
 
-def _loaded(parts: ClientParts, id: str, stored: object) -> Any:
+def _loaded(parts: ClientResources, id: str, stored: object) -> Any:
     """A result, loaded from the blob store if the row refers to it."""
     if not isinstance(stored, Blob):
         return stored
@@ -53,7 +53,7 @@ def _loaded(parts: ClientParts, id: str, stored: object) -> Any:
     return lenient_json(parts.blobs.text(id, stored))
 
 
-def _typed(parts: ClientParts, job: str | Job, value: object, raw: bool) -> Any:
+def _typed(parts: ClientResources, job: str | Job, value: object, raw: bool) -> Any:
     """Convert the JSON value to the return type of the job's task, if this process has the task."""
     if raw or value is ERASED or not isinstance(job, Job):
         return value

@@ -30,9 +30,9 @@ def build_jobs(
     sibling_of: str | None = None,
     limit: int = MAX_PAYLOAD,
 ) -> list[NewJob]:
-    """The rows of one call, in the order given; a single error names every problem. `within` is an
-    existing flow that the jobs join. Dependents of the job `beside` also wait for the last jobs of
-    this call. `limit` bounds the bytes of one job's arguments."""
+    """The rows of one call, in the order given; a single error names every problem. `into_flow`
+    is an existing flow that the jobs join. Dependents of the job `sibling_of` also wait for the
+    last jobs of this call. `limit` bounds the bytes of one job's arguments."""
     items = list(items)
     if into_flow is None and sibling_of is None and all(map(_is_independent, items)):
         return _independent_jobs(items, limit)

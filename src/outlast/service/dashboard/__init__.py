@@ -19,7 +19,7 @@ In reading order:
     bulk          actions on all matching jobs, in small steps;  bulk_changes  more of them
     job_actions, queue_actions   actions on one job or queue
     timeline      a job's attempts on a timeline;  event_lines  its events as text
-    flow_graph    the layout of a flow as a graph
+    flow_layout   the layout of a flow as a graph
 
 A page is a small module with `ROUTES`, a function that reads its data by operations (with the
 caller's reach in each) and a template. It is listed in `ROUTES` below, and, if it belongs in the

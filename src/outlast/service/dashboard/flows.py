@@ -27,7 +27,7 @@ from .confirm import (
     redirect_refused,
     submitted_form,
 )
-from .flow_graph import MAX_DRAWN_JOBS, layout_graph
+from .flow_layout import MAX_DRAWN_JOBS, layout_graph
 from .pages import action_route, page_route, render_page
 
 PAGE_SIZE = 50

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from ..faults.own_postgres import OwnPostgres
 from ..results import CampaignResults
 from .campaign import CampaignOptions
-from .server_campaign import ServerCampaign
+from .postgres_crash_campaign import PostgresCrashCampaign
 
 WORK_RANGE_S = (0.5, 2.5)  # between a crash and the next
 
 
-class DatabaseCrash(ServerCampaign):
+class DatabaseCrash(PostgresCrashCampaign):
     name = "dbcrash"
     columns = ("crashes", "enqueued")
     goal = "crashes"

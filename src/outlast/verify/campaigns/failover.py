@@ -17,12 +17,12 @@ from typing import ClassVar
 from ..faults.standby import ReplicaPair
 from ..results import CampaignResults
 from .campaign import CampaignOptions
-from .server_campaign import ServerCampaign
+from .postgres_crash_campaign import PostgresCrashCampaign
 
 WORK_RANGE_S = (0.5, 2.0)  # between a rebuilt standby and the next failure
 
 
-class Failover(ServerCampaign):
+class Failover(PostgresCrashCampaign):
     name = "failover"
     columns: ClassVar[tuple[str, ...]] = ("failovers", "enqueued")
     goal = "failovers"

@@ -13,7 +13,7 @@ from ..store.notify_limiter import NotifyLimiter
 from .result_waiter import ResultPoller
 
 
-class ClientParts:
+class ClientResources:
     """The store and the other parts that verbs need. `move` exchanges the stores in place."""
 
     store: Store

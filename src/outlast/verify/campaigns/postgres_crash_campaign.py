@@ -15,7 +15,7 @@ from .load_campaign import LoadCampaign
 RESUME_WITHIN_S = 30.0  # seconds in which a job must start
 
 
-class ServerCampaign(LoadCampaign):
+class PostgresCrashCampaign(LoadCampaign):
     default_workers = 3
     server_label: ClassVar[str]  # the row in the results
 
