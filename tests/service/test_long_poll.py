@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 import httpx
 import pytest
 
-from outlast import Outlast
+from outlast import Job, Outlast
 from outlast.model.worker_names import is_offer
 from tests.service.serving import Served, bearer, serving
 from tests.service.streaming import QUICK, opened, report, said, statuses
@@ -231,3 +232,44 @@ def test_a_worker_between_polls_is_known_by_its_renewals(served: Served, ol: Out
         assert seen.alive
         time.sleep(0.2)
     report(served, token, said(offer, "complete"))
+
+
+def polled_one_by_one(served: Served, ol: Outlast, number: int) -> list[Job]:
+    """The jobs of so many polls of a worker that can hold one job."""
+    token, done = served.token("work"), list[Job]()
+    for _ in range(number):
+        [offer] = poll(served, token, credit=1)["jobs"]
+        done.append(ol.job(offer["id"]))
+        report(served, token, said(offer, "complete"))
+    return done
+
+
+def test_queues_take_turns_from_poll_to_poll(patient: Served, ol: Outlast) -> None:
+    """R142: with more jobs in one queue than a poll takes, the others do not starve."""
+    for queue in ("one", "two", "three"):
+        enqueued(ol, 9, queue=queue)
+    done = polled_one_by_one(patient, ol, 6)
+    assert Counter(job.queue for job in done) == {"one": 2, "two": 2, "three": 2}
+
+
+def test_lanes_take_turns_from_poll_to_poll(patient: Served, ol: Outlast) -> None:
+    """R142, R238: with more lanes than a poll takes jobs."""
+    ol.queue("fair", lane="tenant", lane_running=5)
+    for tenant in "abcd":
+        enqueued(ol, 9, queue="fair", tenant=tenant)
+    done = polled_one_by_one(patient, ol, 8)
+    assert Counter(job.tenant for job in done) == dict.fromkeys("abcd", 2)
+
+
+def test_turns_are_forgotten_with_the_worker(patient: Served, ol: Outlast) -> None:
+    """R142: nothing is kept of workers that are gone, nor used for other wishes."""
+    token, polling = patient.token("work"), patient.app.service.dispatcher.polling
+    for queues in ("one", "one,two"):
+        poll(patient, token, queues=queues)
+    enqueued(ol, 1, queue="two")
+    [offer] = poll(patient, token, queues="one,two")["jobs"]
+    report(patient, token, said(offer, "complete"))
+    assert len(polling._pollers) == 1
+    left = patient.call("DELETE", PATH, token, params={"worker": "hand"})
+    assert left.status_code == 200, left.text
+    assert polling._pollers == {}

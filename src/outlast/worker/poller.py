@@ -87,6 +87,12 @@ class Poller:
             self._rotation.notified(queue)
             self._idle_backoff = self._settings.poll_min
 
+    def resume(self) -> None:
+        """Nobody listened for a while, and news were missed: look at once, everywhere."""
+        self._poll_at = self._busy_poll_at = self._rest_poll_at = 0.0
+        self._idle_backoff = self._settings.poll_min
+        self._rotation.news_missed()
+
     def wait(self) -> float:
         """Seconds until it is time to look."""
         at = max(self._poll_at, self._busy_poll_at if self._rotation else self._rest_poll_at)

@@ -59,6 +59,12 @@ class QueueRotation:
             rest.until = 0.0
         self.found(queue)
 
+    def news_missed(self) -> None:
+        """Of any queue: a rest that news would have ended is over."""
+        for rest in self._rests.values():
+            if not rest.ignores_news:
+                rest.until = 0.0
+
     def next(self) -> str | None:
         """Take the first queue out of the line."""
         self._end_rests()

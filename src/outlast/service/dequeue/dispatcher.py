@@ -215,6 +215,10 @@ class Dispatcher:
             pending = self._pending = self.spawn(self._poll())
         return await asyncio.shield(pending)
 
+    async def poll_together(self, store: Store, queues: Collection[str] | None) -> PendingQueues:
+        """`poll`, as a stream's poller asks."""
+        return await self.poll()
+
     async def _poll(self) -> PendingQueues:
         asked_at = time.monotonic()
         pending = await read_pending(self.store)

@@ -118,7 +118,7 @@ class LongPollResponse(Response):
         stream = self._stream
         dispatcher, waiting = stream.dispatcher, bool(stream.unaccepted())
         dispatcher.streams.discard(stream)
-        dispatcher.polling.polled(stream.info, stream if waiting else None)
+        dispatcher.polling.polled(stream, unaccepted=waiting)
         if waiting:
             dispatcher.spawn(close_when_accepted(stream))
         else:

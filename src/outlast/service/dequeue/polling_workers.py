@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...model.claim import ClaimKey
 from ...ops import workers as worker_ops
 from ...store import Store
+from ...worker.poller import Poller
 from .worker_info import RemoteWorkerInfo
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ class PollingWorkers:
         self._store, self._every, self._spawn = store, heartbeat_every, spawn
         self._known: dict[str, tuple[RemoteWorkerInfo, float]] = {}
         self._unaccepted: dict[str, WorkerStream] = {}  # polls that were answered with jobs
+        self._pollers: dict[str, Poller] = {}  # whose turn it is, from one poll to the next
         self._heartbeat_at: dict[str, float] = {}
 
-    def polled(self, info: RemoteWorkerInfo, unaccepted: WorkerStream | None) -> None:
+    def polled(self, stream: WorkerStream, unaccepted: bool) -> None:
         """A poll was answered, with jobs that are not accepted yet, or without."""
-        now = time.monotonic()
-        if unaccepted is not None:
-            self._unaccepted[info.worker] = unaccepted
+        now, info = time.monotonic(), stream.info
+        if unaccepted:
+            self._unaccepted[info.worker] = stream
+        self._pollers[info.worker] = stream.poller
         self._known[info.worker] = info, now + POLLER_KNOWN_S
         self._heartbeat_at[info.worker] = now + self._every
         for worker in [name for name, (_, until) in self._known.items() if until < now]:
@@ -43,6 +46,18 @@ class PollingWorkers:
         """The last poll of this worker, if its jobs may not be accepted yet."""
         return self._unaccepted.pop(worker, None)
 
+    def poller(self, info: RemoteWorkerInfo) -> Poller | None:
+        """The poller of this worker's last poll, if it asked for the same jobs."""
+        known, poller = self._known.get(info.worker), self._pollers.get(info.worker)
+        if known is None or poller is None:
+            return None
+        before = known[0]
+        wish = info.queues, info.tasks, info.tenant
+        if wish != (before.queues, before.tasks, before.tenant):
+            return None
+        poller.resume()
+        return poller
+
     def answered(self) -> list[WorkerStream]:
         """Polls whose jobs may not be accepted yet."""
         return list(self._unaccepted.values())
@@ -50,6 +65,7 @@ class PollingWorkers:
     def left(self, worker: str) -> None:
         self._unaccepted.pop(worker, None)
         self._known.pop(worker, None)
+        self._pollers.pop(worker, None)
         self._heartbeat_at.pop(worker, None)
 
     def renewed(self, holds: Iterable[ClaimKey]) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,7 @@ from ...model.claim import Claim, ClaimKey
 from ...model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
 from ...ops import offer as ops
 from ...ops import workers as worker_ops
-from ...ops.claim import PendingQueues
 from ...protocol import FrameFields, offer_frames
-from ...store import Store
 from ...worker.breaker import HeldTasks
 from ...worker.loop import Backoff
 from ...worker.poller import Poller
@@ -52,7 +50,7 @@ class WorkerStream:
         self.closed = False
         self._format = format
         self._key = key
-        self._poller = Poller(info.queues, dispatcher.settings, self._see)
+        self.poller = Poller(info.queues, dispatcher.settings, dispatcher.poll_together)
         self.offers: dict[ClaimKey, Offer] = {}  # kept by the dispatcher's book
         self.credit = Credit(info.credit, dispatcher.service_settings, self.offers)
         self._piggybacked: list[Claim] = []  # claimed with a report, not sent yet
@@ -132,6 +130,8 @@ class WorkerStream:
         """One poll instead of a stream: the first jobs that can be offered, or none within so many
         seconds; sooner, if a cancel was requested for a job of this worker."""
         self._max_share = 1
+        if (kept := self.dispatcher.polling.poller(self.info)) is not None:
+            self.poller = kept  # the turns of queues, lanes and priorities go on
         self._ends_at = self._silent_since = until = time.monotonic() + wait
         await self._register()
         claims: list[Claim] | None = []
@@ -182,15 +182,11 @@ class WorkerStream:
             self._silent_since + self.dispatcher.service_settings.keep_alive,
         ]
         if self.credit.free > 0:
-            until.append(now + self._poller.pause())
+            until.append(now + self.poller.pause())
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, min(most, *(at - now for at in until)))):
                 await self._wakeup.wait()
         self._wakeup.clear()
-
-    async def _see(self, store: Store, queues: Collection[str] | None) -> PendingQueues:
-        """One poll for all streams that ask at the same time."""
-        return await self.dispatcher.poll()
 
     # Offer
 
@@ -210,12 +206,12 @@ class WorkerStream:
         """Claims from the queue whose turn it is; None: there is none to poll."""
         if self.credit.free <= 0:
             return None
-        if self._poller.wait() == 0:
-            await self._poller.poll(self.dispatcher.store)
+        if self.poller.wait() == 0:
+            await self.poller.poll(self.dispatcher.store)
             if self.dispatcher.breakers.open and (probes := await self.dispatcher.probe(self)):
                 return probes
-        self._poller.held = self._held()
-        if not (queues := self._poller.next_queues()):
+        self.poller.held = self._held()
+        if not (queues := self.poller.next_queues()):
             return None
         if (request := self._offer_request(queues, self.credit.free)) is None:
             return None
@@ -224,34 +220,34 @@ class WorkerStream:
             claims = await self.dispatcher.offer(self, request)
         except OutlastError as error:
             if isinstance(error, StoreUnavailable | DeadlineExceeded):
-                self._poller.not_claimed(request)
+                self.poller.not_claimed(request)
             else:
-                self._poller.failed(request)
+                self.poller.failed(request)
             raise
         finally:
             self.credit.requested -= request.limit
-        self._poller.claimed(request, claims)
-        if not claims and request.queue in self._poller.held and not request.longest_due:
-            self._poller.rest_held(request.queues, time.monotonic() - asked_at)
+        self.poller.claimed(request, claims)
+        if not claims and request.queue in self.poller.held and not request.longest_due:
+            self.poller.rest_held(request.queues, time.monotonic() - asked_at)
         return claims
 
     def piggyback_request(self, ending: int) -> ops.OfferRequest | None:
         """The claim to make in the round trip that ends so many of the worker's jobs."""
         room = self.credit.free + ending
-        self._poller.held = self._held()
+        self.poller.held = self._held()
         if (
             self.closed
             or self._is_answered
             or self._end_reason
             or room <= 0
-            or not (queues := self._poller.next_queues())
+            or not (queues := self.poller.next_queues())
         ):
             return None
         return self._offer_request(queues, room)
 
     def piggyback_claimed(self, request: ops.OfferRequest, claims: Sequence[Claim]) -> None:
         self.credit.requested -= request.limit
-        self._poller.claimed(request, claims)
+        self.poller.claimed(request, claims)
         ours = self.dispatcher.assign(self, claims)
         if self._is_answered:
             self.dispatcher.withdraw(ours)
@@ -262,7 +258,7 @@ class WorkerStream:
     def piggyback_failed(self, request: ops.OfferRequest) -> None:
         """The claim failed: there may be ready jobs all the same."""
         self.credit.requested -= request.limit
-        self._poller.not_claimed(request)
+        self.poller.not_claimed(request)
         self._wakeup.set()
 
     def _take_piggybacked(self) -> list[Claim] | None:
@@ -273,10 +269,10 @@ class WorkerStream:
         """On a stream, at most half of the credit: while one half is on its way, the other runs.
         None: breakers hold back all of its tasks there."""
         info = self.info
-        held = self._poller.held.get(queues[0])  # the same for all queues
+        held = self.poller.held.get(queues[0])  # the same for all queues
         tasks = tuple(task for task in info.tasks if task not in held) if held else info.tasks
         if held and not tasks:
-            self._poller.rest_held(queues)
+            self.poller.rest_held(queues)
             return None
         share = -(-self.credit.limit // self._max_share)
         limit = min(room, share, MAX_CLAIM)
@@ -289,11 +285,11 @@ class WorkerStream:
             lease=self.dispatcher.service_settings.offer_lease,
             promote=self.dispatcher.should_promote(),
             allow_one_crash_left=not self.credit.has_a_last_life,
-            cursor=self._poller.cursor(queues[0]) if len(queues) == 1 else None,
+            cursor=self.poller.cursor(queues[0]) if len(queues) == 1 else None,
             tasks=tasks,
             tenant=info.tenant,
-            turn=self._poller.lanes.next(queues[0]),
-            longest_due=len(queues) == 1 and self._poller.takes_longest_due(queues[0]),
+            turn=self.poller.lanes.next(queues[0]),
+            longest_due=len(queues) == 1 and self.poller.takes_longest_due(queues[0]),
         )
 
     def _held(self) -> HeldTasks:
@@ -358,18 +354,18 @@ class WorkerStream:
 
     def slot_freed(self, claim: Claim) -> None:
         """A job of a limited queue has ended: any worker may get the next one of its lane."""
-        self._poller.slot_freed(claim)
+        self.poller.slot_freed(claim)
         self._wakeup.set()
 
     def reopen(self, queue: str) -> None:
-        self._poller.reopen(queue)
+        self.poller.reopen(queue)
         self._wakeup.set()
 
     def notify(self, queue: str) -> None:
         if queue.startswith("!"):
             self.renewal_due = True
         else:
-            self._poller.notify(queue)
+            self.poller.notify(queue)
         self._wakeup.set()
 
     @property
