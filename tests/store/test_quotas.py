@@ -251,6 +251,26 @@ def test_an_open_transaction_of_one_caller_does_not_stop_the_others(
 
 
 @pytest.mark.kinds("postgres")
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_caller_that_keeps_its_snapshot_is_counted_within_it(
+    app: Outlast, caller: Caller, database: Database, level: str
+) -> None:
+    """R149, R002: it would not see a reservation, nor the counter that it changed."""
+    load = limited(app, lane="tenant", quota="3/d", lane_quota="3/d")
+    load.enqueue(1)
+    for ends in ("rollback", "commit"):
+        caller.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        caller.execute("SELECT 1")
+        caller.enqueue(app, load.job(2))
+        caller.enqueue(app, load.job(3))
+        with pytest.raises(QuotaExceeded):
+            caller.enqueue(app, load.job(4))
+        getattr(caller, ends)()
+        assert used(app) == stored(database) == (3 if ends == "commit" else 1)
+    assert lapse(app) == 0
+
+
+@pytest.mark.kinds("postgres")
 def test_fewer_jobs_than_were_reserved_use_a_part(app: Outlast, database: Database) -> None:
     """Another call took a key meanwhile: the rest is given back."""
     limited(app, quota="9/d")

@@ -8,7 +8,7 @@ from ..model.errors import QuotaExceeded
 from ..model.ids import new_job_id
 from ..model.job import NewJob
 from ..model.lane import BY_TENANT
-from ..ops.quotas import Counts, count_jobs, give_back_lapsed, reserve
+from ..ops.quotas import Counts, count_jobs, give_back_lapsed, keeps_its_snapshot, reserve
 from ..store.dialects import SQLITE
 from .faces import Face
 from .room import standing_ids
@@ -20,9 +20,9 @@ async def reserve_for_caller(
     on: Face, jobs: Sequence[NewJob], queues: Collection[str], conn: object
 ) -> str | None:
     """Count the jobs that a caller's transaction is about to insert; returns the reservation. None:
-    they are counted within it. (SQLite has one writer, so nobody else would wait for the counter.)
-    """
-    if on.store.address.dialect == SQLITE:
+    they are counted within it. (SQLite has one writer, so nobody else would wait for the counter.
+    A transaction with one snapshot for all its statements would not see the reservation.)"""
+    if on.store.address.dialect == SQLITE or await on.run_on(conn, keeps_its_snapshot()):
         return None
     keyed = [job for job in jobs if job.key is not None]
     existing = (await standing_ids(on, keyed, conn)) if keyed else set()

@@ -71,6 +71,12 @@ def enqueue_in_quota(
     return made
 
 
+def keeps_its_snapshot() -> Op[bool]:
+    """Whether this transaction does not see what others commit meanwhile."""
+    rows: Rows = yield Statement("transaction_isolation")
+    return rows[0][0] in ("repeatable read", "serializable")
+
+
 @creates_database
 def reserve(counts: Counts, reservation: str) -> Op[None]:
     """Count jobs that a caller's transaction is about to insert."""

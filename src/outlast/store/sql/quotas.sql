@@ -33,6 +33,11 @@ FROM (ol.quota_asked) AS a LEFT JOIN ol.quota AS u ON u.queue = a.queue AND u.la
 WHERE a.allowed IS NOT NULL
 ORDER BY a.queue, a.lane
 
+-- name: transaction_isolation
+-- How much of what others commit a caller's transaction sees.
+-- postgres only: on SQLite there is one writer at a time
+SELECT current_setting('transaction_isolation')
+
 -- name: reserve_quota
 -- Remember for whom jobs were counted.
 INSERT INTO ol.quota_reservation (id, queue, lane, number, starts_at, reserved_at)
