@@ -44,9 +44,9 @@ def stored(database: Database) -> int:
     return len(column(database, "id"))
 
 
-def next_period(database: Database) -> None:
+def next_period(database: Database, days: int = 1) -> None:
     """As if a period had passed."""
-    database.rows(f"UPDATE {table(database, 'quota')} SET starts_at = starts_at - 86400")
+    database.rows(f"UPDATE {table(database, 'quota')} SET starts_at = starts_at - {days * 86400}")
 
 
 def lapse(app: Outlast) -> int:
@@ -84,6 +84,35 @@ def test_a_quota_refuses_with_the_facts_and_the_next_moment(
     assert used(app) == 0
     verb("enqueue", *(load.job(n) for n in range(3)))
     assert stored(database) == 6
+
+
+def test_a_call_that_comes_late_to_its_counter_counts_in_the_next_period(
+    app: Outlast, database: Database
+) -> None:
+    """R149: it waited for the counter at the end of its period, and others have begun the next one:
+    what they have counted is not forgotten."""
+    load = limited(app, lane="tenant", quota="3/d", lane_quota="3/d")
+    app.enqueue(load.job(1), load.job(2))
+    next_period(database, -1)
+    begun = database.rows(f"SELECT starts_at FROM {table(database, 'quota')}")
+    load.enqueue(3)
+    counters = f"SELECT starts_at, used FROM {table(database, 'quota')}"
+    assert database.rows(counters) == [(at, 3) for (at,) in begun]
+    with pytest.raises(QuotaExceeded):
+        load.enqueue(4)
+
+
+def test_a_longer_period_counts_from_its_own_beginning(app: Outlast, database: Database) -> None:
+    """R149: a counter of an hour within the day is not one of a later day."""
+    load = limited(app, quota="3/h")
+    app.enqueue(load.job(1), load.job(2))
+    app.limit("ingest", quota="3/d")
+    counter = f"SELECT starts_at, used FROM {table(database, 'quota')}"
+    ((starts_at, _),) = database.rows(counter)
+    day = starts_at - starts_at % 86400
+    database.rows(f"UPDATE {table(database, 'quota')} SET starts_at = {day + 3600}")
+    load.enqueue(3)
+    assert database.rows(counter) == [(day, 1)]
 
 
 def test_each_lane_has_its_own_quota(app: Outlast, verb: Run, database: Database) -> None:

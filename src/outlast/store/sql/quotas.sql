@@ -8,8 +8,15 @@ SELECT t.queue, t.lane, t.asked,
 -- fragment: period_start
 ol.whole(ol.epoch(ol.now()) / a.period - 0.000001) * a.period
 
+-- While this call waited for the counter, others have begun the next period. (A later beginning that
+-- is less than a period away is that of another length, from before the quota was changed.)
+-- fragment: next_has_begun
+u.starts_at >= excluded.starts_at + (
+        SELECT CASE WHEN u.lane = '' THEN q.quota_period ELSE q.lane_quota_period END
+        FROM ol.queue AS q WHERE q.name = u.queue)
+
 -- fragment: used_before
-CASE WHEN u.starts_at = excluded.starts_at THEN u.used ELSE 0 END
+CASE WHEN u.starts_at = excluded.starts_at OR ol.next_has_begun THEN u.used ELSE 0 END
 
 -- name: take_quota
 -- Count new jobs of queues and lanes ('' is the whole queue), each if its quota has room for all; the
@@ -18,7 +25,8 @@ INSERT INTO ol.quota AS u (queue, lane, starts_at, used)
 SELECT a.queue, a.lane, ol.period_start, a.asked FROM (ol.quota_asked) AS a
 WHERE a.asked <= a.allowed
 ORDER BY a.queue, a.lane
-ON CONFLICT (queue, lane) DO UPDATE SET starts_at = excluded.starts_at,
+ON CONFLICT (queue, lane) DO UPDATE SET
+    starts_at = CASE WHEN ol.next_has_begun THEN u.starts_at ELSE excluded.starts_at END,
     used = excluded.used + ol.used_before
 WHERE excluded.used + ol.used_before <= (
     SELECT CASE WHEN u.lane = '' THEN q.quota ELSE q.lane_quota END
