@@ -51,6 +51,18 @@ def test_lanes_share_a_claim(run: Run) -> None:
     assert lanes(turn(run, 6)) == {"a": 2, "b": 2, "c": 2}
 
 
+def test_a_queue_with_little_room_cuts_a_run_at_its_end(run: Run) -> None:
+    """R123, R240: what is left behind are the last ones in line, whatever their ids are."""
+    limit(run, ordered=True, lane_batch=10, running=2)
+    later = put_in(run, "a", 2)
+    first = put_in(run, "a", 2, priority=9)
+    claims = turn(run)
+    assert ids_of(claims) == first
+    for claim in claims:
+        end(run, claim)
+    assert ids_of(turn(run)) == later
+
+
 def test_a_job_that_was_tried_holds_its_lane_and_is_taken_alone(
     run: Run, database: Database
 ) -> None:

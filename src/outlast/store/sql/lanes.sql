@@ -380,7 +380,7 @@ WITH limits AS MATERIALIZED (ol.claim_limits),
 ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes),
 line AS MATERIALIZED (
-    SELECT takes.lane AS of_lane, near.id AS candidate, near.place
+    SELECT takes.lane AS of_lane, t.place AS turn, near.id AS candidate, near.place
     FROM takes JOIN ol.rows(lane text, share integer, place integer) ON t.lane = takes.lane
     CROSS JOIN LATERAL (
         SELECT few.id, few.place FROM (
@@ -400,19 +400,19 @@ held AS MATERIALIZED (
         AND ol.startable_of_tenant AND ol.spared
     ORDER BY id FOR UPDATE SKIP LOCKED),
 runs AS MATERIALIZED (
-    SELECT of_lane, candidate, place, first_value(inline) OVER lane_line AS first_inline,
+    SELECT turn, candidate, place, first_value(inline) OVER lane_line AS first_inline,
         bool_and(got IS NOT NULL AND (place = 1 OR inline)) OVER lane_line AS unbroken
     FROM line LEFT JOIN held ON got = candidate
     WINDOW lane_line AS (PARTITION BY of_lane ORDER BY place)),
 picked AS MATERIALIZED (
     SELECT candidate AS chosen FROM runs WHERE unbroken AND (place = 1 OR first_inline)
-    ORDER BY of_lane, place LIMIT COALESCE((SELECT room FROM limits), 0))
+    ORDER BY turn, place LIMIT COALESCE((SELECT room FROM limits), 0))
 ol.take_picked
 -- sqlite: one writer at a time, and no LATERAL: of each lane the next ones are looked up by id
 WITH limits AS MATERIALIZED (ol.claim_limits),
 ol.given_shares,
 takes AS MATERIALIZED (
-    SELECT some.*, t.share FROM (ol.claim_takes) AS some
+    SELECT some.*, t.share, t.place AS turn FROM (ol.claim_takes) AS some
     JOIN ol.rows(lane text, share integer, place integer) ON t.lane = some.lane)
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (
@@ -432,6 +432,7 @@ WHERE j.id IN (
                     ORDER BY lane, priority DESC, run_at, id LIMIT :run)))
         WHERE unbroken AND (place = 1 OR first_inline) AND place <= takes.share
             AND NOT EXISTS (SELECT 1 FROM ol.job AS b WHERE ol.lane_begun))
+    ORDER BY takes.turn, near.priority DESC, near.run_at, near.id
     LIMIT COALESCE((SELECT room FROM limits), 0))
 RETURNING ol.claim_columns
 
