@@ -63,6 +63,17 @@ def test_a_queue_with_little_room_cuts_a_run_at_its_end(run: Run) -> None:
     assert ids_of(turn(run)) == later
 
 
+def test_a_run_takes_no_more_than_its_lane_has_tokens(run: Run) -> None:
+    """R148, R240: the rate of a lane holds for runs, too."""
+    limit(run, ordered=True, lane_batch=10, lane_rate="3/h", burst=3)
+    ids = put_in(run, "a", 9)
+    claims = turn(run)
+    assert ids_of(claims) == ids[:3]
+    for claim in claims:
+        end(run, claim)
+    assert turn(run) == []
+
+
 def test_a_job_that_was_tried_holds_its_lane_and_is_taken_alone(
     run: Run, database: Database
 ) -> None:

@@ -137,7 +137,9 @@ shares AS MATERIALIZED (
 SELECT t.lane, q.ordered, q.on_dead, ol.greatest(0, ol.least(ol.lane_room, CASE
             WHEN ol.lane_closed THEN 0
             WHEN q.lane_rate IS NULL THEN t.share
-            ELSE ol.whole(ol.lane_tokens) END)) AS take
+            ELSE ol.whole(ol.lane_tokens) END)) AS take,
+        CASE WHEN q.lane_rate IS NULL THEN t.share
+            ELSE ol.least(t.share, ol.whole(ol.lane_tokens)) END AS longest_run
     FROM shares AS t CROSS JOIN limits AS q
     LEFT JOIN ol.lane AS s ON s.queue = :queue AND s.lane = t.lane
     WHERE q.room > 0 AND NOT COALESCE(s.paused, false) AND NOT (COALESCE(q.lane_by, '') = 'tenant'
@@ -369,8 +371,8 @@ state = 'ready' AND lane IS NOT NULL AND queue = :queue
                         AND lane >= takes.lane AND lane <= takes.lane
 
 -- name: claim_lane_runs
--- Take the next jobs of each ordered lane that is locked and of which none is running, up to its share
--- and `:run`: one worker keeps their order. A job that has been tried holds its lane, and is taken
+-- Take the next jobs of each ordered lane that is locked and of which none is running, up to its share,
+-- its tokens and `:run`: one worker keeps their order. A job that has been tried holds its lane, and is taken
 -- alone. The first one that cannot be taken ends the run.
 -- postgres: candidates are found first and locked then, and a gap ends the run: SKIP LOCKED would go
 -- on to the next in line. They are read along the lanes' index from their first one on, and those of
@@ -390,7 +392,7 @@ line AS MATERIALIZED (
             (SELECT id, row_number() OVER (ORDER BY priority DESC, run_at, id)
             FROM (SELECT id, queue, lane, priority, run_at FROM ol.job
                 WHERE state = 'ready' AND lane IS NOT NULL AND (queue, lane) >= (:queue, takes.lane)
-                ORDER BY queue, lane, priority DESC, run_at, id LIMIT LEAST(t.share, :run)) AS ready
+                ORDER BY queue, lane, priority DESC, run_at, id LIMIT LEAST(takes.longest_run, :run)) AS ready
             WHERE queue = :queue AND lane = takes.lane AND NOT EXISTS (SELECT 1 FROM ol.job AS b WHERE ol.lane_begun))) AS few
         LIMIT 1000) AS near
     WHERE takes.take > 0 AND takes.ordered AND NOT (ol.blocked_by_dead)),
@@ -412,7 +414,7 @@ ol.take_picked
 WITH limits AS MATERIALIZED (ol.claim_limits),
 ol.given_shares,
 takes AS MATERIALIZED (
-    SELECT some.*, t.share, t.place AS turn FROM (ol.claim_takes) AS some
+    SELECT some.*, t.place AS turn FROM (ol.claim_takes) AS some
     JOIN ol.rows(lane text, share integer, place integer) ON t.lane = some.lane)
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (
@@ -430,7 +432,7 @@ WHERE j.id IN (
                 FROM (SELECT id, priority, run_at, args, expires_at, task, tenant FROM ol.job
                     WHERE ol.ready_in_lane
                     ORDER BY lane, priority DESC, run_at, id LIMIT :run)))
-        WHERE unbroken AND (place = 1 OR first_inline) AND place <= takes.share
+        WHERE unbroken AND (place = 1 OR first_inline) AND place <= takes.longest_run
             AND NOT EXISTS (SELECT 1 FROM ol.job AS b WHERE ol.lane_begun))
     ORDER BY takes.turn, near.priority DESC, near.run_at, near.id
     LIMIT COALESCE((SELECT room FROM limits), 0))
