@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
 from outlast import Outlast, group
+from outlast.live_reader import LiveReader, Look
+from outlast.model.settings import ServiceSettings
+from outlast.ops import live_events
 from tests.service.following import Follower
-from tests.service.serving import Served
-from tests.store.jobs import end, put_and_take, take
+from tests.service.serving import Served, serving
+from tests.store.jobs import end, put, put_and_take, take
 from tests.support import aeventually
 
 
@@ -83,3 +88,24 @@ async def test_a_stream_shows_what_its_token_may_see(served: Served, ol: Outlast
     foreign = served.token("read", tenant="other")
     assert served.get(f"/api/v1/flows/{job.flow}/events", foreign).status_code == 404
     assert served.get("/api/v1/events?kind=succeeded&after=x", foreign).status_code == 422
+
+
+async def test_a_busy_system_is_looked_at_now_and_then(
+    ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R140: with something new at every look, a watcher costs a look per `events_poll`."""
+    put(ol.store.run, 100)
+    claims, look, looks = take(ol.store.run, 100), LiveReader.look, [0]
+
+    async def after_one_more_success(reader: LiveReader) -> Look:
+        looks[0] += 1
+        await asyncio.to_thread(end, ol.store.run, claims.pop())
+        return await look(reader)
+
+    monkeypatch.setattr(LiveReader, "look", after_one_more_success)
+    monkeypatch.setattr(live_events, "SETTLE_S", 0.0)
+    with serving(ol, ServiceSettings(events_poll=1.0)) as served:
+        url = f"{served.url}/api/v1/events?kind=succeeded&after=0&stay=3"
+        follower = await Follower(url).follow()
+    assert len(follower.events) >= 2
+    assert looks[0] <= 5
