@@ -25,6 +25,7 @@ from .ops.operation import Op
 P = ParamSpec("P")
 T = TypeVar("T")
 
+READ_AGAIN_S = 30.0  # seconds of others' successes that are read again by who resumes
 LATE_START_S = 5.0  # seconds for which a start that was committed late is still looked for
 
 
@@ -50,7 +51,8 @@ class LiveReader:
 
     def __init__(self, run: RunOperation, wanted: EventFilter, after: LiveCursor | None) -> None:
         self.wanted = wanted
-        self.cursor = LiveCursor(0)
+        self.cursor = LiveCursor(0)  # what is told: it names no job that may not be seen
+        self._read = LiveCursor(0)  # successes are read up to here, also those that are not told
         self._run = run
         self._after = after
         self._opened_at = self._looked_at = 0.0  # by the database's clock
@@ -69,17 +71,17 @@ class LiveReader:
             after = LiveCursor(after.position)
         elif after.ended_at is None:
             after = LiveCursor(after.position, 0.0 if after.position == 0 else now)
-        self.cursor = after._replace(position=min(after.position, last))
+        self.cursor = self._read = after._replace(position=min(after.position, last))
         if after.position <= last:
             return []
         return [self._of_stream("reset", str(self.cursor), {"asked": str(after.position)})]
 
     async def look(self) -> Look:
-        before = self.cursor, dict(self._started), self._looked_at
+        before = self.cursor, self._read, dict(self._started), self._looked_at
         try:
             return await self._look()
         except BaseException:
-            self.cursor, self._started, self._looked_at = before
+            self.cursor, self._read, self._started, self._looked_at = before
             raise
 
     async def _look(self) -> Look:
@@ -92,7 +94,7 @@ class LiveReader:
             stored, more = await self._stored()
             found += stored
         if SUCCEEDED in wanted.kinds:
-            successes, many = await self._successes()
+            successes, many = await self._successes(now)
             found, more = found + successes, more or many
         self._looked_at = now
         if more or state is None or not self._is_over(state, now):
@@ -137,17 +139,21 @@ class LiveReader:
         self.cursor = self.cursor._replace(position=page.position)
         return found, page.more or assigned >= events.MAX_POSITIONS_PER_BATCH
 
-    async def _successes(self) -> tuple[list[LiveEvent], bool]:
+    async def _successes(self, now: float) -> tuple[list[LiveEvent], bool]:
         wanted, found = self.wanted, list[LiveEvent]()
-        jobs = await self._run(succeeded_after, self.cursor, wanted.flow)
+        jobs = await self._run(succeeded_after, self._read, wanted.flow)
         for job in jobs:
-            self.cursor = self.cursor._replace(ended_at=job.finished_at, job=job.id)
+            self._read = self._read._replace(ended_at=job.finished_at, job=job.id)
             event = job.event(SUCCEEDED)
             if wanted.matches(event):
+                self.cursor = self.cursor._replace(ended_at=job.finished_at, job=job.id)
                 if STARTED in wanted.kinds and (start := self._start(job)) is not None:
                     found.append(start)
                 found.append(LiveEvent.of(event, str(self.cursor), {"worker": job.worker}))
-        return found, len(jobs) >= PAGE_SIZE
+        more = len(jobs) >= PAGE_SIZE
+        if not more and now - READ_AGAIN_S > (self.cursor.ended_at or 0.0):
+            self.cursor = LiveCursor(self.cursor.position, now - READ_AGAIN_S)
+        return found, more
 
     def _of_stream(self, kind: str, id: str, data: object) -> LiveEvent:
         at, flow = self._looked_at, self.wanted.flow

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from outlast import InvalidOption, Outlast, group
+from outlast import InvalidOption, Outlast, group, live_reader
+from outlast.live_reader import LiveReader
 from outlast.model.errors import FlowNotFound
 from outlast.model.ids import new_job_id
 from outlast.ops import live_events
+from outlast.ops.event_filter import EventFilter
 from outlast.ops.live_events import LiveCursor, LiveEvent
 from tests.store.jobs import end, put, put_and_take, table, take
 from tests.support import Database, eventually
@@ -192,6 +194,26 @@ def test_a_flow_is_told_from_its_beginning_to_its_end(app: Outlast) -> None:
     assert [event.kind for event in plain] == ["end"]
     with pytest.raises(FlowNotFound):
         next(app.events(flow=new_job_id(), poll=0.05))
+
+
+async def test_a_position_names_no_job_of_another_tenant(
+    app: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R141, R136: others' successes are stepped over, and a position may be kept and shown."""
+    ends = {name: put_and_take(app.store.run, tenant=name) for name in ("acme", "other")}
+    for claim in ends.values():
+        end(app.store.run, claim)
+    wanted = EventFilter(kinds=frozenset({"succeeded"}), tenant="acme")
+    reader = LiveReader(app.store.arun, wanted, LiveCursor(0, 0.0))
+    assert await reader.open() == []
+    await asyncio.sleep(live_events.SETTLE_S + 0.1)
+    assert [event.job for event in (await reader.look()).events] == [ends["acme"].id]
+    assert (await reader.look()).events == []
+    assert reader.cursor.job == ends["acme"].id
+    monkeypatch.setattr(live_reader, "READ_AGAIN_S", -60.0)  # as if a minute had passed
+    await reader.look()
+    assert reader.cursor.job == live_events.LOWEST_ID, "long ago, it is a moment"
+    await app.aclose()
 
 
 async def test_the_same_in_an_event_loop(app: Outlast) -> None:
