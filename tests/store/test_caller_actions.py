@@ -18,7 +18,7 @@ from outlast.ops.reclaim import signs_of_loss
 from outlast.ops.renew import renew
 from tests.store.async_callers import every_kind
 from tests.store.callers import Caller
-from tests.store.jobs import end, put, put_and_take, states, take
+from tests.store.jobs import end, put, put_and_take, states, table, take
 from tests.support import Database, eventually
 
 
@@ -256,6 +256,29 @@ def test_a_request_that_comes_too_late_changes_nothing(app: Outlast, database: D
     assert app.job(ended.id).state == "succeeded"
     (event,) = app.history(twice.id)[1]
     assert event.data["reason"] == "not needed"
+
+
+@pytest.mark.kinds("postgres")
+def test_a_locked_job_holds_up_no_other_cancel(app: Outlast, database: Database) -> None:
+    """R115: its request is left for the next pass."""
+    import psycopg
+
+    locked, free = put_and_take(app.store.run), put_and_take(app.store.run)
+    with psycopg.connect(database.direct_url) as mine:
+        for held in (locked, free):
+            app.cancel(held.id, conn=mine)
+        mine.commit()
+    with database.connect() as other:
+        other.execute("BEGIN")
+        name = table(database, "job")
+        other.execute(f"SELECT 1 FROM {name} WHERE id = %s FOR UPDATE", (locked.id,))
+        done = app.store.run(apply_cancel_requests)
+        other.execute("ROLLBACK")
+    assert (done.found, done.healed) == (1, 1)
+    assert (app.job(free.id).cancelling, app.job(locked.id).cancelling) == (True, False)
+    again = app.store.run(apply_cancel_requests)
+    assert (again.found, again.healed) == (1, 1)
+    assert app.job(locked.id).cancelling
 
 
 @pytest.mark.kinds("postgres")

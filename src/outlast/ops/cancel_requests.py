@@ -38,7 +38,8 @@ def cancel_in_transaction(id: str, by: str, reason: str) -> Op[Job]:
 
 
 def apply_cancel_requests(limit: int = 100, skip: int = 0) -> Op[ReclaimResult]:
-    """Apply a page of committed requests. Jobs that have ended since keep their end."""
+    """Apply a page of committed requests. Jobs that have ended since keep their end; those that
+    another transaction has locked are left to the next pass."""
     yield BEGIN
     taken: Rows = yield Statement("take_cancel_requests", {"limit": limit, "skip": skip})
     result = ReclaimResult(found=len(taken))

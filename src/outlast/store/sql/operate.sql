@@ -15,9 +15,17 @@ INSERT INTO ol.cancel_request (job, data, at) VALUES (ol.id(:id), ol.json(:data)
 
 -- name: take_cancel_requests
 -- Take requests to cancel that were committed since.
--- postgres: SKIP LOCKED, so that workers share the work
+-- postgres: SKIP LOCKED, so that workers share the work. The request of a job that somebody has locked
+-- is left for the next pass: all others would wait for it, too.
+WITH asked AS MATERIALIZED (
+    SELECT seq, job FROM ol.cancel_request ORDER BY seq LIMIT :limit OFFSET :skip
+    FOR UPDATE SKIP LOCKED),
+held AS MATERIALIZED (
+    SELECT id FROM ol.job WHERE id IN (SELECT asked.job FROM asked)
+    ORDER BY id FOR UPDATE SKIP LOCKED)
 DELETE FROM ol.cancel_request WHERE seq IN (
-    SELECT seq FROM ol.cancel_request ORDER BY seq LIMIT :limit OFFSET :skip FOR UPDATE SKIP LOCKED)
+    SELECT asked.seq FROM asked WHERE asked.job IN (SELECT held.id FROM held)
+        OR NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = asked.job))
 RETURNING CAST(job AS text), seq, CAST(data AS text)
 -- sqlite: one writer at a time
 DELETE FROM ol.cancel_request WHERE seq IN (
