@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -44,6 +45,31 @@ def test_a_pass_says_when_it_wants_to_run_again() -> None:
     loop = Loop("test", lambda: next(waits), every=10)
     assert [loop.step(), loop.step()] == [0.0, 7.5]
     assert 8.0 <= loop.step() <= 10.0
+
+
+def test_durations_may_be_timedeltas() -> None:
+    backoff = Backoff(first=timedelta(seconds=2), cap=timedelta(seconds=3))
+    assert 1.4 <= backoff.failed() <= 2.0
+    waits = iter([None, timedelta(seconds=7)])
+    loop = Loop(
+        "test", lambda: next(waits), every=timedelta(seconds=10), backoff=backoff,
+        stable_after=timedelta(minutes=1),
+    )  # fmt: skip
+    assert 8.0 <= loop.step() <= 10.0
+    assert loop.step() == 7.0
+    assert 1.4 <= loop.step() <= 2.0, "nothing is left: it has failed"
+
+
+@pytest.mark.parametrize("returned", ["soon", {"next": 1}, [], float("nan"), float("inf")])
+def test_a_pass_that_returns_no_number_has_failed(
+    returned: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R014: the loop goes on, and says what is wrong."""
+    loop = Loop("test", lambda: returned, every=10, backoff=Backoff(**SHORT))
+    assert loop.step() <= 0.01
+    assert asyncio.run(loop.astep()) <= 0.02
+    assert loop.failures == loop.passes == 2
+    assert "must return None or the seconds until the next pass" in caplog.text
 
 
 async def test_the_same_loop_in_an_event_loop() -> None:

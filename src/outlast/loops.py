@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import cast
 
@@ -31,18 +33,37 @@ log = logging.getLogger("outlast.loops")
 MAX_EXPONENT = 20  # a server may be away for a year
 
 
+def _span(option: str, value: float | timedelta) -> float:
+    if (span := seconds(option, value)) is None:
+        raise InvalidOption(option=option, reason="must be a number of seconds")
+    return span
+
+
+def _until_next(returned: object) -> float | None:
+    """What a pass returned: the seconds until it wants to run again."""
+    if isinstance(returned, timedelta):
+        returned = returned.total_seconds()
+    if returned is None or (isinstance(returned, int | float) and math.isfinite(returned)):
+        return returned
+    reason = f"must return None or the seconds until the next pass, not {returned!r:.80}"
+    raise InvalidOption(option="once", reason=reason)
+
+
 class Backoff:
     """How long to wait after the n-th failure in a row: `first` seconds, then `factor` times as
     long each time, up to `cap`; up to a third less, by jitter."""
 
-    def __init__(self, first: float = 1.0, cap: float = 30.0, factor: float = 2.5) -> None:
-        seconds("first", first)
-        seconds("cap", cap)
+    def __init__(
+        self,
+        first: float | timedelta = 1.0,
+        cap: float | timedelta = 30.0,
+        factor: float = 2.5,
+    ) -> None:
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 1.0:
             raise InvalidOption(
                 option="factor", reason=f"must be a number from 1 on, not {factor!r:.80}"
             )
-        self.first, self.cap, self.factor = first, cap, factor
+        self.first, self.cap, self.factor = _span("first", first), _span("cap", cap), factor
         self.failures = 0
 
     def failed(self) -> float:
@@ -69,16 +90,14 @@ class Loop:
         self,
         name: str,
         once: Callable[[], float | None] | Callable[[], Awaitable[float | None]],
-        every: float,
+        every: float | timedelta,
         backoff: Backoff | None = None,
-        stable_after: float | None = None,
+        stable_after: float | timedelta | None = None,
     ) -> None:
         if not callable(once):
             raise InvalidOption(option="once", reason=f"must be a function, not {once!r:.80}")
-        if seconds("every", every) is None:
-            raise InvalidOption(option="every", reason="must be a number of seconds")
         self.name = name
-        self.every = every
+        self.every = _span("every", every)
         self.passes = 0
         self.failures = 0
         self.succeeded_at = time.monotonic()
@@ -89,7 +108,8 @@ class Loop:
         self._once = once
         self._is_async = is_async(once)
         self._backoff = backoff or Backoff()
-        self._stable_after = self._backoff.cap if stable_after is None else stable_after
+        stable = seconds("stable_after", stable_after)
+        self._stable_after = self._backoff.cap if stable is None else stable
         self._stopped = False
         self._event_loop: asyncio.AbstractEventLoop | None = None  # while it runs in one
         self._woken = asyncio.Event()
@@ -149,6 +169,7 @@ class Loop:
         made, began = _Pass(), time.monotonic()
         try:
             yield made
+            next_in = _until_next(made.next_in)
         except Exception as error:
             made.wait = self._failed(error, time.monotonic() - began)
             return
@@ -156,7 +177,7 @@ class Loop:
         self.succeeded_at = time.monotonic()
         self.on_success()
         jittered = self.every * random.uniform(0.8, 1.0)
-        made.wait = jittered if made.next_in is None else made.next_in
+        made.wait = jittered if next_in is None else next_in
 
     def _failed(self, error: Exception, lasted: float) -> float:
         if lasted > self._stable_after:
