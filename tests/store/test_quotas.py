@@ -265,6 +265,33 @@ def test_a_refused_caller_gets_what_others_rolled_back(
 
 
 @pytest.mark.kinds("postgres")
+def test_a_caller_refused_by_its_lane_gets_what_others_rolled_back(
+    app: Outlast, caller: Caller, database: Database
+) -> None:
+    """R149: also if lanes alone have a quota."""
+    load = limited(app, lane="tenant", lane_quota="2/d")
+    caller.enqueue(app, load.job(1), load.job(2))
+    caller.rollback()
+    ago = "reserved_at - interval '1 hour'"
+    database.rows(f"UPDATE {table(database, 'quota_reservation')} SET reserved_at = {ago}")
+    caller.enqueue(app, load.job(3))
+    caller.commit()
+    assert stored(database) == 1
+
+
+def test_a_reservation_that_is_sent_again_counts_once(app: Outlast, database: Database) -> None:
+    """R004: the answer of its commit was lost, and the store sends it again."""
+    limited(app, lane="tenant", quota="3/d", lane_quota="3/d")
+    app._declare_queues()
+    reservation, counts = new_job_id(), quotas.count_jobs([("ingest", "a")] * 2, {"ingest"})
+    for _ in range(2):
+        app.store.run(reserve, counts, reservation)
+    assert used(app) == 2
+    assert lapse(app) == 2, "each job is in its queue and in its lane, and is one job"
+    assert used(app) == 0
+
+
+@pytest.mark.kinds("postgres")
 def test_an_open_transaction_of_one_caller_does_not_stop_the_others(
     app: Outlast, caller: Caller, database: Database
 ) -> None:

@@ -79,8 +79,11 @@ def keeps_its_snapshot() -> Op[bool]:
 
 @creates_database
 def reserve(counts: Counts, reservation: str) -> Op[None]:
-    """Count jobs that a caller's transaction is about to insert."""
+    """Count jobs that a caller's transaction is about to insert; once, if it is sent again."""
     yield BEGIN
+    standing: Rows = yield Statement("reservation_stands", {"id": reservation})
+    if standing:
+        return
     taken = yield from _take(counts)
     yield Statement("reserve_quota", {"id": reservation}, rows=taken)
 
@@ -101,7 +104,15 @@ def give_back_lapsed(seconds: float = RESERVED_S) -> Op[int]:
                 for (queue, lane, starts_at), number in sorted(back.items())
             ],
         )
-    return sum(number for (_, lane, _), number in back.items() if not lane)
+    return _jobs_in(back)
+
+
+def _jobs_in(back: Counter[tuple[str, str, float]]) -> int:
+    """How many jobs these are: each counts in its queue, in its lane, or in both."""
+    whole, lanes = Counter[str](), Counter[str]()
+    for (queue, lane, _), number in back.items():
+        (lanes if lane else whole)[queue] += number
+    return (whole | lanes).total()
 
 
 def _settle(reservation: str, counts: Counts) -> Op[Counts]:

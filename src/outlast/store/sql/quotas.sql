@@ -46,6 +46,10 @@ ORDER BY a.queue, a.lane
 -- postgres only: on SQLite there is one writer at a time
 SELECT current_setting('transaction_isolation')
 
+-- name: reservation_stands
+-- Whether it was made before: the answer of its commit was lost.
+SELECT 1 FROM ol.quota_reservation WHERE id = ol.id(:id) LIMIT 1
+
 -- name: reserve_quota
 -- Remember for whom jobs were counted.
 INSERT INTO ol.quota_reservation (id, queue, lane, number, starts_at, reserved_at)
