@@ -261,6 +261,28 @@ def test_an_outage_is_waited_out_and_nothing_is_lost(
     assert left == [0]
 
 
+def test_an_outage_at_the_beginning_is_waited_out(
+    app: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R136: the first position is looked for again."""
+    from outlast.model.errors import StoreUnavailable
+
+    held = put_and_take(app.store.run)
+    end(app.store.run, held, "permanent")
+    following = app.events(after="0", poll=0.05)
+    run, left = following._reader._run, [3]
+
+    async def broken(operation: Any, *args: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise StoreUnavailable(reason="cut")
+        return await run(operation, *args)
+
+    monkeypatch.setattr(following._reader, "_run", broken)
+    assert next(following).job == held.id
+    assert left == [0]
+
+
 def test_bad_input_is_refused(app: Outlast) -> None:
     wrong: list[dict[str, Any]] = [
         {"after": "x"},

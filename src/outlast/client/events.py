@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..live_reader import LiveReader
+from ..live_reader import LiveReader, Look
 from ..loops import Backoff
 from ..model.errors import (
     Contention,
@@ -64,12 +64,13 @@ class _LiveEvents:
         self._stopped.set()
 
     async def _read(self) -> AsyncIterator[LiveEvent]:
-        for event in await self._reader.open():
-            yield event
-        backoff = Backoff(first=self._poll, cap=5.0)
+        backoff, look = Backoff(first=self._poll, cap=5.0), None
         while not self._stopped.is_set():
             try:
-                look = await self._reader.look()
+                if look is None:
+                    look = Look(await self._reader.open(), more=True)
+                else:
+                    look = await self._reader.look()
             except TEMPORARY:
                 await self._face.sleep(backoff.failed())
                 continue
