@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -96,6 +97,47 @@ async def test_a_source_reads_its_group_and_what_others_wrote(
     assert connection.xinfo_consumers("mail", "sync") == [], "no consumer is left behind"
 
 
+@pytest.mark.parametrize(("option", "quiet"), [("", 7.0), ("?socket_timeout=0.5", 1.5)])
+async def test_a_quiet_stream_is_no_error(
+    redis: RedisServer, connection: Any, option: str, quiet: float
+) -> None:
+    """R123: a wait that is longer than the time limit of the client's socket; what arrives at last
+    is there at once."""
+    source = Redis(redis.url + option, stream="mail", group="sync")
+    await source.open()
+    try:
+        receiving = asyncio.create_task(source.receive(10, 20.0))
+        await asyncio.wait({receiving}, timeout=quiet)  # the silence is what is tested
+        assert not receiving.done()
+        connection.xadd("mail", {"body": "1", "id": "a"})
+        async with asyncio.timeout(1.0):
+            (message,) = await receiving
+        assert message.id == "a"
+        await source.acknowledge([message])
+        assert await source.receive(10, 0.01) == []
+    finally:
+        await source.close()
+
+
+async def test_messages_that_are_handed_back_end_a_wait(redis: RedisServer) -> None:
+    """R182: by a worker that stops; another one, which waits for new ones, gets them."""
+    one, other = (Redis(redis.url, stream="mail", group="sync") for _ in range(2))
+    with client.Redis.from_url(redis.url) as connection:
+        connection.xadd("mail", {"body": "1", "id": "a"})
+    await one.open()
+    await other.open()
+    try:
+        messages = await one.receive(1, 1.0)
+        receiving = asyncio.create_task(other.receive(10, 20.0))
+        await asyncio.wait({receiving}, timeout=0.5)
+        await one.hand_back(messages)
+        async with asyncio.timeout(10.0):
+            assert [message.id for message in await receiving] == ["a"]
+    finally:
+        await one.close()
+        await other.close()
+
+
 async def test_messages_of_a_consumer_that_is_gone_are_taken_over(redis: RedisServer) -> None:
     """R027: after `idle` seconds; those handed back at once."""
     lost = Redis(redis.url, stream="mail", group="sync", idle=5.0)
@@ -132,7 +174,6 @@ def test_a_server_that_is_away_costs_nothing(
     ol: Outlast, own_redis: RedisServer, database: Database, messages: int
 ) -> None:
     """R054, R223: no attempt, no line for each message, no dead one; all are sent in the end."""
-    import asyncio
     import logging
 
     lines: list[str] = []

@@ -40,6 +40,8 @@ end
 """
 DEFAULT_IDLE_S = 60.0
 DEFAULT_LIMITS = Limits(items=1000, bytes=16_000_000)
+SOCKET_TIMEOUT_S = 10.0  # unless the URL has another
+BLOCK_S = 2.0  # of one call that waits: the socket's time limit must never end it
 PENDING_CHECK_S = 5.0  # between looks for messages of consumers that are gone
 
 Target = str | Callable[[Message], str]
@@ -82,7 +84,7 @@ class Redis:
     async def open(self) -> None:
         import redis.asyncio as redis_client
 
-        self._client = redis_client.from_url(self._url)
+        self._client = redis_client.from_url(self._url, socket_timeout=SOCKET_TIMEOUT_S)
         with _outages():
             await self._client.ping()
             if self._group is not None:
@@ -141,16 +143,26 @@ class Redis:
     # Source
 
     async def receive(self, limit: int, wait: float) -> Sequence[Message]:
-        """Messages of consumers that are gone, else new ones."""
+        """Messages of consumers that are gone, else new ones. It waits in short calls, and looks
+        for the former between them."""
         self._require_group()
+        until = time.monotonic() + wait
         with _outages():
-            if found := await self._take_over(limit):
-                return found
-            block = max(1, int(wait * 1000))
-            given = {self._stream: ">"}
-            answer = await self._redis.xreadgroup(
-                self._group, self._consumer, given, count=limit, block=block
-            )
+            while True:
+                if found := await self._take_over(limit):
+                    return found
+                if found := await self._read_new(limit, until - time.monotonic()):
+                    return found
+                if time.monotonic() >= until:
+                    return []
+
+    async def _read_new(self, limit: int, wait: float) -> list[Message]:
+        own_limit = self._redis.connection_pool.connection_kwargs.get("socket_timeout")
+        wait = min(wait, BLOCK_S, (own_limit or SOCKET_TIMEOUT_S) / 2)
+        block, given = max(1, int(wait * 1000)), {self._stream: ">"}
+        answer = await self._redis.xreadgroup(
+            self._group, self._consumer, given, count=limit, block=block
+        )
         return [_read(*entry) for entry in _entries(answer)]
 
     async def _take_over(self, limit: int) -> list[Message]:
