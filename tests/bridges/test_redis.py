@@ -15,7 +15,7 @@ import pytest
 import redis as client
 
 from outlast import Breaker, InvalidOption, Outlast
-from outlast.bridges import Bad, Message, Redis, SinkDown
+from outlast.bridges import Bad, Message, Redis, Retry, SinkDown
 from tests.support import Database, aeventually
 from tests.support.redis import RedisServer
 from tests.worker.working import sql, work
@@ -73,6 +73,76 @@ async def test_outcomes_of_the_server_are_told_apart(redis: RedisServer, connect
     finally:
         connection.config_set("maxmemory", 0)
         await sink.close()
+
+
+async def answers(line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A server that answers every XADD with one line."""
+    while head := await reader.readline():
+        words = []
+        for _ in range(int(head[1:])):
+            size = int((await reader.readline())[1:])
+            words.append((await reader.readexactly(size + 2))[:-2].upper())
+        writer.write(line if words[0] == b"XADD" else b"+OK\r\n")
+        await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("CLUSTERDOWN Hash slot not served", SinkDown),
+        ("MASTERDOWN Link with MASTER is down", SinkDown),
+        ("READONLY You can't write against a read only replica.", SinkDown),
+        ("LOADING Redis is loading the dataset in memory", SinkDown),
+        ("OOM command not allowed when used memory > 'maxmemory'.", SinkDown),
+        ("MISCONF Redis is configured to save RDB snapshots", SinkDown),
+        ("NOREPLICAS Not enough good replicas to write.", SinkDown),
+        ("MOVED 3999 127.0.0.1:6381", Retry),
+        ("ASK 3999 127.0.0.1:6381", Retry),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", Retry),
+        ("EXECABORT Transaction discarded because of previous errors.", Retry),
+        ("NOPERM this user has no permissions to run the 'xadd' command", Retry),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", Bad),
+        ("ERR syntax error", Bad),
+    ],
+)
+async def test_answers_about_the_server_are_no_fault_of_a_message(line: str, kind: type) -> None:
+    """R054, R055: the client leaves the first word of some of them out."""
+    told = f"-{line}\r\n".encode()
+    server = await asyncio.start_server(lambda r, w: answers(told, r, w), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    sink = Redis(f"redis://127.0.0.1:{port}/0?protocol=2", stream="orders")
+    await sink.open()
+    try:
+        if kind is SinkDown:
+            with pytest.raises(SinkDown):
+                await sink.send([Message("a", b"1")])
+        else:
+            (outcome,) = await sink.send([Message("a", b"1")])
+            assert isinstance(outcome, kind)
+    finally:
+        await sink.close()
+        server.close()
+
+
+async def test_an_entry_that_cannot_be_read_does_not_stop_the_source(
+    redis: RedisServer, connection: Any
+) -> None:
+    """R013: its message has what can be read, and is stored like any other."""
+    deep = "[" * 100_000
+    connection.xadd("mail", {"body": "1", "id": "deep", "headers": deep})
+    connection.xadd("mail", {"body": b"\xff", "id": b"\xfe"})
+    connection.xadd("mail", {"body": "2", "id": "good", "headers": '{"a": "b"}'})
+    url = f"{redis.url}?decode_responses=true"
+    source = Redis(url, stream="mail", group="sync")
+    await source.open()
+    try:
+        found = await source.receive(10, 1.0)
+        assert [one.id for one in found] == ["deep", "\\xfe", "good"]
+        assert found[0].headers == {"headers": deep} and found[2].headers == {"a": "b"}
+        assert found[1].raw == b"\xff"
+    finally:
+        await source.close()
 
 
 async def test_a_source_reads_its_group_and_what_others_wrote(
@@ -226,9 +296,18 @@ def test_bad_addresses_are_refused(redis: RedisServer) -> None:
             wrong()
 
 
-def test_no_password_is_shown() -> None:
-    shown = repr(Redis("redis://user:hunter2@localhost:6379/1?password=hunter2", stream="s"))
-    assert shown == "Redis redis://localhost:6379/1, stream s"
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://user:hunter2@localhost:6379/1?password=hunter2", "redis://localhost:6379/1"),
+        ("redis://user:hunt@er2@localhost:6379/1", "redis://localhost:6379/1"),
+        ("redis://user:hunt/er2@localhost:6379/1", "redis://localhost:6379/1"),
+        ("redis://user:hunt?er2@localhost:6379/1", "redis://…"),
+        ("redis://localhost:6379/1?password=hunt@er2", "redis://…"),
+    ],
+)
+def test_no_password_is_shown(url: str, shown: str) -> None:
+    assert repr(Redis(url, stream="s")) == f"Redis {shown}, stream s"
 
 
 def test_a_client_that_is_not_installed_is_named_with_its_extra(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -27,11 +26,9 @@ if TYPE_CHECKING:
 
     import redis.asyncio as redis_client
 
-# Answers about the state of the server: no message is at fault.
-DOWN = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "NOAUTH",
-        "OOM", "BUSY", "NOPERM", "NOGROUP")  # fmt: skip
-# Answers that may differ another time.
-TRANSIENT = ("TRYAGAIN", "MOVED", "ASK", "EXECABORT", *DOWN)
+# First words of answers about the state of the server: no message is at fault. Those that the
+# client makes a type of have lost their first word.
+DOWN = ("NOREPLICAS", "MISCONF", "BUSY", "NOGROUP")
 # Atomic: a consumer that is removed with messages of its own would take them with it.
 REMOVE_CONSUMER = """
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
@@ -85,6 +82,8 @@ class Redis:
         import redis.asyncio as redis_client
 
         self._client = redis_client.from_url(self._url, socket_timeout=SOCKET_TIMEOUT_S)
+        # Entries are bytes that anybody wrote, whatever the URL says.
+        self._client.connection_pool.connection_kwargs["decode_responses"] = False
         with _outages():
             await self._client.ping()
             if self._group is not None:
@@ -239,7 +238,7 @@ def _read(entry: bytes, fields: dict[bytes, bytes]) -> Message:
     try:
         headers = json.loads(fields.get(b"headers") or b"{}")
         headers = {str(name): str(value) for name, value in headers.items()}
-    except (ValueError, AttributeError):
+    except Exception:  # whatever somebody wrote there: one entry must not stop the source
         headers = {"headers": _text(fields[b"headers"])}
     key = fields.get(b"key")
     return Message(
@@ -263,16 +262,22 @@ def _entries(answer: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:
 
 
 def _outcome(answer: object) -> SendOutcome:
-    from redis.exceptions import RedisError, ResponseError
+    from redis import exceptions
 
     if not isinstance(answer, Exception):
         return None
-    if not isinstance(answer, RedisError):
+    if not isinstance(answer, exceptions.RedisError):
         raise answer
-    told = str(answer)
-    if not isinstance(answer, ResponseError) or told.startswith(TRANSIENT) or _is_down(answer):
+    # Answers that may differ another time, or once an operator has done something.
+    transient = (
+        exceptions.AskError, exceptions.TryAgainError, exceptions.ExecAbortError,
+        exceptions.NoPermissionError,
+    )  # fmt: skip
+    told = f"{type(answer).__name__}: {answer}"
+    about_message = isinstance(answer, exceptions.ResponseError | exceptions.DataError)
+    if isinstance(answer, transient) or _is_down(answer) or not about_message:
         return Retry(told)
-    return Bad(f"{type(answer).__name__}: {told}")
+    return Bad(told)
 
 
 @contextmanager
@@ -292,14 +297,14 @@ def _outages() -> Iterator[None]:
 
 
 def _is_down(error: Exception) -> bool:
-    """Clients name some of these answers by a type, and leave their first word out."""
+    """Whether an answer is about the server."""
     from redis import exceptions
 
     kinds = (
-        exceptions.ReadOnlyError, exceptions.BusyLoadingError, exceptions.OutOfMemoryError,
-        exceptions.NoPermissionError, exceptions.ConnectionError, exceptions.TimeoutError,
+        exceptions.ClusterDownError, exceptions.ReadOnlyError, exceptions.OutOfMemoryError,
+        exceptions.ConnectionError, exceptions.TimeoutError,
     )  # fmt: skip
-    return isinstance(error, kinds) or str(error).startswith(DOWN)
+    return isinstance(error, kinds) or str(error).partition(" ")[0] in DOWN
 
 
 def _name(target: Target, message: Message) -> str:
@@ -317,4 +322,8 @@ def _checked_url(url: str) -> str:
 
 
 def _without_password(url: str) -> str:
-    return re.sub(r"//[^@/]*@", "//", url.partition("?")[0])
+    """A password may have any character, and options may have passwords: where the two cannot be
+    told apart, nothing is shown."""
+    scheme, _, rest = url.partition("://")
+    hidden, _, shown = rest.rpartition("@")
+    return f"{scheme}://…" if "?" in hidden else f"{scheme}://{shown.partition('?')[0]}"
