@@ -250,6 +250,28 @@ async def test_a_slow_sink_is_given_up_in_time(ol: Outlast) -> None:
     assert ol.jobs()[0].failures == 0
 
 
+async def test_bad_messages_are_dead_however_many_they_are(ol: Outlast) -> None:
+    """R056: 40 in a row that make the sink raise; the others are sent."""
+
+    def answer(message: Message) -> None:
+        body: Any = message.body
+        if body < 40:
+            raise ValueError("cannot be encoded")
+
+    sink = ListSink(answer)
+    retry = Retry(max_attempts=2, base=0.05, jitter=0.0)
+    orders = ol.outbox("orders", sink, retry=retry, breaker=QUICK)
+    ol.enqueue(*(orders.message(n) for n in range(60)))
+    async with work(ol):
+        await aeventually(lambda: ol.counts()["dead"] == 40 and ol.counts()["succeeded"] == 20)
+    assert {message.body for message in sink.sent} == set(range(40, 60))
+
+
+class Blocking(ListSink):
+    def send(self, messages: Any) -> Any:
+        return [None] * len(messages)
+
+
 def test_bad_input_is_refused_and_nothing_is_stored(ol: Outlast) -> None:
     """R005."""
     orders = ol.outbox("orders", ListSink())
@@ -260,6 +282,7 @@ def test_bad_input_is_refused_and_nothing_is_stored(ol: Outlast) -> None:
         lambda: orders.publish(1, headers={"a": 1}),  # type: ignore[dict-item]
         lambda: orders.publish(1, key="k", delay=5),
         lambda: ol.outbox("other", object()),  # type: ignore[arg-type]
+        lambda: ol.outbox("other", Blocking()),
         lambda: ol.outbox("other", ListSink(), batch=0),
         lambda: ol.outbox("other", ListSink(), nonsense=1),
         lambda: Limits(items=0),

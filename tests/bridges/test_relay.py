@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from outlast import Breaker, InvalidInput, Permanent, RetryLater
+from outlast import Breaker, Permanent, RetryLater
 from outlast.bridges import Bad, Limits, Message, Retry, SinkDown
 from outlast.bridges.relay import MAX_FAILED_CALLS, Failures, relay
 from outlast.model.errors import NotAttempted
@@ -119,18 +120,91 @@ def test_a_call_that_raises_is_made_again_in_halves_until_the_culprit_is_alone()
 
 
 @pytest.mark.parametrize(
-    "error", [SinkDown("away"), ConnectionError("reset"), TimeoutError("late")]
+    ("error", "calls"), [(SinkDown("away"), 1), (ConnectionError("reset"), 3), (TimeoutError(), 3)]
 )
-def test_a_sink_that_is_down_is_called_once(error: Exception) -> None:
-    """R054, R223: no message is at fault, and none of the others is tried."""
+def test_a_sink_that_is_down_is_called_no_more(error: Exception, calls: int) -> None:
+    """R054, R223: no message is at fault, and none of the others is tried. Without the word of the
+    sink, both halves have to fail as well."""
 
     def answer(message: Message) -> None:
         raise error
 
     sink = ListSink(answer, Limits(items=10))
     failures = sent_to(sink, numbered(100))
-    assert len(sink.calls) == 1 and len(failures) == 100
+    assert len(sink.calls) == calls and len(failures) == 100
     assert all(isinstance(one, SinkDown) for one in failures.values())
+
+
+@pytest.mark.parametrize("culprit", [0, 3, 7])
+def test_a_message_that_breaks_the_connection_does_not_hold_up_the_others(culprit: int) -> None:
+    """R056: it is charged, and the others are sent."""
+
+    def answer(message: Message) -> None:
+        if message.id == str(culprit):
+            raise ConnectionError("reset by this message")
+
+    sink = ListSink(answer)
+    failures = sent_to(sink, numbered(8))
+    assert set(failures) == {culprit} and isinstance(failures[culprit], ConnectionError)
+    assert {message.id for message in sink.sent} == {str(n) for n in range(8)} - {str(culprit)}
+
+
+def test_a_call_that_is_too_large_to_end_in_time_is_made_in_halves() -> None:
+    """R032: the sink takes up to 60 messages in time."""
+
+    class Slow(ListSink):
+        async def send(self, messages: Sequence[Message]) -> list[Bad | Retry | None]:
+            if len(messages) > 60:
+                raise TimeoutError
+            return await super().send(messages)
+
+    sink = Slow()
+    assert sent_to(sink, numbered(100)) == {}
+    assert [int(message.id) for message in sink.sent] == list(range(100))
+
+
+def test_a_search_for_an_outage_keeps_the_order_of_a_key() -> None:
+    """R123: of a sink that takes many messages of a key at once."""
+    broken = 1
+
+    class Once(ListSink):
+        async def send(self, messages: Sequence[Message]) -> list[Bad | Retry | None]:
+            nonlocal broken
+            if len(messages) > 2 or (broken and messages[0].id == "a0"):
+                broken -= len(messages) <= 2
+                raise ConnectionError("reset")
+            return await super().send(messages)
+
+    sink = Once(limits=Limits(keeps_order=True))
+    messages = [Message(id, b"", id[0]) for id in ("a0", "b0", "a1", "c0")]
+    sent_to(sink, messages)
+    sent = [message.id for message in sink.sent]
+    assert "c0" in sent and sent.index("c0") == 0
+    assert [id for id in sent if id[0] == "a"] == ["a0", "a1"]
+
+
+def test_calls_that_share_a_key_are_not_made_at_once() -> None:
+    """R123: `parallel` is for different keys, also where the sink keeps the order."""
+    under_way: list[str] = []
+    sent: list[str] = []
+    most = 0
+
+    async def send(messages: Sequence[Message]) -> list[None]:
+        nonlocal most
+        keys = [str(message.key) for message in messages]
+        assert not set(keys) & set(under_way), "two calls with one key"
+        under_way.extend(keys)
+        most = max(most, len(under_way))
+        await asyncio.sleep(0.01 if len(sent) % 2 else 0.02)
+        for message in messages:
+            under_way.remove(str(message.key))
+            sent.append(message.id)
+        return [None] * len(messages)
+
+    messages = [Message(f"{key}{n}", b"", key) for n in range(4) for key in "aab"]
+    limits = Limits(items=1, parallel=4, keeps_order=True)
+    assert asyncio.run(relay(messages, send, limits, Breaker())) == {}
+    assert most == 2 and len(sent) == 12
 
 
 def test_messages_that_were_sent_before_the_sink_went_down_are_not_sent_again() -> None:
@@ -143,26 +217,51 @@ def test_messages_that_were_sent_before_the_sink_went_down_are_not_sent_again() 
     assert sorted(failures) == list(range(20, 50)) and len(sink.calls) == 3
 
 
-def test_a_sink_that_fails_whatever_it_is_given_is_down() -> None:
-    """R223: plain exceptions of a whole batch count as an outage, too."""
+def test_an_error_of_every_call_is_left_to_the_worker() -> None:
+    """R223: which tells bad messages from an outage."""
 
     def answer(message: Message) -> None:
         raise ValueError("unforeseen")
 
     sink = ListSink(answer)
-    failures = sent_to(sink, numbered(1000))
+    with pytest.raises(ValueError, match="unforeseen"):
+        sent_to(sink, numbered(1000))
     assert len(sink.calls) <= MAX_FAILED_CALLS + 1
-    down = [error for error in failures.values() if isinstance(error, SinkDown)]
-    assert len(down) >= 990
 
 
-def test_a_sink_that_returns_something_else_is_told_so() -> None:
-    async def short(messages: object) -> list[None]:
-        return []
+def test_many_bad_messages_beside_good_ones_are_charged_one_by_one() -> None:
+    """R056: those that were not tried go back unspent, and have their turn in the next batch."""
 
-    async def odd(messages: object) -> list[object]:
-        return ["ok"]
+    def answer(message: Message) -> None:
+        if int(message.id) >= 50:
+            raise ValueError("bad")
 
-    for send, told in ((short, "0 outcomes for 1"), (odd, "None, Retry or Bad")):
-        (error,) = asyncio.run(relay(numbered(1), send, Limits(), Breaker())).values()  # type: ignore[arg-type]
-        assert isinstance(error, InvalidInput) and told in str(error)
+    sink = ListSink(answer)
+    failures = sent_to(sink, numbered(100))
+    assert sorted(failures) == list(range(50, 100))
+    kinds = {type(error) for error in failures.values()}
+    assert kinds == {ValueError, NotAttempted}
+    assert {message.id for message in sink.sent} == {str(n) for n in range(50)}
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        (None, "returned None for 1 messages"),
+        ([], "0 outcomes for 1"),
+        (["ok"], "None, Retry or Bad"),
+        ([Retry("later", after=-1)], "after=-1"),
+        ([Retry("later", after="soon")], "after='soon'"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_sink_that_returns_something_else_is_told_so(returned: object, told: str) -> None:
+    """And is not called for ever: whatever it sent would be sent each time."""
+    calls = 0
+
+    async def send(messages: object) -> object:
+        nonlocal calls
+        calls += 1
+        return returned
+
+    (error,) = asyncio.run(relay(numbered(1), send, Limits(), Breaker())).values()  # type: ignore[arg-type]
+    assert isinstance(error, Permanent) and told in str(error) and calls == 1

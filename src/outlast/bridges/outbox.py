@@ -29,6 +29,7 @@ from ..model.options import MAX_NAME_CHARS, Options, check_name, seconds
 from ..model.retry import Retry
 from ..model.safe_text import error_summary
 from ..model.task import Call, TaskDefinition
+from ..model.task_function import is_async
 from ..task import BoundTask
 from ..tracing import valid_traceparent
 from ..worker.context import BatchContext
@@ -158,7 +159,11 @@ class Outbox:
             async with asyncio.timeout(self._timeout):
                 return await sink.send(some)
 
-        failures = await relay(messages, send, sink.limits, self._breaker)
+        try:
+            failures = await relay(messages, send, sink.limits, self._breaker)
+        except Exception:
+            await self.session.close()  # the next attempt connects anew
+            raise
         self._count(ctx, failures)
         down = [error for error in failures.values() if isinstance(error, SinkDown)]
         if down:
@@ -293,5 +298,8 @@ def _checked_headers(headers: Any) -> dict[str, str]:
 def _checked_sink(sink: Any) -> Sink:
     if not isinstance(sink, Sink):
         reason = f"must have open, send, limits and close (outlast.bridges.Sink), not {sink!r:.80}"
+        raise InvalidOption(option="sink", reason=reason)
+    if not is_async(sink.send):
+        reason = "must have an async send: async def send(self, messages)"
         raise InvalidOption(option="sink", reason=reason)
     return sink

@@ -78,9 +78,10 @@ class Sink(Protocol):
     async def send(self, messages: Sequence[Message]) -> Sequence[SendOutcome]:
         """Send messages, and return when the broker has them: what became of each, by position.
 
-        `SinkDown`, `ConnectionError` and `TimeoutError` say that none of them could be sent. Any
-        other error is taken for the fault of a message, and the messages are sent in halves until
-        it is found. Each may be sent again later, with the same id."""
+        `SinkDown` says that none of them could be sent; so does a `ConnectionError` or
+        `TimeoutError`, if both halves of the messages fail as well. Any other error is taken for
+        the fault of a message, and the messages are sent in halves until it is found. Each may be
+        sent again later, with the same id."""
 
     async def close(self) -> None:
         """Disconnect; also after an `open` that failed."""

@@ -1,8 +1,9 @@
 """One batch of an outbox: which messages go out together, and what became of each.
 
     messages ─▶ waves ─▶ chunks ─▶ send ──┬── outcome by position
-                │         │               ├── SinkDown, connection error ── the rest is not sent
-                │         │               └── any other error ───────────── sent in halves
+                │         │               ├── SinkDown ──────────── the rest is not sent
+                │         │               ├── connection error ──── the same, if both halves fail
+                │         │               └── any other error ───── sent in halves
                 │         └ as many items and bytes as the sink takes
                 └ one message of each key at a time, unless the sink keeps the order by itself
 
@@ -13,17 +14,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..model.breaker import Breaker, outage_of
+from ..model.breaker import Breaker, Outage, outage_of
 from ..model.errors import InvalidOption, NotAttempted, Permanent, RetryLater
 from ..model.safe_text import error_summary
 from .protocols import Bad, Limits, Message, Retry, SendOutcome, SinkDown
 
-# Calls in a row that may fail as a whole before the sink is taken to be down: more than it takes
-# to find one bad message among ten thousand.
+# Calls in a row that may fail as a whole before the search for bad messages ends: more than it
+# takes to find one among ten thousand.
 MAX_FAILED_CALLS = 16
+
+CONTRACT = "it has to return a list with None, Retry or Bad for each"
 
 Send = Callable[[Sequence[Message]], Awaitable[Sequence[SendOutcome]]]
 Failures = dict[int, BaseException]  # by the position of the message
@@ -39,9 +42,12 @@ class Numbered(NamedTuple):
 async def relay(
     messages: Sequence[Message], send: Send, limits: Limits, breaker: Breaker
 ) -> Failures:
-    """Send messages; the errors of those that were not sent."""
+    """Send messages; the errors of those that were not sent. If every call fails, the error is
+    raised: the worker judges whether the messages or the sink are at fault."""
     batch = _Relay(send, limits, breaker)
     await batch.send_all([Numbered(*pair) for pair in enumerate(messages)])
+    if batch.given_up is not None and not batch.answered:
+        raise batch.given_up
     return batch.failures
 
 
@@ -53,12 +59,14 @@ class _Relay:
         self._failed_keys: set[str] = set()
         self._failed_calls = 0  # in a row
         self._down: SinkDown | None = None
+        self.given_up: Exception | None = None  # the error after which no more calls were made
+        self.answered = False  # a call told what became of its messages
         self.failures: Failures = {}
 
     async def send_all(self, batch: Sequence[Numbered]) -> None:
         for wave in waves(self._fitting(batch), keeps_order=self._limits.keeps_order):
-            parts = list(chunks(wave, self._limits))
-            for some in _groups(parts, self._limits.parallel):
+            parts = chunks(wave, self._limits)
+            for some in groups(parts, self._limits.parallel):
                 await asyncio.gather(*map(self._send_chunk, some))
 
     def _fitting(self, batch: Sequence[Numbered]) -> list[Numbered]:
@@ -70,47 +78,81 @@ class _Relay:
         return [one for one in batch if one.place not in self.failures]
 
     async def _send_chunk(self, chunk: Sequence[Numbered]) -> None:
+        if (error := await self._call(chunk)) is not None:
+            await self._search(chunk, error)
+
+    async def _call(self, chunk: Sequence[Numbered]) -> Exception | None:
+        """One call, of the messages that may be sent now; its error, if it failed as a whole."""
         chunk = [one for one in chunk if self._is_next(one)]
         if not chunk:
-            return
+            return None
         try:
             outcomes = await self._send([message for _, message in chunk])
-            if len(outcomes) != len(chunk):
-                reason = f"returned {len(outcomes)} outcomes for {len(chunk)} messages"
-                raise InvalidOption(option="send", reason=reason)
         except Exception as error:
-            await self._failed(chunk, error)
-            return
-        self._failed_calls = 0
-        for (place, message), outcome in zip(chunk, outcomes, strict=True):
+            self._failed_calls += 1
+            if isinstance(error, SinkDown):
+                self._down = error
+            elif outage_of(error, self._breaker) is Outage.CERTAIN:
+                self._down = _down(error)
+            return error
+        self._failed_calls, self.answered = 0, True
+        for (place, message), outcome in zip(chunk, _by_position(outcomes, chunk), strict=True):
             if outcome is not None:
                 self._fail(place, message, _error_of(outcome))
+        return None
 
     def _is_next(self, one: Numbered) -> bool:
         """Whether a message may be sent now."""
+        if one.place in self.failures:
+            return False
         if self._down is not None:
             self.failures[one.place] = self._down
+        elif self.given_up is not None:
+            self.failures[one.place] = NotAttempted("too many calls before it failed")
         elif one.message.key is not None and one.message.key in self._failed_keys:
             self.failures[one.place] = NotAttempted("an earlier message of its key was not sent")
         return one.place not in self.failures
 
-    async def _failed(self, chunk: Sequence[Numbered], error: Exception) -> None:
-        """A call failed as a whole."""
-        self._failed_calls += 1
-        if outage_of(error, self._breaker) is not None:
-            self._down = error if isinstance(error, SinkDown) else _down(error)
-        elif self._failed_calls > MAX_FAILED_CALLS:
+    async def _search(
+        self, chunk: Sequence[Numbered], error: Exception, *, alone: bool = True
+    ) -> None:
+        """A call failed as a whole: find the message at fault, if it is one. `alone`: nothing
+        that was sent beside the chunk shows that the sink is there."""
+        suspected = outage_of(error, self._breaker) is not None
+        if self._down is None and suspected and alone and len(chunk) == 1:
             self._down = _down(error)
-        elif len(chunk) == 1:
-            self._fail(*chunk[0], error)
+        if self._down is None and not suspected and self._failed_calls > MAX_FAILED_CALLS:
+            self.given_up = error
+        left = [one for one in chunk if self._is_next(one)]
+        if len(left) == 1:
+            self._fail(*left[0], error)
+        elif left and suspected:
+            await self._search_outage(left)
+        elif left:
+            half = (len(left) + 1) // 2
+            await self._send_chunk(left[:half])
+            await self._send_chunk(left[half:])
+
+    async def _search_outage(self, chunk: Sequence[Numbered]) -> None:
+        """A connection error, or no answer in time: of one message, of a call that is too large,
+        or of a sink that is down, if both halves fail as well."""
+        half = (len(chunk) + 1) // 2
+        first, second = chunk[:half], chunk[half:]
+        first_error = await self._call(first)
+        if first_error is None:
+            if (second_error := await self._call(second)) is not None:
+                await self._search(second, second_error, alone=False)
             return
-        if self._down is None:
-            half = (len(chunk) + 1) // 2
-            await self._send_chunk(chunk[:half])
-            await self._send_chunk(chunk[half:])
-            return
-        for place, _ in chunk:
-            self.failures[place] = self._down
+        keys = {message.key for _, message in first} - {None}
+        free = [one for one in second if one.message.key not in keys]  # must not be overtaken
+        free_error = await self._call(free)
+        suspected = outage_of(first_error, self._breaker) is not None
+        if self._down is None and suspected and (free_error is not None or not free):
+            self._down = _down(first_error)
+        await self._search(first, first_error, alone=False)
+        if free_error is not None:
+            await self._search(free, free_error, alone=False)
+        await self._send_chunk([one for one in second if one.message.key in keys])
 
     def _fail(self, place: int, message: Message, error: BaseException) -> None:
         self.failures[place] = error
@@ -151,9 +193,29 @@ def chunks(wave: Sequence[Numbered], limits: Limits) -> Iterator[list[Numbered]]
         yield chunk
 
 
-def _groups(parts: list[list[Numbered]], number: int) -> Iterator[list[list[Numbered]]]:
-    for start in range(0, len(parts), number):
-        yield parts[start : start + number]
+def groups(parts: Iterable[list[Numbered]], number: int) -> Iterator[list[list[Numbered]]]:
+    """The parts that may be sent at once: of a key, the messages of one part follow the others'."""
+    group: list[list[Numbered]] = []
+    seen: set[str] = set()
+    for part in parts:
+        keys = {message.key for _, message in part if message.key is not None}
+        if group and (len(group) == number or keys & seen):
+            yield group
+            group, seen = [], set()
+        group.append(part)
+        seen |= keys
+    if group:
+        yield group
+
+
+def _by_position(outcomes: object, chunk: Sequence[Numbered]) -> Sequence[object]:
+    """The outcome of each message. A sink that does not tell is wrong in the same way whenever it
+    is called: its messages are dead, with the reason, instead of being sent for ever."""
+    if isinstance(outcomes, list | tuple) and len(outcomes) == len(chunk):
+        return outcomes
+    what = f"{len(outcomes)} outcomes" if isinstance(outcomes, list | tuple) else repr(outcomes)
+    reason = f"send of the sink returned {what:.80} for {len(chunk)} messages: {CONTRACT}"
+    return [Bad(reason)] * len(chunk)
 
 
 def _error_of(outcome: object) -> BaseException:
@@ -162,10 +224,13 @@ def _error_of(outcome: object) -> BaseException:
         case Bad(reason):
             return Permanent(reason)
         case Retry(reason, after):
-            return RetryLater(after, reason, spent=True)
+            try:
+                return RetryLater(after, reason, spent=True)
+            except InvalidOption:
+                wrong = f"send of the sink returned Retry(after={after!r:.80}): seconds from 0 on"
+                return Permanent(f"{wrong} are needed; {reason}")
         case _:
-            message = f"a sink returns None, Retry or Bad for each message, not {outcome!r:.80}"
-            return InvalidOption(message, option="send", reason="returned something else")
+            return Permanent(f"send of the sink returned {outcome!r:.80} for a message: {CONTRACT}")
 
 
 def _down(error: Exception) -> SinkDown:
