@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import pytest
 
 from outlast import Context, InvalidOption, Outlast, RetentionSettings, Secret, StoreUnavailable
-from outlast.bridges import Message
-from tests.bridges.own_bridges import QueueSource
+from outlast.bridges import Message, source_loop
+from tests.bridges.own_bridges import ListSink, QueueSource
 from tests.support import Database, aeventually
 from tests.worker.working import Spy, work
 
@@ -178,6 +178,59 @@ async def test_a_worker_that_stops_receives_nothing_more(ol: Outlast) -> None:
     assert time.monotonic() - began < 10 and source.closed == 1
 
 
+@pytest.mark.parametrize("call", ["open", "receive", "acknowledge"])
+async def test_a_broker_that_does_not_answer_does_not_keep_the_worker(
+    ol: Outlast, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R182."""
+
+    @ol.task
+    async def sync(body: int) -> None: ...
+
+    source, hung = QueueSource(message("m", 1)), asyncio.Event()
+
+    async def hang(*given: object) -> Any:
+        hung.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(source, call, hang)
+    ol.source("mail", source, task=sync, wait=1)
+    async with asyncio.timeout(40), work(ol):
+        await hung.wait()
+        began = time.monotonic()
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("call", ["open", "receive", "acknowledge"])
+async def test_calls_of_a_source_have_a_time_limit(
+    ol: Outlast, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R014: one that hangs is an error, which is told, and waited out."""
+    for name in ("OPEN_WAIT_S", "RECEIVE_EXTRA_S", "ACKNOWLEDGE_WAIT_S"):
+        monkeypatch.setattr(source_loop, name, 0.2)
+
+    @ol.task
+    async def sync(body: int) -> None: ...
+
+    source = QueueSource(message("m", 1))
+    plain, hangs = getattr(source, call), True
+
+    async def hang(*given: object) -> Any:
+        if hangs:
+            await asyncio.Event().wait()
+        return await plain(*given)
+
+    monkeypatch.setattr(source, call, hang)
+    ol.source("mail", source, task=sync, wait=0.1)
+    async with work(ol):
+        await aeventually(lambda: any(one.error for one in ol.sources()))
+        assert f"{call} of the source did not end" in (ol.sources()[0].error or "")
+        hangs = False
+        source.put(message("m", 1))  # a broker delivers again what was not acknowledged
+        await aeventually(lambda: source.acknowledged)
+        await aeventually(lambda: ol.counts()["succeeded"] == 1)
+
+
 async def test_messages_that_arrive_with_the_stop_are_handed_back(ol: Outlast) -> None:
     """R182: at once, so that another worker gets them now."""
 
@@ -240,6 +293,29 @@ async def test_two_workers_share_a_source(ol: Outlast) -> None:
     async with work(ol), work(ol):
         await aeventually(lambda: ol.counts()["succeeded"] == 50)
     assert (source.opened, source.closed) == (1, 1) and len(ol.jobs(limit=100)) == 50
+
+
+async def test_an_object_that_is_used_twice_is_open_once(ol: Outlast) -> None:
+    """By two outboxes and a source: the first that leaves does not close it for the others."""
+
+    class Both(QueueSource, ListSink):
+        def __init__(self) -> None:
+            ListSink.__init__(self)
+            QueueSource.__init__(self)
+
+    @ol.task
+    async def sync(body: int) -> None: ...
+
+    both = Both()
+    orders, mails = ol.outbox("orders", both), ol.outbox("mails", both)
+    ol.source("mail", both, task=sync, wait=1)
+    both.put(message("m", 1))
+    async with work(ol):
+        async with work(ol, sources=False):
+            ol.enqueue(orders.message(1), mails.message(2))
+            await aeventually(lambda: ol.counts()["succeeded"] == 3)
+        assert (both.opened, both.closed) == (1, 0)
+    assert (both.opened, both.closed) == (1, 1)
 
 
 def test_keys_must_outlast_redeliveries(database: Database) -> None:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from ..model.batch import Batch
 from ..model.breaker import Breaker
@@ -80,7 +81,9 @@ class Outbox:
         }
         self.key_failures = KeyFailures()
         self.counts: Counter[tuple[str, str, str]] = Counter()  # by queue, task and result
-        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
 
     @property
     def queues(self) -> tuple[str, str]:
@@ -212,10 +215,7 @@ class Outbox:
                 raise BatchFailed(failures)
 
     def _lock(self) -> asyncio.Lock:
-        loop = asyncio.get_running_loop()
-        if self._turn is None or self._turn[0] is not loop:
-            self._turn = loop, asyncio.Lock()
-        return self._turn[1]
+        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def __repr__(self) -> str:
         return f"<outbox {self.name} to {self.sink!r}>"

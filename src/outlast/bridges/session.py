@@ -1,4 +1,4 @@
-"""A sink or source that is open: from its first use on, until its last worker leaves."""
+"""A sink or source that is open: from its first use on, until its last user leaves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from ..model.errors import InvalidOption
 from ..model.safe_text import error_summary
 
 log = logging.getLogger("outlast.bridges")
@@ -32,8 +33,8 @@ def session_of(bridge: B, name: str) -> BrokerSession[B]:
 
 
 class BrokerSession(Generic[B]):
-    """Several workers of one event loop share it. After a failure it is closed, and opened again by
-    the next use."""
+    """All that use one object in one event loop share it: several workers, outboxes, or an outbox
+    and a source. After a failure it is closed, and opened again by the next use."""
 
     def __init__(self, bridge: B, name: str) -> None:
         self.bridge = bridge
@@ -41,6 +42,7 @@ class BrokerSession(Generic[B]):
         self._users = 0
         self._loop: asyncio.AbstractEventLoop | None = None  # in which it is open
         self._lock: asyncio.Lock | None = None
+        self._lock_loop: asyncio.AbstractEventLoop | None = None
 
     def enter(self) -> None:
         """A worker uses it from now on."""
@@ -57,12 +59,20 @@ class BrokerSession(Generic[B]):
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return self.bridge
-        if self._lock is None or self._loop is not None:  # open in a loop that is gone
-            self._lock, self._loop = asyncio.Lock(), None
-        async with self._lock:
+        async with self._turn(loop):
             if self._loop is not loop:
                 await self._open(loop)
         return self.bridge
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
+        """Opening and closing follow each other."""
+        if self._lock is None or self._lock_loop is not loop:
+            if self._lock_loop is not None and self._lock_loop.is_running():
+                reason = f"of {self._name} is in use in another event loop: give each its own"
+                raise InvalidOption(option="bridge", reason=reason)
+            self._lock, self._lock_loop = asyncio.Lock(), loop
+            self._loop = None  # it was open in a loop that is gone
+        return self._lock
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -74,10 +84,15 @@ class BrokerSession(Generic[B]):
 
     async def close(self) -> None:
         """Disconnect, if it is open here; the next use connects again."""
-        if self._loop is asyncio.get_running_loop():
-            self._loop = None
-            await self._close()
-        self._lock = None
+        loop = asyncio.get_running_loop()
+        if self._lock_loop is not loop:
+            return
+        async with self._turn(loop):
+            if self._loop is loop:
+                self._loop = None
+                await self._close()
+        if self._users <= 0:
+            self._lock = self._lock_loop = None
 
     async def _close(self) -> None:
         try:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from ..model.errors import InvalidOption, OutlastError, StoreError
 from ..model.job import NewJob
@@ -33,6 +33,10 @@ log = logging.getLogger("outlast.bridges")
 FULL_PAUSE_S = 1.0  # between looks whether a full queue has room again
 ROOM_KNOWN_S = 1.0  # for which a count of the queue is believed
 REPORT_INTERVAL_S = 5.0
+OPEN_WAIT_S = 30.0
+RECEIVE_EXTRA_S = 10.0  # beyond the wait that it was given
+ACKNOWLEDGE_WAIT_S = 30.0
+STOP_WAIT_S = 5.0  # for a pass that is under way
 LAG_WAIT_S = 5.0
 HAND_BACK_WAIT_S = 5.0
 EARLY_S = 0.2  # a receive without messages that returns before its wait is over is slowed down
@@ -69,8 +73,12 @@ class SourceLoop:
         """Receive nothing more; what was received and not inserted is handed back."""
         self._stopping.set()
         self._loop.stop()
-        if self._task is not None:
-            await self._task
+        if self._task is None:
+            return
+        await asyncio.wait({self._task}, timeout=STOP_WAIT_S)
+        if not self._task.done():  # a broker that does not answer must not keep the worker
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=STOP_WAIT_S)
 
     async def aclose(self) -> None:
         if self._task is None:
@@ -98,7 +106,8 @@ class SourceLoop:
         await self._check_retention()
         if (room := await self._queue_room()) is not None and room <= 0:
             return FULL_PAUSE_S
-        source = await self._session.opened()
+        async with _time_limit(OPEN_WAIT_S, "open"):
+            source = await self._session.opened()
         limit = self.inbox.batch if room is None else min(self.inbox.batch, room)
         began = time.monotonic()
         messages = await self._receive(source, limit)
@@ -113,9 +122,18 @@ class SourceLoop:
         receiving = asyncio.ensure_future(source.receive(limit, self.inbox.wait))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait({receiving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {receiving, stopping},
+                timeout=self.inbox.wait + RECEIVE_EXTRA_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
             if not receiving.done():
                 receiving.cancel()
+                await asyncio.wait({receiving}, timeout=STOP_WAIT_S)
+            if not self._stopping.is_set() and (not receiving.done() or receiving.cancelled()):
+                raise _no_answer("receive", self.inbox.wait + RECEIVE_EXTRA_S)
+            if not receiving.done():
+                return ()
             with suppress(asyncio.CancelledError):
                 messages = await receiving
                 if not self._stopping.is_set():
@@ -137,7 +155,8 @@ class SourceLoop:
         self._undecodable += undecodable
         if self._room is not None:
             self._room -= new
-        await source.acknowledge(messages)
+        async with _time_limit(ACKNOWLEDGE_WAIT_S, "acknowledge"):
+            await source.acknowledge(messages)
 
     async def _insert(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Insert the jobs of messages; how many were new, and how many undecodable."""
@@ -231,3 +250,20 @@ class SourceLoop:
                 return await (await self._session.opened()).lag()
         except Exception:
             return None
+
+
+@asynccontextmanager
+async def _time_limit(seconds: float, what: str) -> AsyncIterator[None]:
+    """Of a call to a source: a hung connection is an error like any other."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise _no_answer(what, seconds) from error
+        raise
+
+
+def _no_answer(what: str, seconds: float) -> TimeoutError:
+    return TimeoutError(f"{what} of the source did not end within {seconds:g} s")
