@@ -11,6 +11,7 @@ import pytest
 
 from outlast import Context, InvalidOption, Outlast, RetentionSettings, Secret, StoreUnavailable
 from outlast.bridges import Message, source_loop
+from outlast.model.message import message_of, undecodable
 from tests.bridges.own_bridges import ListSink, QueueSource
 from tests.support import Database, aeventually
 from tests.worker.working import Spy, work
@@ -95,6 +96,39 @@ async def test_a_message_that_is_too_large_is_a_dead_job_with_the_start_of_its_b
         await aeventually(lambda: ol.counts()["dead"] == 1)
     told = ol.jobs(state="dead")[0].args["$message"]
     assert told["cut_from"] == 2_000_002 and told["raw"].startswith('"xxx')
+    assert len(told["raw"]) > 0.99 * ol.max_args_bytes, "as much as fits"
+
+
+async def test_a_large_message_that_fits_once_is_stored_once(ol: Outlast) -> None:
+    """Arguments and raw body together would be too large: the body is not kept beside them."""
+    seen: list[tuple[str, bytes]] = []
+
+    @ol.task
+    async def sync(body: str, ctx: Context) -> None:
+        assert ctx.message is not None
+        seen.append((body, ctx.message.raw))
+
+    @ol.task
+    async def strict(body: int) -> None: ...
+
+    large = "x" * (ol.max_args_bytes * 6 // 10)
+    ol.source("mail", QueueSource(message("large", large)), task=sync, wait=1)
+    ol.source("other", QueueSource(message("large", large)), task=strict, wait=1)
+    async with work(ol):
+        await aeventually(lambda: ol.counts()["dead"] == 1 and ol.counts()["succeeded"] == 1)
+    assert seen == [(large, b"")]
+    assert ol.jobs(state="dead")[0].args["body"] == large
+
+
+@pytest.mark.parametrize("raw", [b"x" * 5000, "é\n".encode() * 2000, b"\xff" * 5000])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_as_much_of_a_raw_body_is_kept_as_fits(raw: bytes, ascii_only: bool) -> None:
+    text = undecodable(Message("m", raw), "bad", 4000, ascii_only=ascii_only)
+    kept = message_of(text)
+    assert 3900 < len(text) <= 4000
+    assert kept is not None and kept.raw and raw.startswith(kept.raw)
+    short = undecodable(Message("m", raw[:1000]), "bad", 8000, ascii_only=ascii_only)
+    assert "cut_from" not in short
 
 
 async def test_a_task_with_secrets_keeps_no_copy_of_them(ol: Outlast, database: Database) -> None:

@@ -105,6 +105,8 @@ class Inbox:
         except InvalidArguments as error:
             raise self._mismatch(message, given, error, limit) from error
         whole = with_message(text, message, raw=not arguments.secrets)
+        if len(whole) > limit:  # the arguments alone may fit
+            whole = with_message(text, message, raw=False)
         if len(whole) > limit:
             problem = f"the message takes {len(whole):,} bytes, of {limit:,} that a job may"
             raise self._refused(message, problem, limit)
@@ -118,6 +120,8 @@ class Inbox:
         with suppress(ValueError, TypeError, RecursionError):
             text = json.dumps(given, allow_nan=False)
             whole = with_message(text, message)
+            if len(whole) > limit:
+                whole = with_message(text, message, raw=False)
             storable = "\\u0000" not in text and "\\ud" not in text and len(whole) <= limit
             if storable and not self.definition.arguments.secrets:
                 return _Undecodable(whole)

@@ -60,12 +60,29 @@ def with_message(args: str, message: Message, *, raw: bool = True) -> str:
 def undecodable(message: Message, problem: str, limit: int, *, ascii_only: bool = False) -> str:
     """The arguments of a job whose message cannot be decoded, with as much of the raw body as fits
     into `limit` bytes."""
-    fields = _fields(message, raw=False)
-    raw = message.raw if len(message.raw) * 3 <= limit else message.raw[: limit // 4]
-    fields |= _base64(raw) if ascii_only else _body(raw)
-    if len(raw) < len(message.raw):
-        fields["cut_from"] = len(message.raw)
-    return PREFIX + json.dumps({**fields, "problem": storable_text(problem, MESSAGE_LIMIT)}) + "}"
+    raw, fields = message.raw, _fields(message, raw=False)
+    problem = storable_text(problem, MESSAGE_LIMIT)
+
+    def text(body: Mapping[str, str], cut: bool) -> str:
+        facts = {**fields, **body, **({"cut_from": len(raw)} if cut else {}), "problem": problem}
+        return PREFIX + json.dumps(facts) + "}"
+
+    body = _base64(raw) if ascii_only else _body(raw)
+    if len(raw) <= limit and len(whole := text(body, cut=False)) <= limit:
+        return whole
+    (name, full), room = *body.items(), max(0, limit - len(text({"raw64": ""}, cut=True)))
+    return text({name: _cut(full, room)}, cut=True)
+
+
+def _cut(text: str, room: int) -> str:
+    """The longest start of a text that takes up to `room` characters as JSON; of base 64, one that
+    can be decoded."""
+    low, high = 0, min(len(text), room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = len(json.dumps(text[:middle])) - 2 <= room
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return text[: low - low % 4]
 
 
 def split_message(text: str, task: str) -> str:
