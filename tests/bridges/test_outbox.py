@@ -367,3 +367,27 @@ async def test_batches_with_keys_follow_each_other(ol: Outlast) -> None:
     async with work(ol):
         await aeventually(lambda: ol.counts()["succeeded"] == 120)
     assert keyed.most == 1 and free.most > 1
+
+
+async def test_a_table_shows_no_fields_of_a_sink(ol: Outlast) -> None:
+    """A generated `__repr__` would show passwords."""
+    from dataclasses import dataclass
+
+    class Plain(ListSink):
+        __repr__ = object.__repr__
+
+    @dataclass
+    class Account(ListSink):
+        password: str = "hunter2"
+
+        def __post_init__(self) -> None:
+            super().__init__()
+
+    class Inherits(Account): ...
+
+    for name, sink in {"a": Plain(), "b": Account(), "c": Inherits(), "d": ListSink()}.items():
+        ol.outbox(name, sink)
+    async with work(ol):
+        await aeventually(lambda: len(ol.outboxes()) == 4)
+    shown = {one.name: one.broker for one in ol.outboxes()}
+    assert shown == {"a": "Plain", "b": "Account", "c": "Inherits", "d": "a list"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..model.errors import OutlastError
 from ..ops.bridges import OUTBOX, BridgeReport, report_bridges
 from ..worker.protocols import WorkerService
+from .description import description
 from .outbox import Outbox
 from .source_loop import SourceLoop
 
@@ -40,7 +41,7 @@ class OutboxService:
         if not self._announce:
             return
         box = self._outbox
-        report = BridgeReport(OUTBOX, box.name, repr(box.sink), box.name, box.queues)
+        report = BridgeReport(OUTBOX, box.name, description(box.sink), box.name, box.queues)
         with suppress(OutlastError):  # it is for people
             await self._app.store.arun(report_bridges, [report], first=True)
 

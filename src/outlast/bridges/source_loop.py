@@ -24,6 +24,7 @@ from ..model.safe_text import error_summary
 from ..ops.bridges import SOURCE, BridgeReport, report_bridges, room_of
 from ..ops.retention import queue_retentions
 from ..worker.loop import Backoff, Loop
+from .description import description
 from .inbox import Inbox
 from .protocols import Source
 from .session import session_of
@@ -231,7 +232,7 @@ class SourceLoop:
         self._report_at = now + REPORT_INTERVAL_S
         inbox, lag = self.inbox, None if error else await self._lag()
         report = BridgeReport(
-            SOURCE, inbox.name, repr(inbox.source), inbox.definition.name, (inbox.queue,),
+            SOURCE, inbox.name, description(inbox.source), inbox.definition.name, (inbox.queue,),
             self._received, self._stored, self._undecodable, lag, error,
         )  # fmt: skip
         with suppress(OutlastError):
