@@ -581,7 +581,8 @@ WHERE q.name = :queue AND q.limited
 -- name: lane_running
 -- The jobs that run in a lane and that the caller may see, the longest first.
 SELECT CAST(id AS text) FROM ol.job AS j WHERE j.state = 'running' AND j.lane IS NOT NULL
-    AND j.queue = :queue AND j.lane = :lane AND ol.in_reach ORDER BY j.started_at LIMIT :limit
+    AND j.queue = :queue AND j.lane = :lane AND ol.in_reach ORDER BY j.started_at, j.id
+LIMIT :limit
 
 -- name: deepest_lanes
 -- The lanes of a queue with the most ready jobs: how many, since when the oldest is due, how many run.
