@@ -29,7 +29,7 @@ READ_AGAIN_S = 30.0  # seconds of others' successes that are read again by who r
 LATE_START_S = 5.0  # seconds for which a start that was committed late is still looked for
 
 
-class RunOperation(Protocol):
+class RunAsync(Protocol):
     """Runs an operation on some store."""
 
     def __call__(
@@ -49,7 +49,7 @@ class LiveReader:
     """Reads one pass after the other, each from where the last one ended. A pass that fails changes
     nothing, and may be repeated."""
 
-    def __init__(self, run: RunOperation, wanted: EventFilter, after: LiveCursor | None) -> None:
+    def __init__(self, run: RunAsync, wanted: EventFilter, after: LiveCursor | None) -> None:
         self.wanted = wanted
         self.cursor = LiveCursor(0)  # what is told: it names no job that may not be seen
         self._read = LiveCursor(0)  # successes are read up to here, also those that are not told

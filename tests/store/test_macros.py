@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outlast.store.dialects import POSTGRES, SQLITE, DialectNamespace, translate
-from outlast.store.macros import MacroError, Source, expand, split
+from outlast.store.macros import MacroError, SqlSource, expand, split
 from outlast.store.sql_file import sections
 
 Rendered = tuple[str, str]  # as it is written, and as SQLite is told
@@ -65,10 +65,10 @@ def test_a_parenthesis_too_few_or_too_many_is_an_error(text: Rendered, data: st.
     assume(places)
     place = data.draw(st.sampled_from(places))
     with pytest.raises(MacroError, match=r"^f\.sql:\d+: "):
-        expand(Source(ours[:place] + ours[place + 1 :], "f.sql"), DialectNamespace(SQLITE, "s"))
+        expand(SqlSource(ours[:place] + ours[place + 1 :], "f.sql"), DialectNamespace(SQLITE, "s"))
     with pytest.raises(MacroError, match=r"^f\.sql:\d+: "):
         expand(
-            Source(ours[:place] + ours[place] + ours[place:], "f.sql"),
+            SqlSource(ours[:place] + ours[place] + ours[place:], "f.sql"),
             DialectNamespace(SQLITE, "s"),
         )
 
@@ -137,12 +137,12 @@ def test_words_in_the_words_of_each_database(dialect: str, ours: str, theirs: st
 )
 def test_a_mistake_is_reported_with_its_file_and_line(text: str, said: str) -> None:
     fragments = {
-        "bad": Source("1 +\nol.sooner(2)", "g.sql", 39),
-        "round": Source("ol.about", "h.sql", 5),
-        "about": Source("ol.round", "h.sql", 9),
+        "bad": SqlSource("1 +\nol.sooner(2)", "g.sql", 39),
+        "round": SqlSource("ol.about", "h.sql", 5),
+        "about": SqlSource("ol.round", "h.sql", 9),
     }
     with pytest.raises(MacroError) as caught:
-        expand(Source(text, "f.sql", 7), DialectNamespace(SQLITE, "s", fragments))
+        expand(SqlSource(text, "f.sql", 7), DialectNamespace(SQLITE, "s", fragments))
     assert said in str(caught.value)
 
 
@@ -184,17 +184,19 @@ def test_a_file_has_statements_with_what_each_database_is_told() -> None:
     }
     assert found["one"].purpose == "What it is for."
     assert found["two"].purpose == "Another, told in two lines."
-    assert told["one", POSTGRES] == told["one", SQLITE] == Source("SELECT 1,\n\n    2", "f.sql", 4)
-    assert told["two", POSTGRES] == Source("SELECT 'p'", "f.sql", 13)
-    assert told["two", SQLITE] == Source("SELECT 's'", "f.sql", 15)
-    assert told["three", POSTGRES] == Source("SELECT 3", "f.sql", 19)
+    assert (
+        told["one", POSTGRES] == told["one", SQLITE] == SqlSource("SELECT 1,\n\n    2", "f.sql", 4)
+    )
+    assert told["two", POSTGRES] == SqlSource("SELECT 'p'", "f.sql", 13)
+    assert told["two", SQLITE] == SqlSource("SELECT 's'", "f.sql", 15)
+    assert told["three", POSTGRES] == SqlSource("SELECT 3", "f.sql", 19)
     assert told["three", SQLITE] is None
 
 
 def test_a_file_may_be_for_one_database_only() -> None:
     text = "-- sqlite only: a reason\n\n-- name: one\n-- What it is for.\nSELECT 1\n"
     (one,) = sections(text, "f.sql")
-    assert one.source(SQLITE) == Source("SELECT 1", "f.sql", 5)
+    assert one.source(SQLITE) == SqlSource("SELECT 1", "f.sql", 5)
     assert one.source(POSTGRES) is None
 
 

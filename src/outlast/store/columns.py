@@ -22,7 +22,7 @@ from ..model.claim import CLAIM_COLUMNS
 from ..model.job import JOB_COLUMNS, NEW_JOB_COLUMNS, NewJob
 from ..model.schedule_state import SCHEDULE_COLUMNS
 from ..ops.report import WorkerInfo
-from .macros import Source
+from .macros import SqlSource
 
 # What is no text, number or boolean on PostgreSQL is read as a text, and a moment as seconds.
 _IDS = frozenset({"id", "flow", "team", "last_job"})
@@ -46,7 +46,7 @@ _DRAINING = {"state": "CASE WHEN drain THEN 'draining' ELSE state END"}
 _TYPES = {"str": "text", "int": "integer", "float": "double precision", "bool": "boolean"}
 
 
-def fragments() -> dict[str, Source]:
+def fragments() -> dict[str, SqlSource]:
     """The lists, by name."""
     workers = [field.name for field in fields(WorkerInfo)]
     tokens = [field.name for field in fields(Token)]
@@ -58,7 +58,7 @@ def fragments() -> dict[str, Source]:
         "schedule_columns": _columns(SCHEDULE_COLUMNS, "j."),
         "new_job_row": ", ".join(map(_typed, NEW_JOB_COLUMNS)),
     }
-    return {name: Source(text, "columns.py") for name, text in lists.items()}
+    return {name: SqlSource(text, "columns.py") for name, text in lists.items()}
 
 
 def _columns(names: Iterable[str], of: str = "", instead: dict[str, str] = _COMPUTED) -> str:

@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from .macros import Macro, Source, expand
+from .macros import Macro, SqlSource, expand
 
 POSTGRES, SQLITE = "postgres", "sqlite"
 TABLES = frozenset(
@@ -128,7 +128,7 @@ class DialectNamespace:
     """What the words mean in one schema of one database. Fragments are expanded when first used."""
 
     def __init__(
-        self, dialect: str, schema: str, fragments: Mapping[str, Source] | None = None
+        self, dialect: str, schema: str, fragments: Mapping[str, SqlSource] | None = None
     ) -> None:
         self.dialect = dialect
         self.schema = schema
@@ -158,9 +158,9 @@ class DialectNamespace:
         return self._expanded.get(word)
 
 
-def translate(source: Source | str, dialect: str, schema: str) -> str:
+def translate(source: SqlSource | str, dialect: str, schema: str) -> str:
     """Our words in the words of one database."""
-    source = Source(source) if isinstance(source, str) else source
+    source = SqlSource(source) if isinstance(source, str) else source
     return expand(source, DialectNamespace(dialect, schema))
 
 

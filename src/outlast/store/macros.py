@@ -23,7 +23,7 @@ class MacroError(ValueError):
     """SQL that cannot be expanded: an unknown macro, or unbalanced text."""
 
 
-class Source(NamedTuple):
+class SqlSource(NamedTuple):
     """A piece of SQL and its location."""
 
     text: str
@@ -64,7 +64,7 @@ class _Parenthesis:
         self.arguments: list[list[str]] = [[]]
 
 
-def expand(source: Source, names: Namespace) -> str:
+def expand(source: SqlSource, names: Namespace) -> str:
     """The text with every macro replaced, without its comments."""
     text, done = source.text, 0
     whole = _Parenthesis(0)
@@ -98,7 +98,7 @@ def expand(source: Source, names: Namespace) -> str:
     return "".join(whole.arguments[-1])
 
 
-def _closed(source: Source, found: _Parenthesis, names: Namespace) -> str:
+def _closed(source: SqlSource, found: _Parenthesis, names: Namespace) -> str:
     if found.macro is None:
         return f"({''.join(found.arguments[0])})"
     macro = names.macros.get(found.macro)
@@ -121,7 +121,7 @@ def _closed(source: Source, found: _Parenthesis, names: Namespace) -> str:
         source.fail(found.start, f"ol.{found.macro}(…): {error}")
 
 
-def _named(source: Source, start: int, word: str, names: Namespace) -> str:
+def _named(source: SqlSource, start: int, word: str, names: Namespace) -> str:
     sql = names.name(word)
     if sql is None:
         source.fail(start, f"ol.{word} is neither a table, a fragment nor a macro")

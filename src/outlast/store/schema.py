@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ..model.errors import SchemaMismatch
 from .dialects import POSTGRES, translate
-from .macros import Source, split
+from .macros import SqlSource, split
 
 _COMPATIBLE_FROM = re.compile(r"^-- compatible from: (\d+)$", re.MULTILINE)
 
@@ -66,7 +66,7 @@ def migrations(dialect: str, schema: str) -> tuple[Migration, ...]:
 
 
 def _migration(file: Traversable, dialect: str, schema: str) -> Migration:
-    source = Source(file.read_text("utf-8"), f"migrations/{file.name}")
+    source = SqlSource(file.read_text("utf-8"), f"migrations/{file.name}")
     if (head := _COMPATIBLE_FROM.search(source.text)) is None:
         source.fail(0, "a line `-- compatible from: N` is missing")
     return Migration(int(file.name[:4]), int(head[1]), split(translate(source, dialect, schema)))

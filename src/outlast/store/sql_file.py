@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .macros import MacroError, Source
+from .macros import MacroError, SqlSource
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -45,13 +45,13 @@ class Section:
         lines += [""] * (number - first - len(lines))
         lines.append(line)
 
-    def source(self, dialect: str) -> Source | None:
+    def source(self, dialect: str) -> SqlSource | None:
         """The SQL for this database; None: nothing is sent."""
         if self.only not in (None, dialect):
             return None
         if (told := self.texts.get(dialect) or self.texts.get("")) is None:
             raise MacroError(f"{self.file}:{self.line}: {self.name} has no SQL for {dialect}")
-        return Source("\n".join(told[1]), self.file, told[0])
+        return SqlSource("\n".join(told[1]), self.file, told[0])
 
 
 def sections(text: str, file: str) -> Iterator[Section]:

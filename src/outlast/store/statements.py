@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from . import columns, sql_file
 from .dialects import DialectNamespace
-from .macros import Source, expand
+from .macros import SqlSource, expand
 
 _SCHEMA = "\0"  # placeholder of the schema's name; SQL text cannot contain it
 _PARAMETER = re.compile(r"""'[^']*'|"[^"]*"|(?<![:\w]):([a-z_]+)\b""")
@@ -78,9 +78,9 @@ def _translated(dialect: str, name: str) -> Query:
 
 
 class _StatementSource(NamedTuple):
-    text: Source | None
+    text: SqlSource | None
     purpose: str
-    fragments: dict[str, Source]  # of its package
+    fragments: dict[str, SqlSource]  # of its package
 
 
 @cache

@@ -32,7 +32,7 @@ class SlotEvent(NamedTuple):
     done: bool = False
 
 
-class Limits(NamedTuple):
+class LimitsAt(NamedTuple):
     """Since when, of the queue and of a lane."""
 
     at: float
@@ -44,9 +44,9 @@ class Limits(NamedTuple):
 class LimitHistory:
     """The limits of one queue, by time."""
 
-    changes: list[Limits]
+    changes: list[LimitsAt]
 
-    def near(self, at: float) -> Sequence[Limits]:
+    def near(self, at: float) -> Sequence[LimitsAt]:
         """Those in force shortly before."""
         first = bisect_right(self.changes, at - CLAIM_LAG_S, key=lambda one: one.at)
         last = bisect_right(self.changes, at, key=lambda one: one.at)
@@ -92,9 +92,9 @@ def _limits(entries: Iterable[LedgerEntry]) -> dict[str, LimitHistory]:
     """A change is in force from some moment between asked and changed on: until then, the higher
     of both counts."""
     found = {
-        SLOTS: LimitHistory([Limits(0.0, FIRST_RUNNING, FIRST_LANE_RUNNING)]),
-        WIDE: LimitHistory([Limits(0.0, math.inf, FIRST_LANE_RUNNING)]),
-        ORDERED: LimitHistory([Limits(0.0, math.inf, 1)]),
+        SLOTS: LimitHistory([LimitsAt(0.0, FIRST_RUNNING, FIRST_LANE_RUNNING)]),
+        WIDE: LimitHistory([LimitsAt(0.0, math.inf, FIRST_LANE_RUNNING)]),
+        ORDERED: LimitHistory([LimitsAt(0.0, math.inf, 1)]),
     }
     for entry in entries:
         if entry.kind == "limits":
@@ -103,7 +103,7 @@ def _limits(entries: Iterable[LedgerEntry]) -> dict[str, LimitHistory]:
             changes = found[entry.subject].changes
             if stage == "asked":
                 running, lane = max(running, changes[-1].running), max(lane, changes[-1].lane)
-            changes.append(Limits(entry.at, running, lane))
+            changes.append(LimitsAt(entry.at, running, lane))
     return found
 
 
