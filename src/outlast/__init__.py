@@ -8,6 +8,8 @@ In reading order, by what happens to a job:
     ops.claim                claim      a worker takes it, under a lease and a fence
     worker.executor           run        the function is called (worker.batches: with many items)
     worker.steps, ops.steps  keep       what its steps gave, for later attempts
+    worker.waits, ops.waits  wait       for time, a signal or another job; the attempt ends
+    ops.signals              signal     a value is sent to it
     ops.finish               finish     the one way out of running
     ops.dependents           go on      those who wait for it are told, and the next ones start
     webhooks.webhook           tell       somebody's server hears of its end, by a job of its own
@@ -47,11 +49,13 @@ if TYPE_CHECKING:
         InvalidOption,
         InvalidResult,
         InvalidSetting,
+        InvalidSignal,
         JobCancelled,
         JobDead,
         JobFailed,
         JobNotFound,
         KeyConflict,
+        LinkRefused,
         NoBlobStore,
         NoDatabase,
         NotAttempted,
@@ -69,6 +73,7 @@ if TYPE_CHECKING:
         SchemaMismatch,
         ServerRefused,
         ServerUnavailable,
+        SignalTimeout,
         StoreBusy,
         StoreError,
         StoreUnavailable,
@@ -89,6 +94,8 @@ if TYPE_CHECKING:
     from .model.schedule_state import Schedule
     from .model.secret import Secret
     from .model.settings import RetentionSettings, ServiceSettings, StoreSettings, WorkerSettings
+    from .model.signal_link import SignalLink
+    from .model.stream import StreamChunk
     from .model.task import Call
     from .ops.flow_report import FlowState
     from .store.blobs.store import BlobStore
@@ -111,9 +118,11 @@ _HOMES = {
     "State": "model.lifecycle",
     "Retry": "model.retry",
     "Schedule": "model.schedule_state",
+    "StreamChunk": "model.stream",
     "Secret": "model.secret",
     "RetentionSettings": "model.settings",
     "ServiceSettings": "model.settings",
+    "SignalLink": "model.signal_link",
     "StoreSettings": "model.settings",
     "WorkerSettings": "model.settings",
     "FlowState": "ops.flow_report",
@@ -153,12 +162,14 @@ __all__ = [
     "InvalidOption",
     "InvalidResult",
     "InvalidSetting",
+    "InvalidSignal",
     "Job",
     "JobCancelled",
     "JobDead",
     "JobFailed",
     "JobNotFound",
     "KeyConflict",
+    "LinkRefused",
     "NoBlobStore",
     "NoDatabase",
     "Node",
@@ -183,11 +194,14 @@ __all__ = [
     "ServerRefused",
     "ServerUnavailable",
     "ServiceSettings",
+    "SignalLink",
+    "SignalTimeout",
     "State",
     "StoreBusy",
     "StoreError",
     "StoreSettings",
     "StoreUnavailable",
+    "StreamChunk",
     "Task",
     "TenantRequired",
     "TokenNotFound",

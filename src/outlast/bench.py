@@ -226,7 +226,7 @@ def _run_once(cell: Cell, bench: Bench) -> Sample:
 
 
 def _conditions(plan: BenchPlan, database: str) -> dict[str, object]:
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "outlast": VERSION,
         "python": platform.python_version(),
         "database": database,

@@ -158,7 +158,7 @@ def _end_fields(
 def _failure_fields(
     how: str, transition: Transition, policy: Retry | None, breaker: Breaker | None
 ) -> dict[str, Any]:
-    fields: dict[str, Any] = {"do": "fail", "how": how, "error": transition.error}
+    fields: dict[str, object] = {"do": "fail", "how": how, "error": transition.error}
     if transition.outcome is Outcome.POSTPONED:
         fields["delay"] = transition.delay
     elif transition.min_delay is not None:  # the server knows the policy, and not this

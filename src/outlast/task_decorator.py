@@ -11,7 +11,7 @@ An overload finds that out by a second call that the function must also allow (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -24,6 +24,7 @@ from typing import (
     overload,
 )
 
+from .model.arguments.signal_value import check_declaration
 from .model.batch import batch_of
 from .model.breaker import Breaker
 from .model.options import Options, TaskOptions
@@ -45,6 +46,7 @@ TASK_OPTIONS = (
     "batch",
     "wait",
     "breaker",
+    "signals",
     *SCHEDULE_OPTIONS,
 )  # of a task, never of one job
 
@@ -60,6 +62,7 @@ def task(  # noqa: PLR0913 - as the contract has it
     batch: int | None = None,
     wait: float | None = None,
     breaker: Breaker | None = DEFAULT_BREAKER,
+    signals: Mapping[str, Any] | None = None,
     **options: Unpack[ScheduledTaskOptions],
 ) -> Any:
     """Register a function as a task. Its name is the function's, unless another is given; jobs
@@ -70,6 +73,9 @@ def task(  # noqa: PLR0913 - as the contract has it
 
     `breaker` says when its calls stop because what it depends on is away; None: never.
 
+    `signals` maps the signals that it waits for to the types of their values; a sender that knows
+    the task is refused any other.
+
     With `cron` or `every`, workers enqueue a call without arguments by the clock; `tz`, `missed`,
     `overlap`, `jitter` and `grace` say how. See `Outlast.schedule` for calls with arguments.
 
@@ -78,19 +84,21 @@ def task(  # noqa: PLR0913 - as the contract has it
     """
 
     timing, others = _split(options)
-    said, gathered = Options.of(others, also=TASK_OPTIONS), batch_of(batch, wait)
+    job_options, gathered = Options.of(others, also=TASK_OPTIONS), batch_of(batch, wait)
 
     def register(function: Callable[..., Any]) -> Task[..., Any]:
         definition = TaskDefinition(
             name=task_name(function) if name is None else name,
             function=function,
             retry=Retry() if retry is None else retry,
-            options=said,
+            options=job_options,
             isolated=isolated,
             context_type=_context_type(batch is not None),
             batch=gathered,
             breaker=breaker,
             tenant_required=self.tenant_required,
+            signals=check_declaration(signals),
+            around=self.around_handlers,
         )
         made: Task[..., Any] = Task(self, definition)
         planned = ScheduleDefinition.of(made.name, made.job(), timing) if timing else None
@@ -213,6 +221,7 @@ if TYPE_CHECKING:
             retry: Retry | None = None,
             isolated: bool = False,
             breaker: Breaker | None = ...,
+            signals: Mapping[str, Any] | None = None,
             **options: Unpack[ScheduledTaskOptions],
         ) -> TaskDecorator: ...
 

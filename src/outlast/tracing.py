@@ -126,7 +126,7 @@ def enqueuing(tracer: Any, jobs: list[NewJob]) -> Iterator[list[NewJob]]:
             raise
 
 
-def _about_new(jobs: Sequence[NewJob]) -> dict[str, Any]:
+def _about_new(jobs: Sequence[NewJob]) -> dict[str, object]:
     if len(jobs) != 1:
         return {"outlast.jobs": len(jobs)}
     (job,) = jobs
@@ -173,7 +173,7 @@ def _failed(span: Any, error: BaseException) -> None:
     span.set_status(Status(StatusCode.ERROR))
 
 
-def _about(claims: Sequence[Claim]) -> dict[str, Any]:
+def _about(claims: Sequence[Claim]) -> dict[str, object]:
     first = claims[0]
     shared = {"outlast.task": first.task, "outlast.queue": first.queue}
     if len(claims) > 1:

@@ -3,8 +3,9 @@
 protocols     `Sink` and `Source`: what a broker has to offer; a user's own is 30 lines
 outbox        `ol.outbox(…)`: publish in the caller's transaction
 relay         one batch of an outbox: chunks, order per key, the outcome of each message
-source        `ol.source(…)`: what it is made of, and how a message becomes a job
+inbox         `ol.source(…)`: what it is made of, and how a message becomes a job
 source_loop   receive, insert, commit, acknowledge
+hook          the same for webhooks, which the service receives: `http` with `signatures`
 session       a sink or source that is open, once per event loop
 redis, …      one file per broker; its client is an extra, imported when it connects
 """
@@ -15,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .http import Http
     from .kafka import Kafka
     from .nats import Nats
     from .outbox import Outbox
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from .sqs import Sqs
 
 _HOMES = {  # all others are in `protocols`
+    "Http": "http",
     "Kafka": "kafka",
     "Nats": "nats",
     "Outbox": "outbox",
@@ -36,6 +39,7 @@ _HOMES = {  # all others are in `protocols`
 
 __all__ = [
     "Bad",
+    "Http",
     "Kafka",
     "Limits",
     "Message",

@@ -215,28 +215,28 @@ async def send_in_calls(
     """Send messages in calls of up to ten entries and `most` bytes."""
     made = [entry_of(message, most) for message in messages]
     outcomes: list[SendOutcome] = [one if isinstance(one, Bad) else None for one in made]
-    entries = [(place, one) for place, one in enumerate(made) if not isinstance(one, Bad)]
+    entries = [(position, one) for position, one in enumerate(made) if not isinstance(one, Bad)]
     for some in _calls(entries, most):
         answer = await call(some)
-        for place, outcome in outcomes_of(answer, [place for place, _ in some]).items():
-            outcomes[place] = outcome
+        for position, outcome in outcomes_of(answer, [position for position, _ in some]).items():
+            outcomes[position] = outcome
     return outcomes
 
 
 def _calls(entries: Sequence[tuple[int, Entry]], most: int) -> Iterator[list[tuple[int, Entry]]]:
     call: list[tuple[int, Entry]] = []
     size = 0
-    for place, entry in entries:
+    for position, entry in entries:
         if call and (len(call) == BATCH or size + entry.size > most):
             yield call
             call, size = [], 0
-        call.append((place, entry))
+        call.append((position, entry))
         size += entry.size
     if call:
         yield call
 
 
-def outcomes_of(answer: dict[str, Any], places: Sequence[int]) -> dict[int, SendOutcome]:
+def outcomes_of(answer: dict[str, Any], positions: Sequence[int]) -> dict[int, SendOutcome]:
     """What became of each entry of a call. Entries are named by their place."""
     found: dict[int, SendOutcome] = {int(one["Id"]): None for one in answer.get("Successful", ())}
     for one in answer.get("Failed", ()):
@@ -244,7 +244,9 @@ def outcomes_of(answer: dict[str, Any], places: Sequence[int]) -> dict[int, Send
         reason = f"{code}: {one.get('Message', '')}"
         bad = one.get("SenderFault") and not any(word in code for word in TRANSIENT)
         found[int(one["Id"])] = Bad(reason) if bad else Retry(reason)
-    return {place: found.get(place, Retry("there was no answer for it")) for place in places}
+    return {
+        position: found.get(position, Retry("there was no answer for it")) for position in positions
+    }
 
 
 @contextmanager

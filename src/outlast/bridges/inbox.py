@@ -17,6 +17,7 @@ from ..model.safe_text import error_summary
 from ..model.task import TaskDefinition
 from ..task import BoundTask
 from ..tracing import valid_traceparent
+from .http import Http
 from .protocols import Source
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Inbox:
         self,
         app: Outlast,
         name: str,
-        source: Source,
+        source: Source | Http,
         task: BoundTask[..., Any],
         *,
         batch: int = 100,
@@ -175,17 +176,17 @@ def _json_body(message: Message) -> Any:
     return message.body
 
 
-def _checked_source(source: Any) -> Source:
-    if not isinstance(source, Source):
+def _checked_source(source: object) -> Source | Http:
+    if not isinstance(source, Source | Http):
         raise InvalidOption(
             option="source",
             reason="must have open, receive, acknowledge, hand_back, lag, redelivery and close"
-            f" (outlast.bridges.Source), not {source!r:.80}",
+            f" (outlast.bridges.Source), or be Http(…), not {source!r:.80}",
         )
     return source
 
 
-def _checked_task(task: Any) -> BoundTask[..., Any]:
+def _checked_task(task: object) -> BoundTask[..., Any]:
     if not isinstance(task, BoundTask):
         raise InvalidOption(option="task", reason=f"must be a task, not {task!r:.80}")
     if task._options.key is not None:

@@ -114,7 +114,7 @@ class Kafka:
         consumer.start()
         return consumer
 
-    def _common(self) -> dict[str, Any]:
+    def _common(self) -> dict[str, object]:
         # Errors are raised by calls; the client's own lines would tell them again and again.
         return {"bootstrap.servers": self._servers, "log_level": 0, "error_cb": _ignore}
 
@@ -135,7 +135,7 @@ class Kafka:
         finally:
             threads.shutdown(wait=False)
 
-    async def _in_thread(self, function: Callable[..., T], *given: Any) -> T:
+    async def _in_thread(self, function: Callable[..., T], *given: object) -> T:
         """Calls follow each other: one thread uses the client."""
         if self._threads is None:
             raise SinkDown("it is not open")
@@ -158,11 +158,11 @@ class Kafka:
     def _produce(self, producer: Producer, messages: Sequence[Message]) -> list[Any]:
         """The errors of messages, by position; None for each that all replicas have."""
         reports: list[Any] = [NO_REPORT] * len(messages)
-        for place, message in enumerate(messages):
+        for position, message in enumerate(messages):
             try:
-                self._produce_one(producer, message, _reporter(reports, place))
+                self._produce_one(producer, message, _reporter(reports, position))
             except Exception as error:
-                reports[place] = error
+                reports[position] = error
         producer.flush(DELIVERY_TIMEOUT_S + 5.0)
         return reports
 
@@ -182,7 +182,7 @@ class Kafka:
             except BufferError:  # more than the client holds: send some first
                 producer.poll(0.1)
 
-    def _outcome(self, report: Any) -> SendOutcome:
+    def _outcome(self, report: object) -> SendOutcome:
         from confluent_kafka import KafkaError, KafkaException
 
         error = report.args[0] if isinstance(report, KafkaException) else report
@@ -190,14 +190,14 @@ class Kafka:
             return None
         if not isinstance(error, KafkaError):
             raise error if isinstance(error, BaseException) else SinkDown(str(error))
-        told = f"{error.name()}: {error.str()}"
+        reason = f"{error.name()}: {error.str()}"
         if error.code() in _bad(KafkaError):
-            return Bad(told)
+            return Bad(reason)
         if error.code() in _of_topic(KafkaError) and callable(self._topic):
-            return Retry(told)
+            return Retry(reason)
         # A failure that is not a message's. Others of the batch may have been sent: they are sent
         # again, under the same id.
-        raise SinkDown(told)
+        raise SinkDown(reason)
 
     # Source
 
@@ -252,9 +252,9 @@ class Kafka:
 NO_REPORT = "the client did not report the delivery in time"
 
 
-def _reporter(reports: list[Any], place: int) -> Callable[[Any, Any], None]:
+def _reporter(reports: list[Any], position: int) -> Callable[[Any, Any], None]:
     def report(error: KafkaError | None, record: Record) -> None:
-        reports[place] = error
+        reports[position] = error
 
     return report
 
@@ -293,7 +293,7 @@ def _ignore(error: KafkaError) -> None:
     """Calls raise it."""
 
 
-def _checked_options(options: Any) -> dict[str, Any]:
+def _checked_options(options: object) -> dict[str, Any]:
     if not isinstance(options, Mapping):
         reason = f"must map names of librdkafka settings to values, not {options!r:.80}"
         raise InvalidOption(option="options", reason=reason)

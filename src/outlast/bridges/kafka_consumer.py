@@ -133,7 +133,7 @@ def _place(record: Record) -> Place:
     return topic, partition, offset
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)

@@ -24,16 +24,16 @@ class KeyFailures:
     def held_back(self, claims: Sequence[Claim]) -> dict[int, BaseException]:
         """The messages that must not be sent now, by position."""
         held: dict[int, BaseException] = {}
-        for place, claim in enumerate(claims):
+        for position, claim in enumerate(claims):
             claimed_at, id = self._failed.get(claim.lane or "", (0.0, ""))
             if id and claim.id != id and claim.started_at <= claimed_at:
-                held[place] = NotAttempted("an earlier message of its key was not sent")
+                held[position] = NotAttempted("an earlier message of its key was not sent")
         return held
 
     def note(self, claims: Sequence[Claim], failures: Mapping[int, BaseException]) -> None:
         """Learn how a batch went. A message that is dead lets the next one pass."""
-        for place, claim in enumerate(claims):
-            lane, error = claim.lane or "", failures.get(place)
+        for position, claim in enumerate(claims):
+            lane, error = claim.lane or "", failures.get(position)
             known = self._failed.get(lane)
             if error is None or isinstance(error, Permanent):
                 if known is not None and known[1] == claim.id:

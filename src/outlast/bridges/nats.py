@@ -169,8 +169,8 @@ class Nats:
         except ServiceUnavailableError:
             raise
         except APIError as error:
-            told = f"{error.description} ({error.err_code})"
-            return Bad(told) if error.err_code == TOO_LARGE else Retry(told)
+            reason = f"{error.description} ({error.err_code})"
+            return Bad(reason) if error.err_code == TOO_LARGE else Retry(reason)
         return None
 
     async def _nobody_stores(self, client: Client, subject: str) -> SendOutcome:
@@ -333,7 +333,7 @@ def _fits(name: str, value: str) -> bool:
     return not ours and bool(_NAME.match(name)) and bool(_VALUE.match(value))
 
 
-def _checked_url(url: Any) -> str:
+def _checked_url(url: object) -> str:
     schemes = ("nats://", "tls://", "ws://", "wss://")
     if not isinstance(url, str) or not all(one.startswith(schemes) for one in url.split(",")):
         raise InvalidOption(option="url", reason="must be like nats://127.0.0.1:4222")

@@ -36,7 +36,7 @@ from ..tracing import valid_traceparent
 from ..worker.context import BatchContext
 from .key_failures import KeyFailures
 from .protocols import Message, SendOutcome, Sink, SinkDown
-from .relay import relay
+from .relay import Pace, relay
 from .session import session_of
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class Outbox:
             for keyed in (False, True)
         }
         self.key_failures = KeyFailures()
+        self._pace = Pace(self.name)
         self.counts: Counter[tuple[str, str, str]] = Counter()  # by queue, task and result
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             WeakKeyDictionary()
@@ -94,13 +95,13 @@ class Outbox:
 
     def publish(
         self,
-        value: Any,
+        value: object,
         *,
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
         tenant: str | None = None,
         delay: float | timedelta | None = None,
-        conn: Any = None,
+        conn: object = None,
     ) -> Job:
         """Publish a JSON value (or bytes): it is durable when this returns, or when `conn` commits.
         Messages with the same `key` are sent in order. The job's id is the message's id."""
@@ -109,20 +110,20 @@ class Outbox:
 
     async def apublish(
         self,
-        value: Any,
+        value: object,
         *,
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
         tenant: str | None = None,
         delay: float | timedelta | None = None,
-        conn: Any = None,
+        conn: object = None,
     ) -> Job:
         call = self.message(value, key=key, headers=headers, tenant=tenant, delay=delay)
         return (await self._app.aenqueue(call, conn=conn))[0]
 
     def message(
         self,
-        value: Any,
+        value: object,
         *,
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -163,7 +164,7 @@ class Outbox:
                 return await sink.send(some)
 
         try:
-            failures = await relay(messages, send, sink.limits, self._breaker)
+            failures = await relay(messages, send, sink.limits, self._breaker, self._pace)
         except Exception:
             await self.session.close()  # the next attempt connects anew
             raise
@@ -199,14 +200,14 @@ class Outbox:
         claims = [one._claim for one in ctx.items]
         async with self._lock():
             held = self.key_failures.held_back(claims)
-            open_ = [place for place in range(len(items)) if place not in held]
+            open_ = [position for position in range(len(items)) if position not in held]
             failures: dict[int, BaseException] = dict(held)
             try:
                 if open_:
-                    rest = BatchContext([ctx.items[place] for place in open_], ctx.cancelled)
-                    await self._deliver([items[place] for place in open_], rest)
+                    rest = BatchContext([ctx.items[position] for position in open_], ctx.cancelled)
+                    await self._deliver([items[position] for position in open_], rest)
             except BatchFailed as failed:
-                failures |= {open_[place]: _as_error(e) for place, e in failed.errors.items()}
+                failures |= {open_[position]: _as_error(e) for position, e in failed.errors.items()}
             except BaseException:
                 self.key_failures.note(claims, dict.fromkeys(open_, SinkDown()))
                 raise
@@ -246,9 +247,9 @@ def lane_of(key: str | None) -> str | None:
     return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _item(value: Any, key: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+def _item(value: object, key: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
     """What is stored of a message."""
-    item: dict[str, Any] = {"value": value}
+    item: dict[str, object] = {"value": value}
     if isinstance(value, bytes | bytearray | memoryview):
         item = {"bytes": base64.b64encode(value).decode()}
     if key is not None:
@@ -284,7 +285,7 @@ def _as_error(failure: BaseException | str) -> BaseException:
     return failure if isinstance(failure, BaseException) else RuntimeError(failure)
 
 
-def _checked_headers(headers: Any) -> dict[str, str]:
+def _checked_headers(headers: object) -> dict[str, str]:
     if not isinstance(headers, Mapping) or len(headers) > MAX_HEADERS:
         reason = f"must map up to {MAX_HEADERS} names to texts, not {headers!r:.80}"
         raise InvalidOption(option="headers", reason=reason)
@@ -295,7 +296,7 @@ def _checked_headers(headers: Any) -> dict[str, str]:
     return dict(headers)
 
 
-def _checked_sink(sink: Any) -> Sink:
+def _checked_sink(sink: object) -> Sink:
     if not isinstance(sink, Sink):
         reason = f"must have open, send, limits and close (outlast.bridges.Sink), not {sink!r:.80}"
         raise InvalidOption(option="sink", reason=reason)

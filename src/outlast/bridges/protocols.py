@@ -79,8 +79,9 @@ class Sink(Protocol):
         """Send messages, and return when the broker has them: what became of each, by position.
 
         `SinkDown` says that none of them could be sent; so does a `ConnectionError` or
-        `TimeoutError`, if both halves of the messages fail as well. Any other error is taken for
-        the fault of a message, and the messages are sent in halves until it is found. Each may be
+        `TimeoutError`, if both halves of the messages fail as well. (If one message alone is sent
+        in time, the sink is slow, and is given fewer at once.) Any other error is taken for the
+        fault of a message, and the messages are sent in halves until it is found. Each may be
         sent again later, with the same id."""
 
     async def close(self) -> None:

@@ -51,7 +51,7 @@ class Rabbit:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         require_client("aio_pika", "rabbit", "RabbitMQ")
-        self._url = _checked_url(url)
+        self._url = checked_amqp_url(url)
         if (exchange is None) == (queue is None):
             raise InvalidOption(option="queue", reason="or exchange must be given, and not both")
         if queue is not None and routing_key is not None:
@@ -67,7 +67,7 @@ class Rabbit:
         self.limits = limits
         self._connection: AbstractConnection | None = None
         self._publisher: AbstractChannel | None = None
-        self._consumer: _Consumer | None = None
+        self._consumer: RabbitConsumer | None = None
 
     async def open(self) -> None:
         from aio_pika.connection import Connection, make_url
@@ -75,7 +75,7 @@ class Rabbit:
         # Not the "robust" kind: a session that failed is closed and opened anew. And not by
         # `aio_pika.connect`, which leaves a connection that failed for nobody to close.
         self._connection = Connection(make_url(self._url))
-        with _outages():
+        with rabbit_outages():
             await self._connection.connect(timeout=CONNECT_TIMEOUT_S)
 
     async def close(self) -> None:
@@ -84,7 +84,7 @@ class Rabbit:
         if connection is not None:
             await connection.close()
 
-    async def _channel(self, **given: Any) -> AbstractChannel:
+    async def channel(self, **given: Any) -> AbstractChannel:
         if self._connection is None or self._connection.is_closed:
             raise SinkDown("it is not connected")
         return await self._connection.channel(**given)
@@ -93,18 +93,16 @@ class Rabbit:
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendOutcome]:
         """Publish all, then wait for the confirm of each."""
-        with _outages():
+        with rabbit_outages():
             if self._publisher is None or self._publisher.is_closed:
-                self._publisher = await self._channel(
-                    publisher_confirms=True, on_return_raises=True
-                )
+                self._publisher = await self.channel(publisher_confirms=True, on_return_raises=True)
             channel = await self._publisher.get_underlay_channel()
         answers = await asyncio.gather(
             *(self._publish(channel, message) for message in messages), return_exceptions=True
         )
         errors = [one for one in answers if isinstance(one, BaseException)]
         for error in errors:
-            with _outages():
+            with rabbit_outages():
                 raise error
         return [one for one in answers if not isinstance(one, BaseException)]
 
@@ -141,10 +139,10 @@ class Rabbit:
 
     async def receive(self, limit: int, wait: float) -> Sequence[Message]:
         """What the broker has pushed, up to `prefetch` messages that are not acknowledged."""
-        with _outages():
+        with rabbit_outages():
             if self._consumer is None:
                 queue = self._require_queue()
-                consumer = _Consumer(await self._channel(publisher_confirms=False))
+                consumer = RabbitConsumer(await self.channel(publisher_confirms=False))
                 await consumer.start(queue, self._prefetch)
                 self._consumer = consumer
             found = await self._consumer.take(limit, wait)
@@ -157,21 +155,21 @@ class Rabbit:
         return Message(id or new_instance_id(), received.body, key, headers, received)
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        with _outages():
+        with rabbit_outages():
             for one in messages:
                 await one.receipt.ack()
 
     async def hand_back(self, messages: Sequence[Message]) -> None:
         """To its place in the queue, as near as RabbitMQ can."""
-        with _outages():
+        with rabbit_outages():
             for one in messages:
                 await one.receipt.nack(requeue=True)
 
     async def lag(self) -> int | None:
         """Messages that are ready, and those that wait here."""
         queue = self._require_queue()
-        with _outages():
-            channel = await self._channel(publisher_confirms=False)
+        with rabbit_outages():
+            channel = await self.channel(publisher_confirms=False)
             try:
                 declared = await channel.declare_queue(queue, passive=True)
                 waiting = len(self._consumer.arrived) if self._consumer is not None else 0
@@ -194,7 +192,7 @@ class Rabbit:
         return f"RabbitMQ {without_password(self._url)}, {at}"
 
 
-class _Consumer:
+class RabbitConsumer:
     """A channel that messages of a queue are pushed into."""
 
     def __init__(self, channel: AbstractChannel) -> None:
@@ -225,10 +223,10 @@ class _Consumer:
         self.arrived.append(message)
         self._changed.set()
 
-    def _closed(self, channel: Any, error: BaseException | None = None) -> None:
+    def _closed(self, channel: object, error: BaseException | None = None) -> None:
         self._end(error or ConnectionError("the channel was closed"))
 
-    def _cancelled(self, frame: Any) -> None:
+    def _cancelled(self, frame: object) -> None:
         self._end(ConnectionError("the broker ended the consumer: was the queue deleted?"))
 
     def _end(self, error: BaseException) -> None:
@@ -237,7 +235,7 @@ class _Consumer:
 
 
 @contextmanager
-def _outages() -> Iterator[None]:
+def rabbit_outages() -> Iterator[None]:
     """Errors of the connection, and answers about what is declared, as `SinkDown`. A channel that
     was closed for what a message asked of it is left to those who look for the message."""
     from aio_pika import exceptions
@@ -254,11 +252,11 @@ def _fits(name: str, value: str) -> bool:
     return len(name.encode()) <= MAX_SHORT_BYTES
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def _checked_url(url: Any) -> str:
+def checked_amqp_url(url: object) -> str:
     if not isinstance(url, str) or not url.startswith(("amqp://", "amqps://")):
         raise InvalidOption(option="url", reason="must be like amqp://127.0.0.1:5672/")
     return url

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -47,7 +48,9 @@ Target = str | Callable[[Message], str]
 class Redis:
     """`Redis(url, stream="orders")` or `Redis(url, zset="orders")` for an outbox: the name, or a
     function of the message. `Redis(url, stream="mail", group="sync")` for a source; messages that a
-    consumer has held for `idle` seconds go to another one. `maxlen` trims a stream, about."""
+    consumer has held for `idle` seconds go to another one. A group that is missing is created, and
+    begins at `start`: "0", the first entry of the stream, "$", those that are added from then on,
+    or an entry's id. `maxlen` trims a stream, about."""
 
     def __init__(  # noqa: PLR0913 - as the contract has it
         self,
@@ -56,6 +59,7 @@ class Redis:
         stream: Target | None = None,
         zset: Target | None = None,
         group: str | None = None,
+        start: str = "0",
         maxlen: int | None = None,
         idle: float = DEFAULT_IDLE_S,
         redelivery: float = DEFAULT_REDELIVERY_S,
@@ -63,11 +67,15 @@ class Redis:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         require_client("redis", "redis", "Redis")
-        self._url = _checked_url(url)
+        self._url = checked_redis_url(url)
         if (stream is None) == (zset is None):
             raise InvalidOption(option="stream", reason="or zset must be given, and not both")
         if group is not None and not isinstance(stream, str):
             raise InvalidOption(option="group", reason="is for a stream with one name")
+        if not isinstance(start, str) or not re.fullmatch(r"\$|\d{1,20}(-\d{1,20})?", start):
+            reason = f"must be '0', '$' or the id of an entry, not {start!r:.80}"
+            raise InvalidOption(option="start", reason=reason)
+        self._start = start
         self._stream, self._zset, self._group, self._maxlen = stream, zset, group, maxlen
         self._idle = seconds("idle", idle, above=0.0) or DEFAULT_IDLE_S
         self.redelivery = seconds("redelivery", redelivery) or 0.0
@@ -84,7 +92,7 @@ class Redis:
         self._client = redis_client.from_url(self._url, socket_timeout=SOCKET_TIMEOUT_S)
         # Entries are bytes that anybody wrote, whatever the URL says.
         self._client.connection_pool.connection_kwargs["decode_responses"] = False
-        with _outages():
+        with redis_outages():
             await self._client.ping()
             if self._group is not None:
                 await self._create_group()
@@ -93,7 +101,9 @@ class Redis:
         from redis.exceptions import ResponseError
 
         try:
-            await self._redis.xgroup_create(self._stream, self._group, id="0", mkstream=True)
+            await self._redis.xgroup_create(
+                self._stream, self._group, id=self._start, mkstream=True
+            )
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
@@ -120,7 +130,7 @@ class Redis:
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendOutcome]:
         """One round trip; each command has its own answer."""
-        with _outages():
+        with redis_outages():
             async with self._redis.pipeline(transaction=False) as pipe:
                 for message in messages:
                     self._add(pipe, message)
@@ -146,7 +156,7 @@ class Redis:
         for the former between them."""
         self._require_group()
         until = time.monotonic() + wait
-        with _outages():
+        with redis_outages():
             while True:
                 if found := await self._take_over(limit):
                     return found
@@ -179,13 +189,13 @@ class Redis:
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         self._require_group()
-        with _outages():
+        with redis_outages():
             await self._redis.xack(self._stream, self._group, *(one.receipt for one in messages))
 
     async def hand_back(self, messages: Sequence[Message]) -> None:
         """Nobody's, and idle for long enough: the next look for such entries takes them over."""
         idle = int(self._idle * 1000) + 1
-        with _outages():
+        with redis_outages():
             await self._redis.xclaim(
                 self._stream, self._group, "handed-back", 0, [one.receipt for one in messages],
                 idle=idle, justid=True,
@@ -194,7 +204,7 @@ class Redis:
     async def lag(self) -> int | None:
         """Entries that the group has not been given, and those that it has not acknowledged."""
         self._require_group()
-        with _outages():
+        with redis_outages():
             groups = await self._redis.xinfo_groups(self._stream)
         for group in groups:
             name = group["name"]
@@ -213,11 +223,11 @@ class Redis:
         kind, name = ("stream", self._stream) if self._stream is not None else ("zset", self._zset)
         group = "" if self._group is None else f", group {self._group}"
         shown = name if isinstance(name, str) else getattr(name, "__name__", "by message")
-        return f"Redis {_without_password(self._url)}, {kind} {shown}{group}"
+        return f"Redis {shown_redis_url(self._url)}, {kind} {shown}{group}"
 
 
 def _fields(message: Message, *, text: bool = True) -> dict[str, Any]:
-    fields: dict[str, Any] = {"id": message.id}
+    fields: dict[str, object] = {"id": message.id}
     if message.key is not None:
         fields["key"] = message.key
     if message.headers:
@@ -273,15 +283,15 @@ def _outcome(answer: object) -> SendOutcome:
         exceptions.AskError, exceptions.TryAgainError, exceptions.ExecAbortError,
         exceptions.NoPermissionError,
     )  # fmt: skip
-    told = f"{type(answer).__name__}: {answer}"
+    reason = f"{type(answer).__name__}: {answer}"
     about_message = isinstance(answer, exceptions.ResponseError | exceptions.DataError)
     if isinstance(answer, transient) or _is_down(answer) or not about_message:
-        return Retry(told)
-    return Bad(told)
+        return Retry(reason)
+    return Bad(reason)
 
 
 @contextmanager
-def _outages() -> Iterator[None]:
+def redis_outages() -> Iterator[None]:
     """Errors of the connection, and answers about the server's state, as `SinkDown`."""
     from redis import exceptions
 
@@ -315,13 +325,13 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "backslashreplace")
 
 
-def _checked_url(url: str) -> str:
+def checked_redis_url(url: str) -> str:
     if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
         raise InvalidOption(option="url", reason="must be like redis://127.0.0.1:6379/0")
     return url
 
 
-def _without_password(url: str) -> str:
+def shown_redis_url(url: str) -> str:
     """A password may have any character, and options may have passwords: where the two cannot be
     told apart, nothing is shown."""
     scheme, _, rest = url.partition("://")

@@ -2,7 +2,8 @@
 
     messages ─▶ waves ─▶ chunks ─▶ send ──┬── outcome by position
                 │         │               ├── SinkDown ──────────── the rest is not sent
-                │         │               ├── connection error ──── the same, if both halves fail
+                │         │               ├── connection error ──── the same, if both halves fail;
+                │         │               │      no answer in time ── and if one message does
                 │         │               └── any other error ───── sent in halves
                 │         └ as many items and bytes as the sink takes
                 └ one message of each key at a time, unless the sink keeps the order by itself
@@ -13,14 +14,18 @@ After a failure of a key its later messages are not sent.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..model.breaker import Breaker, Outage, outage_of
 from ..model.errors import InvalidOption, NotAttempted, Permanent, RetryLater
 from ..model.safe_text import error_summary
 from .protocols import Bad, Limits, Message, Retry, SendOutcome, SinkDown
+
+log = logging.getLogger("outlast.bridges")
 
 # Calls in a row that may fail as a whole before the search for bad messages ends: more than it
 # takes to find one among ten thousand.
@@ -35,16 +40,40 @@ Failures = dict[int, BaseException]  # by the position of the message
 class Numbered(NamedTuple):
     """A message and its position in the batch."""
 
-    place: int
+    position: int
     message: Message
 
 
+class Pace:
+    """How many messages a call may have, of a sink that is too slow for as many as it takes."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self.items: int | None = None  # None: as many as it takes
+
+    def within(self, limits: Limits) -> Limits:
+        if self.items is None or self.items >= limits.items:
+            return limits
+        return replace(limits, items=self.items)
+
+    def slow_down(self, items: int) -> None:
+        """Calls of more messages than this did not end in time."""
+        if self.items is not None and self.items <= items:
+            return
+        self.items = items
+        log.warning(
+            "outbox %s: its calls take longer than their timeout, and have %d messages at most from"
+            " now on: give the sink smaller limits, or the outbox a longer timeout",
+            self._name, items,
+        )  # fmt: skip
+
+
 async def relay(
-    messages: Sequence[Message], send: Send, limits: Limits, breaker: Breaker
+    messages: Sequence[Message], send: Send, limits: Limits, breaker: Breaker, pace: Pace
 ) -> Failures:
     """Send messages; the errors of those that were not sent. If every call fails, the error is
     raised: the worker judges whether the messages or the sink are at fault."""
-    batch = _Relay(send, limits, breaker)
+    batch = _Relay(send, pace.within(limits), breaker, pace)
     await batch.send_all([Numbered(*pair) for pair in enumerate(messages)])
     if batch.given_up is not None and not batch.answered:
         raise batch.given_up
@@ -52,8 +81,9 @@ async def relay(
 
 
 class _Relay:
-    def __init__(self, send: Send, limits: Limits, breaker: Breaker) -> None:
+    def __init__(self, send: Send, limits: Limits, breaker: Breaker, pace: Pace) -> None:
         self._send = send
+        self._pace = pace
         self._limits = limits
         self._breaker = breaker
         self._failed_keys: set[str] = set()
@@ -72,10 +102,10 @@ class _Relay:
     def _fitting(self, batch: Sequence[Numbered]) -> list[Numbered]:
         """All but those that are too large for any call."""
         most = self._limits.bytes
-        for place, message in batch:
+        for position, message in batch:
             if (size := message.size) > most:
-                self._fail(place, message, Permanent(f"{size:,} bytes: the sink takes {most:,}"))
-        return [one for one in batch if one.place not in self.failures]
+                self._fail(position, message, Permanent(f"{size:,} bytes: the sink takes {most:,}"))
+        return [one for one in batch if one.position not in self.failures]
 
     async def _send_chunk(self, chunk: Sequence[Numbered]) -> None:
         if (error := await self._call(chunk)) is not None:
@@ -96,22 +126,22 @@ class _Relay:
                 self._down = _down(error)
             return error
         self._failed_calls, self.answered = 0, True
-        for (place, message), outcome in zip(chunk, _by_position(outcomes, chunk), strict=True):
+        for (position, message), outcome in zip(chunk, _by_position(outcomes, chunk), strict=True):
             if outcome is not None:
-                self._fail(place, message, _error_of(outcome))
+                self._fail(position, message, _error_of(outcome))
         return None
 
     def _is_next(self, one: Numbered) -> bool:
         """Whether a message may be sent now."""
-        if one.place in self.failures:
+        if one.position in self.failures:
             return False
         if self._down is not None:
-            self.failures[one.place] = self._down
+            self.failures[one.position] = self._down
         elif self.given_up is not None:
-            self.failures[one.place] = NotAttempted("too many calls before it failed")
+            self.failures[one.position] = NotAttempted("too many calls before it failed")
         elif one.message.key is not None and one.message.key in self._failed_keys:
-            self.failures[one.place] = NotAttempted("an earlier message of its key was not sent")
-        return one.place not in self.failures
+            self.failures[one.position] = NotAttempted("an earlier message of its key was not sent")
+        return one.position not in self.failures
 
     async def _search(
         self, chunk: Sequence[Numbered], error: Exception, *, alone: bool = True
@@ -148,14 +178,44 @@ class _Relay:
         free_error = await self._call(free)
         suspected = outage_of(first_error, self._breaker) is not None
         if self._down is None and suspected and (free_error is not None or not free):
+            if await self._is_slow(first, first_error):
+                await self._send_slowly(chunk[1:])
+                return
             self._down = _down(first_error)
         await self._search(first, first_error, alone=False)
         if free_error is not None:
             await self._search(free, free_error, alone=False)
         await self._send_chunk([one for one in second if one.message.key in keys])
 
-    def _fail(self, place: int, message: Message, error: BaseException) -> None:
-        self.failures[place] = error
+    async def _is_slow(self, chunk: Sequence[Numbered], error: Exception) -> bool:
+        """Whether a sink that did not answer in time answers when it is given one message: the
+        first one of the chunk, which is sent by that."""
+        if not isinstance(error, TimeoutError) or len(chunk) == 1:
+            return False
+        return await self._call(chunk[:1]) is None
+
+    async def _send_slowly(self, left: Sequence[Numbered]) -> None:
+        """Send to a slow sink: two messages at once, four, eight, until a call takes too long."""
+        size, best, grows = 2, 1, True
+        while left:
+            some = left[:size]
+            error = await self._call(some)
+            if error is None:
+                best = max(best, len(some))
+                size = 2 * size if grows else size
+            elif isinstance(error, TimeoutError) and len(some) > 1 and self._down is None:
+                size, grows = len(some) // 2, False
+                continue
+            elif len(some) == 1 and len(left) > 1:  # the fault of this one, if the next one is sent
+                some, size = left[:2], best
+                await self._search_outage(some)
+            else:
+                await self._search(some, error)
+            left = left[len(some) :]
+        self._pace.slow_down(best if grows else min(best, size))
+
+    def _fail(self, position: int, message: Message, error: BaseException) -> None:
+        self.failures[position] = error
         # A message that is dead lets the next one of its key pass; the sink may have sent it.
         if message.key is not None and not isinstance(error, Permanent):
             self._failed_keys.add(message.key)

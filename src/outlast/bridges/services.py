@@ -9,11 +9,13 @@ from ..model.errors import OutlastError
 from ..ops.bridges import OUTBOX, BridgeReport, report_bridges
 from ..worker.protocols import WorkerService
 from .description import description
+from .http import Http
 from .outbox import Outbox
 from .source_loop import SourceLoop
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
+    from .inbox import Inbox
 
 
 def worker_services(app: Outlast, *, sources: bool, announce: bool) -> list[WorkerService]:
@@ -21,9 +23,14 @@ def worker_services(app: Outlast, *, sources: bool, announce: bool) -> list[Work
     inboxes = app.declared_sources.values() if sources else ()
     outboxes = app.declared_outboxes.values()
     return [
-        *(SourceLoop(one, app._areceive_jobs) for one in inboxes),
+        *(SourceLoop(one, app._areceive_jobs) for one in inboxes if _is_pulled(one)),
         *(OutboxService(app, one, announce=announce) for one in outboxes),
     ]
+
+
+def _is_pulled(inbox: Inbox) -> bool:
+    """Webhooks come to the service."""
+    return not isinstance(inbox.source, Http)
 
 
 class OutboxService:

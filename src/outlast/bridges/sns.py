@@ -29,7 +29,7 @@ class Sns:
         *,
         endpoint: str | None = None,
         region: str | None = None,
-        session: Any = None,
+        session: object = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         parts = topic_arn.split(":") if isinstance(topic_arn, str) else []
@@ -51,16 +51,16 @@ class Sns:
         """PublishBatch, with an outcome for each entry."""
 
         async def call(entries: list[tuple[int, Entry]]) -> dict[str, Any]:
-            given = [self._entry(messages[place], place, one) for place, one in entries]
+            given = [self._entry(messages[position], position, one) for position, one in entries]
             return await self._client.call(
                 "publish_batch", TopicArn=self._topic, PublishBatchRequestEntries=given
             )
 
         return await send_in_calls(messages, MAX_BYTES, call)
 
-    def _entry(self, message: Message, place: int, entry: Entry) -> dict[str, Any]:
+    def _entry(self, message: Message, position: int, entry: Entry) -> dict[str, object]:
         return {
-            "Id": str(place),
+            "Id": str(position),
             "Message": entry.body,
             "MessageAttributes": entry.attributes,
             **(fifo_fields(message) if self._fifo else {}),

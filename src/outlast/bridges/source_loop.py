@@ -14,26 +14,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from ..model.errors import InvalidOption, OutlastError, StoreError
-from ..model.job import NewJob
+from ..model.errors import InvalidOption
 from ..model.message import Message
 from ..model.safe_text import error_summary
-from ..ops.bridges import SOURCE, BridgeReport, report_bridges, room_of
-from ..ops.retention import queue_retentions
 from ..worker.loop import Backoff, Loop
-from .description import description
+from .http import Http
 from .inbox import Inbox
+from .insertion import InsertJobs, MessageInserter
 from .protocols import Source
+from .queue_checks import QueueChecks
 from .session import session_of
+from .source_report import REPORT_INTERVAL_S, SourceReporter
 
 log = logging.getLogger("outlast.bridges")
 
 FULL_PAUSE_S = 1.0  # between looks whether a full queue has room again
-ROOM_KNOWN_S = 1.0  # for which a count of the queue is believed
-REPORT_INTERVAL_S = 5.0
 OPEN_WAIT_S = 30.0
 RECEIVE_EXTRA_S = 10.0  # beyond the wait that it was given
 ACKNOWLEDGE_WAIT_S = 30.0
@@ -46,23 +44,24 @@ EARLY_S = 0.2  # a receive without messages that returns before its wait is over
 class SourceLoop:
     """One source in one process. `stop` and `aclose` are called by its worker."""
 
-    def __init__(self, inbox: Inbox, receive_jobs: Callable[[list[NewJob]], Awaitable[set[str]]]):
+    def __init__(self, inbox: Inbox, insert_jobs: InsertJobs) -> None:
         self.inbox = inbox
-        self._receive_jobs = receive_jobs
-        self._session = session_of(inbox.source, f"source {inbox.name}")
+        self._inserter = MessageInserter(inbox, insert_jobs)
+        self._queue = QueueChecks(inbox)
+        self._reporter = SourceReporter(inbox)
+        self._session = session_of(_pulled(inbox), f"source {inbox.name}")
         self._loop = Loop(
             f"source {inbox.name}", self._pass, every=0.0, backoff=Backoff(factor=2.0)
         )
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._checked = False
         self._error: str | None = None  # of the last pass
-        self._room: int | None = None
-        self._room_at = -ROOM_KNOWN_S
         self._report_at = 0.0
-        self._first_report = True
-        self._received = self._stored = self._undecodable = 0  # since the last report
-        self.totals = {"received": 0, "stored": 0, "undecodable": 0}
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Messages received, stored for the first time, and undecodable."""
+        return self._reporter.totals
 
     # Beside a worker
 
@@ -104,8 +103,8 @@ class SourceLoop:
         return wait
 
     async def _receive_and_store(self) -> float:
-        await self._check_retention()
-        if (room := await self._queue_room()) is not None and room <= 0:
+        await self._queue.check_retention()
+        if (room := await self._queue.room()) is not None and room <= 0:
             return FULL_PAUSE_S
         async with _time_limit(OPEN_WAIT_S, "open"):
             source = await self._session.opened()
@@ -147,46 +146,14 @@ class SourceLoop:
 
     async def _store(self, source: Source, messages: Sequence[Message]) -> None:
         try:
-            new, undecodable = await self._insert(messages)
+            inserted = await self._inserter.insert(messages)
         except BaseException:
             await self._hand_back(source, messages)
             raise
-        self._received += len(messages)
-        self._stored += new
-        self._undecodable += undecodable
-        if self._room is not None:
-            self._room -= new
+        self._reporter.count(len(messages), inserted)
+        self._queue.took(inserted.new)
         async with _time_limit(ACKNOWLEDGE_WAIT_S, "acknowledge"):
             await source.acknowledge(messages)
-
-    async def _insert(self, messages: Sequence[Message]) -> tuple[int, int]:
-        """Insert the jobs of messages; how many were new, and how many undecodable."""
-        limit = self.inbox.app.max_args_bytes
-        made = [self.inbox.job(message, limit) for message in messages]
-        undecodable = sum(not fits for _, fits in made)
-        try:
-            return len(await self._receive_jobs([job for job, _ in made])), undecodable
-        except StoreError as error:
-            if not error.refused:
-                raise
-        # One of them is at fault, and must not hold up the others.
-        return await self._insert_singly(messages)
-
-    async def _insert_singly(self, messages: Sequence[Message]) -> tuple[int, int]:
-        limit = self.inbox.app.max_args_bytes
-        new = undecodable = 0
-        for message in messages:
-            job, fits = self.inbox.job(message, limit)
-            try:
-                new += len(await self._receive_jobs([job]))
-            except StoreError as error:
-                if not error.refused:
-                    raise
-                problem = f"the database refused it: {error_summary(error)}"
-                refused, fits = self.inbox.refused_job(message, problem, limit), False
-                new += len(await self._receive_jobs([refused]))
-            undecodable += not fits
-        return new, undecodable
 
     async def _hand_back(self, source: Source, messages: Sequence[Message]) -> None:
         """Best effort: the broker delivers them again by itself, later."""
@@ -198,50 +165,13 @@ class SourceLoop:
         except Exception as error:
             log.debug("source %s: %s", self.inbox.name, error_summary(error))
 
-    # What it asks the database
-
-    async def _queue_room(self) -> int | None:
-        """Ready jobs that the queue may still hold; None: any number."""
-        now = time.monotonic()
-        stale = now - self._room_at >= ROOM_KNOWN_S
-        if stale or (self._room is not None and self._room <= 0):
-            self._room = await self.inbox.app.store.arun(room_of, self.inbox.queue)
-            self._room_at = now
-        return self._room
-
-    async def _check_retention(self) -> None:
-        """An operator may have shortened the retention of the queue."""
-        if self._checked:
-            return
-        kept = dict(await self.inbox.app.store.arun(queue_retentions))
-        keep = kept.get(self.inbox.queue)
-        if keep is not None and keep < self.inbox.redelivery:
-            reason = (
-                f"{self.inbox.name!r} may redeliver for {self.inbox.redelivery:g} s, and the queue"
-                f" {self.inbox.queue!r} keeps ended jobs for {keep:g} s: outlast keep"
-                f" {self.inbox.queue} --undo"
-            )
-            raise InvalidOption(option="source", reason=reason)
-        self._checked = True
-
     async def _report(self, error: str | None, *, soon: bool = False) -> None:
         """Tell the table, now and then: it is for people and metrics, so it may fail."""
         now = time.monotonic()
         if not soon and now < self._report_at and not self._stopping.is_set():
             return
         self._report_at = now + REPORT_INTERVAL_S
-        inbox, lag = self.inbox, None if error else await self._lag()
-        report = BridgeReport(
-            SOURCE, inbox.name, description(inbox.source), inbox.definition.name, (inbox.queue,),
-            self._received, self._stored, self._undecodable, lag, error,
-        )  # fmt: skip
-        with suppress(OutlastError):
-            await inbox.app.store.arun(report_bridges, [report], first=self._first_report)
-            self._first_report = False
-            self.totals["received"] += self._received
-            self.totals["stored"] += self._stored
-            self.totals["undecodable"] += self._undecodable
-            self._received = self._stored = self._undecodable = 0
+        await self._reporter.report(error, None if error else await self._lag())
 
     async def _lag(self) -> int | None:
         if self._stopping.is_set():
@@ -268,3 +198,11 @@ async def _time_limit(seconds: float, what: str) -> AsyncIterator[None]:
 
 def _no_answer(what: str, seconds: float) -> TimeoutError:
     return TimeoutError(f"{what} of the source did not end within {seconds:g} s")
+
+
+def _pulled(inbox: Inbox) -> Source:
+    """The source of a loop: one that is asked for messages."""
+    if isinstance(inbox.source, Http):
+        reason = f"{inbox.name!r} gets its messages by HTTP: run `outlast serve APP`"
+        raise InvalidOption(option="source", reason=reason)
+    return inbox.source

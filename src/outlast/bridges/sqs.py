@@ -57,7 +57,7 @@ class Sqs:
         max_bytes: int = MAX_BYTES,
         endpoint: str | None = None,
         region: str | None = None,
-        session: Any = None,
+        session: object = None,
         limits: Limits | None = None,
     ) -> None:
         host = _checked_host(queue_url)
@@ -87,14 +87,14 @@ class Sqs:
         """SendMessageBatch, with an outcome for each entry."""
 
         async def call(entries: list[tuple[int, Entry]]) -> dict[str, Any]:
-            given = [self._entry(messages[place], place, one) for place, one in entries]
+            given = [self._entry(messages[position], position, one) for position, one in entries]
             return await self._client.call("send_message_batch", QueueUrl=self._url, Entries=given)
 
         return await send_in_calls(messages, self._max_bytes, call)
 
-    def _entry(self, message: Message, place: int, entry: Entry) -> dict[str, Any]:
+    def _entry(self, message: Message, position: int, entry: Entry) -> dict[str, object]:
         return {
-            "Id": str(place),
+            "Id": str(position),
             "MessageBody": entry.body,
             "MessageAttributes": entry.attributes,
             **(fifo_fields(message) if self._fifo else {}),
@@ -173,14 +173,14 @@ class Sqs:
 def _by_ten(receipts: Sequence[str]) -> list[list[dict[str, Any]]]:
     return [
         [
-            {"Id": str(place), "ReceiptHandle": receipt}
-            for place, receipt in enumerate(receipts[start : start + BATCH])
+            {"Id": str(position), "ReceiptHandle": receipt}
+            for position, receipt in enumerate(receipts[start : start + BATCH])
         ]
         for start in range(0, len(receipts), BATCH)
     ]
 
 
-def _checked_host(url: Any) -> str:
+def _checked_host(url: object) -> str:
     parts = urlsplit(url) if isinstance(url, str) else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         reason = "must be like https://sqs.eu-west-1.amazonaws.com/123456789012/name"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from ..model.errors import InvalidOption
 from .protocols import Message
@@ -12,7 +11,7 @@ from .protocols import Message
 Target = str | Callable[[Message], str]  # one name for all messages, or a function of the message
 
 
-def check_target(option: str, target: Any) -> None:
+def check_target(option: str, target: object) -> None:
     """Refuse anything but a name or a function."""
     if callable(target) or (isinstance(target, str) and target):
         return

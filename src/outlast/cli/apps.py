@@ -66,6 +66,7 @@ def _attribute(name: str, module: ModuleType, path: str) -> Outlast:
             raise _invalid_app(name, f"has no {path!r}: {_available_apps(module)}") from None
     from ..client.client import Outlast
 
+    value = _own_outlast(value)
     if not isinstance(value, Outlast):
         raise _invalid_app(
             name, f"is of type {type(value).__name__}, not an Outlast: {_available_apps(module)}"
@@ -83,7 +84,16 @@ def _only_app(name: str, module: ModuleType) -> Outlast:
 def _apps(module: ModuleType) -> dict[str, Outlast]:
     from ..client.client import Outlast
 
-    return {name: value for name, value in vars(module).items() if isinstance(value, Outlast)}
+    found = {name: _own_outlast(value) for name, value in vars(module).items()}
+    return {name: value for name, value in found.items() if isinstance(value, Outlast)}
+
+
+def _own_outlast(value: object) -> object:
+    """The `Outlast` of an app of another kind, such as `Celery`, else the value itself."""
+    from ..client.client import Outlast
+
+    own = vars(value).get("ol") if hasattr(value, "__dict__") else None
+    return own if isinstance(own, Outlast) and not isinstance(value, ModuleType) else value
 
 
 def _available_apps(module: ModuleType) -> str:

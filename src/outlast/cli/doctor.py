@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,13 +12,17 @@ from ..model.humanize import pluralize
 from ..ops.doctor.checks import examine
 from ..ops.doctor.database import HostFacts
 from ..ops.doctor.findings import Finding
+from ..ops.doctor.waits import awaited_signals, kept_step_names
 from ..ops.report import clock
-from .database_options import json_option, with_client
+from .apps import find_app
+from .code_check import code_findings
+from .database_options import json_option, open_client, with_database_options
 from .errors import error_message, one_line
 from .output import print_json
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
+    from ..model.task import Registry
     from ..store import Store
 
 
@@ -26,14 +30,25 @@ if TYPE_CHECKING:
     epilog="""
     Exit code 0: no problems (notes are possible). 1: problems.
 
-    Example: outlast doctor --json
+    \b
+    Examples: outlast doctor --json
+              outlast doctor --app shop.tasks:ol
     """
 )
+@click.option(
+    "--app", metavar="APP", help="Also compare waiting jobs with this code: signals and steps."
+)
 @json_option
-@with_client
-def doctor(ol: Outlast, as_json: bool) -> None:
+@with_database_options
+def doctor(app: str | None, as_json: bool, **database: Any) -> None:
     """Find problems that keep jobs from running, and advise how to fix them."""
-    found = run_checks(ol.store)
+    where = database["url"], database["schema"]
+    with open_client(*where) if app is None else find_app(app, *where) as ol:
+        _examine(ol, app is not None, as_json)
+
+
+def _examine(ol: Outlast, with_code: bool, as_json: bool) -> None:
+    found = run_checks(ol.store, ol.registry if with_code else None)
     if as_json:
         print_json(found)
     else:
@@ -46,11 +61,16 @@ def doctor(ol: Outlast, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def run_checks(store: Store) -> list[Finding]:
-    """The findings; an unusable database is a finding, too."""
+def run_checks(store: Store, registry: Registry | None = None) -> list[Finding]:
+    """The findings; an unusable database is a finding, too. With the tasks of an app, waiting jobs
+    are compared with their code."""
     try:
         store.ready(create=False)
-        return store.run(examine, host_facts(store))
+        found = store.run(examine, host_facts(store))
+        if registry is not None:
+            waits, steps = store.run(awaited_signals), store.run(kept_step_names)
+            found += code_findings(waits, steps, registry)
+        return sorted(found, key=lambda finding: not finding.problem)
     except NoDatabase as error:
         return [Finding("missing", error_message(error), "Check the URL, or run outlast migrate.")]
     except CorruptDatabase as error:

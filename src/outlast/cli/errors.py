@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import Any
 
 import click
 
@@ -70,7 +69,7 @@ def wants_json(args: Sequence[str]) -> bool:
     return "--json" in takewhile(lambda word: word != "--", args)
 
 
-def error_fields(error: BaseException, message: str | None = None) -> dict[str, Any]:
+def error_fields(error: BaseException, message: str | None = None) -> dict[str, object]:
     """An error as JSON fields, the same in every command."""
     text = str(error) if message is None else message
     return {"type": type(error).__name__, "message": _safe(text or type(error).__name__)}

@@ -14,12 +14,16 @@ from ..model.job import Job
 from ..model.lifecycle import State
 from ..model.outcome import reason
 from ..model.schedule import origin_of_key
+from ..model.signal_link import LinkRecord
 from ..model.ticks import as_key
+from ..model.timestamps import is_finite
 from ..ops import report
 from ..ops.explain import explain
 from ..ops.flow_report import Neighbour, neighbours
 from ..ops.operation import Op
 from ..ops.report import Attempt, Event, Step, WorkerInfo
+from ..ops.signal_links import links
+from ..ops.wait_report import SignalRecord, WaitRecord, signals, waits
 from .database_options import json_option, with_client
 from .errors import one_line, quoted_block
 from .output import ago, console, local_time, print_json, shorten, table, to_json
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from ..client.client import Outlast
 
 
+BAR_WIDTH = 20  # characters of a progress bar
 MAX_NEIGHBOURS = 5  # prerequisites, and followers
 
 
@@ -42,6 +47,9 @@ class JobDetails:
     attempts: list[Attempt]
     events: list[Event]
     steps: list[Step]
+    waits: list[WaitRecord]
+    signals: list[SignalRecord]
+    links: list[LinkRecord]
     before: list[Neighbour]  # the first few, and one more if there are more
     after: list[Neighbour]
 
@@ -53,16 +61,22 @@ def read_details(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) ->
     workers = yield from report.worker_rows()
     attempts, events = yield from report.history(id)
     steps = yield from report.steps(id)
+    waited = yield from waits(id)
+    sent = yield from signals(id)
+    made = yield from links(id)
     before, after = yield from neighbours(id, MAX_NEIGHBOURS + 1)
     owner = next((worker for worker in workers if worker.id == job.worker), None)
-    return JobDetails(job, why, now, owner, attempts, events, steps, before, after)
+    return JobDetails(
+        job, why, now, owner, attempts, events, steps, waited, sent, made, before, after
+    )
 
 
 @click.command(epilog="Example: outlast job 0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f")
 @click.argument("id")
+@click.option("--follow", is_flag=True, help="Then print the output that it streams, to its end.")
 @json_option
 @with_client
-def job(ol: Outlast, id: str, as_json: bool) -> None:
+def job(ol: Outlast, id: str, follow: bool, as_json: bool) -> None:
     """Show a job's details, and why it is not running."""
     from ..client.base import job_id
 
@@ -71,6 +85,11 @@ def job(ol: Outlast, id: str, as_json: bool) -> None:
         print_json(details_json(details))
     else:
         print_details(details)
+    if follow:
+        from .stream import follow_stream
+
+        click.echo()
+        follow_stream(ol, id, as_json=as_json)
 
 
 def details_json(details: JobDetails) -> dict[str, object]:
@@ -82,6 +101,9 @@ def details_json(details: JobDetails) -> dict[str, object]:
         "owner": _owner_json(details),
         "attempts": to_json(details.attempts),
         "steps": to_json(details.steps),
+        "waits": [to_json(wait) | {"text": wait.describe(details.now)} for wait in details.waits],
+        "signals": to_json(details.signals),
+        "links": [link.as_json() for link in details.links],
         "events": to_json(details.events),
         "prerequisites": to_json(details.before[:MAX_NEIGHBOURS]),
         "followers": to_json(details.after[:MAX_NEIGHBOURS]),
@@ -122,9 +144,23 @@ def print_details(details: JobDetails) -> None:
         click.echo("\nSteps with stored results:")
         step_rows = [[s.name, s.at, s.attempt] for s in details.steps]
         console().print(table(["step", "stored", "attempt#"], step_rows))
-    if details.events:
+    if details.waits:
+        click.echo("\nWaits:")
+        waited = [
+            [w.name, w.since, w.ended_at or w.until, w.describe(details.now)] for w in details.waits
+        ]
+        console().print(table(["wait", "since", "until", "what"], waited))
+    if details.signals:
+        click.echo("\nSignals:")
+        sent = [[s.at, s.name, s.key, s.sent_by, s.taken_by] for s in details.signals]
+        console().print(table(["at", "signal", "key", "sent by", "taken by"], sent))
+    if details.links:
+        click.echo("\nLinks:")
+        made = [[k.id, k.name, str(k.state), k.expires_at, k.created_by] for k in details.links]
+        console().print(table(["link", "signal", "state", "expires", "made by"], made))
+    if events := without_older_progress(details.events):
         click.echo("\nEvents:")
-        rows = [[e.at, e.attempt, e.kind, _event_data_text(e.data)] for e in details.events]
+        rows = [[e.at, e.attempt, e.kind, _event_data_text(e.data)] for e in events]
         console().print(table(["at", "attempt#", "event", "data"], rows))
     if isinstance(details.job.error, dict) and details.job.error.get("traceback"):
         click.echo(f"\n{quoted_block(str(details.job.error['traceback']))}")
@@ -142,6 +178,7 @@ def _lines(details: JobDetails) -> list[tuple[str, object]]:
         ("key", job.key),
         ("schedule", _origin_text(job.key)),
         ("state", _state(details)),
+        ("progress", progress_line(details.events)),
         ("unreadable", job.unreadable),
         ("attempt", f"{job.attempt}; {job.failures} of {job.max_attempts} failures,"
                     f" {job.crashes} of {job.max_crashes} worker crashes"),
@@ -164,6 +201,31 @@ def _lines(details: JobDetails) -> list[tuple[str, object]]:
         *_neighbour_lines("before", details.after),
         *_owner_lines(details),
     ]
+
+
+def without_older_progress(events: Sequence[Event]) -> list[Event]:
+    """All events but those that a later progress has replaced: there may be hundreds."""
+    latest = next((event for event in reversed(events) if event.kind == "progress"), None)
+    return [event for event in events if event.kind != "progress" or event is latest]
+
+
+def progress_line(events: Sequence[Event]) -> str | None:
+    """The latest progress as one line with a bar; `--json` lists every step of it."""
+    reports = [
+        event for event in events if event.kind == "progress" and isinstance(event.data, dict)
+    ]
+    if not reports:
+        return None
+    done, total, note = (reports[-1].data.get(name) for name in ("done", "total", "note"))
+    parts = [f"{_json_text(done)} of {_json_text(total)}" if total else _json_text(done)]
+    if is_finite(done) and is_finite(total) and total > 0:
+        share = min(1.0, max(0.0, done / total))
+        filled = int(share * BAR_WIDTH)
+        parts.insert(0, "█" * filled + "░" * (BAR_WIDTH - filled) + f" {share:.0%}")
+    if note:
+        parts.append(shorten(str(note)))
+    age = f"attempt {reports[-1].attempt}, {local_time(reports[-1].at)}"
+    return f"{', '.join(parts)} ({age})"
 
 
 def _origin_text(key: str | None) -> str | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ..model.lifecycle import State
+from ..ops.operation import Op
+from ..ops.report import clock
+from ..ops.wait_report import WaitRecord, current_waits
 from .database_options import json_option, with_client
 from .output import print_json, print_table, shorten
 
@@ -50,21 +53,29 @@ def page_options(command: F) -> F:
 def jobs(ol: Outlast, as_json: bool, **chosen: Any) -> None:
     """List jobs, newest first."""
     found = ol.jobs(**chosen)
+    waits, now = ol.store.run(_waits, found)
     if as_json:
-        print_json(found)
+        fields = {id: {"waiting": wait.as_json()} for id, wait in waits.items()}
+        print_json([job.as_json() | fields.get(job.id, {}) for job in found])
         return
     print_table(
         ["id", "task", "queue", "state", "attempt#", "created", "run at", "worker"],
         (
-            [job.id, job.task, job.queue, _state(job), job.attempt, job.created_at, job.run_at,
-             job.worker]
+            [job.id, job.task, job.queue, _state(job, waits.get(job.id), now), job.attempt,
+             job.created_at, job.run_at, job.worker]
             for job in found
         ),
         none="No matching jobs.",
     )  # fmt: skip
 
 
-def _state(job: Job) -> str:
+def _waits(jobs: Sequence[Job]) -> Op[tuple[dict[str, WaitRecord], float]]:
+    return (yield from current_waits(jobs)), (yield from clock())
+
+
+def _state(job: Job, wait: WaitRecord | None, now: float) -> str:
+    if wait is not None:
+        return f"{job.state}: {wait.summary(now)}"
     return f"{job.state} (partly unreadable)" if job.unreadable else str(job.state)
 
 

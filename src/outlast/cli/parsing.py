@@ -48,16 +48,21 @@ def parse_duration_or_time(
     return parse_duration(ctx, param, text)
 
 
-def parse_json_object(ctx: click.Context, param: click.Parameter, text: str) -> dict[str, object]:
-    """A JSON object; `-` reads it from standard input."""
+def parse_json(ctx: click.Context, param: click.Parameter, text: str) -> object:
+    """A JSON value; `-` reads it from standard input."""
     if text == "-":
         text = sys.stdin.read()
     try:
-        parsed = strict_json.read(text)
+        return strict_json.read(text)
     except RecursionError:
         raise click.BadParameter("the JSON is nested too deeply.") from None
     except ValueError as error:
         raise click.BadParameter(f"invalid JSON: {error}.") from None
+
+
+def parse_json_object(ctx: click.Context, param: click.Parameter, text: str) -> dict[str, object]:
+    """A JSON object; `-` reads it from standard input."""
+    parsed = parse_json(ctx, param, text)
     if not isinstance(parsed, dict):
         raise click.BadParameter('must be a JSON object such as {"doc": 7}.')
     return parsed

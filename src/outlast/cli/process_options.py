@@ -45,12 +45,12 @@ def log_options(command: F) -> F:
     """--log-format and --log-level."""
     format = click.option(
         "--log-format",
-        type=click.Choice(["text", "json"]),
+        type=click.Choice(["text", "json", "none"]),
         default="text",
         envvar="OUTLAST_LOG_FORMAT",
         show_default=True,
         show_envvar=True,
-        help="Format of log lines.",
+        help="Format of log lines; none: the app sets up logging itself.",
     )
     level = click.option(
         "--log-level",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -32,12 +33,22 @@ STATES = tuple(str(state) for state in State)
 @with_client
 def queues(ol: Outlast, as_json: bool) -> None:
     """List the queues and their job counts."""
+    from ..ops.archive import archive_state
+
     found = ol.queues()
     if as_json:
         print_json(found)
     else:
-        rows = (queue_row(queue, STATES) for queue in found)
+        workers = ol.workers()
+        rows = (
+            queue_row(
+                queue, STATES, served=any(one.alive and one.serves(queue.name) for one in workers)
+            )
+            for queue in found
+        )
         print_table(queue_columns(STATES), rows, none="No queues yet.")
+        if archived := ol.store.run(archive_state).jobs:
+            click.echo(f"{pluralize(archived, 'succeeded job')} of these in the archive.")
         for breaker in [one for queue in found for one in queue.breakers]:
             click.echo(breaker_line(breaker))
         for queue in [one for one in found if one.limits]:
@@ -61,11 +72,13 @@ def breaker_line(breaker: BreakerState) -> str:
     )
 
 
-def queue_row(queue: Queue, states: Sequence[str]) -> list[object]:
+def queue_row(queue: Queue, states: Sequence[str], *, served: bool = True) -> list[object]:
+    """`served`: a live worker claims from it."""
     held = [one.task for one in queue.breakers]
+    notes = ["paused"] * queue.paused + ["open: " + ", ".join(held)] * bool(held)
     return [
         queue.name,
-        ", ".join(["paused"] * queue.paused + ["open: " + ", ".join(held)] * bool(held)),
+        ", ".join([*notes, *["no worker"] * (not served)]),
         *(queue.counts.get(state, 0) for state in states),
         None if queue.oldest is None else format_duration(queue.oldest),
     ]
@@ -91,9 +104,20 @@ def pause(
 
     Survives restarts.
     """
+    known = None if queue is None or as_json else [one.name for one in ol.queues()]
     with as_usage_errors():
         ol.pause(queue, lane=lane, tenant=tenant)
     _print_paused(ol, queue, lane, tenant, "paused", as_json)
+    if queue is not None and known is not None and queue not in known:
+        click.echo(printable(_unknown_queue_note(ol, queue, known)))
+
+
+def _unknown_queue_note(ol: Outlast, queue: str, known: Sequence[str]) -> str:
+    """Nothing has named this queue so far: perhaps it is misspelt."""
+    named = {*known, *(name for worker in ol.workers() for name in worker.queues or ())} - {queue}
+    near = get_close_matches(queue, sorted(named), n=1)
+    meant = f" Did you mean {near[0]}? Undo with `outlast resume {queue}`." if near else ""
+    return f"Note: no job and no setting has named the queue {queue} so far.{meant}"
 
 
 @click.command(epilog="Example: outlast resume mail")
@@ -188,7 +212,10 @@ def keep(ol: Outlast, queue: str, seconds: float | None, undo: bool, as_json: bo
 
 
 def _print_queue(ol: Outlast, name: str, as_json: bool) -> None:
-    queue = next(queue for queue in ol.queues() if queue.name == name)
+    from ..ops.report import Queue
+
+    found = (queue for queue in ol.queues() if queue.name == name)
+    queue = next(found, Queue(name))  # one that nothing has named is open
     ready = queue.counts.get("ready", 0)
     if as_json:
         print_json(queue)

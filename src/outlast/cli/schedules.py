@@ -274,8 +274,8 @@ def _print_report(report: ScheduleReport) -> None:
     print_table(["id", "state", "created", "finished"], rows, none="No jobs yet.")
     for action in report.actions:
         facts = {key: value for key, value in action.items() if key not in _KNOWN_FACTS}
-        said = f"{action['action']} by {action['by']} {to_json(facts) or ''}"
-        click.echo(printable(f"{local_time(action['at'])}  {said}".rstrip()))
+        line = f"{action['action']} by {action['by']} {to_json(facts) or ''}"
+        click.echo(printable(f"{local_time(action['at'])}  {line}".rstrip()))
 
 
 _KNOWN_FACTS = ("action", "at", "by", "schedule", "request")

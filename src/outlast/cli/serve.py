@@ -84,7 +84,7 @@ def serve(
     ctx.call_on_close(tear_down)
     for warning in misread_ports(os.environ):
         log.warning(warning)
-    _require_extra()
+    require_serve_extra()
     with ExitStack() as stack:
         client = stack.enter_context(find_app(app, *database) if app else open_client(*database))
         _refuse_unauthenticated(client, host)
@@ -92,7 +92,7 @@ def serve(
         _run_server(client, settings, (host, port), proxies)
 
 
-def _require_extra() -> None:
+def require_serve_extra() -> None:
     try:
         import httptools  # noqa: F401
         import starlette  # noqa: F401

@@ -66,11 +66,12 @@ def sql(
 
 def _list(found: Iterable[Query], as_json: bool) -> None:
     """List every statement with its purpose; in the table, only the purpose's first sentence."""
-    told = sorted((query.name, query.purpose) for query in found)
+    purposes = sorted((query.name, query.purpose) for query in found)
     if as_json:
-        print_json([{"name": name, "purpose": purpose} for name, purpose in told])
+        print_json([{"name": name, "purpose": purpose} for name, purpose in purposes])
     else:
         rows = [
-            (name, shorten(purpose.partition(". ")[0].removesuffix("."))) for name, purpose in told
+            (name, shorten(purpose.partition(". ")[0].removesuffix(".")))
+            for name, purpose in purposes
         ]
         print_table(["name", "purpose"], rows, none="")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .verify_load import clock, dbcrash, failover, flows, lanes, recovery, schedules, soak
+from .verify_load import clock, dbcrash, failover, flows, lanes, recovery, schedules, soak, waits
 from .verify_options import campaign_options
 from .verify_run import run_campaign
 
@@ -93,5 +93,5 @@ def netsplit(**options: object) -> None:
     run_campaign(NetSplit, options)
 
 
-for command in (recovery, flows, lanes, schedules, soak, dbcrash, failover, clock):
+for command in (recovery, flows, lanes, schedules, waits, soak, dbcrash, failover, clock):
     verify.add_command(command)

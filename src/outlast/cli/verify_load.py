@@ -257,6 +257,30 @@ def lanes(**options: Any) -> None:
 @click.command(
     epilog="""
     \b
+    Examples: outlast verify waits --budget 10m
+              outlast verify waits --url postgresql://localhost/test --workers 8 --seed 7
+    """
+)
+@click.option("--points", type=click.IntRange(1), help="Number of runs; default: as time allows.")
+@workers_option(3)
+@enqueue_budget_option
+@first_option
+@load_options
+def waits(**options: Any) -> None:
+    """Race signals with waits and time-outs while workers and senders are killed.
+
+    Early, double and late signals, some in transactions that commit late or not at all. Checks that
+    each signal was taken once and in order, that none was lost, and that a signal and a time-out
+    were decided once.
+    """
+    from ..verify.campaigns.waits import WaitCampaign
+
+    run_load_campaign(WaitCampaign, options, _rerun_options(options))
+
+
+@click.command(
+    epilog="""
+    \b
     Examples: outlast verify schedules --budget 10m
               outlast verify schedules --store postgres --workers 8 --seed 7
 

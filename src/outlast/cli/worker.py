@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from difflib import get_close_matches
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.worker")
 
+MAX_NAMES = 8  # queues or tasks that the first line of the log names
+
 # Variables that Kubernetes sets in every container for a service named "outlast".
 PLATFORM_PREFIXES = ("OUTLAST_SERVICE_", "OUTLAST_PORT_")
 
@@ -38,6 +40,7 @@ PLATFORM_PREFIXES = ("OUTLAST_SERVICE_", "OUTLAST_PORT_")
     \b
     Examples: outlast worker shop.tasks:ol
               outlast worker shop.tasks:ol --queues mail,docs --concurrency 8 --processes 4
+              outlast worker shop.tasks:ol --until-idle
               outlast worker shop.tasks:ol --server https://jobs.example.org --token-file token
 
     SIGTERM or Ctrl-C: stop claiming, let running jobs end for --grace seconds, and release the rest
@@ -60,6 +63,11 @@ PLATFORM_PREFIXES = ("OUTLAST_SERVICE_", "OUTLAST_PORT_")
     show_default=True,
     show_envvar=True,
     help="Worker processes, under a supervisor that restarts those that die.",
+)
+@click.option(
+    "--until-idle",
+    is_flag=True,
+    help="Stop when no job of its queues is due or running. Exit code 1: a job went dead.",
 )
 @remote_options
 @setting_options(WorkerSettings)
@@ -90,6 +98,7 @@ def worker(
     APP is module:attr, importable from the working directory; :attr is optional if the module
     creates exactly one Outlast.
     """
+    from ..worker.idle_stop import stop_when_idle
     from ..worker.logs import set_up, tear_down
     from ..worker.signals import stop_on_signals
 
@@ -99,6 +108,7 @@ def worker(
     level, format = given.pop("log_level"), given.pop("log_format")
     metrics = MetricsOptions(given.pop("metrics_host"), given.pop("metrics_port"))
     remote = {name: given.pop(name) for name in ("server", "token_file", "spool")}
+    until_idle = given.pop("until_idle")
     given = {name: value for name, value in given.items() if is_given(ctx, name)}
     WorkerSettings.of({}, **given)  # report errors before the app is imported
     set_up(level, format)
@@ -112,14 +122,26 @@ def worker(
         created = found.worker(_queue_names(queues), **given)
     for warning in (*unknown_variables(os.environ), *misread_ports(os.environ)):
         log.warning(warning)
+    if until_idle:
+        stop_when_idle(created)
     if processes > 1:
-        command = _child_command(ctx, schema)
+        children = ChildProcesses(_child_command(ctx, schema), processes, until_idle=until_idle)
         os.environ |= _child_secrets(url, remote["server"])
-        ctx.exit(_supervise(created, command, processes, metrics, remote=bool(remote["server"])))
+        ctx.exit(_supervise(created, children, metrics, remote=bool(remote["server"])))
     with stop_on_signals(created):  # before any output says that it has started
         _log_settings(created, remote["server"] or created.app.store.address)
         with metrics.of_worker(created, connected):
             created.run()
+    if until_idle and created.counts["dead"]:
+        ctx.exit(1)
+
+
+class ChildProcesses(NamedTuple):
+    """The worker processes of a supervisor."""
+
+    command: list[str]
+    processes: int
+    until_idle: bool
 
 
 class MetricsOptions(NamedTuple):
@@ -171,14 +193,15 @@ class MetricsOptions(NamedTuple):
 
 
 def _supervise(
-    worker: Worker, command: list[str], processes: int, metrics: MetricsOptions, *, remote: bool
+    worker: Worker, children: ChildProcesses, metrics: MetricsOptions, *, remote: bool
 ) -> int:
     from ..worker.child_reaper import ChildReaper, leave_to_leases
     from ..worker.supervisor import Supervisor
 
     burials, grace = ChildReaper(worker.app.store), worker.settings.grace
     bury = leave_to_leases if remote else burials
-    supervisor = Supervisor(command, processes, grace, bury, metrics.of_child)
+    supervisor = Supervisor(children.command, children.processes, grace, bury, metrics.of_child)
+    supervisor.until_idle = children.until_idle
     return supervisor.run(metrics.of_supervisor(supervisor, worker, burials.metrics, remote=remote))
 
 
@@ -187,15 +210,26 @@ def _queue_names(queues: str | None) -> list[str] | None:
 
 
 def _log_settings(worker: Worker, database: object) -> None:
-    """Log the effective settings in one line."""
+    """Log the start in one line that fits a screen, and every effective setting at debug level."""
+    tasks, settings = worker.app.registry.names(), worker.settings
+    queues = "all" if worker.queues is None else _some(worker.queues)
+    changed = [
+        f"{spec.name}={getattr(settings, spec.name)}"
+        for spec in fields(settings)
+        if getattr(settings, spec.name) != spec.default and spec.name != "concurrency"
+    ]
     log.info(
-        "worker %s on %s, queues: %s, tasks: %s, %s",
-        worker.id,
-        database,
-        ", ".join(worker.queues) if worker.queues is not None else "all",
-        ", ".join(worker.app.registry.names()) or "none",
-        ", ".join(f"{f.name}={getattr(worker.settings, f.name)}" for f in fields(WorkerSettings)),
-    )
+        "worker %s on %s, queues: %s, tasks: %s, %s", worker.id, database, queues,
+        _some(tasks) or "none", ", ".join([f"concurrency={settings.concurrency}", *changed]),
+    )  # fmt: skip
+    every = (f"{spec.name}={getattr(settings, spec.name)}" for spec in fields(settings))
+    log.debug("settings: %s", ", ".join(every))
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    shown, more = ", ".join(names[:MAX_NAMES]), len(names) - MAX_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 CHILD_URL = "OUTLAST_CHILD_URL"  # passes --url from a supervisor to its children

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 from ..model.batch import Batch
@@ -27,8 +28,9 @@ from ..model.settings import (
     WorkerOptions,
     WorkerSettings,
 )
+from ..model.signal_link import check_public_url
 from ..model.task import Call, Registry
-from ..store import Store
+from ..store import Store, open_store
 from ..store.blobs.store import Blobs, BlobStore
 from ..task_decorator import task
 from . import bridges as bridge_verbs
@@ -41,11 +43,16 @@ from . import limits as limit_verbs
 from . import queues as queue_verbs
 from . import results as result_verbs
 from . import schedules as schedule_verbs
+from . import signal_links as link_verbs
+from . import signals as signal_verbs
+from . import streams as stream_verbs
 from . import workers as worker_verbs
+from .ambient import AmbientMode, check_ambient
 from .faces import AsyncFace, BlockingFace, finish, twins
 from .resources import ClientResources
 
 if TYPE_CHECKING:
+    from ..bridges.http import Http
     from ..bridges.inbox import Inbox
     from ..bridges.outbox import Outbox
     from ..bridges.protocols import Message, Sink, Source
@@ -71,9 +78,17 @@ class Outlast:
 
     With `tenant_required` (or `$OUTLAST_TENANT_REQUIRED`), a job that names no tenant is refused
     with `TenantRequired`, however it is enqueued.
+
+    `public_url` is the address under which people reach the service, for `signal_link`; without
+    one, `$OUTLAST_PUBLIC_URL`.
+
+    `ambient` decides about an enqueue without `conn` inside a transaction that was bound with
+    `bind`: `join` it, `warn` once that the job commits by itself, or `off`.
     """
 
-    def __init__(
+    around_handlers: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+
+    def __init__(  # noqa: PLR0913 - each of them has a default
         self,
         url: str | None = None,
         *,
@@ -82,9 +97,14 @@ class Outlast:
         retention: RetentionSettings | None = None,
         blobs: str | BlobStore | None = None,
         tenant_required: bool | None = None,
+        public_url: str | None = None,
+        ambient: AmbientMode = "join",
     ) -> None:
         location = blobs or os.environ.get("OUTLAST_BLOBS") or None
-        self._parts = parts = ClientResources(url, schema, settings, location)
+        address = check_public_url(public_url or os.environ.get("OUTLAST_PUBLIC_URL") or None)
+        store = self._open_store(url, schema, settings)
+        self._parts = parts = ClientResources(store, location, check_ambient(ambient))
+        parts.public_url = address
         self._blocking, self._async = BlockingFace(parts), AsyncFace(parts)
         self.retention = retention or RetentionSettings.of()
         self.webhooks: dict[str, Webhook] = {}
@@ -92,6 +112,11 @@ class Outlast:
         self.tenant_required = required.tenant_required
         self.declared_outboxes: dict[str, Outbox] = {}
         self.declared_sources: dict[str, Inbox] = {}
+
+    def _open_store(
+        self, url: str | None, schema: str | None, settings: StoreSettings | None
+    ) -> Store:
+        return open_store(url, schema, settings)
 
     @property
     def store(self) -> Store:
@@ -159,7 +184,7 @@ class Outlast:
     def source(
         self,
         name: str,
-        source: Source,
+        source: Source | Http,
         *,
         task: BoundTask[..., Any],
         batch: int = 100,
@@ -168,7 +193,8 @@ class Outlast:
     ) -> Inbox:
         """Declare a source: each of its messages becomes one job of `task`, called with the decoded
         body (JSON, unless `decode` reads it), and is acknowledged once the job is committed.
-        Workers receive up to `batch` messages at once, and wait up to `wait` seconds for them.
+        Workers receive up to `batch` messages at once, and wait up to `wait` seconds for them;
+        webhooks (`Http`) are received by the service, under `/hooks/NAME`.
 
         A message that cannot be decoded becomes a dead job with its raw body.
         """
@@ -221,6 +247,11 @@ class Outlast:
         return await self._aenqueue_jobs(build_jobs(calls, limit=self.max_args_bytes), conn)
 
     _enqueue_jobs, _aenqueue_jobs = twins(enqueue_verbs.enqueue_jobs)
+
+    def bind(self, session: object) -> AbstractContextManager[None]:
+        """`with ol.bind(session):` makes the session's transaction ambient: an enqueue without
+        `conn` in this thread or asyncio task belongs to it. Takes what `conn` takes."""
+        return self._parts.bind(session)
 
     # Results
 
@@ -299,6 +330,10 @@ class Outlast:
     retry, aretry = twins(job_verbs.retry)
     reclaim, areclaim = twins(job_verbs.reclaim)
     forget, aforget = twins(job_verbs.forget)
+    signal, asignal = twins(signal_verbs.signal)
+    signal_link, asignal_link = twins(link_verbs.signal_link)
+    signal_links, asignal_links = twins(link_verbs.signal_links)
+    revoke_signal_link, arevoke_signal_link = twins(link_verbs.revoke_signal_link)
     retry_all, aretry_all = twins(bulk_verbs.retry_all)
     purge, apurge = twins(bulk_verbs.purge)
     reschedule_all, areschedule_all = twins(bulk_verbs.reschedule_all)
@@ -311,6 +346,7 @@ class Outlast:
     _change_pages, _achange_pages = twins(bulk_verbs.change_pages)
 
     events, aevents = event_verbs.events, event_verbs.aevents
+    stream, astream = stream_verbs.stream, stream_verbs.astream
 
     # Flows
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from ..model.admission import Admission
+from ..model.errors import StoreError
 from ..model.job import Job, NewJob
 from ..model.lifecycle import State
 from ..ops.admission import enqueue_bounded
-from ..ops.enqueue import enqueue, insert_messages, notify_queues
+from ..ops.enqueue import enqueue, enqueue_one, insert_messages, notify_queues
+from ..ops.enqueue_many import can_copy, enqueue_many
 from ..ops.operation import Op
 from ..ops.quotas import enqueue_in_quota
 from ..store import Store
@@ -17,11 +19,13 @@ from ..tracing import enqueuing, traced, tracer
 from .faces import Face
 from .limits import declare_queues
 from .quota import reserve_for_caller
+from .resources import ClientResources
 from .room import make_room
 
 
 async def enqueue_jobs(on: Face, jobs: list[NewJob], conn: object = None) -> list[Job]:
     """Enqueue jobs as part of the current trace, if any."""
+    conn = on.ambient(conn)
     if (recorder := tracer()) is None:
         return await _insert(on, traced(jobs), conn)
     with enqueuing(recorder, jobs) as sent:
@@ -45,10 +49,44 @@ async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
         made = await on.run(enqueue_in_quota, jobs, full, counted)
     elif full:
         made = await on.run(enqueue_bounded, jobs, full)
+    elif len(jobs) == 1 and jobs[0].is_plain:
+        if _notifies_at_once(parts, jobs[0]):
+            return [await _insert_and_notify_at_once(on, jobs[0])]
+        made = [await on.run(enqueue_one, jobs[0])]
+    elif can_copy(jobs):
+        made = await _copy(on, jobs)
     else:
         made = await on.run(enqueue, jobs)
     await on.notify(_queues_to_notify(parts.store, made, parts.notify_limiter))
     return made
+
+
+def _notifies_at_once(parts: ClientResources, job: NewJob) -> bool:
+    """Whether the statement that inserts a job should notify workers, too: the job will be new, and
+    nothing was sent to them for a while."""
+    return parts.store.can_notify and job.key is None and parts.notify_limiter.is_quiet(job.queue)
+
+
+async def _insert_and_notify_at_once(on: Face, job: NewJob) -> Job:
+    try:
+        made = await on.run(enqueue_one, job, on.store.channel)
+    except StoreError as error:
+        if not error.facts.get("refused"):
+            raise
+        # Perhaps the notification was: the server's queue of them may be full.
+        return await on.run(enqueue_one, job)
+    on.parts.notify_limiter.sent(job.queue)
+    return made
+
+
+async def _copy(on: Face, jobs: list[NewJob]) -> list[Job]:
+    try:
+        return await on.run(enqueue_many, jobs)
+    except StoreError as error:
+        if not error.facts.get("refused"):
+            raise
+        # Perhaps they are there already: the answer to a first try got lost.
+        return await on.run(enqueue, jobs)
 
 
 async def receive_jobs(on: Face, jobs: list[NewJob]) -> set[str]:

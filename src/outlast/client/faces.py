@@ -78,6 +78,12 @@ class Face(ABC):
     async def job_end(self, id: str, timeout: float | None) -> JobEnd:
         """Wait until a job has ended, or until the timeout."""
 
+    def ambient(self, conn: object) -> object:
+        """The caller's connection: as given, or that of the transaction that is open around."""
+        if conn is None and (found := self.parts.ambient) is not None:
+            return found.connection()
+        return conn
+
     async def act_on(
         self, conn: object, op: Op[T], messages: Callable[[T], list[str]] = lambda _: []
     ) -> T:

@@ -44,7 +44,7 @@ async def cancel_flow(on: Face, id: str, reason: str = "", *, conn: object = Non
     happens if and when that transaction commits; running jobs, and those that another transaction
     holds meanwhile, hear of it within a second after that."""
     id = flow_id(id)
-    if conn is not None:
+    if (conn := on.ambient(conn)) is not None:
         op = cancelling.cancel_in_transaction(id, actor(), reason)
         return await on.act_on(conn, op, lambda _: [ANY_QUEUE])
     why = await on.run(cancelling.mark_cancelled, id, actor(), reason)

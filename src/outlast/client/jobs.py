@@ -73,7 +73,7 @@ async def cancel(on: Face, id: str, reason: str = "", *, conn: object = None) ->
     """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel. With the
     caller's own connection, it happens if and when that transaction commits; the worker of a
     running job hears of it within a second after that."""
-    if conn is not None:
+    if (conn := on.ambient(conn)) is not None:
         return await on.act_on(conn, cancel_in_transaction(job_id(id), actor(), reason))
     job = await on.run(job_actions.cancel, job_id(id), actor(), reason)
     await on.notify([CANCEL_SIGNAL] if job.state is State.RUNNING else [])
@@ -83,7 +83,7 @@ async def cancel(on: Face, id: str, reason: str = "", *, conn: object = None) ->
 async def retry(on: Face, id: str, *, conn: object = None) -> Job:
     """Redrive a dead or cancelled job: it runs again with all budgets full. With the caller's own
     connection, it happens if and when that transaction commits."""
-    if conn is not None:
+    if (conn := on.ambient(conn)) is not None:
         op = job_actions.redrive_one(job_id(id), actor(), ours=False)
         return await on.act_on(conn, op, lambda job: [job.queue])
     job = await on.run(job_actions.redrive_one, job_id(id), actor())

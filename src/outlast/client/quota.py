@@ -7,13 +7,11 @@ from collections.abc import Collection, Sequence
 from ..model.errors import QuotaExceeded
 from ..model.ids import new_job_id
 from ..model.job import NewJob
-from ..model.lane import BY_TENANT
+from ..model.lane import BY_TENANT, DEFAULT_LANE
 from ..ops.quotas import Counts, count_jobs, give_back_lapsed, keeps_its_snapshot, reserve
 from ..store.dialects import SQLITE
 from .faces import Face
 from .room import standing_ids
-
-DEFAULT_LANE = "default"  # as insert_jobs has it
 
 
 async def reserve_for_caller(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from ..model.arguments import MAX_PAYLOAD
 from ..model.errors import InvalidOption
 from ..model.lane import QueueLimits
-from ..model.settings import StoreSettings
 from ..model.task import Registry
 from ..store import Store, open_store
 from ..store.blobs.store import Blobs, BlobStore, open_blobs
 from ..store.notify_limiter import NotifyLimiter
+from .ambient import AmbientMode, AmbientTransaction
 from .result_waiter import ResultPoller
 
 
@@ -22,11 +24,7 @@ class ClientResources:
     result_poller: ResultPoller
 
     def __init__(
-        self,
-        url: str | None,
-        schema: str | None,
-        settings: StoreSettings | None,
-        blobs: str | BlobStore | None,
+        self, store: Store, blobs: str | BlobStore | None, ambient: AmbientMode = "join"
     ) -> None:
         self.registry = Registry()
         self.declared_queues: dict[str, QueueLimits] = {}
@@ -36,13 +34,28 @@ class ClientResources:
         self.notify_limiter = NotifyLimiter()
         # Separate: a notification in a caller's transaction is sent when that commits, if it does.
         self.tx_notify_limiter = NotifyLimiter()
-        self._open(open_store(url, schema, settings), blobs)
+        self.public_url: str | None = None  # of the service, for links
+        self.ambient_mode = ambient
+        self.ambient: AmbientTransaction | None = None  # None: no transaction was ever bound
+        self._open(store, blobs)
 
     def _open(self, store: Store, blobs: str | BlobStore | None) -> None:
         self.store = store
         self.blobs = None if blobs is None else Blobs(store, open_blobs(blobs))
         self.max_args_bytes = MAX_PAYLOAD if self.blobs is None else self.blobs.limit
         self.result_poller = ResultPoller(store)
+
+    def bind(self, session: object) -> AbstractContextManager[None]:
+        if self.ambient is None:
+            self.ambient = AmbientTransaction(self.ambient_mode)
+        return self.ambient.bind(session)
+
+    def exchange(self, store: Store) -> None:
+        """Close the stores and work on another one."""
+        location = self.blobs.location if self.blobs else None
+        self.close()
+        self._open(store, location)
+        self.undeclared = bool(self.declared_queues)
 
     def move(self, url: str | None, schema: str | None, blobs: str | None) -> None:
         """Close the stores and open others; an address that is not given stays."""

@@ -91,6 +91,8 @@ class ResultPoller:
         self._reset()  # the waiters are in the parent process
 
     def wait(self, id: str, timeout: float | None) -> JobEnd:
+        if self._store.thread_bound:
+            return self._wait_here(ResultWaiter(id, timeout))
         waiter = self._add(id, timeout)
         try:
             return waiter.future.result(None if timeout is None else timeout + ANSWER_GRACE_S)
@@ -100,6 +102,8 @@ class ResultPoller:
             self._remove(waiter)
 
     async def await_(self, id: str, timeout: float | None) -> JobEnd:
+        if self._store.thread_bound:
+            return await self._await_here(ResultWaiter(id, timeout))
         waiter = self._add(id, timeout)
         try:
             async with asyncio.timeout(None if timeout is None else timeout + ANSWER_GRACE_S):
@@ -108,6 +112,19 @@ class ResultPoller:
             return waiter.seen
         finally:
             self._remove(waiter)
+
+    def _wait_here(self, waiter: ResultWaiter) -> JobEnd:
+        """Poll in the caller's thread, whose connection the store uses."""
+        while not waiter.answer(self._store.run(report.ended, [waiter.id]).get(waiter.id)):
+            now = time.monotonic()
+            time.sleep(max(0.0, min(waiter.pace(now), waiter.deadline - now)))
+        return waiter.seen
+
+    async def _await_here(self, waiter: ResultWaiter) -> JobEnd:
+        while not waiter.answer((await self._store.arun(report.ended, [waiter.id])).get(waiter.id)):
+            now = time.monotonic()
+            await asyncio.sleep(max(0.0, min(waiter.pace(now), waiter.deadline - now)))
+        return waiter.seen
 
     def close(self) -> None:
         with self._lock:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from ..client.client import Outlast
 from ..model.job import Job
 from ..verify.ledger import Ledger
-from ..verify.workspace import WorkspaceFactory, cleaned_up, temporary_url
+from ..verify.workspace import Workspace, WorkspaceFactory, cleaned_up, temporary_url
 from .check import DemoVerdict, judge
 from .fleet import Fleet
 from .tasks import DemoTasks
@@ -34,6 +35,7 @@ class DemoProgress:
 
 
 Watch = Callable[[DemoProgress], None]
+Beside = Callable[[Workspace], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,19 @@ class DemoPlan:
     limit: float = 300.0  # seconds after which an unfinished job counts as stuck
 
 
-def run_demo(plan: DemoPlan, url: str | None, watch: Watch) -> tuple[DemoVerdict, str]:
-    """Run the demo; returns the verdict, and the end of the workers' log."""
+@contextmanager
+def run_demo(
+    plan: DemoPlan, url: str | None, watch: Watch, beside: Beside = nullcontext
+) -> Iterator[tuple[DemoVerdict, str]]:
+    """Run the demo; yields the verdict and the end of the workers' log, while `beside` still runs
+    on its database."""
     workspaces = WorkspaceFactory(url or temporary_url(), "outlast", "demo")
     with cleaned_up(workspaces.remove):
         workspace = workspaces.next()
         with Outlast(workspace.url, schema=workspace.schema) as ol:
             ol.migrate()
-            return _run(plan, ol, Fleet(workspace), Ledger(workspace.ledger_file), watch)
+            with beside(workspace):
+                yield _run(plan, ol, Fleet(workspace), Ledger(workspace.ledger_file), watch)
 
 
 def _run(

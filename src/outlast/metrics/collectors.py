@@ -75,6 +75,7 @@ class TableCollector:
         self._breakers_seen: set[tuple[str, str]] = set()
         self._duties = Labels()
         self._sources = Labels()
+        self._waits = Labels()
 
     def samples(self, measured: TableMetrics) -> Samples:
         dwell: dict[str, float] = {}
@@ -93,13 +94,25 @@ class TableCollector:
         for queue in {self._queues(name) for name in measured.paused}:
             yield Sample("outlast_queue_paused", 1, (queue,))
         yield from self._breaker_samples(measured)
+        yield from self._wait_samples(measured)
         yield Sample("outlast_expired_leases", measured.expired)
         yield Sample("outlast_expired_lease_seconds", measured.expired_for)
         for state in ("working", "draining", "silent"):
             yield Sample("outlast_workers", measured.workers.get(state, 0), (state,))
+        yield Sample("outlast_archived_jobs", measured.archive.jobs)
+        yield Sample("outlast_archive_oldest_seconds", measured.archive.oldest)
+        yield Sample("outlast_archive_partitions", measured.archive.partitions)
         yield from self._schedule_samples(measured)
         yield from self._source_samples(measured)
         yield from self._duty_samples(measured)
+
+    def _wait_samples(self, measured: TableMetrics) -> Samples:
+        waits: dict[str, QueueDepth] = {}
+        for name, depth in measured.waits.items():
+            waits.setdefault(self._waits(name), QueueDepth()).add(depth)
+        for wait, depth in waits.items():
+            yield Sample("outlast_waiting_handlers", depth.number, (wait,))
+            yield Sample("outlast_waiting_handlers_oldest_seconds", depth.oldest, (wait,))
 
     def _limit_samples(self, measured: TableMetrics) -> Samples:
         """Limits by queue. A lane is no label: there may be one for each customer."""

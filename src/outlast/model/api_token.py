@@ -30,6 +30,7 @@ class Scope(StrEnum):
     ENQUEUE = "enqueue"
     WORK = "work"
     READ = "read"
+    SIGNAL = "signal"
     ADMIN = "admin"
 
 

@@ -16,9 +16,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from .errors import DependencyDown, InvalidOption
+from .spelling import refuse_unknown
 
 MAX_FAILURES = 10_000
 MAX_PROBE_WAIT_S = 86_400.0
@@ -66,6 +67,10 @@ class Breaker:
     kinds: tuple[type[BaseException], ...] = (ConnectionError, TimeoutError)
     probe_first: float = 1.0
     probe_cap: float = 30.0
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        refuse_unknown("Breaker", given, cls.__slots__)
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         whole = isinstance(self.failures, int) and not isinstance(self.failures, bool)

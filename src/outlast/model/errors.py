@@ -5,6 +5,7 @@
     │   ├── InvalidArguments      a call's arguments do not fit its task; names every problem
     │   ├── InvalidResult         a handler's return value cannot be stored; names every problem
     │   ├── InvalidFlow           jobs that cannot be enqueued together; names every problem
+    │   ├── InvalidSignal         a signal that its job does not take; names every problem
     │   ├── InvalidOption         an option (priority, delay, queue, …) is unknown or out of range
     │   ├── InvalidSetting        a setting is out of range or unknown; names the field
     │   └── TenantRequired        a job must name its tenant here, and does not
@@ -19,6 +20,7 @@
     ├── FlowClosed                the flow was cancelled or has ended: no job can join it
     ├── PrerequisiteFailed        the job would wait for one that did not succeed
     ├── TokenNotFound             no such token
+    ├── LinkRefused               the one-time link is unknown, used, revoked or expired
     ├── WorkerNotFound            no such worker
     ├── ScheduleNotFound          no such schedule
     ├── ScheduleExists            there is a schedule of that name already
@@ -27,6 +29,7 @@
     │   ├── JobDead
     │   └── JobCancelled
     ├── ResultTimeout             the awaited job has not ended yet
+    ├── SignalTimeout             the signal, or the end of the job, did not come in time
     ├── ResultMismatch            the stored result is not of the type that its task returns
     ├── Erased                    the result was read and erased, or forgotten
     ├── BlobError                 a payload that is stored by reference cannot be read
@@ -129,6 +132,20 @@ class InvalidFlow(InvalidInput):
         found = tuple(problems)
         listed = "".join(f"\n  {problem}" for problem in found)
         super().__init__(f"these jobs cannot be enqueued together{listed}", problems=found)
+
+
+class InvalidSignal(InvalidInput):
+    """The job does not take this signal, or not this value."""
+
+    signal: str
+    problems: Sequence[Problem]
+
+    def __init__(self, signal: str, problems: Iterable[Problem]) -> None:
+        found = tuple(problems)
+        noun = "problem" if len(found) == 1 else "problems"
+        listed = "".join(f"\n  {problem}" for problem in found)
+        text = f"signal {signal!r}: {len(found)} {noun}{listed}"
+        super().__init__(text, signal=signal, problems=found)
 
 
 class InvalidOption(InvalidInput):
@@ -275,6 +292,13 @@ class TokenNotFound(OutlastError):
     token: str
 
 
+class LinkRefused(OutlastError):
+    """The one-time link sends no signal (any more)."""
+
+    template = "This link cannot be used: {state}."
+    state: str  # unknown, used, revoked, expired, answered (by another link), ended (the job)
+
+
 class WorkerNotFound(OutlastError):
     """No worker has that id."""
 
@@ -324,6 +348,14 @@ class JobCancelled(JobFailed):
 
     template = "Job {job} was cancelled: {reason}."
     reason: str
+
+
+class SignalTimeout(OutlastError, TimeoutError):
+    """Raised by `ctx.wait`, `ctx.wait_any` and `ctx.wait_for`."""
+
+    template = "{wait!r} timed out: {subject} did not come in time."
+    wait: str  # its name within the job
+    subject: str  # what it waited for
 
 
 class ResultTimeout(OutlastError, TimeoutError):

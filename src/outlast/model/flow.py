@@ -115,7 +115,7 @@ class Flow(Keyed):
         self.nodes: list[Node] = []
 
     def add(
-        self, call: Call, *, name: str | None = None, after: Any = (), when: str | None = None
+        self, call: Call, *, name: str | None = None, after: object = (), when: str | None = None
     ) -> Node:
         """Add a job after one prerequisite or a list of them: nodes of this flow, names of
         nodes (also of nodes added later), existing jobs, or ids of existing jobs.

@@ -15,7 +15,7 @@ from .arguments import MAX_PAYLOAD
 from .errors import InvalidArguments, InvalidFlow, InvalidOption, Problem
 from .flow import Chain, Flow, Group, Node, as_list
 from .flow_key import with_identity
-from .ids import new_job_id
+from .ids import new_job_id, new_job_ids
 from .job import Job, NewFlow, NewJob
 from .task import Call
 from .uniqueness import check_unique_job
@@ -35,6 +35,8 @@ def build_jobs(
     last jobs of this call. `limit` bounds the bytes of one job's arguments."""
     items = list(items)
     if into_flow is None and sibling_of is None and all(map(_is_independent, items)):
+        if len(items) == 1:
+            return [items[0].new_job(None, limit)]
         return _independent_jobs(items, limit)
     nodes: list[Node] = []
     new_flows: list[NewFlow] = []
@@ -70,9 +72,9 @@ def _independent_jobs(calls: Sequence[Call], limit: int) -> list[NewJob]:
     """Rows of jobs without prerequisites, the common case: there is no graph to build."""
     jobs: list[NewJob] = []
     refused: list[tuple[int, InvalidArguments]] = []
-    for number, call in enumerate(calls):
+    for number, (id, call) in enumerate(zip(new_job_ids(len(calls)), calls, strict=True)):
         try:
-            jobs.append(call.new_job(None, limit))
+            jobs.append(call.definition.call(id, call.options, call.args, call.kwargs, limit))
         except InvalidArguments as error:
             refused.append((number, error))
     _refuse(refused, len(calls))
@@ -80,7 +82,7 @@ def _independent_jobs(calls: Sequence[Call], limit: int) -> list[NewJob]:
 
 
 def _add_item(
-    item: Any, nodes: list[Node], new_flows: list[NewFlow], into_flow: str | None
+    item: object, nodes: list[Node], new_flows: list[NewFlow], into_flow: str | None
 ) -> None:
     if isinstance(item, Call):
         nodes.append(_node(item))

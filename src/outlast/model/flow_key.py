@@ -41,7 +41,7 @@ def members(flow: str, jobs: Iterable[NewJob]) -> list[NewJob]:
 def _digest(jobs: Sequence[NewJob]) -> str:
     """A digest of tasks, arguments, queues and order. Arguments are compared in masked form:
     secrets are left out, as for single jobs."""
-    positions = {job.id: place for place, job in enumerate(jobs)}
+    positions = {job.id: position for position, job in enumerate(jobs)}
     calls = [
         [
             job.task,

@@ -16,6 +16,7 @@ INSTANCE_VARIABLE = "OUTLAST_INSTANCE"  # the instance id that a supervisor give
 entropy: Callable[[int], bytes] = os.urandom
 
 _lock = threading.Lock()
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}  # RFC 9562
 _last = 0  # 60 bits: milliseconds, then a 12-bit counter that keeps one process's ids in order
 
 
@@ -24,9 +25,22 @@ def new_job_id() -> str:
     global _last  # noqa: PLW0603
     with _lock:
         _last = tick = max(_last + 1, time.time_ns() // 1_000_000 << 12)
-    random_bits = int.from_bytes(entropy(8)) & 0x3FFFFFFFFFFFFFFF | 1 << 63
-    digits = f"{(tick >> 12) << 80 | 7 << 76 | (tick & 0xFFF) << 64 | random_bits:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return _job_id(tick, entropy(8).hex())
+
+
+def new_job_ids(number: int) -> list[str]:
+    """So many ids at once, in order; for a third of the price."""
+    global _last  # noqa: PLW0603
+    with _lock:
+        first = max(_last + 1, time.time_ns() // 1_000_000 << 12)
+        _last = first + number - 1
+    digits = entropy(8 * number).hex()
+    return [_job_id(first + n, digits[16 * n : 16 * n + 16]) for n in range(number)]
+
+
+def _job_id(tick: int, random: str) -> str:
+    moment, variant = f"{tick:015x}", _VARIANT[random[0]]
+    return f"{moment[:8]}-{moment[8:12]}-7{moment[12:]}-{variant}{random[1:4]}-{random[4:]}"
 
 
 def new_instance_id() -> str:

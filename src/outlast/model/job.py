@@ -86,6 +86,25 @@ class NewJob:
         columns = zip(NEW_JOB_COLUMNS, _values(self), _DEFAULTS, strict=True)
         return {name: value for name, value, default in columns if value != default}
 
+    def params(self) -> dict[str, Any]:
+        """The columns of a job that is ready and in no flow, as parameters."""
+        return dict(zip(PLAIN_JOB_COLUMNS, _plain_values(self), strict=True))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is ready as soon as it is inserted, and in no flow."""
+        return (
+            self.delay is None
+            and self.at is None
+            and self.expires_in is None
+            and self.expires_at is None
+            and self.flow is None
+            and not self.after
+            and self.sibling_of is None
+            and self.unique_mode is None
+            and not self.waits_for
+        )
+
     def __post_init__(self) -> None:
         if self.at is not None and self.delay is not None:
             raise ValueError("a job has a delay or a time, not both")
@@ -96,6 +115,11 @@ _COLUMNS = [spec for spec in fields(NewJob) if spec.name not in _NO_COLUMNS]
 NEW_JOB_COLUMNS = tuple(spec.name for spec in _COLUMNS)
 _DEFAULTS = [None if spec.default is MISSING else spec.default for spec in _COLUMNS]
 _values = attrgetter(*NEW_JOB_COLUMNS)
+PLAIN_JOB_COLUMNS = (
+    "id", "tenant", "queue", "lane", "task", "args", "priority", "max_attempts", "max_crashes",
+    "timeout", "retry", "key", "trace", "tied", "hooks",
+)  # fmt: skip
+_plain_values = attrgetter(*PLAIN_JOB_COLUMNS)
 
 
 @dataclass(slots=True)  # not frozen, like `NewJob`: lists of them are long

@@ -17,11 +17,13 @@ from datetime import timedelta
 from typing import Any, Literal, TypedDict
 
 from .errors import InvalidOption
-from .options import MAX_NAME_CHARS, check_name, unknown_option
+from .options import MAX_NAME_CHARS, check_name
 from .quota import quota_text, read_quota
+from .spelling import unknown_option
 from .timestamps import is_finite
 
 BY_TENANT = "tenant"
+DEFAULT_LANE = "default"  # of a job in a limited queue that has no other
 ON_DEAD = ("pass", "block")
 TELL = "tell"
 OVERFLOWS = (TELL, "refuse", "drop_oldest", "drop_new", "wait")

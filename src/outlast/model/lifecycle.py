@@ -2,9 +2,10 @@
 
                enqueue                 claim                  finish
     waiting ───────────▶ ready ──────────────────▶ running ───────────▶ succeeded
-       ▲  prerequisites   ▲ ▲                       │ │ │ └───────────▶ dead
-       │  finished        │ └── due ── scheduled ◀──┘ │ └─────────────▶ cancelled
-       └─ flow            └───── release / reclaim ───┘
+     ▲ ▲  prerequisites   ▲ ▲                     │ │ │ │ └───────────▶ dead
+     │ │  finished        │ └── due ── scheduled ◀┘ │ │ └─────────────▶ cancelled
+     │ └─ flow            └───── release / reclaim ─┘ │
+     └── the handler waits for a signal or a job ─────┘
 
 `LEGAL` is authoritative; both schemas repeat it as CHECK constraints where a single row can show
 it, and every statement that changes a state names the states it changes from. The three final
@@ -40,7 +41,8 @@ LEGAL: dict[State, frozenset[State]] = {
     State.SCHEDULED: frozenset({State.READY, State.CANCELLED}),
     # Deferred by the next call of a debounced key, or rescheduled by an operator.
     State.READY: frozenset({State.RUNNING, State.SCHEDULED, State.CANCELLED}),
-    State.RUNNING: frozenset({State.READY, State.SCHEDULED}) | FINAL,
+    # Waiting or scheduled also when the handler waits or sleeps.
+    State.RUNNING: frozenset({State.READY, State.SCHEDULED, State.WAITING}) | FINAL,
     # Only by a redrive:
     State.DEAD: frozenset({State.WAITING, State.READY}),
     State.CANCELLED: frozenset({State.WAITING, State.READY}),
@@ -56,6 +58,7 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed-out"  # the handler ran past the job's timeout
     PERMANENT = "permanent"  # the handler raised `Permanent`
     POSTPONED = "postponed"  # the handler postponed the job
+    WAITED = "waited"  # attempt unspent: the handler sleeps, or waits for a signal or a job
     CANCELLED = "cancelled"
     RELEASED = "released"  # attempt unspent: shutdown, unknown task, lost in transit
     CRASHED = "crashed"  # its owner was lost

@@ -110,7 +110,7 @@ def message_of(args: str) -> Message | None:
 
 
 def _fields(message: Message, *, raw: bool) -> dict[str, Any]:
-    given: dict[str, Any] = {"id": storable_text(message.id, MAX_HEADER_CHARS)}
+    given: dict[str, object] = {"id": storable_text(message.id, MAX_HEADER_CHARS)}
     if message.key is not None:
         given["key"] = storable_text(message.key, MAX_HEADER_CHARS)
     if message.headers:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from uuid import UUID
 
 from .errors import InvalidOption
 from .retry import MAX_ATTEMPTS, MAX_DELAY_S, Retry
+from .spelling import unknown_option
 from .timestamps import check_epoch, is_finite, to_epoch
 from .uniqueness import check_uniqueness
 
@@ -154,17 +154,6 @@ def seconds(name: str, value: Any, above: float | None = None) -> float | None:
     return float(value)
 
 
-def unknown_option(name: str, known: Sequence[str]) -> InvalidOption:
-    """A refusal that names the nearest spelling."""
-    near = get_close_matches(name, known, n=1)
-    meant = f": did you mean {near[0]}?" if near else "."
-    return InvalidOption(
-        f"There is no option {name!r:.80}{meant} Options: {', '.join(known)}.",
-        option=name,
-        reason="is unknown",
-    )
-
-
 def check_times(job: NewJob) -> None:
     """Refuse a job from another process whose moments or spans are out of bounds."""
     for name in ("delay", "expires_in"):
@@ -180,7 +169,7 @@ def check_name(name: str, value: str) -> str:
     return value
 
 
-def _check_name(name: str, value: Any) -> None:
+def _check_name(name: str, value: object) -> None:
     if value is None:
         return
     if not isinstance(value, str) or not value or len(value) > MAX_NAME_CHARS:
@@ -194,7 +183,7 @@ def _check_name(name: str, value: Any) -> None:
         raise InvalidOption(option=name, reason=f"has unprintable characters: {value!r:.80}")
 
 
-def _check_flow(flow: Any) -> None:
+def _check_flow(flow: object) -> None:
     try:
         if flow is not None:
             UUID(str(flow))
@@ -204,7 +193,7 @@ def _check_flow(flow: Any) -> None:
         ) from None
 
 
-def check_whole(name: str, value: Any, low: int, high: int) -> None:
+def check_whole(name: str, value: object, low: int, high: int) -> None:
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -214,7 +203,7 @@ def check_whole(name: str, value: Any, low: int, high: int) -> None:
         )
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     """A value in a message; Python refuses to print an int of thousands of digits."""
     try:
         return f"{value!r:.80}"
@@ -222,5 +211,5 @@ def _format_value(value: Any) -> str:
         return "an integer of thousands of digits"
 
 
-def _first(mine: Any, other: Any) -> Any:
+def _first(mine: object, other: object) -> Any:
     return other if mine is None else mine

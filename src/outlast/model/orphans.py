@@ -73,6 +73,9 @@ _ALL = (
            "audit", "waiting_after"),
     Orphan("unhooked", "A job ended, and its hook was never enqueued.", _I,
            "Hooks are jobs, inserted in the transaction that ends their job."),
+    Orphan("unwoken", "A handler waits for what is there already: the wake-up was missed.", _I,
+           "The end of an attempt looks for signals, and a signal for waits, each under the lock of"
+           " the job's row; the audit looks again.", "audit", "find_unwoken"),
     Orphan("half-cancelled", "The process that cancelled a flow died midway.", _H,
            "The cancellation is recorded first; every worker continues with the rest.",
            "reclaim", "find_half_cancelled"),
@@ -103,7 +106,7 @@ ORPHANS = {orphan.name: orphan for orphan in _ALL}
 
 # Leftover rows of other tables; the audit deletes and counts them under these names.
 DANGLING = {
-    "left-behind": "Attempts, events, steps, edges and unique keys whose job is gone, and"
-    " flows without a job.",
+    "left-behind": "Attempts, events, steps, waits, signals, links, edges and unique keys of no"
+    " job, and flows without a job.",
     "silent-worker": "Registrations of workers that died long ago.",
 }

@@ -13,6 +13,7 @@ from .claim import Claim
 from .job import NewJob
 from .lifecycle import Outcome, State
 from .retry import MAX_DELAY_S, Retry
+from .wait import Wait, WaitKind
 
 Error = dict[str, str]
 
@@ -27,6 +28,7 @@ class AttemptEnd(NamedTuple):
     jobs: tuple[NewJob, ...] = ()  # enqueued by the handler; inserted only on success
     outage: Outage | None = None  # the failure may be the dependency's
     quiet: bool = False  # released by a breaker, without record, event or log line
+    wait: Wait | None = None  # the handler waits
 
 
 class Transition(NamedTuple):
@@ -46,6 +48,7 @@ class Transition(NamedTuple):
     outage: Outage | None = None
     quiet: bool = False
     trace: str | None = None  # the attempt's span, parent of the jobs that its end creates
+    wait: Wait | None = None
 
     @property
     def is_simple_success(self) -> bool:
@@ -73,6 +76,9 @@ def decide(claim: Claim, ended: AttemptEnd, retry: Retry, jitter: float) -> Tran
                 error=ended.error,
                 outage=ended.outage,
             )
+        case Outcome.WAITED:
+            assert ended.wait is not None
+            return waits(claim, ended.wait)
         case Outcome.CANCELLED:
             return Transition(claim, ended.outcome, State.CANCELLED, error=ended.error)
         case Outcome.RELEASED:
@@ -81,6 +87,13 @@ def decide(claim: Claim, ended: AttemptEnd, retry: Retry, jitter: float) -> Tran
             return crashed(claim, cancelling=False, error=ended.error or {})
         case Outcome.STALLED:
             return stalled(claim, 0, cancelling=False, error=ended.error or {})
+
+
+def waits(claim: Claim, wait: Wait) -> Transition:
+    """The handler waits: nothing is charged, and no slot is held."""
+    to = State.SCHEDULED if wait.kind is WaitKind.SLEEP else State.WAITING
+    delay = None if wait.due is not None else wait.delay
+    return Transition(claim, Outcome.WAITED, to, delay=delay, refund=1, wait=wait)
 
 
 def _failed(claim: Claim, ended: AttemptEnd, retry: Retry, jitter: float) -> Transition:
@@ -111,8 +124,12 @@ def release(claim: Claim, delay: float | None = None, error: Error | None = None
 
 def counter_at_limit(claim: Claim) -> AttemptEnd:
     """The end of a claim whose row has exhausted its counters."""
-    told = f"its attempt ({claim.attempt}) or fence ({claim.fence}) is at the maximum"
-    error = {"type": "CounterAtLimit", "message": f"{told}: enqueue the call anew", "traceback": ""}
+    reason = f"its attempt ({claim.attempt}) or fence ({claim.fence}) is at the maximum"
+    error = {
+        "type": "CounterAtLimit",
+        "message": f"{reason}: enqueue the call anew",
+        "traceback": "",
+    }
     return AttemptEnd(Outcome.UNDECODABLE, error=error)
 
 

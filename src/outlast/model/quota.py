@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from .errors import InvalidOption, QuotaExceeded
 from .humanize import UNITS, compact_duration
@@ -32,7 +31,7 @@ class Quota:
         return f"{self.number}/{span[1:] if span[1:] in UNITS else span}"
 
 
-def read_quota(field: str, value: Any) -> Quota | None:
+def read_quota(field: str, value: object) -> Quota | None:
     """A quota such as "10000/d" or "500/15m"."""
     if value is None:
         return None
@@ -49,7 +48,7 @@ def read_quota(field: str, value: Any) -> Quota | None:
     )
 
 
-def quota_text(field: str, value: Any) -> str | None:
+def quota_text(field: str, value: object) -> str | None:
     """A quota as it is stored and shown."""
     quota = read_quota(field, value)
     return None if quota is None else str(quota)

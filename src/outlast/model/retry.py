@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 from .errors import InvalidOption
+from .spelling import refuse_unknown
 from .timestamps import is_finite
 
 MAX_ATTEMPTS = 1_000_000
@@ -24,6 +26,10 @@ class Retry:
     base: float = 1.0
     cap: float = 300.0
     jitter: float = 0.2
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        refuse_unknown("Retry", given, cls.__slots__)
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         whole = isinstance(self.max_attempts, int) and not isinstance(self.max_attempts, bool)

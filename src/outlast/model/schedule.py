@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict
 from .errors import InvalidOption
 from .humanize import compact_duration, duration_seconds
 from .options import seconds
+from .spelling import unknown_option
 from .ticks import (
     as_key,
     check_cron,
@@ -64,38 +65,35 @@ class ScheduleSpec:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
         """Validate the options of a caller."""
-        said = {name: value for name, value in given.items() if value is not None}
-        if unknown := sorted(set(said) - set(SCHEDULE_OPTIONS)):
-            raise InvalidOption(
-                option=unknown[0],
-                reason=f"is no option of a schedule: {', '.join(SCHEDULE_OPTIONS)}",
-            )
-        if ("cron" in said) == ("every" in said):
+        spec = {name: value for name, value in given.items() if value is not None}
+        if unknown := sorted(set(spec) - set(SCHEDULE_OPTIONS)):
+            raise unknown_option(unknown[0], SCHEDULE_OPTIONS, "A schedule")
+        if ("cron" in spec) == ("every" in spec):
             raise InvalidOption(option="cron", reason="or every must be given, and not both")
-        if "every" in said:
-            if "tz" in said and said["tz"] != "UTC":
+        if "every" in spec:
+            if "tz" in spec and spec["tz"] != "UTC":
                 raise InvalidOption(option="tz", reason="belongs to cron: every=… counts in UTC")
-            said = {"overlap": "skip", **said, "every": _period(said["every"])}
+            spec = {"overlap": "skip", **spec, "every": _period(spec["every"])}
         else:
-            said["cron"] = check_cron(said["cron"])
-        if "tz" in said:
-            said["tz"] = check_zone(said["tz"])
+            spec["cron"] = check_cron(spec["cron"])
+        if "tz" in spec:
+            spec["tz"] = check_zone(spec["tz"])
         for name, words in (("missed", MISSED), ("overlap", OVERLAP)):
-            if name in said and said[name] not in words:
+            if name in spec and spec[name] not in words:
                 raise InvalidOption(
-                    option=name, reason=f"must be one of {', '.join(words)}, not {said[name]!r:.80}"
+                    option=name, reason=f"must be one of {', '.join(words)}, not {spec[name]!r:.80}"
                 )
         for name in ("jitter", "grace"):
-            if name in said:
-                said[name] = _span(name, said[name])
-        return cls(**said)
+            if name in spec:
+                spec[name] = _span(name, spec[name])
+        return cls(**spec)
 
     @classmethod
     def stored(cls, text: str) -> Self:
         """A stored specification, without checks. A value that is no longer valid fails when its
         next tick is computed."""
-        said = json.loads(text)
-        return cls(**{name: said[name] for name in SPEC_FIELDS if name in said})
+        spec = json.loads(text)
+        return cls(**{name: spec[name] for name in SPEC_FIELDS if name in spec})
 
     def changed(self, given: Mapping[str, Any]) -> ScheduleSpec:
         """The specification with some options changed. A period replaces a cron expression, and
@@ -193,7 +191,7 @@ def tick_of_key(key: str | None) -> datetime | None:
     return None if origin is None else origin.tick
 
 
-def _period(value: Any) -> float:
+def _period(value: object) -> float:
     period = _span("every", value)
     if not MIN_PERIOD_S <= period <= MAX_PERIOD_S:
         raise InvalidOption(
@@ -202,7 +200,7 @@ def _period(value: Any) -> float:
     return period
 
 
-def _span(name: str, value: Any) -> float:
+def _span(name: str, value: object) -> float:
     """Seconds, a timedelta, or text such as '15m'."""
     if isinstance(value, str):
         found = duration_seconds(value)

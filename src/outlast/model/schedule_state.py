@@ -184,7 +184,7 @@ def read_schedule(row: Sequence[Any], last_state: str | None = None) -> Schedule
     """A schedule from its row; unreadable columns do not fail."""
     stored = StoredSchedule(*row)
     spec = lenient_json(stored.spec)
-    said = {**ScheduleSpec().as_json(), **(spec if isinstance(spec, dict) else {})}
+    spec_json = {**ScheduleSpec().as_json(), **(spec if isinstance(spec, dict) else {})}
     job = lenient_json(stored.job)
     changes = lenient_json(stored.changes) if stored.changes else {}
     waits = stored.paused_at is None and stored.error is None
@@ -192,7 +192,7 @@ def read_schedule(row: Sequence[Any], last_state: str | None = None) -> Schedule
     return Schedule(
         name=stored.name, task=stored.task, queue=stored.queue, tenant=stored.tenant,
         args=read_args(job.get("args", "{}")) if isinstance(job, dict) else None,
-        **{name: said[name] for name in ScheduleSpec().as_json()},
+        **{name: spec_json[name] for name in ScheduleSpec().as_json()},
         next_at=to_datetime(stored.next_at) if waits else None,
         last_tick=to_datetime(stored.last_tick), last_job=stored.last_job,
         fired=stored.fired, missed_ticks=stored.missed, skipped=stored.skipped, late=stored.late,

@@ -14,13 +14,14 @@ from typing import Any, Self, TypedDict
 
 from .errors import InvalidSetting
 from .retry import MAX_DELAY_S
+from .spelling import did_you_mean
 from .timestamps import is_finite
 
 RENEW_EVERY = 5.0  # seconds
 DAY = 86400.0  # seconds; PostgreSQL takes a timeout of up to 24 days
 
 
-def setting(default: Any, about: str, low: float, high: float | None = None) -> Any:
+def setting(default: object, about: str, low: float, high: float | None = None) -> Any:
     """A field with its description and range, both ends included. Seconds are always bounded:
     databases refuse to add 1e300 to a time."""
     if high is None:
@@ -31,18 +32,31 @@ def setting(default: Any, about: str, low: float, high: float | None = None) -> 
 class Settings:
     """Checks every field against its type and range."""
 
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        cls._refuse_unknown(given)
+        return super().__new__(cls)
+
+    @classmethod
+    def _refuse_unknown(cls, given: Mapping[str, Any]) -> None:
+        known = [spec.name for spec in fields(cls)]  # type: ignore[arg-type]
+        for name in given:
+            if name not in known:
+                raise InvalidSetting(
+                    f"{cls.__name__} has no setting {name!r:.80}{did_you_mean(name, known)}"
+                    f" Settings: {', '.join(sorted(known))}.",
+                    field=name,
+                    reason="is unknown",
+                )
+
     def __post_init__(self) -> None:
         for spec in fields(self):  # type: ignore[arg-type]
             _check(spec.name, getattr(self, spec.name), spec.default, spec.metadata)
 
     @classmethod
-    def of(cls, environ: Mapping[str, str] = os.environ, /, **given: Any) -> Self:
+    def of(cls, environ: Mapping[str, str] = os.environ, /, **given: object) -> Self:
         """Given values first, then the environment, then the defaults."""
         known = {spec.name: spec for spec in fields(cls)}  # type: ignore[arg-type]
-        if unknown := sorted(given.keys() - known.keys()):
-            raise InvalidSetting(
-                field=unknown[0], reason=f"is unknown; there are: {', '.join(sorted(known))}"
-            )
+        cls._refuse_unknown(given)
         values = {name: value for name, value in given.items() if value is not None}
         for name, spec in known.items():
             variable = f"OUTLAST_{name.upper()}"
@@ -51,7 +65,7 @@ class Settings:
         return cls(**{**cls.derived(values), **values})
 
     @classmethod
-    def derived(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def derived(cls, given: Mapping[str, Any]) -> dict[str, object]:
         """Defaults that depend on other given fields."""
         return {}
 
@@ -91,6 +105,12 @@ class StoreSettings(Settings):
     )
     blob_limit: int = setting(
         250_000_000, "maximum bytes of arguments or a result, as JSON, with a blob store", 1_000_000
+    )
+    stream_limit: int = setting(
+        1_000_000,
+        "maximum bytes of streamed output that a job keeps, as JSON; the rest is cut off",
+        1_000,
+        1_000_000_000,
     )
 
 
@@ -137,9 +157,13 @@ class WorkerSettings(Settings):
         0, "MB of memory that must be free for a worker to claim; 0: not checked", 0
     )
     sources: bool = setting(True, "receive messages from the sources that the app declares", 0)
+    log_error_messages: bool = setting(
+        True, "log the message of a handler's error, not only its type", 0
+    )
+    log_tracebacks: bool = setting(False, "log the traceback of a handler's error", 0)
 
     @classmethod
-    def derived(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def derived(cls, given: Mapping[str, Any]) -> dict[str, object]:
         lease = given.get("lease")
         if isinstance(lease, int | float) and 0 < lease < 3 * RENEW_EVERY:
             return {"renew_every": lease / 3}
@@ -175,6 +199,8 @@ class WorkerOptions(TypedDict, total=False):
     live_within: float | None
     memory_floor: int | None
     sources: bool | None
+    log_error_messages: bool | None
+    log_tracebacks: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +214,12 @@ class RetentionSettings(Settings):
         30 * 86400.0,
         "seconds that records of lost workers, refused writes and wrong tokens are kept",
         0.0,
+    )
+    archive_after: float = setting(
+        86400.0,
+        "seconds after which a succeeded job moves to the archive, if keep_succeeded is longer"
+        " (PostgreSQL)",
+        3600.0,
     )
     prune_every: float = setting(30.0, "seconds between prunings", 0.05)
     prune_batch: int = setting(1000, "jobs pruned in one transaction", 1, 100_000)
@@ -272,7 +304,7 @@ class ServiceSettings(Settings):
     )
 
 
-def _check(name: str, value: Any, default: Any, rule: Mapping[str, Any]) -> None:
+def _check(name: str, value: object, default: object, rule: Mapping[str, Any]) -> None:
     kind = type(default)
     fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
     if not fits or (kind is not bool and isinstance(value, bool)):

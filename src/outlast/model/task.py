@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, runtime_checkable
 
 from .arguments import MAX_PAYLOAD, Arguments, ItemArguments, parameters_of
@@ -43,6 +43,9 @@ class TaskDefinition:
     batch: Batch | None = None
     breaker: Breaker | None = Breaker()
     tenant_required: bool = False
+    # Types of the values of signals that it waits for.
+    signals: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None  # of its runs
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -89,6 +92,11 @@ class TaskDefinition:
     def arguments(self) -> Arguments:
         kind = Arguments if self.batch is None else ItemArguments
         return kind(self.function, self.name, self.context_type)
+
+    @lazy
+    def handler(self) -> Callable[..., Any]:
+        """The function as a worker calls it; a plain call of the task calls `function`."""
+        return self.function if self.around is None else self.around(self.function)
 
     @lazy
     def is_async(self) -> bool:

@@ -66,7 +66,7 @@ def namespace(function: Function) -> dict[str, Any]:
     return dict(found) if not isinstance(found, dict) else found
 
 
-def _underlying_function(function: Any) -> Any:
+def _underlying_function(function: object) -> Any:
     """The function whose body runs."""
     while isinstance(function, partial):
         function = function.func

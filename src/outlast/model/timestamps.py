@@ -23,7 +23,7 @@ _FIRST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 _LAST = datetime(LAST_YEAR, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Whether a value is a number that a float can hold; an int may have a thousand digits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -33,7 +33,7 @@ def is_finite(value: Any) -> bool:
         return False
 
 
-def to_epoch(name: str, value: Any) -> float | None:
+def to_epoch(name: str, value: object) -> float | None:
     """A datetime as seconds since 1970; raises for a naive one, which is ambiguous."""
     if value is None:
         return None
@@ -66,7 +66,7 @@ def within_bounds(since: Any) -> bool:
     return is_finite(since) and EARLIEST <= since < LATEST
 
 
-def age(seconds: Any) -> float:
+def age(seconds: object) -> float:
     """A stored duration for readers: finite, whatever moments it was computed from."""
     if not isinstance(seconds, int | float) or math.isnan(seconds):
         return 0.0

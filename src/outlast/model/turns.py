@@ -6,6 +6,10 @@
 
 A claim with room for more than one round gives every lane the same number of whole turns, and the
 rest in order. A lane with a million jobs delays one with a single job by one turn, not a million.
+
+Lanes out of turn, in which slots were just freed, come last: they give what the lanes in turn have
+no room for, and never move the cursor. Else a worker would stay with the lanes that it has just
+served.
 """
 
 from __future__ import annotations
@@ -14,7 +18,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-MAX_LANES = 64  # lanes that one claim considers
+MIN_LANES = 64  # lanes that a claim considers, however few jobs it asks for: some may be full
+MAX_LANES = 128  # lanes that a claim considers, however many jobs it asks for
+
+
+def lanes_considered(limit: int) -> int:
+    """Lanes that a claim of so many jobs considers: one for each, so that each gives its turn and
+    no more while others wait; and the one at the cursor, which has had its turn."""
+    return max(MIN_LANES, min(limit + 1, MAX_LANES))
 
 
 class LaneCursor(NamedTuple):
@@ -34,18 +45,21 @@ class LaneShare(NamedTuple):
     share: int
 
 
-def turn_order(lanes: Sequence[str], cursor: LaneCursor) -> list[str]:
-    """Lanes in the order of their turns. The lane at the cursor is last if its turn is over."""
+def turn_order(
+    lanes: Sequence[str], cursor: LaneCursor, more: bool = False
+) -> tuple[list[str], list[str]]:
+    """Lanes in the order of their turns, and those that are not in turn. The lane at the cursor is
+    last if its turn is over; if there are more lanes, these are before it."""
     if lanes and lanes[0] == cursor.lane and not cursor.left:
-        return [*lanes[1:], lanes[0]]
-    return list(lanes)
+        return ([*lanes[1:]], [lanes[0]]) if more else ([*lanes[1:], lanes[0]], [])
+    return list(lanes), []
 
 
 def share_out(
     lanes: Sequence[str], cursor: LaneCursor, weights: Mapping[str, int], limit: int
 ) -> list[LaneShare]:
     """The share of each lane, in the order of their turns. The first lanes together can fill the
-    limit; the others stand in for lanes without room."""
+    limit; the others give for lanes without room."""
     quanta = [weights.get(lane, 1) for lane in lanes]
     total = sum(quanta)
     if limit < total:
@@ -62,16 +76,23 @@ def share_out(
 
 
 def next_cursor(
-    shares: Sequence[LaneShare], weights: Mapping[str, int], limit: int, given: Counter[str]
+    shares: Sequence[LaneShare],
+    weights: Mapping[str, int],
+    limit: int,
+    given: Counter[str],
+    more: bool = False,
 ) -> LaneCursor:
-    """The cursor after a claim, from the number of jobs that each lane gave."""
+    """The cursor after a claim, from the shares of the lanes in turn and the number of jobs that
+    each lane gave. If there are more lanes, a claim of whole turns passes on to these."""
     if not shares:
         return FIRST_LANE
-    if given.total() < limit:
+    if sum(given[lane] for lane, _ in shares) < limit:
         return LaneCursor(shares[-1].lane)
     if limit < sum(weights.get(lane, 1) for lane, _ in shares):
         last = next(share for share in reversed(shares) if given[share.lane])
         return LaneCursor(last.lane, max(0, last.share - given[last.lane]))
+    if more:
+        return LaneCursor(shares[-1].lane)
     with_rest = [
         (lane, quantum - share % quantum)
         for lane, share in shares
@@ -80,5 +101,5 @@ def next_cursor(
     if with_rest:  # only the last lane of the rest may have had part of its turn
         return LaneCursor(*with_rest[-1])
     turns = shares[-1].share // weights.get(shares[-1].lane, 1)
-    more = [lane for lane, share in shares if share > turns * weights.get(lane, 1)]
-    return LaneCursor(more[-1]) if more else LaneCursor(shares[-1].lane)
+    extra = [lane for lane, share in shares if share > turns * weights.get(lane, 1)]
+    return LaneCursor(extra[-1]) if extra else LaneCursor(shares[-1].lane)

@@ -51,7 +51,7 @@ class Repair:
         self.problems.append(f"{name} is {_format_value(value)}, which is no moment {BOUNDS}")
         return to_datetime(0.0 if value is None else value)
 
-    def state(self, value: Any) -> State:
+    def state(self, value: object) -> State:
         if (read := read_state(value)) is UNREADABLE:
             self.problems.append(f"state is {_format_value(value)}, which is none")
         return read
@@ -62,7 +62,7 @@ class Repair:
         self.problems.append(f"{name} is {_format_value(value)}, which is no whole number")
         return 0
 
-    def text(self, name: str, value: Any, needed: bool) -> Any:
+    def text(self, name: str, value: object, needed: bool) -> Any:
         if (value is None and not needed) or isinstance(value, str):
             return value
         self.problems.append(f"{name} is {_format_value(value)}, which is no text")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from ..model.admission import Admission, QueueRoom, grant
 from ..model.job import Job, NewJob, read_job
@@ -133,7 +132,7 @@ def _drop_oldest(queue: str, number: int, new: Sequence[str]) -> Op[None]:
 
 def _drop(ids: Sequence[str], queue: str, which: str) -> Op[None]:
     """Cancel jobs of a full queue, and notify their dependents."""
-    error: dict[str, Any] = {
+    error: dict[str, object] = {
         "type": "QueueFull", "message": f"dropped: the queue {queue!r} was full", "traceback": "",
     }  # fmt: skip
     given = {"ids": json.dumps(list(ids)), "error": json.dumps(error)}

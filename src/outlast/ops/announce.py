@@ -133,5 +133,5 @@ def interrupted(stored: StoredSchedule) -> str:
 
 
 def _times(spec: str) -> list[Any]:
-    said = json.loads(spec)
-    return [said.get(name) for name in ("cron", "every", "tz")]
+    stored = json.loads(spec)
+    return [stored.get(name) for name in ("cron", "every", "tz")]

@@ -90,6 +90,7 @@ def checks(
         ),
         Check("timer-lost", "find_timer_lost", _guarded_write("make_ready"), late),
         Check("expired", "find_expired", _end_expired, late),
+        Check("unwoken", "find_unwoken", _guarded_write("wake_unwoken"), late),
         *[_leaked_slots(state, span) for state, span in keep.items()],
         Check(
             "silent-worker", "find_silent_workers", _silent_workers(silent), {"late": silent}, False
@@ -113,8 +114,8 @@ def _leaked_slots(state: str, keep: float) -> Check:
 
 
 def dangling_rows(kind: str, after: str, limit: int = 2 * PAGE) -> Op[tuple[list[str], str]]:
-    """Deleted jobs that still have attempts, events, steps, edges or unique keys, and flows without
-    a job; and the cursor of the next page."""
+    """Deleted jobs that still have attempts, events, steps, waits, output, signals, links, edges or
+    unique keys, and flows without a job; and the cursor of the next page."""
     rows: Rows = yield Statement(_PAGES[kind], {"after": after, "limit": limit})
     gone = [id for id, exists in rows if not exists]
     return gone, rows[-1][0] if len(rows) == limit else LOWEST_ID
@@ -134,6 +135,10 @@ _PAGES = {
     "attempts": "attempts_after",
     "events": "events_after",
     "steps": "steps_after",
+    "waits": "waits_after",
+    "streams": "streams_on_record",
+    "signals": "signals_after",
+    "links": "links_after",
     "edges": "edges_after",
     "flows": "flows_after",
     "unique keys": "unique_keys_after",
@@ -142,6 +147,10 @@ _REMOVALS = {
     "attempts": "remove_lost_attempts",
     "events": "remove_lost_events",
     "steps": "remove_lost_steps",
+    "waits": "remove_lost_waits",
+    "streams": "remove_lost_streams",
+    "signals": "remove_lost_signals",
+    "links": "remove_lost_links",
     "edges": "remove_lost_edges",
     "flows": "remove_lost_flows",
     "unique keys": "remove_lost_unique_keys",

@@ -74,9 +74,9 @@ def closed_by_probe(circuit: Circuit) -> Op[bool]:
     """Whether the last close of a breaker, a moment ago, followed on a probe that succeeded."""
     rows: Rows = yield Statement("breaker_closings", {"within": RELAPSE_S, "limit": MAX_CLOSINGS})
     for (data,) in rows:
-        told = json.loads(data)
-        if (told.get("queue"), told.get("task")) == circuit:
-            return bool(told.get("reason") == CloseReason.PROBE)
+        event = json.loads(data)
+        if (event.get("queue"), event.get("task")) == circuit:
+            return bool(event.get("reason") == CloseReason.PROBE)
     return False
 
 

@@ -23,6 +23,7 @@ from ..model.bulk import (
     BulkCount,
 )
 from ..model.job_change import MOVE, PRIORITIZE, RESCHEDULE, JobChange
+from . import archive
 from .access import ALL_JOBS, Access
 from .blobs import Removed
 from .flow_links import FAILED_STATES
@@ -40,8 +41,9 @@ _OF_QUEUED = (KEY_TAKEN, NO_LANES)  # reasons why a job that has not ended is le
 def matching(which: Filter, before: str | None, limit: int) -> Op[list[str]]:
     """A page of the ids of jobs in one state, newest first, after a cursor."""
     given = asdict(which) | {"before": before or HIGHEST_ID, "limit": limit}
-    rows: Rows = yield Statement("ids_in_state", given)
-    return [id for (id,) in rows]
+    past = Statement("past_ids", {name: given[name] for name in given if name != "state"})
+    rows = yield from archive.with_past(Statement("ids_in_state", given), past, which.state)
+    return [id for (id,) in rows[:limit]]
 
 
 def redrive_some(
@@ -97,6 +99,8 @@ def _why_left(ids: set[str], state: str, older: float, blocked: str) -> Op[Count
         return Counter()
     given = {"ids": json.dumps(sorted(ids)), "older": older}
     rows: Rows = yield Statement("states_by_age", given)
+    if missing := ids.difference(row[0] for row in rows):
+        rows = [*rows, *(yield from archive.look_up("past_states_by_age", missing, older=older))]
     reasons = Counter(
         found if found != state else blocked if old or blocked in _OF_QUEUED else TOO_RECENT
         for _, found, old in rows

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..model.breaker import Circuit, OpenBreaker
@@ -85,10 +86,10 @@ class ClaimRequest:
             "claim", "claim_on", {**self._common_params(), **self._task_params()}
         )
 
-    def _common_params(self) -> dict[str, Any]:
+    def _common_params(self) -> dict[str, object]:
         return {"worker": self.worker, "limit": self.limit, "lease": self.lease}
 
-    def _task_params(self) -> dict[str, Any]:
+    def _task_params(self) -> dict[str, object]:
         known = self.known is not None
         tasks = json.dumps(sorted(self.unknown if self.known is None else self.known))
         return {"tasks": tasks, "known": known, "last_life": self.allow_one_crash_left}
@@ -101,9 +102,9 @@ class ClaimRequest:
             return Statement("claim_across", params, rows)
         params["queue"] = self.queue
         if self.longest_due:
-            place = self.cursor._asdict() if self.cursor else dict.fromkeys(ClaimCursor._fields)
+            start = self.cursor._asdict() if self.cursor else dict.fromkeys(ClaimCursor._fields)
             return Statement(
-                "claim_longest_due", {"known": True, "tenant": None, **params, **place}
+                "claim_longest_due", {"known": True, "tenant": None, **params, **start}
             )
         if self.cursor is None:
             return Statement(head, params)
@@ -120,7 +121,8 @@ def claim(request: ClaimRequest) -> Op[list[Claim]]:
 
 def in_order(rows: Rows) -> list[Claim]:
     """RETURNING promises no order; the claim does."""
-    return sorted(starmap(Claim, rows), key=lambda c: (-c.priority, c.run_at, c.id))
+    claims = sorted(starmap(Claim, rows), key=attrgetter("run_at", "id"))
+    return sorted(claims, key=attrgetter("priority"), reverse=True)
 
 
 @dataclass(frozen=True, slots=True)

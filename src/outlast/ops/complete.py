@@ -4,18 +4,28 @@ neither."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..model.errors import ClaimLost
 from ..model.outcome import Transition
+from ..model.stream import STREAM
 from .finish import enqueue_followups, finish, lookup_finished
-from .operation import BEGIN, Op, Statement
+from .operation import BEGIN, Op, Pipeline, Statement
+from .streams import stream_statements
 
 
-def complete(transition: Transition, events: Sequence[dict[str, object]] = ()) -> Op[None]:
+def complete(
+    transition: Transition,
+    events: Sequence[dict[str, Any]] = (),
+    stream_limit: int = 0,
+) -> Op[None]:
     """Finish, or raise and thereby roll back the handler's writes. Jobs that the handler enqueued
     go first: a key may have to wait for other transactions, and until then no job row is locked."""
     yield from enqueue_followups(transition.jobs)
-    finished = yield from finish([transition._replace(jobs=())], events)
+    if streamed := [event for event in events if event["kind"] == STREAM]:
+        yield Pipeline(stream_statements(streamed, stream_limit))
+    said = [event for event in events if event["kind"] != STREAM]
+    finished = yield from finish([transition._replace(jobs=())], said)
     if finished.lost or finished.duplicates:
         raise ClaimLost(job=transition.claim.id)
 

@@ -3,6 +3,7 @@ transaction.
 
     ended ─┬─▶ hooks       jobs to be enqueued at this end
            ├─▶ group       after enough failures, the rest of it is to be cancelled
+           ├─▶ waiters     jobs whose handlers wait for this one are started
            └─▶ dependents  counted down; the last prerequisite starts them. A dependent that needed
                            a success ends, and its own end passes here in turn
 """
@@ -21,6 +22,7 @@ from ..model.lifecycle import State
 from .enqueue import enqueue
 from .flow_links import FAILED_STATES
 from .operation import Op, Pipeline, Rows, Statement
+from .waits import wake_waiters
 
 NO_TRACES: Mapping[str, str] = MappingProxyType({})
 Ending = tuple[str, str]  # a job's id and its final state
@@ -54,6 +56,7 @@ def apply_counted(
         queues |= {queue for _, state, queue, _ in counted if state == State.READY}
         if dependents:
             yield from _fail_groups(dependents)
+            queues |= yield from wake_waiters([id for id, *_, awaited in dependents if awaited])
             queues |= yield from _enqueue_hooks(dependents, traces)
         ended = [(id, state) for id, state, _, tied in counted if state in FAILED_STATES and tied]
         if not ended:
@@ -65,10 +68,12 @@ def apply_counted(
 
 
 def _fail_groups(dependents: Rows) -> Op[None]:
-    failed = Counter(group for _, state, _, group in dependents if group and state in FAILED_STATES)
+    failed = Counter(
+        group for _, state, _, group, _ in dependents if group and state in FAILED_STATES
+    )
     causes = {
         group: {"reason": f"job {id} is {state}", "job": id}
-        for id, state, _, group in dependents
+        for id, state, _, group, _ in dependents
         if state in FAILED_STATES
     }
     rows = [{"id": group, "failed": failed[group], **causes[group]} for group in sorted(failed)]
@@ -79,7 +84,7 @@ def _fail_groups(dependents: Rows) -> Op[None]:
 def _enqueue_hooks(dependents: Rows, traces: Mapping[str, str]) -> Op[set[str]]:
     """Hooks can read the ended job as any dependent can, and wait for nothing. Their spans are
     children of the attempt that ended, if it was traced."""
-    hooks_due = [job for id, state, hooks, _ in dependents for job in _hook_jobs(hooks, state, id)]
+    hooks_due = [job for id, state, hooks, *_ in dependents for job in _hook_jobs(hooks, state, id)]
     if traces:
         hooks_due = [replace(job, trace=traces.get(job.after[0], job.trace)) for job in hooks_due]
     enqueued = yield from enqueue(hooks_due)

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from ..model.blob import same_text
 from ..model.errors import Contention, KeyConflict
 from ..model.flow_builder import merge_duplicates
 from ..model.flow_key import existing_units
 from ..model.job import JOB_COLUMNS, Job, NewFlow, NewJob, read_args, read_job
-from ..model.lifecycle import State
+from ..model.lifecycle import STATES, State
 from ..model.timestamps import to_datetime
 from .flow_keys import ExistingFlows, take_keys
 from .flow_links import delete_empty_flows, insert_flows, join_followers, link
-from .operation import BEGIN, Op, Row, Rows, Statement, creates_database
+from .operation import BEGIN, CommitPipeline, Op, Row, Rows, Statement, creates_database
 from .unique_keys import take_unique
 
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
@@ -33,6 +32,9 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
     knows to be open; a transaction that is not `ours` may stay open for long."""
     if not jobs:
         return []
+    if len(jobs) == 1 and jobs[0].is_plain and jobs[0].key is None:
+        rows = yield Statement("insert_job", jobs[0].params())
+        return [(yield from _inserted_or_existing(jobs[0], rows))]
     tied = any(job.after or job.flow or job.sibling_of for job in jobs)
     keyed = any(job.key is not None for job in jobs)
     if tied or keyed:
@@ -47,6 +49,30 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
         return list(answers.values())
     given = (found.answer(job.id, answers) for job in jobs)
     return [job for job in given if job is not None]
+
+
+@creates_database
+def enqueue_one(job: NewJob, channel: str | None = None) -> Op[Job]:
+    """Insert a plain job and commit, in one round trip. With a `channel`, the statement also
+    notifies workers, if the job is new and ready."""
+    if channel is None:
+        insert = Statement("insert_job", job.params())
+    else:
+        insert = Statement("insert_job_and_notify", {**job.params(), "channel": channel})
+    (rows,) = yield CommitPipeline((insert,))
+    return (yield from _inserted_or_existing(job, rows))
+
+
+def _inserted_or_existing(job: NewJob, rows: Rows) -> Op[Job]:
+    """The job that was inserted or, if none was, the one that stands in its place."""
+    if rows:
+        created_at, lane = rows[0][:2]
+        return _inserted_job(job, (job.id, State.READY, created_at, created_at, None, lane))
+    yield BEGIN
+    existing, texts = yield from _existing_jobs([job])
+    answer = _answer(job, job, {}, existing)
+    _refuse_conflicts([job], [answer], texts)
+    return answer
 
 
 def _insert_all(
@@ -206,7 +232,7 @@ def _refuse_conflicts(
             raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
 
 
-def _same(args: Any, asked: str, standing: str | None) -> bool:
+def _same(args: object, asked: str, standing: str | None) -> bool:
     """Whether a job has the arguments that were asked for. One of two processes may keep by
     reference what the other one writes into the row."""
     if args == read_args(asked):
@@ -217,7 +243,7 @@ def _same(args: Any, asked: str, standing: str | None) -> bool:
 def _inserted_job(new: NewJob, row: Row) -> Job:
     _, state, run_at, created_at, expires_at, lane = row
     return Job(
-        id=new.id, task=new.task, queue=new.queue, state=State(state), attempt=0,
+        id=new.id, task=new.task, queue=new.queue, state=STATES[state], attempt=0,
         args=read_args(new.args), result=None, error=None, run_at=to_datetime(run_at),  # type: ignore[arg-type]
         created_at=to_datetime(created_at), started_at=None, finished_at=None, worker=None,  # type: ignore[arg-type]
         tenant=new.tenant, priority=new.priority, key=new.key, max_attempts=new.max_attempts,

@@ -8,6 +8,7 @@ from ..model.errors import Erased, TooEarly
 from ..model.job import Job, lenient_json
 from ..model.timestamps import to_datetime
 from .access import ALL_JOBS, Access
+from .archive import restore
 from .blobs import names
 from .job_actions import record_action
 from .operation import BEGIN, Op, Rows, Statement
@@ -21,6 +22,8 @@ def erase(id: str, by: str, reach: Access = ALL_JOBS) -> Op[tuple[Job, BlobNames
     it the guarantee that it stands for one job."""
     yield BEGIN
     blobs = yield from _erase_job(id, {"by": by}, reach)
+    if blobs is None and (yield from restore([id], reach)):
+        blobs = yield from _erase_job(id, {"by": by}, reach)
     job = yield from one_job(id, reach)
     if blobs is None:
         raise TooEarly(job=id, state=job.state)
@@ -31,7 +34,10 @@ def take_result(id: str, by: str, action: str, reach: Access = ALL_JOBS) -> Op[B
     """Erase a job whose result was read. Of two concurrent readers only the first succeeds. Under
     the same action it is idempotent, also after a lost response."""
     yield BEGIN
-    held: Rows = yield Statement("hold_result", {"id": id, **reach.params})
+    asked = Statement("hold_result", {"id": id, **reach.params})
+    held: Rows = yield asked
+    if not held and (yield from restore([id], reach)):
+        held = yield asked
     if not held:
         job = yield from one_job(id, reach)
         raise TooEarly(job=id, state=job.state)
@@ -70,6 +76,10 @@ def _erase_job(id: str, data: dict[str, object], reach: Access) -> Op[BlobNames 
     yield Statement("erase_attempts", {"id": id})
     yield Statement("erase_events", {"id": id})
     yield Statement("prune_steps", {"ids": ids})
+    yield Statement("prune_waits", {"ids": ids})
+    yield Statement("prune_streams", {"ids": ids})
+    yield Statement("prune_signals", {"ids": ids})
+    yield Statement("prune_links", {"ids": ids})
     yield Statement("erase_flow_digest", {"id": id})
     yield from record_action("forget", [id], data)
     return names(referred)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from ..model.job import lenient_json
 from ..model.lifecycle import FINAL
+from . import archive
 from .operation import Op, Pipeline, Rows, Statement
 
 MAX_POSITIONS_PER_BATCH = 1000  # assigned in one transaction
@@ -140,4 +141,6 @@ def job_status(ids: Sequence[str], tenant: str | None = None) -> Op[dict[str, Jo
     if not ids:
         return {}
     rows: Rows = yield Statement("job_status", {"ids": json.dumps(list(ids)), "tenant": tenant})
+    if missing := set(ids).difference(row[0] for row in rows):
+        rows = [*rows, *(yield from archive.look_up("past_status", missing, tenant=tenant))]
     return {row[0]: JobStatus._make(row) for row in rows}

@@ -22,6 +22,7 @@ from .operation import Op
 from .reclaim import signs_of_loss
 from .report import WorkerInfo
 from .unique_keys import unique_mode
+from .wait_report import WaitRecord, current_wait, explain_wait
 
 LIVE = {*QUEUED, State.RUNNING}
 MAX_NAMED_JOBS = 3  # prerequisites named in an explanation
@@ -45,6 +46,7 @@ class JobFacts:
     breaker: BreakerState | None = None  # of its task in its queue, if it is open
     slots: LaneSlots | None = None  # of its lane, in a limited queue
     debounced: bool = False
+    wait: WaitRecord | None = None  # what its handler waits for
 
     @property
     def owner(self) -> WorkerInfo | None:
@@ -78,7 +80,8 @@ def explain(
         signs = yield from signs_of_loss()
         free = bool(confirm_dead([worker for worker in signs.workers if worker == job.worker]))
     before, still_open = 0, list[Job]()
-    if job.state is State.WAITING:
+    wait = yield from current_wait(job)
+    if job.state is State.WAITING and wait is None:
         before, still_open = yield from prerequisites_in(id, LIVE, MAX_NAMED_JOBS)
     cause = (yield from root_cause(job)) if job.state in FAILED_STATES else None
     stopped = paused.get(job.queue, False)
@@ -91,7 +94,7 @@ def explain(
         debounced = (yield from unique_mode(id)) == DEBOUNCE
     facts = JobFacts(
         job, now, stopped, workers, ahead, free, before, still_open, cause, reach, breaker, slots,
-        debounced,
+        debounced, wait,
     )  # fmt: skip
     return describe(facts)
 
@@ -198,6 +201,8 @@ def _waiting(facts: JobFacts) -> str:
     job = facts.job
     if expired := _expired(facts):
         return expired
+    if facts.wait is not None:
+        return explain_wait(facts.wait, job.id, facts.now, _no_worker_alive(facts))
     named = [f"{one.task} {one.id} ({one.state})" for one in facts.open if facts.sees(one)]
     more = job.waits_for - len(named)
     rest = f" and {more} more" if more > 0 else ""
@@ -241,6 +246,8 @@ def _scheduled(facts: JobFacts) -> str:
     job = facts.job
     if expired := _expired(facts):
         return expired
+    if facts.wait is not None:
+        return explain_wait(facts.wait, job.id, facts.now, _no_worker_alive(facts))
     wait = job.run_at.timestamp() - facts.now
     when = f"in {format_duration(wait)}" if wait > 0 else "now, at the next poll of a worker"
     if wait <= 0 and not facts.alive:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from ..model.claim import ClaimKey
@@ -16,11 +17,13 @@ from ..model.errors import ClaimLost
 from ..model.job import NewJob
 from ..model.lifecycle import STATES, Outcome, State
 from ..model.outcome import Transition
+from ..model.wait import Wait
 from .dependents import notify_dependents
 from .enqueue import enqueue
 from .flow_links import hold_flows
 from .lanes import return_tokens
 from .operation import BEGIN, Op, Pipeline, Rows, Statement
+from .waits import begin_waits, hold_awaited
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ def finish(
     if events:
         yield Pipeline(record_events(events, channel))
     transitions, rivals = split_rivals(transitions)
+    yield from hold_awaited(transitions)
     rows: Rows = (yield finish_statement(transitions)) if transitions else []
     queues = yield from _follow_up(transitions, rows)
     finished = yield from resolve_missing(transitions, rows)
@@ -95,7 +99,10 @@ def _follow_up(transitions: Sequence[Transition], rows: Rows) -> Op[set[str]]:
     if tokens := return_tokens(accepted):
         yield Pipeline(tokens)
     queues = yield from enqueue_followups([job for t in accepted for job in t.jobs])
-    ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]
+    waiting = [t for t in accepted if t.wait and held[_job_and_fence(t)] is not State.CANCELLED]
+    if waiting:
+        queues |= yield from begin_waits(waiting)
+    ended = [(id, state) for id, _, state, tied, _ in rows if tied and State(state).final]
     return queues | (yield from notify_dependents(ended, attempt_traces(accepted)))
 
 
@@ -147,11 +154,11 @@ def finish_statement(transitions: Sequence[Transition]) -> Statement:
 
 def by_id(transitions: Sequence[Transition]) -> list[Transition]:
     """Sorted by id: finishes and renewals lock rows in one order, so that they cannot deadlock."""
-    return sorted(transitions, key=lambda t: t.claim.id)
+    return sorted(transitions, key=attrgetter("claim.id"))
 
 
 def _states(rows: Rows) -> dict[tuple[str, int], State]:
-    return {(id, fence): STATES[state] for id, fence, state, _ in rows}
+    return {(id, fence): STATES[state] for id, fence, state, *_ in rows}
 
 
 def lookup_finished(transitions: Sequence[Transition]) -> Op[Finished]:
@@ -227,7 +234,12 @@ def _row(transition: Transition) -> dict[str, object]:
         "failures": transition.failures,
         "crashes": transition.crashes,
         "error": _json(transition.error),
+        **_wait_columns(transition.wait),
     }
+
+
+def _wait_columns(wait: Wait | None) -> dict[str, object]:
+    return {} if wait is None else {"wait": wait.name, "due": wait.due}
 
 
 def _record(transition: Transition) -> dict[str, object]:
@@ -247,13 +259,15 @@ def _end_event(transition: Transition, state: State) -> dict[str, object]:
     """The event for followers of the job: outcome and new state. The traceback is in the attempt's
     record."""
     claim, error = transition.claim, transition.error or {}
-    data = {
+    data: dict[str, object] = {
         "outcome": transition.outcome,
         "state": state,
         "worker": claim.worker,
         "error": {name: error.get(name) for name in ("type", "message")} if error else None,
         "delay": transition.delay,
     }
+    if transition.wait is not None:
+        data |= {"wait": transition.wait.name, "for": list(transition.wait.subjects)}
     row = {"job": claim.id, "fence": claim.fence, "attempt": claim.attempt}
     return row | {"data": json.dumps(data)}
 

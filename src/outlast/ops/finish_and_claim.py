@@ -53,7 +53,7 @@ def finish_and(
     transitions: Sequence[Transition], others: Sequence[Statement]
 ) -> Op[tuple[Finished, list[Rows]]]:
     """Finish first-try successes beside other statements, and return the answers to those."""
-    if any(transition.claim.has_dependents for transition in transitions):
+    if [t for t in transitions if t.claim.has_dependents]:
         return (yield from _finish_with_dependents(transitions, others))
     finishing = _succeed(transitions)
     answers: list[Rows] = yield Pipeline([*finishing, *others])
@@ -79,7 +79,9 @@ def _finish_with_dependents(
     if rivals:
         finished.add((yield from finish(rivals)))
     has_hooks = any(transition.claim.has_hooks for transition in transitions)
-    lookup, count_down = dependents_statements([(id, state) for id, _, state, tied in rows if tied])
+    has_hooks |= any(awaited for *_, awaited in rows)
+    ended = [(id, state) for id, _, state, tied, _ in rows if tied]
+    lookup, count_down = dependents_statements(ended)
     if has_hooks:
         dependents, counted, *answers = yield Pipeline([lookup, count_down, *others])
         queues = yield from apply_counted(dependents, counted, attempt_traces(transitions))

@@ -185,7 +185,7 @@ def _advance(decided: Sequence[_Fired], result: FireResult) -> Op[None]:
         result.late += one.firing.late
 
 
-def _row(one: _Fired) -> dict[str, Any]:
+def _row(one: _Fired) -> dict[str, object]:
     schedule, firing, ids = one.schedule, one.firing, [job.id for job in one.jobs]
     seen, following = schedule.next_at, firing.following
     return {

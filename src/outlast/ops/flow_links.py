@@ -26,6 +26,8 @@ from ..model.errors import (
 from ..model.job import NewFlow, NewJob
 from ..model.lifecycle import State
 from ..model.unreadable import read_state
+from . import archive
+from .access import ALL_JOBS
 from .operation import Op, Rows, Statement
 
 FAILED_STATES = (State.DEAD, State.CANCELLED)
@@ -102,20 +104,39 @@ def _link_existing(
     statement = "hold_prerequisites" if inside is None else "read_prerequisites"
     rows: Rows = yield Statement(statement, {"ids": wanted})
     states = {id: read_state(state) for id, state in rows}
+    archived = yield from _archived(set().union(*outside.values()).difference(states), inside)
+    states |= dict.fromkeys(archived, State.SUCCEEDED)
     for job in jobs:
         for one in sorted(outside[job.id]):
             if one not in states:
                 raise JobNotFound(job=one)
             if job.needs == "succeeded" and states[one] in FAILED_STATES:
                 raise PrerequisiteFailed(job=one, state=states[one])
-    if inside is not None and any(
-        not state.final and id not in inside for id, state in states.items()
+    if inside is not None and (
+        archived or any(not state.final and id not in inside for id, state in states.items())
     ):
         yield Statement("mark_unlinked", {"ids": json.dumps([job.id for job in jobs])})
         return {}
     yield Statement("mark_has_dependents", {"ids": wanted})
+    if inside is not None:
+        # Locked now, as far as they are still here: one may have been archived meanwhile.
+        rows = yield Statement(statement, {"ids": wanted})
+        if len(rows) < len(states):
+            yield Statement("mark_unlinked", {"ids": json.dumps([job.id for job in jobs])})
+            return {}
     counted = yield from recount(job.id for job in jobs)
     return {id: state for id, state, _, _ in counted}
+
+
+def _archived(missing: Collection[str], inside: Collection[str] | None) -> Op[set[str]]:
+    """Those of the prerequisites that are in the archive. A transaction of our own moves them back:
+    a job that others wait for is not archived."""
+    if not missing:
+        return set()
+    if inside is None:
+        return (yield from archive.restore(missing))
+    rows = yield from archive.look_up("past_in_reach", missing, **ALL_JOBS.params)
+    return {id for (id,) in rows}
 
 
 def join_followers(siblings: Sequence[tuple[str, str]], existing: dict[str, NewJob]) -> Op[None]:

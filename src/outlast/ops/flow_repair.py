@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 
 from ..model.wait_check import WaitCheck
+from .archive import restore
 from .audit import LOWEST_ID, PAGE
 from .dependents import apply_counted, notify_dependents
 from .flow_links import FAILED_STATES, recount
@@ -37,11 +38,18 @@ def repair_waits(ids: Sequence[str]) -> Op[int]:
     end by it."""
     yield BEGIN
     held: Rows = yield Statement("hold_jobs", {"ids": json.dumps(list(ids))})
+    yield from _restore_prerequisites([id for (id,) in held])
     rows = yield from recount(id for (id,) in held)
     yield from notify_dependents(
         [(id, state) for id, state, _, tied in rows if tied and state in FAILED_STATES]
     )
     return len(rows)
+
+
+def _restore_prerequisites(ids: Sequence[str]) -> Op[None]:
+    """Prerequisites that were archived, by whatever mistake, are no missing ones."""
+    rows: Rows = yield Statement("missing_prerequisites", {"ids": json.dumps(list(ids))})
+    yield from restore([id for (id,) in rows])
 
 
 def link_deferred(limit: int = 100, skip: int = 0) -> Op[ReclaimResult]:
@@ -53,7 +61,8 @@ def link_deferred(limit: int = 100, skip: int = 0) -> Op[ReclaimResult]:
     if not found:
         return ReclaimResult()
     before = {"ids": json.dumps(sorted({job for _, job in found if job}))}
-    yield Statement("hold_prerequisites", before)
+    known: Rows = yield Statement("hold_prerequisites", before)
+    yield from restore({job for _, job in found if job}.difference(id for id, _ in known))
     yield Statement("mark_has_dependents", before)
     ids = sorted({id for id, _ in found})
     held: Rows = yield Statement("hold_unlinked", {"ids": json.dumps(ids)})

@@ -212,7 +212,7 @@ def flow_edges(id: str, limit: int = MAX_EDGES_SHOWN) -> Op[list[tuple[str, str]
 def prerequisites(id: str, position: int, limit: int) -> Op[list[tuple[int, Job]]]:
     """A page of a job's prerequisites, in the order given, each with its position."""
     rows: Rows = yield Statement("prerequisites", {"id": id, "place": position, "limit": limit})
-    return [(int(place), read_job(row)) for place, *row in rows]
+    return [(int(position), read_job(row)) for position, *row in rows]
 
 
 def neighbours(id: str, limit: int) -> Op[tuple[list[Neighbour], list[Neighbour]]]:

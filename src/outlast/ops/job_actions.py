@@ -13,7 +13,7 @@ from ..model.outcome import reason
 from .access import ALL_JOBS, Access
 from .dependents import notify_dependents
 from .flow_links import FAILED_STATES, recount, recount_followers
-from .operation import BEGIN, Op, Rows, Statement
+from .operation import BEGIN, Op, Pipeline, Rows, Statement
 from .report import job as one_job
 from .unique_keys import keys_to_revive
 
@@ -81,9 +81,10 @@ def redrive(
     if tied := [id for id, _, tied in rows if tied]:
         yield from recount_followers(tied)  # prerequisites counted as ended have not ended any more
     revived = [id for id, _, _ in rows if id not in failed_again]
-    if opens and tied:
-        yield Statement("reset_group_failures", {"ids": json.dumps(revived)})
     if revived:
+        given = {"ids": json.dumps(revived)}
+        reset = [Statement("reset_group_failures", given)] if opens and tied else []
+        yield Pipeline([Statement("reopen_waits", given), *reset])
         data = {"by": by, "action": action} if action else {"by": by}
         yield from record_action("redrive", revived, data)
     if action and len(revived) < len(wanted):
@@ -132,7 +133,7 @@ def redrive_one(id: str, by: str, reach: Access = ALL_JOBS, ours: bool = True) -
 def set_paused(queue: str, paused: bool, by: str) -> Op[None]:
     """Pause or resume the claiming of a queue; running jobs continue. Idempotent."""
     yield BEGIN
-    changed: Rows = yield Statement("set_paused", {"queue": queue, "paused": paused})
+    changed: Rows = yield Statement("pause_queue" if paused else "resume_queue", {"queue": queue})
     if changed:
         yield from record_action(
             "pause" if paused else "resume", [None], {"by": by, "queue": queue}

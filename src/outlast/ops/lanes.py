@@ -25,9 +25,9 @@ from ..model.lane import refill_wait
 from ..model.outcome import Transition
 from ..model.turns import (
     FIRST_LANE,
-    MAX_LANES,
     LaneCursor,
     LaneShare,
+    lanes_considered,
     next_cursor,
     share_out,
     turn_order,
@@ -37,7 +37,7 @@ from .operation import BEGIN, CommitPipeline, Op, Pipeline, Row, Rows, Statement
 
 ADOPTED_ROWS = 1000  # ready jobs searched for those without a lane
 DEEP_ADOPTED_ROWS = 100_000  # the same for an occasional deep search: other jobs may be in front
-FREED_PLACE = 10_000  # in lock_lanes: a lane out of turn
+FREED_PLACE = 10_000  # in lock_lanes: the first lane out of turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ class TurnClaims(list[Claim]):
         self.adopted = adopted
         self.more = more  # some lanes were not considered
         self.limits = limits  # as the claim found them
+        self.full = False  # the lanes in turn gave all that was asked for
 
     @property
     def refill(self) -> float | None:
@@ -107,8 +108,10 @@ class TurnClaims(list[Claim]):
 
     def holding(self, claims: Iterable[Claim]) -> TurnClaims:
         """The same turn with these claims."""
-        return TurnClaims(claims, self.cursor, busy=self.busy, adopted=self.adopted,
+        held = TurnClaims(claims, self.cursor, busy=self.busy, adopted=self.adopted,
                           more=self.more, limits=self.limits)  # fmt: skip
+        held.full = self.full
+        return held
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +148,14 @@ class LaneClaim:
         return first
 
     def _lanes(self) -> dict[str, object]:
-        return {"queue": self.queue, "lane": self.turn.cursor.lane, "lanes": MAX_LANES}
+        return {
+            "queue": self.queue,
+            "lane": self.turn.cursor.lane,
+            "lanes": lanes_considered(self.limit),
+        }
 
     def _freed(self) -> list[dict[str, object]]:
-        return [{"lane": lane} for lane in self.turn.freed]
+        return [{"lane": lane, "place": position} for position, lane in enumerate(self.turn.freed)]
 
     def adopted(self, answers: Sequence[Rows]) -> int:
         """Jobs that got a lane, from the answers before that of the lock."""
@@ -162,17 +169,19 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
     lanes, facts = _read_lanes(answers[-1])
     if facts is None:
         return TurnClaims(adopted=adopted)
-    ours = [lane for lane, _, got in lanes if got]
-    visited = [lane for lane, place, _ in lanes if place < FREED_PLACE]
-    cursor, more = asked.turn.cursor, len(visited) >= MAX_LANES
-    busy = len(ours) < len(lanes)
-    if not ours:
+    visited = [lane for lane, position, _ in lanes if position < FREED_PLACE]
+    ours = [lane for lane, position, got in lanes if got and position < FREED_PLACE]
+    freed = [lane for lane, position, got in lanes if got and position >= FREED_PLACE]
+    cursor, more = asked.turn.cursor, len(visited) >= lanes_considered(asked.limit)
+    busy = len(ours) + len(freed) < len(lanes)
+    if not ours and not freed:
         return TurnClaims(cursor=cursor, busy=busy, adopted=adopted, limits=facts)
-    ordered_lanes = turn_order(ours, cursor)
     weights = facts.weights or {}
-    shares = share_out(ordered_lanes, cursor, weights, asked.limit)
+    in_turn, had_turn = turn_order(ours, cursor, more)
+    shares = share_out(in_turn, cursor, weights, asked.limit)
+    others = share_out([*freed, *had_turn], FIRST_LANE, weights, asked.limit)
     statement, last = (
-        _claim_statement(asked, facts, shares),
+        _claim_statement(asked, facts, [*shares, *others]),
         CommitPipeline if commits else Pipeline,
     )
     if facts.refill is not None:
@@ -183,13 +192,17 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
     else:
         (rows,) = yield last([statement])
         claims = [Claim(*row) for row in rows]
-    if len(claims) < asked.limit:  # these lanes are empty: the turn passes to the next ones
-        cursor = LaneCursor(visited[-1]) if visited else cursor
-    else:
-        cursor = next_cursor(shares, weights, asked.limit, _by_lane(claims))
-    return TurnClaims(
+    given = _by_lane(claims)
+    full = sum(given[lane] for lane in in_turn) >= asked.limit
+    if full:
+        cursor = next_cursor(shares, weights, asked.limit, given, more)
+    elif visited:  # these lanes are empty: the turn passes to the next ones
+        cursor = LaneCursor(visited[-1])
+    found = TurnClaims(
         _in_order(claims), cursor, busy=busy, adopted=adopted, more=more, limits=facts
     )
+    found.full = full
+    return found
 
 
 def read_even_claims(asked: LaneClaim, answers: Sequence[Rows]) -> TurnClaims:
@@ -199,19 +212,26 @@ def read_even_claims(asked: LaneClaim, answers: Sequence[Rows]) -> TurnClaims:
     adopted, cursor = asked.adopted(first), asked.turn.cursor
     if not locked:
         return TurnClaims(adopted=adopted)
-    ((text, number, in_turn, last, *columns),) = locked
+    ((text, number, visited, last, *columns),) = locked
     lanes, facts = json.loads(text), TurnLimits.of(columns)
+    in_turn = [lane for lane, is_in_turn in lanes if is_in_turn]
     claims = [Claim(*row) for row in rows]
-    if claims and len(claims) >= asked.limit:
-        cursor = next_cursor(share_out(lanes, cursor, {}, asked.limit), {}, asked.limit,
-                             _by_lane(claims))  # fmt: skip
+    given = _by_lane(claims)
+    full, more = (
+        sum(given[lane] for lane in in_turn) >= asked.limit,
+        visited >= lanes_considered(asked.limit),
+    )
+    if full:
+        shares = share_out(in_turn, cursor, {}, asked.limit)
+        cursor = next_cursor(shares, {}, asked.limit, given, more)
     elif lanes and last is not None:
         cursor = LaneCursor(last)
-    more = in_turn >= MAX_LANES or not facts.even
-    return TurnClaims(
+    found = TurnClaims(
         _in_order(claims), cursor, busy=len(lanes) < number, adopted=adopted,
-        more=bool(lanes) and more, limits=facts,
+        more=bool(lanes) and (more or not facts.even), limits=facts,
     )  # fmt: skip
+    found.full = full
+    return found
 
 
 def claim_lanes(asked: LaneClaim) -> Op[TurnClaims]:
@@ -229,7 +249,7 @@ def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], TurnLimits | N
         return [], None
     ordered = sorted(rows, key=lambda row: int(row[1]))
     facts = TurnLimits.of(rows[0][3:])
-    return [(lane, int(place), bool(got)) for lane, place, got, *_ in ordered], facts
+    return [(lane, int(position), bool(got)) for lane, position, got, *_ in ordered], facts
 
 
 def _claim_statement(asked: LaneClaim, facts: TurnLimits, shares: Sequence[LaneShare]) -> Statement:
@@ -239,8 +259,7 @@ def _claim_statement(asked: LaneClaim, facts: TurnLimits, shares: Sequence[LaneS
     if facts.ordered and facts.lane_batch is not None:
         name = "claim_lane_runs"
         given["run"] = min(asked.limit, facts.lane_batch) if asked.runs else 1
-    rows = [{**share._asdict(), "place": place} for place, share in enumerate(shares)]
-    return Statement(name, given, rows)
+    return Statement(name, {**given, "shares": json.dumps(dict(shares))})
 
 
 def _spend(queue: str, claims: Sequence[Claim]) -> Statement:
@@ -262,7 +281,7 @@ def return_tokens(transitions: Sequence[Transition]) -> list[Statement]:
     unspent: Counter[tuple[str, str]] = Counter()
     for transition in transitions:
         claim = transition.claim
-        if transition.refund and claim.lane is not None:
+        if transition.refund and claim.lane is not None and transition.wait is None:
             unspent[claim.queue, claim.lane] += 1
             unspent[claim.queue, ""] += 1
     rows = [
@@ -291,7 +310,7 @@ def set_lane_paused(queue: str, lane: str, paused: bool, by: str) -> Op[None]:
         )
         raise InvalidOption(option="lane", reason=reason)
     changed: list[Row] = yield Statement(
-        "set_lane_paused", {"queue": queue, "lane": lane, "paused": paused}
+        "pause_lane" if paused else "resume_lane", {"queue": queue, "lane": lane}
     )
     if changed:
         what = {"queue": queue, "lane": lane} if queue else {"tenant": lane}

@@ -95,11 +95,11 @@ class LiveEvent:
     data: Any
 
     @classmethod
-    def of(cls, event: StoredEvent, id: str | None, data: Any = None) -> LiveEvent:
-        said = data if event.data is None else lenient_json(event.data)
+    def of(cls, event: StoredEvent, id: str | None, data: object = None) -> LiveEvent:
+        payload = data if event.data is None else lenient_json(event.data)
         return cls(
             id, event.kind, event.job, event.attempt, event.fence, to_datetime(event.at),
-            event.queue, event.task, event.tenant, event.flow, said,
+            event.queue, event.task, event.tenant, event.flow, payload,
         )  # fmt: skip
 
 

@@ -138,6 +138,14 @@ def stored_events(events: Sequence[EventKey]) -> Op[set[tuple[ClaimKey, int]]]:
     return {((job, fence, worker), n) for job, fence, worker, n in rows}
 
 
+def stored_streams(rows: Sequence[EventKey]) -> Op[set[tuple[ClaimKey, int]]]:
+    """Which of these rows of output are kept, or cut off by the job's limit. Those of a claim that
+    was lost are not."""
+    asked = [{"job": claim.id, **claim.guard, "n": n + 1} for claim, n in rows]
+    found: Rows = yield Statement("streams_kept", rows=asked)
+    return {((job, fence, worker), n - 1) for job, fence, worker, n in found}
+
+
 def owned(worker: str) -> Op[list[Claim]]:
     """What the database says that one worker is running."""
     rows: Rows = yield Statement("owned", {"worker": worker})

@@ -12,7 +12,7 @@ operation yields `BEGIN`; from there to its end everything commits together, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -55,13 +55,28 @@ class CommitPipeline(Pipeline):
     __slots__ = ()
 
 
+class AlikeRows(NamedTuple):
+    """Rows that differ in their id and arguments only."""
+
+    alike: tuple[object, ...]  # the other columns, in the statement's order
+    rows: Sequence[tuple[str, str]]
+
+
+class BulkInsert(NamedTuple):
+    """Many rows, sent in the way that is fastest; only within a transaction of our own. A row that
+    is refused fails the whole."""
+
+    name: str
+    runs: Iterable[AlikeRows]
+
+
 class Begin:
     """Start of a transaction: all later statements of the operation commit together."""
 
 
 BEGIN = Begin()
 
-Step = Statement | Pipeline | Begin
+Step = Statement | Pipeline | Begin | BulkInsert
 Op = Generator[Step, Any, T]
 
 CREATES_DATABASE: set[Callable[..., Any]] = set()

@@ -89,6 +89,7 @@ class LossSigns:
     cancels: bool = False  # callers' transactions asked for the cancel of running jobs
     unlinked: bool = False  # jobs that came after standing ones have not been counted yet
     expired: bool = False  # jobs wait past their own expiry
+    waits: bool = False  # a wait has timed out, or a signal came in a caller's transaction
     schedule_due: float | None = None  # since when the first schedule is due
 
 
@@ -119,6 +120,7 @@ def signs_of_loss(soon: float = 0.0, far: float = ALWAYS) -> Op[LossSigns]:
         cancels=any(kind == "cancel" for kind, _ in rows),
         unlinked=any(kind == "late" for kind, _ in rows),
         expired=any(kind == "expired" for kind, _ in rows),
+        waits=any(kind == "wait" for kind, _ in rows),
         schedule_due=next((float(what) for kind, what in rows if kind == "schedule"), None),
     )
 

@@ -15,6 +15,7 @@ from ..model.lifecycle import State
 from ..model.timestamps import age, to_datetime
 from ..model.unreadable import read_state, read_whole
 from ..model.worker_names import is_offer
+from . import archive
 from .access import ALL_JOBS, Access
 from .breaker_report import BreakerState, breakers
 from .operation import Op, Pipeline, Rows, Statement
@@ -123,7 +124,13 @@ class Duty:
 
 
 def job(id: str, reach: Access = ALL_JOBS) -> Op[Job]:
-    rows: Rows = yield Statement("job", {"id": id, **reach.params})
+    """A job, or an archived one. (One that is moved back just now is looked for once more.)"""
+    asked = Statement("job", {"id": id, **reach.params})
+    rows: Rows = yield asked
+    if not rows:
+        rows = yield from archive.look_up("past_job", [id], **reach.params)
+    if not rows:
+        rows = yield asked
     if not rows:
         raise JobNotFound(job=id)
     return read_job(rows[0])
@@ -138,17 +145,22 @@ def jobs(chosen: Filter, before: str | None, limit: int) -> Op[list[Job]]:
         "before": before or HIGHEST_ID,
         "limit": limit,
     }
-    if chosen.state is not None:
-        rows: Rows = yield Statement("jobs_in_state", params | {"state": chosen.state})
+    if chosen.state is None:
+        asked = Statement("jobs", params)
     else:
-        rows = yield Statement("jobs", params)
-    return [read_job(row) for row in rows]
+        asked = Statement("jobs_in_state", params | {"state": chosen.state})
+    rows = yield from archive.with_past(asked, Statement("past_jobs", params), chosen.state)
+    return [read_job(row) for row in rows[:limit]]
 
 
 def count(chosen: Filter) -> Op[int]:
     """How many jobs fit."""
     rows: Rows = yield Statement("count_jobs", asdict(chosen))
-    return int(rows[0][0])
+    number = int(rows[0][0])
+    if archive.holds(chosen.state):
+        which = {"queue": chosen.queue, "task": chosen.task, "tenant": chosen.tenant}
+        number += yield from archive.count(**which)
+    return number
 
 
 ERASED = object()  # instead of a result that was erased
@@ -157,6 +169,8 @@ ERASED = object()  # instead of a result that was erased
 def ended(ids: Sequence[str]) -> Op[dict[str, tuple[State, Any, Any]]]:
     """State, result and error of the jobs that exist."""
     rows: Rows = yield Statement("ended", {"ids": json.dumps(list(ids))})
+    if missing := set(ids).difference(row[0] for row in rows):
+        rows = [*rows, *(yield from archive.look_up("past_ended", missing))]
     return {
         id: (read_state(state), ERASED if gone else read_result(result), lenient_json(error))
         for id, state, result, error, gone in rows
@@ -165,7 +179,9 @@ def ended(ids: Sequence[str]) -> Op[dict[str, tuple[State, Any, Any]]]:
 
 def counts() -> Op[dict[str, int]]:
     rows: Rows = yield Statement("counts")
-    return {str(state): 0 for state in State} | {state: int(number) for state, number in rows}
+    found = {str(state): 0 for state in State} | {state: int(number) for state, number in rows}
+    found[State.SUCCEEDED] += yield from archive.count()
+    return found
 
 
 def history(id: str, after: int = 0, limit: int = 1000) -> Op[tuple[list[Attempt], list[Event]]]:

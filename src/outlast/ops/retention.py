@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from . import archive
 from .access import ALL_JOBS, Access
 from .blobs import Removed
 from .job_actions import record_action
@@ -67,7 +68,13 @@ def purge(
     yield BEGIN
     given = {"ids": json.dumps(sorted(ids)), "older": older, "state": state, **reach.params}
     rows: Rows = yield Statement("purge_jobs", given)
-    removed = yield from delete_dependents_rows(rows)
+    yield from delete_dependents_rows(rows)
+    if archive.holds(state):
+        rows = [
+            *rows,
+            *(yield from archive.remove(set(ids) - {row[0] for row in rows}, older, state, reach)),
+        ]
+    removed = Removed.of(rows)
     if rows:
         yield from record_action("purge", [None], {"by": by, "number": len(rows), **selection})
     return removed
@@ -83,6 +90,10 @@ def delete_dependents_rows(rows: Rows) -> Op[Removed]:
     yield Statement("prune_attempts", {"ids": ids})
     yield Statement("prune_events", {"ids": ids})
     yield Statement("prune_steps", {"ids": ids})
+    yield Statement("prune_waits", {"ids": ids})
+    yield Statement("prune_streams", {"ids": ids})
+    yield Statement("prune_signals", {"ids": ids})
+    yield Statement("prune_links", {"ids": ids})
     yield Statement("prune_edges", {"ids": ids})
     yield Statement("prune_ties", {"ids": ids})
     if keyed := [id for id, _, unique_mode, *_ in rows if unique_mode is not None]:

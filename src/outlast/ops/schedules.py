@@ -289,8 +289,8 @@ def _record(
     data: Mapping[str, Any],
     action: str = "",
 ) -> Op[None]:
-    place = {"tenant": on.tenant, "queue": on.queue}  # the owner decides who may see the record
-    facts = {"by": by, "schedule": on.name, **place, **data}
+    owner = {"tenant": on.tenant, "queue": on.queue}  # the owner decides who may see the record
+    facts = {"by": by, "schedule": on.name, **owner, **data}
     if action:
         facts["request"] = action
     yield from record_action(f"schedule-{kind}", [None], facts)

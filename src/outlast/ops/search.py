@@ -20,6 +20,7 @@ from ..model.job import JOB_COLUMNS, Job, read_job
 from ..model.lifecycle import State
 from ..model.timestamps import age, to_datetime
 from ..model.unreadable import read_state
+from . import archive
 from .access import ALL_JOBS, Access
 from .audit import LOWEST_ID
 from .breaker_report import breakers
@@ -44,7 +45,7 @@ class JobQuery:
     state: str | None = None
     queue: str | None = None
     task: str | None = None
-    text: str | None = None  # part of its key or id
+    text: str | None = None  # part of its key, id or arguments
     error: str | None = None  # the type of its last error
 
     @property
@@ -95,9 +96,11 @@ def search(
         given["state"] = query.state
     floor = None
     if among != ALL or reach != ALL_JOBS:  # otherwise every job matches, and no window is needed
-        floor = yield from _floor(bottom, given["before"], window)
-    rows: Rows = yield Statement(statement, given | {"floor": floor or LOWEST_ID})
-    return _page(rows, limit, floor)
+        floor = yield from _floor(bottom, given["before"], window, archive.holds(query.state))
+    given["floor"] = floor or LOWEST_ID
+    past = Statement("search_past", given)
+    rows = yield from archive.with_past(Statement(statement, given), past, query.state)
+    return _page(rows[:limit], limit, floor)
 
 
 def _page(rows: Rows, limit: int, floor: str | None) -> tuple[list[Job], str | None]:
@@ -116,10 +119,15 @@ def above(id: str) -> str:
 def count_by_kind(limit: int = MAX_KINDS) -> Op[list[KindCount]]:
     """All jobs, counted by kind. This reads all of them: call it rarely."""
     rows: Rows = yield Statement("count_by_kind", {"limit": limit})
-    return [
-        KindCount(tenant, queue, task, state, int(number), age(oldest))
-        for tenant, queue, task, state, number, oldest in rows
-    ]
+    past: Rows = yield Statement("count_past_by_kind", {"limit": limit})
+    kinds: dict[tuple[str, ...], KindCount] = {}
+    for tenant, queue, task, state, number, oldest in [*rows, *past]:
+        kind = kinds.get((tenant, queue, task, state))
+        more = (kind.number, kind.oldest) if kind else (0, 0.0)
+        kinds[tenant, queue, task, state] = KindCount(
+            tenant, queue, task, state, int(number) + more[0], max(age(oldest), more[1])
+        )
+    return sorted(kinds.values(), key=lambda kind: -kind.number)[:limit]
 
 
 def all_queues() -> Op[list[Queue]]:
@@ -141,8 +149,12 @@ def all_queues() -> Op[list[Queue]]:
 def all_in_reach(ids: Collection[str], reach: Access) -> Op[None]:
     """Raise for a job that is outside this caller's access."""
     rows: Rows = yield Statement("jobs_in_reach", {"ids": json.dumps(sorted(ids)), **reach.params})
-    if missing := sorted(set(ids) - {id for (id,) in rows}):
-        raise JobNotFound(job=missing[0])
+    missing = set(ids) - {id for (id,) in rows}
+    if missing:
+        past = yield from archive.look_up("past_in_reach", missing, **reach.params)
+        missing.difference_update(id for (id,) in past)
+    if missing:
+        raise JobNotFound(job=min(missing))
 
 
 def flow_in_reach(flow: str, reach: Access) -> Op[None]:
@@ -187,20 +199,24 @@ def count_window(
         return len(running), running[-1].id if len(running) == window else None
     dead = query.state == State.DEAD
     given = {**query.params, **reach.params, "before": before or HIGHEST_ID}
-    floor = yield from _floor("floor_of_dead" if dead else "floor_of_jobs", given["before"], window)
+    bottom = "floor_of_dead" if dead else "floor_of_jobs"
+    floor = yield from _floor(bottom, given["before"], window, archive.holds(query.state))
     given["floor"] = floor or LOWEST_ID
     if dead:
         counted: Rows = yield Statement("count_fitting_dead", given)
     else:
         counted = yield Statement("count_fitting", given | {"state": query.state})
-    return int(counted[0][0]), floor and above(floor)
+    past: Rows = []
+    if archive.holds(query.state):
+        past = yield Statement("count_fitting_past", given)
+    return sum(int(number) for (number,) in (*counted, *past)), floor and above(floor)
 
 
 def dead_by_error(
     reach: Access, before: str | None = None, window: int = WINDOW_JOBS
 ) -> Op[tuple[list[DeadGroup], str | None]]:
     """The next dead jobs below a cursor, grouped by error, and where to continue."""
-    floor = yield from _floor("floor_of_dead", before or HIGHEST_ID, window)
+    floor = yield from _floor("floor_of_dead", before or HIGHEST_ID, window, archived=False)
     given = {**reach.params, "before": before or HIGHEST_ID, "floor": floor or LOWEST_ID}
     rows: Rows = yield Statement("dead_by_error", given)
     found = [
@@ -238,7 +254,7 @@ def search_flows(
     found = yield from read_flows(rows)
     if len(found) == limit:
         return found, found[-1].id
-    floor = yield from _floor("floor_of_flows", before or HIGHEST_ID, window - 1)
+    floor = yield from _floor("floor_of_flows", before or HIGHEST_ID, window - 1, archived=False)
     return found, floor
 
 
@@ -253,6 +269,9 @@ def neighbours_in_access(
     return [one for one in before if one.id in seen], [one for one in after if one.id in seen]
 
 
-def _floor(statement: str, before: str, window: int) -> Op[str | None]:
-    rows: Rows = yield Statement(statement, {"before": before, "window": window})
-    return rows[0][0] if rows else None
+def _floor(statement: str, before: str, window: int, archived: bool) -> Op[str | None]:
+    """Where the window ends. With `archived`, both tables have one, and the narrower counts."""
+    given = {"before": before, "window": window}
+    rows: Rows = yield Statement(statement, given)
+    past: Rows = (yield Statement("floor_of_past", given)) if archived else []
+    return max((id for (id,) in (*rows, *past)), default=None)

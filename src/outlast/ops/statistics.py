@@ -82,7 +82,7 @@ class StatisticsRow:
         self.waits.add(other.waits)
         self.runs.add(other.runs)
 
-    def row(self, span: int) -> dict[str, Any]:
+    def row(self, span: int) -> dict[str, object]:
         names = ("at", "tenant", "queue", "succeeded", "dead", "cancelled", "failed", "crashed")
         return {
             **{name: getattr(self, name) for name in names},

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from ..model.breaker import Circuit
 from ..model.lifecycle import State
-from .operation import Op, Rows, Statement
+from .archive import ARCHIVE_STATE, ArchiveState, archive_state_of
+from .operation import Op, Pipeline, Statement
 
 LIVE = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)
 
@@ -46,6 +47,7 @@ class TableMetrics:
     """The tables at one moment."""
 
     depths: dict[tuple[str, str], QueueDepth] = field(default_factory=dict)  # by queue and state
+    waits: dict[str, QueueDepth] = field(default_factory=dict)  # the most frequent, by name
     expired: int = 0  # leases that ran out and were not taken back
     expired_for: float = 0.0  # seconds since the first of these ran out
     paused: list[str] = field(default_factory=list)
@@ -62,20 +64,23 @@ class TableMetrics:
     )
     schedule_overdue: float = 0.0  # seconds since the first that has not fired was due
     sources: dict[str, SourceMetrics] = field(default_factory=dict)
+    archive: ArchiveState = ArchiveState()
 
     def number(self, state: State) -> int:
         return sum(depth.number for (_, of), depth in self.depths.items() if of == state)
 
 
 def read_table_metrics() -> Op[TableMetrics]:
-    rows: Rows = yield Statement("table_metrics")
-    measured = TableMetrics()
+    rows, *archived = yield Pipeline([Statement("table_metrics"), *ARCHIVE_STATE])
+    measured = TableMetrics(archive=archive_state_of(*archived))
     for kind, name, state, number, first, second in rows:
         match kind:
             case "jobs":
                 measured.depths[name, state] = QueueDepth(
                     int(number), max(0.0, first), max(0.0, second)
                 )
+            case "wait":
+                measured.waits[name] = QueueDepth(int(number), max(0.0, first))
             case "expired":
                 measured.expired, measured.expired_for = int(number), first
             case "paused":

@@ -89,8 +89,8 @@ def secret(name: str, fresh: str) -> Op[str]:
 
 def record_wrong_tokens(tries: int, addresses: Collection[str]) -> Op[None]:
     """Record wrong tokens, as a number of attempts since the last record."""
-    told = {"tries": tries, "addresses": sorted(addresses)}
-    yield from record_action("wrong-tokens", [None], told)
+    facts = {"tries": tries, "addresses": sorted(addresses)}
+    yield from record_action("wrong-tokens", [None], facts)
 
 
 def _token(id: str) -> Op[Token]:
@@ -107,7 +107,7 @@ def _audit_fields(token: Token) -> dict[str, object]:
     }
 
 
-def _names(found: Any) -> tuple[str, ...]:
+def _names(found: object) -> tuple[str, ...]:
     """A stored list. An unreadable one grants nothing: no scope and no queue has that name."""
     return tuple(map(str, found)) if isinstance(found, list) else ("!unreadable",)
 

@@ -116,6 +116,9 @@ def _replace(jobs: Mapping[str, NewJob], holders: Mapping[str, Job]) -> Op[dict[
     replaced: Rows = yield Statement("replace_waiting", rows=rows)
     if started := [id for id, started in replaced if started]:
         yield Statement("prune_steps", {"ids": json.dumps(started)})
+        yield Statement("prune_waits", {"ids": json.dumps(started)})
+        yield Statement("prune_streams", {"ids": json.dumps(started)})
+        yield Statement("prune_signals", {"ids": json.dumps(started)})
     read: Rows = yield Statement("existing_jobs", rows=[{"id": id} for id, _ in replaced])
     now = {row[0]: read_job(row[1:]) for row in read}
     return {id: now[job.id] for id, job in holders.items() if job.id in now}

@@ -48,7 +48,7 @@ class ServerClient:
     def twin(self) -> ServerClient:
         return ServerClient(self.server, self._token)
 
-    async def post(self, path: str, body: Any) -> Any:
+    async def post(self, path: str, body: object) -> Any:
         text = body if isinstance(body, str) else json.dumps(body)
         return await self._call("POST", path, content=text)
 

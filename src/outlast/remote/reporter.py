@@ -21,6 +21,7 @@ from ..model.errors import InvalidOption, ServerUnavailable
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition, release
 from ..model.safe_text import error_record
+from ..model.stream import STREAM
 from ..model.task import Registry
 from ..ops.finish import Finished
 from ..protocol import (
@@ -41,6 +42,7 @@ from ..worker.in_flight import InFlight, log_fields
 from ..worker.loop import Backoff
 from ..worker.outcome_policy import OutcomePolicy
 from ..worker.shared import WorkerShared
+from ..worker.stream_buffers import StreamBuffers
 from .http_client import PayloadRejected
 from .session import RemoteSession
 
@@ -78,6 +80,7 @@ class Reporter:
         shared: WorkerShared,
         registry: Registry,
         acceptance: Acceptance,
+        stream_limit: int,
     ) -> None:
         self._session = session
         self._state = shared.state
@@ -97,13 +100,18 @@ class Reporter:
         self._queued_events: deque[QueuedEvent] = deque()
         self._queue_lock = threading.Lock()
         self._event_number: dict[ClaimKey, int] = {}  # how many events each claim has said
+        self._streams = StreamBuffers(stream_limit, shared.in_flight.has, self._add_row)
         self._patience = Backoff(first=0.05, cap=5.0)  # where the server cannot take one for now
 
     def __len__(self) -> int:
         """The number of items to send now: offers without room wait."""
         accepting = min(len(self._offers), self._acceptance.room()) if self._offers else 0
         waiting = len(self._waiting) if time.monotonic() >= self._again_at else 0
-        return len(self._ended) + accepting + len(self._queued_events) + waiting
+        streamed = self._streams.due_in() <= 0.0
+        return len(self._ended) + accepting + len(self._queued_events) + waiting + streamed
+
+    def due_in(self) -> float:
+        return self._streams.due_in()
 
     @property
     def slots(self) -> int:
@@ -119,6 +127,7 @@ class Reporter:
         return {*self._ended, *self._waiting}
 
     def add(self, job: InFlight) -> None:
+        self._streams.seal_all(job.claim, last=True)
         if job.began_at:
             self._longest_event = max(self._longest_event, time.monotonic() - job.began_at)
         self._ended.append(job)
@@ -150,11 +159,18 @@ class Reporter:
         self._in_flight.add(job)
         self._ended.append(job)
 
-    def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
-        """From any thread: write it to disk first, then queue it."""
+    def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> bool:
+        """From any thread: write it to disk first, then queue it. Chunks of output gather until
+        they are due."""
+        if kind == STREAM and n is None:
+            return self._streams.add(claim, data)
         if len(data) > MAX_EVENT_LENGTH:
             reason = f"is {len(data):,} characters long; at most {MAX_EVENT_LENGTH:,} can be sent"
             raise InvalidOption(option="event", reason=reason)
+        self._queue_event(claim, kind, data, n)
+        return True
+
+    def _queue_event(self, claim: Claim, kind: str, data: str, n: int | None) -> None:
         with self._queue_lock:  # one number each; and in the order of the file, or one that is
             # acknowledged would stand for another that was not sent
             if n is None:
@@ -167,11 +183,16 @@ class Reporter:
             else:
                 self._queued_events.append(QueuedEvent(text, end))
 
+    def _add_row(self, claim: Claim, data: str, first: bool) -> None:
+        self._queue_event(claim, STREAM, data, None)
+
     def pending_events(self, claim: Claim) -> Events:
         return []
 
     async def flush(self) -> None:
         """Send everything, and start accepted jobs."""
+        if not self._queued_events:  # else the server is behind, and chunks gather
+            self._streams.seal_due()
         await self._send_events()
         asked_at = time.monotonic()
         self._resume_delayed()

@@ -206,7 +206,8 @@ class StreamSource:
         self._reporter.release_unaccepted(after=PREFETCH_FOR_S)
         if not self._reporter:
             soon = self._runner.prefetched or self._reporter.offered
-            await self._wakeup.wait(PREFETCH_FOR_S if soon else 1.0)
+            wait = min(PREFETCH_FOR_S if soon else 1.0, self._reporter.due_in())
+            await self._wakeup.wait(wait)
             return
         try:
             await self._reporter.flush()

@@ -107,8 +107,8 @@ def _assemble(app: Outlast, shared: WorkerShared, session: RemoteSession) -> Wor
         source.slot_freed()
 
     def say(claim: Claim, kind: str, data: str, n: int | None = None) -> None:
-        reporter.add_event(claim, kind, data, n)
-        wakeup.call_soon(wakeup.set)
+        if reporter.add_event(claim, kind, data, n):
+            wakeup.call_soon(wakeup.set)
 
     def context(claim: Claim) -> Context:
         return Context(claim, say, operations, blobs=app.blobs)
@@ -130,8 +130,9 @@ def _assemble(app: Outlast, shared: WorkerShared, session: RemoteSession) -> Wor
         slot_freed=slot_freed,
     )  # fmt: skip
     reporter = Reporter(
-        session, shared, app.registry, Acceptance(free_room, ahead, start, renew_now)
-    )
+        session, shared, app.registry, Acceptance(free_room, ahead, start, renew_now),
+        app.store.settings.stream_limit,
+    )  # fmt: skip
     room = RemoteCapacity(shared, runner, reporter)
     renewals = RemoteLeases(session, shared, runner, reporter)
     leases = HeartbeatThread(renewals, shared, runner, deadline=app.store.settings.deadline)

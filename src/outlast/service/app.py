@@ -31,7 +31,9 @@ from .security import AmbiguityGuard, SecurityHeaders, refuse_foreign_origin
 def service(ol: Outlast, settings: ServiceSettings | None = None) -> ServiceApp:
     """The service of a job system, as an ASGI app: run it by itself, or mount it in another one."""
     chosen = settings or ServiceSettings.of()
-    return ServiceApp(Service(ol, chosen), enabled_routes(chosen))
+    parts = Service(ol, chosen)
+    parts.hooks.check()
+    return ServiceApp(parts, enabled_routes(chosen))
 
 
 class ServiceApp:

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 
 from ..client.client import Outlast
 from ..metrics import Gauges, MetricsRoutes, ServiceTarget
-from ..model.ids import entropy
+from ..model.service_key import service_key
 from ..model.settings import ServiceSettings
-from ..ops import tokens
+from ..ops.signal_links import signing_secret
 from ..worker.leases import lock_wait
 from .auth.failed_logins import FailedLogins
 from .auth.principals import Principals
 from .auth.revocation import Revocations
 from .auth.sessions import Sessions
+from .auth.throttle import Throttle
 from .background import BackgroundPart, PartRunner
 from .dashboard.live_view import LiveView
 from .dequeue.dispatcher import Dispatcher
 from .events.broadcaster import Broadcaster
+from .hooks import Hooks
 from .job_counts import JobCounts
 from .queue_bounds import QueueBounds
 from .queue_names import QueueNames
 from .slots import LIVE_PAGES, RESULT_WAITERS, WORKER_STREAMS, Slots
-
-SIGNING_SECRET = "service signing"  # noqa: S105 - the name of the secret in the database
 
 
 class Service:
@@ -39,6 +37,7 @@ class Service:
         self.sessions = Sessions(self)
         self.revocations = Revocations(self)
         self.failed_logins = FailedLogins(self)
+        self.wrong_links = Throttle(settings.guesses)
         self.job_counts = JobCounts(self)
         self.queue_names = QueueNames(self.job_counts, settings.max_queues)
         self.queue_bounds = QueueBounds(self.ol._arefresh_bounds)
@@ -51,6 +50,7 @@ class Service:
         # For remote workers' renewals, which must not wait behind another connection's lock.
         self.prompt_store = ol.store.clone(1, lock_wait(settings.remote_lease))
         self.dispatcher = Dispatcher(ol, settings, self.prompt_store)
+        self.hooks = Hooks(ol, settings)
         self.live_view = LiveView(self)
         self.viewers = Slots(LIVE_PAGES, settings)
         parts: list[BackgroundPart] = [
@@ -58,12 +58,13 @@ class Service:
             self.failed_logins,
             self.broadcaster,
             self.dispatcher,
+            self.hooks,
             self.live_view,
         ]
         self.runner = PartRunner(ol.store, parts, self.dispatcher.outage)
         self._register_metrics()
         self._tasks: list[asyncio.Task[None]] = []
-        self._secret: bytes | None = None
+        self._secret: str | None = None
 
     def _register_metrics(self) -> None:
         """Metrics of the parts."""
@@ -80,9 +81,8 @@ class Service:
     async def key(self, purpose: str) -> bytes:
         """A signing key, the same on every instance, one per purpose. Never log it."""
         if self._secret is None:
-            secret = await self.ol.store.arun(tokens.secret, SIGNING_SECRET, entropy(32).hex())
-            self._secret = bytes.fromhex(secret)
-        return hmac.new(self._secret, purpose.encode(), hashlib.sha256).digest()
+            self._secret = await self.ol.store.arun(signing_secret)
+        return service_key(self._secret, purpose)
 
     @property
     def running(self) -> bool:

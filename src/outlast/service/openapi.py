@@ -18,6 +18,7 @@ from .request import RequestContext
 from .route import ANY_TOKEN, PUBLIC, Route
 
 SCHEMA_REF = "#/components/schemas/{model}"
+DESCRIBED = ("/api/", "/hooks/")  # for programs; the rest is for people and probes
 
 
 async def describe(call: RequestContext) -> dict[str, object]:
@@ -36,7 +37,7 @@ def _cached_description() -> dict[str, object]:
 
 
 def description(routes: Iterable[Route]) -> dict[str, object]:
-    listed = [route for route in routes if route.path.startswith("/api/")]
+    listed = [route for route in routes if route.path.startswith(DESCRIBED)]
     paths: dict[str, dict[str, object]] = {}
     for route in listed:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -87,7 +88,7 @@ def _who(route: Route) -> str:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    good: dict[str, Any] = {"description": route.summary}
+    good: dict[str, object] = {"description": route.summary}
     if route.response is not None:
         good["content"] = {route.media[0]: {"schema": _ref(route.response)}}
     elif route.status != 204:
@@ -114,11 +115,11 @@ def _failures(route: Route) -> set[int]:
 
 
 def _path(route: Route) -> list[dict[str, object]]:
-    """Parameters in the path: all are ids. (Text that is no id may be another path's word, such as
-    `/jobs/batch`.)"""
-    schema = {"type": "string", "format": "uuid"}
+    """Parameters in the path: ids, and the name of a hook. (Text that is no id may be another
+    path's word, such as `/jobs/batch`.)"""
+    id, text = {"type": "string", "format": "uuid"}, {"type": "string", "minLength": 1}
     return [
-        {"name": name, "in": "path", "required": True, "schema": schema}
+        {"name": name, "in": "path", "required": True, "schema": text if name == "name" else id}
         for name in re.findall(r"{(\w+)}", route.path)
     ]
 
@@ -148,7 +149,7 @@ def _headers(route: Route) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def _schemas(routes: Iterable[Route]) -> dict[str, Any]:
+def _schemas(routes: Iterable[Route]) -> dict[str, object]:
     models: dict[tuple[type[BaseModel], Any], None] = {(ProblemDetails, "serialization"): None}
     for route in routes:
         if route.request is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ValidationError
@@ -26,13 +27,18 @@ def media_type_of(request: Request) -> str:
 
 
 async def form_of(request: Request, model: type[M], max_bytes: int) -> M:
-    """The fields of a page's form."""
+    """A page's form."""
+    return _validated(model, await fields_of(request, max_bytes))
+
+
+async def fields_of(request: Request, max_bytes: int) -> dict[str, str]:
+    """The fields of a form."""
     text = (await read_body(request, max_bytes)).decode("utf-8", "replace")
     try:
         fields = parse_qs(text, keep_blank_values=True, max_num_fields=100)
     except ValueError:
         raise BadRequest("the form has too many fields") from None
-    return _validated(model, {name: values[-1] for name, values in fields.items()})
+    return {name: values[-1] for name, values in fields.items()}
 
 
 async def body_of(request: Request, model: type[M], max_bytes: int) -> tuple[M, int]:
@@ -54,7 +60,7 @@ def _parse_json(model: type[M], data: bytes) -> M:
 def query_of(request: Request, model: type[M]) -> M:
     if len(request.url.query) > MAX_QUERY_LENGTH:
         raise PayloadTooLarge(f"the query is longer than {MAX_QUERY_LENGTH} characters")
-    params: dict[str, Any] = {}
+    params: dict[str, object] = {}
     for name, value in request.query_params.multi_items():
         if name in params:
             raise UnprocessableBody(
@@ -64,8 +70,11 @@ def query_of(request: Request, model: type[M]) -> M:
     return _validated(model, params)
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The whole body, but never more than allowed, whatever its declared length."""
+async def read_body(
+    request: Request, max_bytes: int, count: Callable[[int], None] = lambda size: None
+) -> bytes:
+    """The whole body, but never more than allowed, whatever its declared length. `count` is called
+    with the bytes of each part, and may refuse it."""
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
@@ -73,6 +82,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
                 size += len(part)
                 if size > max_bytes:
                     raise PayloadTooLarge(f"the body is larger than {max_bytes:,} bytes")
+                count(len(part))
                 parts.append(part)
     except (ClientDisconnect, TimeoutError):
         raise BadRequest("the body is incomplete") from None

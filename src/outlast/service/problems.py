@@ -48,7 +48,9 @@ class RequestRefused(Exception):
     status = 400
     kind: str | None = None
 
-    def __init__(self, detail: str, headers: Mapping[str, str] | None = None, **facts: Any) -> None:
+    def __init__(
+        self, detail: str, headers: Mapping[str, str] | None = None, **facts: object
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.headers = dict(headers or {})
@@ -117,6 +119,7 @@ STATUSES: dict[type[Exception], int] = {
     errors.JobNotFound: 404,
     errors.FlowNotFound: 404,
     errors.TokenNotFound: 404,
+    errors.LinkRefused: 410,
     errors.WorkerNotFound: 404,
     errors.ScheduleNotFound: 404,
     errors.ScheduleExists: 409,
@@ -147,7 +150,7 @@ def problem_response(error: Exception) -> Response:
 
 
 def problem(
-    status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None, **facts: Any
+    status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None, **facts: object
 ) -> Response:
     content = {
         "type": f"urn:outlast:{kind}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from .route import Route
 if TYPE_CHECKING:
     from ..client.client import Outlast
     from .components import Service
+    from .events.broadcaster import Broadcaster
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,15 @@ class RequestContext:
     def by(self) -> str:
         """The actor's name, for the record."""
         return self.who.name
+
+    @property
+    def broadcaster(self) -> Broadcaster:
+        return self.service.broadcaster
+
+    @property
+    def longest_s(self) -> float:
+        stay: float | None = getattr(self.query, "stay", None)
+        return math.inf if stay is None else stay
 
     @asynccontextmanager
     async def while_allowed(self) -> AsyncIterator[asyncio.Event]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..model.settings import ServiceSettings
-from . import dashboard, health, openapi
-from .api import enqueue, flows, job_actions, jobs, queues, results, schedules, workers
+from . import dashboard, health, hook_route, link_routes, openapi
+from .api import enqueue, flows, job_actions, jobs, queues, results, schedules, signals, workers
 from .auth import login
 from .dequeue import routes as dequeue
 from .events import routes as events
@@ -20,12 +20,15 @@ ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *results.ROUTES,
     *job_actions.ROUTES,
+    *signals.ROUTES,
     *flows.ROUTES,
     *queues.ROUTES,
     *schedules.ROUTES,
     *workers.ROUTES,
     *events.ROUTES,
     *dequeue.ROUTES,
+    *hook_route.ROUTES,
+    *link_routes.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
     *dashboard.ROUTES,

@@ -10,8 +10,8 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Coroutine, Mapping
-from contextlib import ExitStack
-from typing import Any
+from contextlib import AbstractAsyncContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic_core import to_json
 from starlette.responses import Response
@@ -20,7 +20,10 @@ from starlette.types import Receive, Scope, Send
 from ..protocol import NDJSON, SSE, FrameFields
 from . import problems
 from .problems import RequestRefused
-from .request import RequestContext
+
+if TYPE_CHECKING:
+    from .auth.principals import Principal
+    from .events.broadcaster import Broadcaster
 
 # An ASGI extension of our own server: cuts the connection, called without arguments. Other servers
 # keep the connection of a client that does not read until they find it dead.
@@ -91,12 +94,31 @@ def sse_retry(seconds: float) -> bytes:
 # Responses
 
 
+class StreamCaller(Protocol):
+    """The request of a stream: of this service, or of an endpoint of another app."""
+
+    @property
+    def who(self) -> Principal: ...
+
+    @property
+    def broadcaster(self) -> Broadcaster: ...
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds after which the caller wants the stream to end."""
+        ...
+
+    def while_allowed(self) -> AbstractAsyncContextManager[asyncio.Event]:
+        """An event that is set when the caller may no longer read."""
+        ...
+
+
 class StreamResponse(Response, ABC):
     """A response that is sent until it ends by itself, or one of these ends it: the client, a
     revoked token, the server's shutdown, its maximum lifetime. Its resources are released however
     it ends."""
 
-    def __init__(self, call: RequestContext, media: str, lifetime_s: float) -> None:
+    def __init__(self, call: StreamCaller, media: str, lifetime_s: float) -> None:
         super().__init__(headers={**STREAM_HEADERS, "content-type": media})
         del self.headers["content-length"]
         self._call = call
@@ -137,7 +159,7 @@ class StreamResponse(Response, ABC):
             {
                 GONE: disconnected(receive),
                 "token": revoked.wait(),
-                "closing": self._call.service.broadcaster.closing.wait(),
+                "closing": self._call.broadcaster.closing.wait(),
                 "life": asyncio.sleep(self._lifetime_s),
             },
         )
@@ -152,7 +174,7 @@ class StreamResponse(Response, ABC):
         await self._send_in_time(send(body_message(chunk, more=True)))
 
     async def _send_in_time(self, sending: Awaitable[None]) -> None:
-        await send_with_timeout(self._call.service.settings.events_stall, sending)
+        await send_with_timeout(self._call.broadcaster.settings.events_stall, sending)
 
 
 async def race(

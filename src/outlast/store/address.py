@@ -41,11 +41,7 @@ def parse(url: str | None = None, schema: str | None = None) -> Address:
     url = url or os.environ.get("OUTLAST_URL") or DEFAULT_URL
     if schema is None:
         schema = os.environ.get("OUTLAST_SCHEMA") or DEFAULT_SCHEMA
-    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", schema):
-        raise InvalidSetting(
-            field="schema",
-            reason=f"must be 1 to 48 of a–z, 0–9 and _, not starting with a digit; not {schema!r}",
-        )
+    check_schema(schema)
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if scheme in {"postgresql", "postgres"}:
@@ -58,6 +54,15 @@ def parse(url: str | None = None, schema: str | None = None) -> Address:
         reason="must be sqlite:///file.db (or sqlite:////absolute/file.db) or postgresql://…"
         + (f"; it starts with {scheme!r}" if plain else ""),
     )
+
+
+def check_schema(schema: str) -> None:
+    """Refuse a name that is unsafe in SQL: an identifier cannot be a parameter."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", schema):
+        raise InvalidSetting(
+            field="schema",
+            reason=f"must be 1 to 48 of a–z, 0–9 and _, not starting with a digit; not {schema!r}",
+        )
 
 
 def _readable(url: str) -> str:

@@ -19,6 +19,7 @@ from ..model.settings import StoreSettings
 from ..ops.operation import CREATES_DATABASE, Op
 from . import close_at_exit, forks
 from .address import Address
+from .schema import Migration
 from .statements import Query, queries
 
 T = TypeVar("T")
@@ -33,6 +34,14 @@ class OperationRunner(Protocol):
     async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
+class ArchivePartitions(Protocol):
+    """Makes and drops the tables of the archive, one for each day."""
+
+    def create(self, day: int) -> None: ...
+
+    def drop(self, name: str) -> None: ...
+
+
 class Store(ABC):
     """A database. Operations are passed as a function and its arguments, so that they can be
     restarted after a broken connection: each is idempotent or fenced, so a restart is always
@@ -40,6 +49,8 @@ class Store(ABC):
 
     MAX_TRIES: ClassVar[int] = 6
     can_notify: ClassVar[bool] = False  # whether workers can be notified of new jobs
+    thread_bound: ClassVar[bool] = False  # whether each thread has a connection of its own
+    partitions: ArchivePartitions | None = None  # of the archive; None: this database has none
     holds_liveness_lock = False  # whether a liveness lock is held for the worker that listens here
 
     def __init__(self, address: Address, settings: StoreSettings) -> None:
@@ -67,7 +78,8 @@ class Store(ABC):
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation on a connection of this store."""
-        self.ready(operation in CREATES_DATABASE)
+        if not self._checked:
+            self.ready(operation in CREATES_DATABASE)
         return self.retrying(lambda: self.run_once(operation(*args, **kwargs)))
 
     def retrying(self, attempt: Callable[[], T]) -> T:
@@ -84,7 +96,8 @@ class Store(ABC):
 
     async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation on an asyncio connection of this store."""
-        await self.aready(operation in CREATES_DATABASE)
+        if not self._checked:
+            await self.aready(operation in CREATES_DATABASE)
         return await self.aretrying(lambda: self.arun_once(operation(*args, **kwargs)))
 
     async def aretrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -133,6 +146,10 @@ class Store(ABC):
         if not self._checked:
             await asyncio.to_thread(self.ready_beside_caller, create)
 
+    def leads_here(self, driver: object) -> bool:
+        """Whether a caller's connection is known to be this store's own."""
+        return False
+
     @abstractmethod
     def prepare_schema(self, create: bool) -> None:
         """Refuse incompatible tables. Missing ones are created, or refused with `NoDatabase`,
@@ -141,6 +158,10 @@ class Store(ABC):
     @abstractmethod
     def migrate(self) -> list[int]:
         """Migrate the tables to this release; returns the applied versions."""
+
+    @abstractmethod
+    def pending_migrations(self) -> tuple[Migration, ...]:
+        """What `migrate` would apply; changes nothing."""
 
     @abstractmethod
     def run_once(self, op: Op[T]) -> T: ...

@@ -11,6 +11,7 @@
     ol.in_ids(x, :y)  whether x is one of the job ids in a JSON array;  ol.not_in_ids(x, :y)
     ol.rows(a text, …)   a statement's rows, which travel as one JSON parameter, as a table `t`
     ol.columns(a = x, …)   of an INSERT, each beside what is selected for it
+    ol.values(a = x, …)    the same for one row, without a SELECT
     ol.updated(x)     a column of the updated table `j` in RETURNING, where `t` has one of that name
     ol.proof()        what a proof of life says that was given now
     ol.index(name)    an index of ours where it is made;  ol.old_index(name)  where it is dropped
@@ -28,18 +29,19 @@ read them all for each id.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .macros import Macro, SqlSource, expand
 
 POSTGRES, SQLITE = "postgres", "sqlite"
+# With the one view, `backlog`. SQLite has no `past`, `past_count` and `backlog`.
 TABLES = frozenset(
-    "job attempt event step edge flow worker queue lane duty token session secret counter statistic"
-    " breaker unique_key admission cancel_request quota quota_reservation schedule"
-    " bridge migration".split()
+    "job past past_count attempt event step edge flow worker queue lane duty token session secret"
+    " counter statistic wait signal signal_link breaker unique_key admission cancel_request quota"
+    " quota_reservation schedule bridge migration migration_step backlog stream".split()
 )
 
-_SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 # Locks go with the server's memory. When one of its processes crashes, that is made anew, and the
 # time of its start stays the same: what tells is that its statistics begin again.
 _POSTGRES_PROOF = (
@@ -64,16 +66,26 @@ def _json_rows(*columns: str) -> str:
 
 
 def _insert_columns(*columns: str) -> str:
+    names, values = _names_and_values(columns)
+    return f"({names})\nSELECT {values}"
+
+
+def _insert_values(*columns: str) -> str:
+    names, values = _names_and_values(columns)
+    return f"({names})\nVALUES ({values})"
+
+
+def _names_and_values(columns: Sequence[str]) -> tuple[str, str]:
     pairs = [re.fullmatch(r"(\w+)\s*=\s*(.+)", column, re.DOTALL) for column in columns]
     if None in pairs:
         raise ValueError("a column is not written as `name = expression`")
     names, values = zip(*(pair.groups() for pair in pairs if pair), strict=True)
-    return f"({', '.join(names)})\nSELECT {', '.join(values)}"
+    return ", ".join(names), ", ".join(values)
 
 
 def _sqlite_epoch(moment: str) -> str:
     """A column holds whatever was put in; the clock, what it says."""
-    return moment if moment == _SQLITE_NOW else f"CAST({moment} AS REAL)"
+    return moment if moment == SQLITE_NOW else f"CAST({moment} AS REAL)"
 
 
 _IDS = "CAST(json_array_elements_text(CAST({} AS json)) AS uuid)"
@@ -103,9 +115,9 @@ _MACROS: dict[str, dict[str, Macro]] = {
     SQLITE: {
         "rows": Macro(_json_rows, None),
         "moment": _as("{}"),
-        "now": _as(_SQLITE_NOW),
-        "later": _as(f"({_SQLITE_NOW} + {{}})"),
-        "ago": _as(f"({_SQLITE_NOW} - ({{}}))"),
+        "now": _as(SQLITE_NOW),
+        "later": _as(f"({SQLITE_NOW} + {{}})"),
+        "ago": _as(f"({SQLITE_NOW} - ({{}}))"),
         "epoch": Macro(_sqlite_epoch),
         "proof": _as("'file'"),  # a locked one
         "id": _as("{}"),
@@ -136,6 +148,7 @@ class DialectNamespace:
         self._expanded: dict[str, str | None] = {}
         self.macros: Mapping[str, Macro] = _MACROS[self.dialect] | {
             "columns": Macro(_insert_columns, None),
+            "values": Macro(_insert_values, None),
             "index": Macro(lambda name: index(name, self.dialect, self.schema)),
             "old_index": Macro(lambda name: _named(name, self.dialect, self.schema)),
             "table_name": Macro(lambda name: f"'{table(name, self.dialect, self.schema)}'"),

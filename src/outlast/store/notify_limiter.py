@@ -2,7 +2,9 @@
 job.
 
 The first notification of a queue is sent at once, the next at most every 10 ms: a worker that was
-just notified polls again within that time.
+just notified polls again within that time. After a pause it is part of the statement that inserts
+the job, which saves a round trip; not while the process is busy, since the commits of all
+processes that notify wait for each other.
 """
 
 from __future__ import annotations
@@ -10,12 +12,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+QUIET_S = 0.1  # seconds
+
 
 class NotifyLimiter:
     def __init__(self, every: float = 0.01, clock: Callable[[], float] = time.monotonic) -> None:
         self.every = every
         self._clock = clock
         self._last: dict[str, float] = {}
+
+    def is_quiet(self, queue: str) -> bool:
+        """Whether nothing was sent for a while. Once something is, `sent` is to be told."""
+        return self._clock() - self._last.get(queue, -1e9) >= QUIET_S
+
+    def sent(self, queue: str) -> None:
+        self._last[queue] = self._clock()
 
     def due(self, queues: Iterable[str]) -> list[str]:
         """The queues whose workers should be notified now."""

@@ -5,7 +5,7 @@ Only here does a generator of statements meet a connection; the two differ only 
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from ..model.errors import OutlastError, StoreError
@@ -30,23 +30,26 @@ class AsyncSession(AbstractAsyncContextManager["AsyncSession"], Protocol):
 
 
 def drive(op: Op[T], session: Session) -> T:
-    with closing(op), session:
-        answer: Any = None
-        try:
-            while True:
-                step = op.send(answer)
-                try:
-                    answer = session.execute_step(step)
-                except OutlastError:
-                    raise
-                except ENCODING_ERRORS as error:
-                    raise encoding_error(error) from error
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+    try:
+        with session:
+            answer: Any = None
+            try:
+                while True:
+                    step = op.send(answer)
+                    try:
+                        answer = session.execute_step(step)
+                    except OutlastError:
+                        raise
+                    except ENCODING_ERRORS as error:
+                        raise encoding_error(error) from error
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+    finally:
+        op.close()
 
 
 async def adrive(op: Op[T], session: AsyncSession) -> T:
-    with closing(op):
+    try:
         async with session:
             answer: Any = None
             try:
@@ -60,6 +63,8 @@ async def adrive(op: Op[T], session: AsyncSession) -> T:
                         raise encoding_error(error) from error
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
+    finally:
+        op.close()
 
 
 def encoding_error(error: Exception) -> StoreError:

@@ -5,12 +5,26 @@ lock, so an interrupted migration leaves nothing behind and the next run starts 
 install runs the same files, in one transaction. Each file has a line `-- compatible from: N`,
 the oldest version that a process must know to work with its tables; it is recorded, so
 that old and new processes run side by side during a deploy.
+
+A file for tables that are in use, and large, has steps instead. Each is committed and recorded on
+its own, so that an interrupted upgrade goes on where it was:
+
+    -- change: add the colour of a job
+    ALTER TABLE ol.job ADD COLUMN colour text;
+    -- index: find jobs by colour
+    CREATE INDEX CONCURRENTLY job_colour ON ol.job (colour);
+    -- backfill: colour the jobs that exist
+    UPDATE ol.job SET colour = 'blue' WHERE id IN (
+        SELECT id FROM ol.job WHERE colour IS NULL LIMIT 5000);
+
+A change waits half a second for its locks, and tries again; an index is built beside the work (on
+SQLite, CONCURRENTLY is left out); a backfill is repeated until it changes no row.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import readers as _readers  # noqa: F401 - not later, beside a fork
@@ -22,6 +36,9 @@ from ..model.errors import SchemaMismatch
 from .dialects import POSTGRES, translate
 from .macros import SqlSource, split
 
+CHANGE, INDEX, BACKFILL = "change", "index", "backfill"
+
+_STEP = re.compile(rf"^-- ({CHANGE}|{INDEX}|{BACKFILL}): +(.+)$", re.MULTILINE)
 _COMPATIBLE_FROM = re.compile(r"^-- compatible from: (\d+)$", re.MULTILINE)
 
 EARLY = (
@@ -32,11 +49,21 @@ EARLY = (
 
 
 @dataclass(frozen=True, slots=True)
+class MigrationStep:
+    """A part of a migration that is committed on its own."""
+
+    kind: str
+    purpose: str
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Migration:
     version: int
     # A process that knows version n works with tables of this later version if that is at most n.
     compatible_from: int
-    statements: tuple[str, ...]
+    statements: tuple[str, ...]  # all of it, for tables that are new, or in one transaction
+    steps: tuple[MigrationStep, ...] = ()  # for tables that are in use; none: in one transaction
 
 
 class SchemaVersion(NamedTuple):
@@ -69,15 +96,39 @@ def _migration(file: Traversable, dialect: str, schema: str) -> Migration:
     source = SqlSource(file.read_text("utf-8"), f"migrations/{file.name}")
     if (head := _COMPATIBLE_FROM.search(source.text)) is None:
         source.fail(0, "a line `-- compatible from: N` is missing")
-    return Migration(int(file.name[:4]), int(head[1]), split(translate(source, dialect, schema)))
+    steps = tuple(_steps(source, dialect, schema))
+    whole = tuple(blocking(one) for one in split(translate(source, dialect, schema)))
+    return Migration(int(file.name[:4]), int(head[1]), whole, steps)
+
+
+def _steps(source: SqlSource, dialect: str, schema: str) -> Iterator[MigrationStep]:
+    """The steps of a file, in order; none, if it is one transaction."""
+    heads = list(_STEP.finditer(source.text))
+    starts = [*(head.start() for head in heads), len(source.text)]
+    for head, end in zip(heads, starts[1:], strict=True):
+        part = SqlSource(source.text[head.end() : end], source.file)
+        statements = split(translate(part, dialect, schema))
+        if head[1] != CHANGE and len(statements) != 1:
+            source.fail(head.start(), f"a step of the kind {head[1]} has one statement")
+        yield MigrationStep(head[1], head[2], statements)
+
+
+def blocking(statement: str) -> str:
+    """The same index, built in a transaction."""
+    return re.sub(r"\bINDEX CONCURRENTLY\b", "INDEX", statement)
+
+
+def pending(known: tuple[Migration, ...], found: SchemaVersion) -> tuple[Migration, ...]:
+    """What an upgrade of these tables would apply."""
+    if found.early:
+        raise SchemaMismatch(reason=EARLY)
+    return tuple(migration for migration in known if migration.version > found.version)
 
 
 def next_step(known: tuple[Migration, ...], found: SchemaVersion) -> tuple[Migration, ...]:
     """The migrations to apply in one transaction: one version, or all of them if there are no
     tables yet, so that no process sees a partial install."""
-    if found.early:
-        raise SchemaMismatch(reason=EARLY)
-    later = tuple(migration for migration in known if migration.version > found.version)
+    later = pending(known, found)
     return later[:1] if found.version else later
 
 

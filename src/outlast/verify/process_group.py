@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +26,7 @@ class ProcessGroup:
         ] = {}  # the expected signal (0: none) of each process that should end
         self._children, self._body, self._report = children, body, report
         self._started = 0
+        self._at_work: set[int] = set()  # those that have done something
 
     def __len__(self) -> int:
         return len(self.running)
@@ -39,6 +41,15 @@ class ProcessGroup:
             self._started += 1
             pid = self._children.start(partial(self._body, self._started), self._child_ended)
             self.running.append(pid)
+
+    def saw_working(self, pid: int) -> None:
+        self._at_work.add(pid)
+
+    def victim(self, rng: random.Random) -> int | None:
+        """One that has done something, if another one has, too. On a machine on which a process
+        starts more slowly than it is killed, there would be nobody left to work."""
+        at_work = sorted(self._at_work.intersection(self.running))
+        return rng.choice(at_work) if len(at_work) > 1 else None
 
     def kill(self, pid: int) -> None:
         self._send_signal(pid, signal.SIGKILL, signal.SIGKILL)
@@ -63,6 +74,7 @@ class ProcessGroup:
 
     def _send_signal(self, pid: int, number: int, expected: int) -> None:
         self.running.remove(pid)
+        self._at_work.discard(pid)  # ids of processes come again
         self.expected_signals[pid] = expected
         os.kill(pid, number)
         self.thaw(pid)

@@ -63,7 +63,7 @@ def planned_schedules() -> list[PlannedSchedule]:
     ]
 
 
-def _options(missed: str, overlap: str, number: int) -> dict[str, Any]:
+def _options(missed: str, overlap: str, number: int) -> dict[str, object]:
     times = (EVERY_FIVE if missed == "none" else EVERY_SECOND)[number % 2]
     return {**times, "missed": missed, "overlap": overlap, "grace": GRACE_S}
 
@@ -180,7 +180,7 @@ class ScheduleOperator:
     def _stand(self) -> dict[str, Schedule]:
         return {one.name: one for one in self.work.ol.schedules()}
 
-    def _call(self, name: str, action: str, call: Callable[[], Any], **facts: Any) -> Any:
+    def _call(self, name: str, action: str, call: Callable[[], Any], **facts: object) -> Any:
         """Until it has returned: what it is about is uncertain meanwhile."""
         self._write(name, action, "asked", facts)
         while True:
@@ -196,7 +196,7 @@ class ScheduleOperator:
         self.work.ledger.write("schedule", name, 0, [action, stage, facts])
 
 
-def _answer(answer: Any) -> dict[str, Any]:
+def _answer(answer: object) -> dict[str, object]:
     if isinstance(answer, Schedule):
         spec = {name: getattr(answer, name) for name in ScheduleSpec().as_json()}
         return {**spec, "next": _seconds(answer.next_at)}

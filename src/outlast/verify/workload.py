@@ -18,6 +18,7 @@ from ..model.settings import StoreSettings
 from ..worker.context import BatchContext, Context
 from .flow_tasks import FlowTasks
 from .ledger import Ledger
+from .wait_tasks import WaitTasks
 from .workspace import Workspace
 
 FAST_RETRY = Retry(max_attempts=5, base=0.01, cap=0.05)
@@ -44,6 +45,7 @@ class Workload:
         self._define_batch(self.ol)
         self._define_durable(self.ol)
         self.flows = FlowTasks(self)
+        self.waiting = WaitTasks(self)
 
     def move_to(self, workspace: Workspace) -> Workload:
         """Continue in another workspace. Handlers write to its ledger from now on."""
@@ -88,6 +90,7 @@ class Workload:
         for durable in (self.stepped, self.completes, self.completes_async):
             durable.job().new_job()
         self.flows.warm_up()
+        self.waiting.warm_up()
 
     def _define(self, ol: Outlast) -> None:
         @ol.task(max_crashes=MAX_CRASHES)

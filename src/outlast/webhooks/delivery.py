@@ -129,7 +129,7 @@ def _retry_delay(retry_after: str) -> float:
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
 
 
-def _client_options() -> dict[str, Any]:
+def _client_options() -> dict[str, object]:
     """No redirects, which may lead anywhere; one deadline for the whole call, kept by the
     caller."""
     return {"verify": _certificates(), "timeout": None, "follow_redirects": False}

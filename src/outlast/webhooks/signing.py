@@ -73,7 +73,7 @@ def verify(headers: Headers, body: bytes, secrets: Secrets, tolerance: float = 3
     missing = [name for name in (ID, TIMESTAMP, SIGNATURE) if not values.get(name)]
     if missing:
         raise WebhookRefused(reason=f"it has no {' and no '.join(missing)}")
-    sent = _checked_timestamp(values[TIMESTAMP], tolerance)
+    sent = checked_timestamp(TIMESTAMP, values[TIMESTAMP], tolerance)
     expected = [_signature(key, values[ID], values[TIMESTAMP], body) for key in keys_of(secrets)]
     received = [_decode_signature(item) for item in values[SIGNATURE].split(" ")]
     if not any(hmac.compare_digest(one, other) for one in expected for other in received):
@@ -94,9 +94,10 @@ def _decode_signature(item: str) -> bytes:
     return signature.encode(errors="replace") if version == VERSION else b""
 
 
-def _checked_timestamp(timestamp: str, tolerance: float) -> int:
+def checked_timestamp(name: str, timestamp: str, tolerance: float) -> int:
+    """The moment of a signature, in seconds since 1970, if it is recent. `name`: what it is in."""
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
-        raise WebhookRefused(reason=f"{TIMESTAMP} is no number of seconds since 1970")
+        raise WebhookRefused(reason=f"{name} is no number of seconds since 1970")
     age = time.time() - int(timestamp)
     if age > tolerance:
         raise WebhookRefused(reason=f"it is {age:.0f} s old, and may be {tolerance:g}: a replay?")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlsplit
 
 from ..model.errors import InvalidOption, Permanent
@@ -85,12 +85,12 @@ class Webhook(BoundTask[..., dict[str, int]]):
         self.queue = definition.options.queue or QUEUE
         self.tenant = definition.options.tenant  # None: of whichever tenant the job is
 
-    def using(self, *, conn: Any = None, **options: Unpack[JobOptions]) -> Webhook:
+    def using(self, *, conn: object = None, **options: Unpack[JobOptions]) -> Webhook:
         bound, copied = super().using(conn=conn, **options), copy(self)
         copied._options, copied._conn = bound._options, bound._conn
         return copied
 
-    def job(self, type: str, data: Any = None) -> Call[dict[str, int]]:
+    def job(self, type: str, data: object = None) -> Call[dict[str, int]]:
         """A message to be enqueued together with other calls."""
         if type.startswith(payload.JOB_TYPE_PREFIX):
             raise InvalidOption(

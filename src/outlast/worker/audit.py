@@ -16,7 +16,7 @@ from ..ops.audit import Check, LeaseEvidence, Repair
 from ..ops.duties import DutyTally
 from ..ops.reclaim import DecideFn
 from ..store import Store
-from .row_errors import RowSuspicion
+from .row_errors import RowSuspicion, run_isolated
 from .state import WorkerState
 
 log = logging.getLogger("outlast.worker")
@@ -106,24 +106,10 @@ class Auditor:
         return await self._repair(audit.delete_dangling(kind), gone)
 
     async def _repair(self, repair: Repair, ids: Sequence[str]) -> DutyTally:
-        """Repair all at once; a refused batch is halved until the row at fault is found."""
-        if not ids:
-            return DutyTally()
-        try:
-            healed = await self.store.arun(repair, ids)
-        except Exception as error:
-            if not self._suspicion.blames_row(error):
-                raise
-            if len(ids) == 1:
-                log.error("the audit cannot heal %s: %s", ids[0], error)
-                return DutyTally(found=1, failed=1)
-        else:
-            self._suspicion.clear()
-            return DutyTally(len(ids), healed, len(ids) - healed)
-        middle = len(ids) // 2
-        tally = await self._repair(repair, ids[:middle])
-        tally.add(await self._repair(repair, ids[middle:]))
-        return tally
+        async def apply(some: Sequence[str]) -> int:
+            return await self.store.arun(repair, some)
+
+        return await run_isolated(apply, ids, self._suspicion, "the audit cannot heal a job")
 
     def _log(self, name: str, tally: DutyTally, warn: bool) -> None:
         if not tally.found:

@@ -76,8 +76,8 @@ class BatchItem(Execution):
         """With the whole batch, of which another item has the record and the log line."""
         if self.stopped is not None or self.context.completed or error.spent:
             return self.raised(error)
-        delay, told = min(error.seconds, MAX_DELAY_S), self.described(error)
-        return AttemptEnd(Outcome.RELEASED, delay=delay, error=told, quiet=True)
+        delay, described = min(error.seconds, MAX_DELAY_S), self.described(error)
+        return AttemptEnd(Outcome.RELEASED, delay=delay, error=described, quiet=True)
 
     def held_back(self, error: Error) -> AttemptEnd:
         """Released by an outage. Without a breaker for the task, it has a delay."""
@@ -135,7 +135,7 @@ class BatchAttempt:
             return
         context = BatchContext([item.context for item in called], self.cancelled)
         arguments = self._arguments.call(list(values.values()), context)
-        call = partial(self._definition.function, **arguments)
+        call = partial(self._definition.handler, **arguments)
         recorder, claims = tracer(), [item.claim for item in called]
         try:
             with nullcontext() if recorder is None else running(recorder, claims) as span:

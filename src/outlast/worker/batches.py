@@ -76,6 +76,7 @@ class Batches:
 
     def join(self, job: InFlight, definition: TaskDefinition, context: Context) -> None:
         """Add a claimed item."""
+        context.can_wait = False
         item = BatchItem(definition, job, context, self._item_stopped)
         job.execution = item
         self._in_flight.share_slot(job)

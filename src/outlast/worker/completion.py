@@ -26,6 +26,7 @@ from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd, Transition, decide
 from ..model.retry import Retry
 from ..ops.complete import complete, completed
+from ..ops.operation import Op
 from ..store import Store
 from ..store.handler_connection import (
     AsyncHandlerTransaction,
@@ -98,7 +99,7 @@ class CompletionTransaction:
 
     def _finish(self, transaction: HandlerTransaction) -> None:
         transition = self._transition(self._jobs())
-        transaction.run(complete(transition, self._context._events_to_store()))
+        transaction.run(self._completion(transition))
         try:
             transaction.commit()
         except StoreError:
@@ -109,13 +110,17 @@ class CompletionTransaction:
     async def _afinish(self, transaction: AsyncHandlerTransaction) -> None:
         jobs = await asyncio.to_thread(self._jobs) if self._context.jobs else ()
         transition = self._transition(jobs)
-        await transaction.run(complete(transition, self._context._events_to_store()))
+        await transaction.run(self._completion(transition))
         try:
             await transaction.commit()
         except StoreError:
             if not await self._store.arun(completed, transition):
                 raise
         self._context._complete(self._result)
+
+    def _completion(self, transition: Transition) -> Op[None]:
+        limit = self._store.settings.stream_limit
+        return complete(transition, self._context._events_to_store(), limit)
 
     def _transition(self, jobs: tuple[NewJob, ...]) -> Transition:
         """The transition that the worker would report had the handler returned."""

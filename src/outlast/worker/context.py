@@ -24,6 +24,7 @@ from ..model.lifecycle import State
 from ..model.message import Message, message_of
 from ..model.safe_text import storable_text, type_name
 from ..model.schedule import tick_of_key
+from ..model.stream import STREAM, encode_chunk
 from ..model.timestamps import to_datetime
 from ..ops.lanes import slow_down
 from ..store import OperationRunner, Store
@@ -31,7 +32,8 @@ from ..store.blobs.store import Blobs
 from ..tracing import traced
 from .completion import CompletionTransaction
 from .prerequisites import PrerequisiteResults
-from .steps import Steps, in_event_loop
+from .steps import StepGenerator, Steps, in_event_loop
+from .waits import Duration, Waits
 
 MAX_NOTE_LENGTH = 4000  # characters of one progress note or log line
 
@@ -68,6 +70,7 @@ class Context:
         self._lost = False
         self._completing = False
         self.completed = False
+        self.can_wait = True  # not as an item of a batch
         self.result: str | None = None  # what it was completed with
         self.jobs: list[NewJob] = []
         self.run_trace: str | None = None  # the span of this attempt, if there is one
@@ -82,6 +85,10 @@ class Context:
     @lazy
     def _steps(self) -> Steps:
         return Steps(self._claim, self._operations, self._check_not_completing)
+
+    @lazy
+    def waits(self) -> Waits:
+        return Waits(self._claim, self.blobs)
 
     @property
     def job(self) -> Job:
@@ -123,9 +130,17 @@ class Context:
         """Tell how far it is. Kept only while this attempt owns the job."""
         self._record("progress", {"done": done, "total": total, "note": note})
 
-    def log(self, message: object, **fields: Any) -> None:
+    def log(self, message: object, **fields: object) -> None:
         """Keep a line with the job."""
         self._record("log", {"message": message, **fields})
+
+    def stream(self, chunk: object) -> None:
+        """Send a text or a JSON value to the readers of this job (`ol.stream`), in order, while it
+        runs. Texts that follow each other may arrive joined. Kept only while this attempt owns the
+        job."""
+        self._check()
+        for item in encode_chunk(chunk):
+            self._add_event(self._claim, STREAM, item)
 
     def enqueue(self, *calls: Enqueueable, join: bool = False) -> None:
         """Enqueue jobs with this attempt's success: they exist if, and only if, it is accepted.
@@ -148,7 +163,7 @@ class Context:
         as in every list of jobs."""
         return PrerequisiteResults(self._operations, self._claim.id)
 
-    def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def step(self, name: str, fn: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
         """Call `fn` and keep what it gives: later attempts of this job get that, and do not call.
 
         In an async handler, await it. What is given back has been JSON, the first time too.
@@ -162,12 +177,65 @@ class Context:
         run = self._steps.arun_all if in_event_loop() else self._steps.run_all
         return run(calls, limit)
 
+    def sleep(self, duration: Duration, *, name: str | None = None) -> Any:
+        """Sleep for seconds, a timedelta, or a text such as "90s", "2h", "3d". This attempt ends,
+        unspent and without a slot; the handler starts again when the time has come, and then goes
+        on. In an async handler, await it."""
+        return self._wait(self.waits.sleep(duration, name))
+
+    def wait(
+        self,
+        signal: str,
+        /,
+        type: Any = None,
+        timeout: Duration | None = None,
+        *,
+        name: str | None = None,
+    ) -> Any:
+        """Wait for a signal, and return its value. One that came before is taken at once. Otherwise
+        this attempt ends, as in `sleep`, until `ol.signal` sends one, or raises `SignalTimeout`.
+
+        `type` is what the value must be; without one, what the task declares for that signal.
+        `name` is that of the wait: by default the signal's, with a number from the second wait
+        on."""
+        return self._wait(self.waits.signal(signal, type, timeout, name))
+
+    def wait_any(
+        self, *signals: str, timeout: Duration | None = None, name: str | None = None
+    ) -> Any:
+        """Wait for the first of several signals: its name and its value."""
+        return self._wait(self.waits.any_signal(signals, timeout, name))
+
+    def wait_for(
+        self,
+        subject: object,
+        /,
+        type: Any = None,
+        timeout: Duration | None = None,
+        *,
+        name: str | None = None,
+    ) -> Any:
+        """Wait until another job has ended, and return its result; raises `JobDead` or
+        `JobCancelled` if it has none. Of a flow: how many of its jobs ended in each state."""
+        return self._wait(self.waits.end_of(subject, type, timeout, name))
+
+    def _wait(self, wait: StepGenerator) -> Any:
+        self._check_not_completing("wait")
+        if not self.can_wait:
+            raise Unsupported(reason="a batch handler cannot wait: enqueue a job that does")
+        if not self.has_database:
+            raise Unsupported(
+                reason="sleep() and wait() need the database, which a remote worker does not have:"
+                " run this task on a local worker"
+            )
+        return self._steps.adrive(wait) if in_event_loop() else self._steps.drive(wait)
+
     def token(self, name: str = "") -> str:
         """A UUID for outside systems that take such a key: the same on every attempt of this job,
         and another for each name."""
         return str(uuid.uuid5(uuid.UUID(self._claim.id), name))
 
-    def completing(self, result: Any = None) -> CompletionTransaction:
+    def completing(self, result: object = None) -> CompletionTransaction:
         """Write in a transaction that also completes this job: both are kept, or neither.
 
         `with` (in an async handler `async with`) gives the connection: of sqlite3, or of psycopg.
@@ -194,6 +262,11 @@ class Context:
         if in_event_loop():
             return self._operations.arun(slow_down, *given)
         return self._operations.run(slow_down, *given)
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether a wait was to end this attempt."""
+        return "waits" in self.__dict__ and self.waits.begun is not None
 
     def disown(self) -> None:
         """From now on this attempt owns nothing."""
@@ -252,7 +325,7 @@ class BatchContext:
         return tuple(item.tick for item in self.items)
 
 
-def _storable(value: Any) -> Any:
+def _storable(value: object) -> Any:
     """The value itself if it is JSON and not too long, else as much of it as can be told."""
     try:
         if isinstance(value, str):
@@ -263,7 +336,7 @@ def _storable(value: Any) -> Any:
         return _text_of(value)
 
 
-def _text_of(value: Any) -> str:
+def _text_of(value: object) -> str:
     try:
         return storable_text(str(value), MAX_NOTE_LENGTH)
     except Exception as error:  # str() ran the user's code

@@ -70,8 +70,7 @@ class CoroutineRunner:
     @types.coroutine
     def _run_one(self, job: InFlight, batch: deque[InFlight]) -> Generator[Any, Any, AttemptEnd]:
         """Carry one out. When its handler waits, the others wait no longer for it."""
-        execution = job.execution
-        assert isinstance(execution, SingleExecution)
+        execution: SingleExecution = job.execution  # type: ignore[assignment]  # items run together
         if execution.stopped is not None:
             return execution.interrupted()  # told to stop before it began
         body = execution.run(self._threads)
@@ -96,4 +95,7 @@ def _is_unchanged(context: ContextVars) -> bool:
     """Whether nothing has been set since; by identity, because what is set may compare as it
     likes."""
     now = copy_context()
-    return len(now) == len(context) and all(now.get(var) is value for var, value in context.items())
+    for var, value in context.items():
+        if now.get(var) is not value:
+            return False
+    return len(now) == len(context)

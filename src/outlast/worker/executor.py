@@ -2,6 +2,7 @@
 
 claim ── decode ── call ──┬── returned ────────────── succeeded
           │               ├── raised ──────────────── failed, permanent, postponed
+          │               ├── waits ───────────────── waited
           │               └── stopped from outside ── timed-out, cancelled, released
           └── unreadable ──────────────────────────── undecodable
 """
@@ -22,6 +23,7 @@ from ..model.errors import (
     BlobUnavailable,
     DependencyDown,
     InvalidArguments,
+    InvalidOption,
     InvalidResult,
     NoBlobStore,
     NotAttempted,
@@ -33,6 +35,7 @@ from ..model.outcome import AttemptEnd, Error
 from ..model.safe_text import error_record
 from ..model.secret import mask
 from ..model.task import TaskDefinition
+from ..model.wait import waiting_in
 from ..tracing import continue_trace, running, trace_of, tracer
 from .blob_io import BlobBacked, store_retry_delay
 from .context import Context
@@ -56,6 +59,8 @@ class Execution(BlobBacked):
         arguments = self.definition.arguments.decode(self.claim.args)
         if name := self.definition.arguments.context_parameter:
             arguments[name] = self.context
+            if self.definition.signals:
+                self.context.waits.signals = self.definition.signals
         return arguments
 
     def interrupt(self, body: asyncio.Task[AttemptEnd] | None) -> None:
@@ -65,6 +70,8 @@ class Execution(BlobBacked):
     def returned(self, result: object) -> AttemptEnd:
         if self.context.completed:
             return self.completed()
+        if self.context.has_waited:
+            return AttemptEnd(Outcome.FAILED, error=self.described(_caught_wait()))
         try:
             text = encode_result(
                 result, self.definition.arguments.returns, self.context.inline_limit
@@ -79,6 +86,8 @@ class Execution(BlobBacked):
             return self.completed(error)
         if self.stopped is not None:
             return self.interrupted()
+        if (begun := waiting_in(error)) is not None:
+            return AttemptEnd(Outcome.WAITED, wait=begun)
         match error:
             case Permanent() | InvalidResult():  # as in `returned`
                 return AttemptEnd(Outcome.PERMANENT, error=self.described(error))
@@ -181,7 +190,7 @@ class InProcessExecution(SingleExecution):
 
 class AsyncExecution(InProcessExecution):
     def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
-        handler: Awaitable[Any] = self.definition.function(**arguments)
+        handler: Awaitable[Any] = self.definition.handler(**arguments)
         return handler
 
     def interrupt(self, body: asyncio.Task[AttemptEnd] | None) -> None:
@@ -194,7 +203,7 @@ class ThreadExecution(InProcessExecution):
     """A sync handler. A thread cannot be stopped: the handler must check `ctx.cancelled`."""
 
     def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
-        return in_thread(threads, partial(self.definition.function, **arguments))
+        return in_thread(threads, partial(self.definition.handler, **arguments))
 
 
 def stopped_end(reason: Outcome | None, claim: Claim) -> AttemptEnd:
@@ -217,6 +226,15 @@ def timeout_error(claim: Claim) -> Error:
 
 def _cancelled_error() -> Error:
     return {"type": "Cancelled", "message": "cancelled while running", "traceback": ""}
+
+
+def _caught_wait() -> InvalidOption:
+    reason = (
+        "was caught by the handler, which then returned: let it end the attempt (`except Exception`"
+        " does not catch it; `except BaseException`, a bare `except` and `gather(…,"
+        " return_exceptions=True)` do)"
+    )
+    return InvalidOption(option="wait", reason=reason)
 
 
 def undecodable_end(error: BaseException) -> AttemptEnd:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from ..model.lifecycle import State
 from ..ops.finish import Finished
 from ..ops.reclaim import Refusal
 from .in_flight import InFlightJobs, log_fields
+from .outcome_log import log_success_of
 from .worker_metrics import WorkerMetrics
 
 log = logging.getLogger("outlast.worker")
@@ -38,6 +40,8 @@ class FinishedJobs:
     def apply(self, finished: Finished) -> None:
         if finished.queues:
             self._on_ready(finished.queues)
+        if finished.accepted and log.isEnabledFor(logging.DEBUG):
+            self._log_successes(finished)
         others = 0
         for transition, state in finished.accepted:
             self._in_flight.remove(transition.claim)
@@ -57,3 +61,10 @@ class FinishedJobs:
                 transition.claim.id, transition.claim.attempt, transition.outcome,
                 extra=log_fields(transition.claim),
             )  # fmt: skip
+
+    def _log_successes(self, finished: Finished) -> None:
+        now = time.monotonic()
+        for transition, state in finished.accepted:
+            if state is State.SUCCEEDED:
+                claim = transition.claim
+                log_success_of(self._in_flight.get(claim.id, claim.fence), claim, now)

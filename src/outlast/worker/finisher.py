@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from ..model.claim import Claim, ClaimKey
@@ -23,6 +26,7 @@ from ..model.humanize import pluralize
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition
 from ..model.safe_text import error_record, error_summary
+from ..model.stream import STREAM
 from ..ops.claim import ClaimRequest
 from ..ops.finish import Finished, finish, finish_with_keys
 from ..store import Store
@@ -30,6 +34,7 @@ from ..store.notify_limiter import NotifyLimiter
 from .in_flight import InFlight, InFlightJobs, log_fields
 from .loop import Backoff
 from .row_errors import is_away, is_busy, is_row_error, is_unexpected
+from .stream_writer import StreamWriter
 
 log = logging.getLogger("outlast.worker")
 
@@ -87,13 +92,23 @@ class Finisher:
         self._sending: Events = []  # on their way to the database
         self._notify_at = NotifyLimiter(NOTIFY_INTERVAL_S)
         self._numbers = itertools.count()  # of events: one that is sent again is known by its own
+        self._streams: StreamWriter | None = None  # once a handler streams
+        self._stream_lock = threading.Lock()
 
     def __len__(self) -> int:
         waiting = len(self._keyed) if time.monotonic() >= self._keyed_at else 0
-        return len(self._ended) + len(self._events) + waiting
+        streamed = 0 if self._streams is None else len(self._streams)
+        return len(self._ended) + len(self._events) + streamed + waiting
+
+    def due_in(self) -> float:
+        """Seconds until streamed output is to be stored; infinite if none waits."""
+        return math.inf if self._streams is None else self._streams.due_in()
 
     def add(self, job: InFlight) -> None:
-        keyed = job.transition is not None and has_keys(job.transition)
+        if self._streams is not None:
+            self._streams.end(job.claim)
+        transition = job.transition
+        keyed = transition is not None and bool(transition.jobs) and has_keys(transition)
         (self._keyed if keyed else self._ended).append(job)
 
     def waiting(self) -> set[InFlight]:
@@ -103,16 +118,28 @@ class Finisher:
     @property
     def slots(self) -> int:
         """The number of slots that the next round trip frees before it claims."""
-        return sum(not job.shares_slot and self._in_flight.holds(job) for job in self._ended)
+        return self._in_flight.count_slots(self._ended)
 
-    def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
+    def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> bool:
         """From any thread: keep an event until the next turn hands it in. `n` is its number, where
-        whoever said it counts for itself."""
+        whoever said it counts for itself. Returns whether a turn is due."""
+        if kind == STREAM:
+            return self._stream_writer().add(claim, data, n)
         if len(self._events) >= MAX_PENDING_EVENTS:
             self._counts["events_dropped"] += 1
-            return
+            return False
         event = {"job": claim.id, **claim.guard, "kind": kind, "data": data}
         self._events.append({**event, "n": next(self._numbers) if n is None else n})
+        return True
+
+    def _stream_writer(self) -> StreamWriter:
+        with self._stream_lock:
+            if self._streams is None:
+                number = partial(next, self._numbers)
+                self._streams = StreamWriter(
+                    self._store, self._in_flight.has, number, self._channel, self._drop
+                )
+            return self._streams
 
     def pending_events(self, claim: Claim) -> Events:
         """From any thread: what a claim said and may not be stored yet. An event is on its way
@@ -121,7 +148,8 @@ class Finisher:
         ours = {
             e["n"]: e for e in waiting if (e["job"], e["fence"], e["worker"]) == claim.claim_key
         }
-        return [ours[n] for n in sorted(ours)]
+        streamed = [] if self._streams is None else self._streams.pending(claim)
+        return [ours[n] for n in sorted(ours)] + streamed
 
     async def flush(self) -> None:
         """Report everything, and claim nothing."""
@@ -150,6 +178,8 @@ class Finisher:
 
     async def _flush(self, ended: list[InFlight]) -> list[Transition]:
         """Report everything but plain successes, which go with the next claim."""
+        if self._streams is not None:
+            await self._streams.flush()
         plain: list[Transition] = []
         other: list[Transition] = []
         for job in ended:
@@ -340,7 +370,7 @@ def plain_failure(claim: Claim, error: Exception) -> Transition:
 
 
 def has_keys(transition: Transition) -> bool:
-    return bool(transition.jobs) and any(
+    return any(
         job.key is not None or any(flow.key is not None for flow in job.new_flows)
         for job in transition.jobs
     )

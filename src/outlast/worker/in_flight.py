@@ -61,7 +61,7 @@ class InFlightJobs:
     def add(self, job: InFlight) -> bool:
         """False: it was released already, because the claim arrived too late."""
         self._jobs[job.claim.id] = job
-        if job.claim.claim_key not in self._disowned:
+        if not self._disowned or job.claim.claim_key not in self._disowned:
             return True
         self.discard(job)
         return False
@@ -75,16 +75,18 @@ class InFlightJobs:
         if len(self._disowned) > 10_000:
             self._disowned.clear()
         self._disowned.add(claim.claim_key)
-        if not self._has(claim):
+        if not self.has(claim):
             return True
         self._disowned.discard(claim.claim_key)
         return False
 
-    def _has(self, claim: Claim) -> bool:
+    def has(self, claim: Claim) -> bool:
+        """From any thread: whether this claim is in flight."""
         return self.get(claim.id, claim.fence) is not None
 
     def discard(self, job: InFlight) -> None:
-        job.drop_timers()
+        if job.timers:
+            job.drop_timers()
         if self._jobs.get(job.claim.id) is job:
             del self._jobs[job.claim.id]
             self._sharing -= job.shares_slot
@@ -105,11 +107,17 @@ class InFlightJobs:
 
     def remove(self, claim: Claim) -> None:
         """The database has accepted the outcome of this claim."""
-        if job := self.get(claim.id, claim.fence):
+        job = self._jobs.get(claim.id)
+        if job is not None and job.claim.fence == claim.fence:
             self.discard(job)
 
     def holds(self, job: InFlight) -> bool:
         return self._jobs.get(job.claim.id) is job
+
+    def count_slots(self, jobs: Iterable[InFlight]) -> int:
+        """How many of these are in flight, and share no slot."""
+        get = self._jobs.get
+        return sum([not job.shares_slot for job in jobs if get(job.claim.id) is job])
 
     def get(self, id: str, fence: int | None = None) -> InFlight | None:
         job = self._jobs.get(id)
@@ -159,7 +167,8 @@ class InFlightJobs:
         return next(iter(self._jobs.values()), None)
 
     def has_one_crash_left(self) -> bool:
-        return any(job.claim.one_crash_left for job in tuple(self._jobs.values()))
+        crashed = [job.claim for job in tuple(self._jobs.values()) if job.claim.crashes]
+        return any(claim.one_crash_left for claim in crashed)
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -168,10 +177,12 @@ class InFlightJobs:
         return tuple(self._jobs.values())
 
 
-def log_fields(claim: Claim) -> dict[str, Any]:
+def log_fields(claim: Claim) -> dict[str, object]:
     """The fields of every log line about a job."""
     return {
         "job": claim.id,
+        "task": claim.task,
+        "queue": claim.queue,
         "attempt": claim.attempt,
         "fence": claim.fence,
         "tenant": claim.tenant,

@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import math
 import os
 import runpy
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
@@ -29,17 +31,21 @@ from ..model.job import NewFlow, NewJob
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd
 from ..model.safe_text import error_record
+from ..model.stream import STREAM
 from ..model.task import TaskDefinition
+from ..model.wait import read_wait
 from ..store import Store
 from ..store.blobs.store import Blobs
 from ..task import Task
 from ..tracing import continue_trace, running, trace_of, tracer
 from .context import Context
 from .executor import Execution, SingleExecution
+from .stream_buffers import StreamBuffers
 
 Send = Callable[[dict[str, object]], None]
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024  # bytes of one line from the child: its result and its jobs
+PRELOAD_VARIABLE = "OUTLAST_PRELOAD"  # a module that a framework sets for children to import first
 EXIT_WAIT_S = 2.0  # seconds between a child's last message and its exit, whichever comes first
 
 
@@ -176,7 +182,9 @@ def _decode_end(message: dict[str, Any]) -> AttemptEnd:
     jobs = tuple(_decode_job(**job) for job in message.pop("jobs"))
     outage = message.pop("outage")
     found = None if outage is None else Outage(outage)
-    return AttemptEnd(Outcome(message.pop("outcome")), jobs=jobs, outage=found, **message)
+    wait = read_wait(message.pop("wait"))
+    outcome = Outcome(message.pop("outcome"))
+    return AttemptEnd(outcome, jobs=jobs, outage=found, wait=wait, **message)
 
 
 def _decode_job(*, new_flows: list[dict[str, Any]], after: list[str], **facts: Any) -> NewJob:
@@ -209,24 +217,73 @@ class ChildContext(Context):
     numbered here, so that what it said and what its worker has stored are known to be the same."""
 
     def __init__(
-        self, claim: Claim, store: Store | None, send: Send, *, blobs: Blobs | None
+        self,
+        claim: Claim,
+        store: Store | None,
+        send: Send,
+        *,
+        blobs: Blobs | None,
+        stream_limit: int,
     ) -> None:
         self._send = send
+        self._numbering = threading.Lock()
+        self._streams = StreamBuffers(stream_limit, lambda _: True, self._send_row)
+        self._pump = StreamPump(self._streams)
         self._sent: list[dict[str, object]] = []
         operations = NoOperations() if store is None else store
-        super().__init__(
-            claim, self._send_event, operations, lambda _: list(self._sent), blobs, store=store
-        )
+        super().__init__(claim, self._send_event, operations, self._sent_events, blobs, store=store)
+
+    def flush_stream(self) -> None:
+        """Send the last chunks."""
+        self._streams.seal_all(self._claim)
+
+    def _sent_events(self, claim: Claim) -> list[dict[str, object]]:
+        self.flush_stream()
+        return list(self._sent)
 
     def _send_event(self, claim: Claim, kind: str, data: str) -> None:
-        n = len(self._sent)
-        event = {"job": claim.id, **claim.guard, "kind": kind, "data": data}
-        self._sent.append({**event, "n": n})
-        self._send({"event": [kind, data, n]})
+        if kind == STREAM:
+            self._streams.add(claim, data)
+            self._pump.wake()
+        else:
+            self._send_numbered(claim, kind, data)
+
+    def _send_row(self, claim: Claim, data: str, first: bool) -> None:
+        self._send_numbered(claim, STREAM, data, first=first)
+
+    def _send_numbered(self, claim: Claim, kind: str, data: str, **more: object) -> None:
+        event = {"job": claim.id, **claim.guard, "kind": kind, "data": data, **more}
+        with self._numbering:
+            n = len(self._sent)
+            self._sent.append({**event, "n": n})
+            self._send({"event": [kind, data, n]})
 
     def _complete(self, result: str | None) -> None:
         super()._complete(result)
         self._send({"completed": result})
+
+
+class StreamPump:
+    """A thread that sends streamed output when it is due; started by the first chunk."""
+
+    def __init__(self, streams: StreamBuffers) -> None:
+        self._streams = streams
+        self._news = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        self._news.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._news.wait()
+            self._news.clear()
+            while (wait := self._streams.due_in()) < math.inf:
+                time.sleep(wait)
+                self._streams.seal_due()
 
 
 class NoOperations:
@@ -247,7 +304,8 @@ def _run(location: tuple[str, str, str], claim: Claim, send: Send, *, near: bool
         return AttemptEnd(Outcome.FAILED, error=error_record(error))
     store = task._app.store if near else None
     definition = task._definition
-    context = ChildContext(claim, store, send, blobs=task._app.blobs)
+    limit = task._app.store.settings.stream_limit
+    context = ChildContext(claim, store, send, blobs=task._app.blobs, stream_limit=limit)
     execution = Execution(definition, claim, context)
     try:
         if execution.has_blob_arguments:
@@ -261,13 +319,17 @@ def _run(location: tuple[str, str, str], claim: Claim, send: Send, *, near: bool
         with nullcontext() if recorder is None else running(recorder, [claim]) as span:
             if span is not None:
                 send({"trace": trace_of(span)})
-            result = definition.function(**arguments)
+            result = definition.handler(**arguments)
         return execution.store_large(execution.returned(result))
     except BaseException as error:
         return execution.raised(error)
+    finally:
+        context.flush_stream()
 
 
 def _find(kind: str, location: str, name: str) -> Task[Any, Any]:
+    if preload := os.environ.get(PRELOAD_VARIABLE):
+        importlib.import_module(preload)
     if kind == "file":
         found = runpy.run_path(location, run_name="__outlast_isolated__")
     else:

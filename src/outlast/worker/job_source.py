@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from ..model.breaker import Breaker, Circuit
@@ -74,6 +74,9 @@ class DatabaseSource:
         self.breakers = breakers
         breakers.on_open, breakers.on_close = self._breaker_opened, self._breaker_closed
         self._promote_at = 0.0
+        # Called before a wait in which nothing runs here and a fresh poll found nothing to claim;
+        # true: do not wait.
+        self.on_idle: Callable[[], Awaitable[bool]] | None = None
 
     # Start and stop
 
@@ -164,6 +167,8 @@ class DatabaseSource:
 
     async def _claim(self, request: ClaimRequest) -> None:
         """Hand in, claim, and start what was claimed; unless the queue is in trouble."""
+        if self._finisher:
+            self.poller.idle_signs.changed()
         try:
             claims, asked_at = await self._finisher.flush_and_claim(request)
         except Exception as error:
@@ -201,14 +206,24 @@ class DatabaseSource:
 
     async def _flush_or_wait(self, capacity: int) -> None:
         if self._finisher:
+            self.poller.idle_signs.changed()
             await self._finisher.flush()
             return
+        if self.on_idle is not None and self.idle and await self.on_idle():
+            return
         wait = self.poller.pause() if capacity > 0 else 1.0
+        wait = min(wait, self._finisher.due_in())
         if self._runner.prefetched:
             wait = min(wait, PREFETCH_FOR_S)
         await self._wakeup.wait(
             min(wait, self._state.settings.renew_every) if self._in_flight else wait
         )
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs here, and a poll that is newer than the last job found nothing to claim."""
+        busy = self._in_flight or self._runner.prefetched or self._finisher or self.breakers.pending
+        return not busy and self.poller.idle_signs.exhausted
 
     def _claim_request(self, queue: str, *others: str, limit: int) -> ClaimRequest:
         now = time.monotonic()

@@ -24,6 +24,7 @@ class _QueueTurn:
     deep_adopt_at: float = 0.0
     vain: int = 0  # fruitless claims in a row
     even: bool = False  # lanes had equal shares in the last turn
+    full: bool = False  # the last turn gave all that was asked for
     share: PriorityShare = field(default_factory=PriorityShare)
 
 
@@ -62,7 +63,10 @@ class LaneTurns:
         if turn is None:
             return None
         theirs = [claim.lane for claim in ended if claim.queue == queue and claim.lane is not None]
-        freed, turn.freed = {**turn.freed, **dict.fromkeys(theirs)}, {}
+        freed = {**turn.freed, **dict.fromkeys(theirs)}
+        lanes = tuple(freed)[-MAX_LANES:]
+        # While the lanes in turn fill the claims, it would be in vain to lock others.
+        turn.freed, lanes = (dict.fromkeys(lanes), ()) if turn.full else ({}, lanes)
         now = time.monotonic()
         adopt = now >= turn.adopt_at
         if adopt:
@@ -70,7 +74,6 @@ class LaneTurns:
         deep = adopt and now >= turn.deep_adopt_at
         if deep:
             turn.deep_adopt_at = now + DEEP_ADOPT_INTERVAL_S
-        lanes = tuple(freed)[-MAX_LANES:]
         return LaneTurn(turn.cursor, lanes, adopt, deep, turn.share.due, turn.even)
 
     def claimed(
@@ -81,7 +84,7 @@ class LaneTurns:
         turn = self._queues.get(queue)
         if turn is None or not isinstance(claims, TurnClaims):
             return bool(claims)
-        turn.cursor, turn.even = claims.cursor, claims.even
+        turn.cursor, turn.even, turn.full = claims.cursor, claims.even, claims.full
         turn.share.claimed(longest_due, took)
         if claims.adopted >= ADOPTED_ROWS:
             turn.adopt_at = 0.0

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..model.claim import Claim
 from ..model.ids import INSTANCE_VARIABLE, new_instance_id
@@ -25,7 +25,7 @@ from .in_flight import InFlight
 from .job_source import DatabaseSource
 from .leases import DatabaseLeases
 from .maintenance import AppParts, Maintenance, Outcomes, Signals
-from .protocols import HeartbeatListener
+from .protocols import HeartbeatListener, LeaseHolder
 from .registration import Registration
 from .runner import JobRunner
 from .schedules import KnownSchedules
@@ -33,21 +33,30 @@ from .shared import WorkerShared
 from .state import WorkerState
 from .threads import Threads
 from .worker import Worker
+from .worker_metrics import WorkerMetrics
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
 
 
-def local_worker(app: Outlast, queues: Sequence[str] | None, settings: WorkerSettings) -> Worker:
-    """A worker for these queues; for all of them, if none are named."""
+def local_worker(
+    app: Outlast,
+    queues: Sequence[str] | None,
+    settings: WorkerSettings,
+    lease_holder: MakeLeases | None = None,
+    metrics: WorkerMetrics | None = None,
+) -> Worker:
+    """A worker for these queues; for all of them, if none are named. Its leases are kept by a
+    heartbeat thread, unless `lease_holder` makes something else that does."""
     # Random at every start, so that no worker answers for a dead one; a supervisor makes it up
     # for its child, so that it knows whose jobs to reclaim.
     id = os.environ.pop(INSTANCE_VARIABLE, "") or new_instance_id()
     served = None if queues is None else sorted(set(queues))
     services = app._worker_services(sources=settings.sources)
     shared = WorkerShared(
-        WorkerState(id, settings, served), Threads(settings.concurrency), services=services
-    )
+        WorkerState(id, settings, served), Threads(settings.concurrency),
+        metrics=metrics or WorkerMetrics(), services=services,
+    )  # fmt: skip
     store, hot_store, wakeup = app.store, app.store.hot_path_clone(), shared.wakeup
     breakers = Breakers(lambda: id)
     registration = Registration(
@@ -67,8 +76,8 @@ def local_worker(app: Outlast, queues: Sequence[str] | None, settings: WorkerSet
         wakeup.set()
 
     def add_event(claim: Claim, kind: str, data: str, n: int | None = None) -> None:
-        sink.add_event(claim, kind, data, n)
-        wakeup.call_soon(wakeup.set)
+        if sink.add_event(claim, kind, data, n):
+            wakeup.call_soon(wakeup.set)
 
     def context(claim: Claim) -> Context:
         return Context(claim, add_event, store, sink.pending_events, app.blobs, store=store)
@@ -78,7 +87,7 @@ def local_worker(app: Outlast, queues: Sequence[str] | None, settings: WorkerSet
     )
     finished = FinishedJobs(shared.in_flight, shared.metrics, became_ready, on_freed=slot_freed)
     sink = database_sink(hot_store, store, shared, finished, runner)
-    leases = heartbeat(
+    leases = (lease_holder or heartbeat)(
         app, registration, shared, runner,
         Outcomes(runner.decide, finished.refused, sink.trouble),
         SourceCallbacks(
@@ -100,6 +109,20 @@ def database_sink(
 
     counts = shared.metrics.counts
     return Finisher(store, shared.in_flight, counts, finished.apply, runner.decide, exchange)
+
+
+class MakeLeases(Protocol):
+    """Makes what keeps a worker's claims: see `heartbeat`."""
+
+    def __call__(
+        self,
+        app: Outlast,
+        registration: Registration,
+        shared: WorkerShared,
+        runner: JobRunner,
+        outcomes: Outcomes,
+        source: SourceCallbacks,
+    ) -> LeaseHolder: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,19 +14,18 @@ import queue
 import re
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
 from datetime import UTC, datetime
 
 from ..model.safe_text import storable_text
-from ..model.settings import (
-    RetentionSettings,
-    ServiceSettings,
-    StoreSettings,
-    WorkerSettings,
-)
 
-JOB_FIELDS = ("job", "attempt", "fence", "tenant", "trace")  # what a line about a job carries
+# What a line about a job carries; the last ones tell of its end.
+JOB_FIELDS = (
+    "job", "task", "queue", "attempt", "fence", "tenant", "trace",
+    "outcome", "state", "error_type", "error_message", "traceback", "duration",
+)  # fmt: skip
+QUOTING_FIELDS = {"error_message", "traceback"}  # that may quote what looks like a secret
 MAX_QUEUED_LINES = 10_000  # lines that may wait
 MAX_LINE_LENGTH = 20_000  # characters of one line
 MAX_READ_LENGTH = 10 * MAX_LINE_LENGTH  # characters that are looked at
@@ -34,46 +33,70 @@ FLUSH_WAIT_S = 0.5  # seconds at exit to write what still waits
 STDERR = 2
 
 _SECRETS = r"(?:passw(?:or)?d|pwd|secret|token|api[_-]?key|authorization|credential)"
-
-
-def _setting_lookbehinds() -> str:
-    """Lookbehinds for settings whose names contain such a word and whose values are no secrets:
-    `waiters_per_token=500`."""
-    kinds = (WorkerSettings, StoreSettings, RetentionSettings, ServiceSettings)
-    names = {spec.name for kind in kinds for spec in fields(kind)}
-    found = {name[: match.start()] for name in names if (match := re.search(_SECRETS, name))}
-    return "".join(rf"(?<!\b{prefix})" for prefix in sorted(found) if prefix)
-
-
 # All repetitions are bounded: a log line may be as long as somebody's file.
-_NAME = rf"{_setting_lookbehinds()}{_SECRETS}[\w-]{{0,40}}"
+_NAME = rf"{_SECRETS}[\w-]{{0,40}}"
 _VALUE = r"""(?:"[^"]{0,999}"?|'[^']{0,999}'?|(?:bearer|basic)\s+\S{1,999}|[^\s,;&)}\]]{1,999})"""
-_MASKS = [
-    (hints, re.compile(pattern, re.IGNORECASE), masked)
-    for hints, pattern, masked in (
-        # ://user:secret@host
-        (["://"], r"(://[^\s:/@]{0,99}):[^\s/]{1,999}@", r"\1:***@"),
-        # password=…, "token": …
-        (
-            ["passw", "pwd", "secret", "token", "api", "authorization", "credential"],
-            rf"""({_NAME}['"]?\s{{0,9}}[=:]\s{{0,9}}){_VALUE}""",
-            r"\1***",
+_COUNTED = re.compile(
+    r"tokens?$|(?:count|total|length|len|size|limit|bytes|ttl|age|seconds)$", re.I
+)
+_NO_VALUES = frozenset({"true", "false", "none", "null", "nan", ""})
+_NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,12})?")
+
+
+def _masked_pair(found: re.Match[str]) -> str:
+    """`password=***`; a pair whose value is no secret stays."""
+    name, separator, value = found["name"], found["separator"], found["value"]
+    before = found.string[max(0, found.start() - 4) : found.start()]
+    keeps = _is_no_secret(before, name, value)
+    return found[0] if keeps else f"{name}{separator}***"
+
+
+def _is_no_secret(before: str, name: str, value: str) -> bool:
+    """Whether a value is none although its name contains such a word: `events_per_token=100`,
+    `max_tokens: 4096`, `token_count=7`, `token_expired: True`, `unexpected token: <`."""
+    plain = value.strip("'\"")
+    if plain.lower() in _NO_VALUES or (len(plain) <= 2 and not re.search(r"\w", plain)):
+        return True
+    if not _NUMBER.fullmatch(plain):
+        return False
+    counted = _COUNTED.search(name)
+    one = name.lower().rstrip("'\"") == "token"  # a token may be a number; one per token is not
+    return bool(counted) and (not one or before.lower() == "per_")
+
+
+_MASKS: list[tuple[list[str], re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
+    # ://user:secret@host
+    (["://"], re.compile(r"(://[^\s:/@]{0,99}):[^\s/]{1,999}@"), r"\1:***@"),
+    # password=…, "token": …
+    (
+        ["passw", "pwd", "secret", "token", "api", "authorization", "credential"],
+        re.compile(
+            rf"""(?P<name>{_NAME})(?P<separator>['"]?\s{{0,9}}[=:]\s{{0,9}})(?P<value>{_VALUE})""",
+            re.IGNORECASE,
         ),
-        (["bearer", "basic"], r"\b(bearer|basic)\s+[\w.~+/=-]{8,999}", r"\1 ***"),
-    )
+        _masked_pair,
+    ),
+    (
+        ["bearer", "basic"],
+        re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,999}", re.IGNORECASE),
+        r"\1 ***",
+    ),
 ]
 _CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), 127) if chr(code) != "\t"}
 
 
 def set_up(level: str | int = "info", format: str = "text", fd: int = STDERR) -> None:
-    """Send the log of this process to a file descriptor, as `text` for people or as `json` lines.
+    """Send the log of this process to a file descriptor, as `text` for people or as `json` lines;
+    `none` leaves logging to the program.
 
     Called again, it replaces what it did before; handlers that others installed are left alone.
     """
     formatters = {"text": TextFormatter, "json": JsonFormatter}
-    if format not in formatters:
-        raise ValueError(f"the log format must be text or json, not {format!r}")
     tear_down()
+    if format == "none":
+        return
+    if format not in formatters:
+        raise ValueError(f"the log format must be text or json (or none), not {format!r}")
     handler = QueuedHandler(fd)
     handler.setFormatter(formatters[format]())
     root = logging.getLogger()
@@ -185,7 +208,10 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        text = super().format(record)
+        if traceback := getattr(record, "traceback", None):  # of a handler
+            text = f"{text}\n{str(traceback).rstrip()}"
+        return redact(text)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         # What somebody's error says must not look like a line of ours, nor move the cursor.
@@ -204,7 +230,7 @@ class JsonFormatter(logging.Formatter):
         }
         for name in JOB_FIELDS:
             if (value := getattr(record, name, None)) is not None:
-                line[name] = value
+                line[name] = redact(value) if name in QUOTING_FIELDS else value
         if record.exc_info:
             line["error"] = redact(self.formatException(record.exc_info))
         return json.dumps(line, default=str)

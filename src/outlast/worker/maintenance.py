@@ -30,6 +30,7 @@ from ..ops.reclaim import (
 from ..ops.statistics import SPAN_S
 from ..store import Store
 from ..store.blobs.store import Blobs
+from .archiver import ARCHIVE_EVERY_S, Archiver
 from .audit import Auditor
 from .blob_sweeper import BlobSweeper
 from .death_detector import CONFIRM_DEATH_S, DeathDetector
@@ -42,6 +43,7 @@ from .schedules import NO_SCHEDULES, KnownSchedules, ScheduleFirer
 from .shared import WorkerShared
 from .stats_collector import StatsCollector
 from .sweeper import BATCH_SIZE, RETRY_AFTER_S, Sweeper
+from .wait_maintenance import WaitMaintenance
 
 log = logging.getLogger("outlast.worker")
 
@@ -104,7 +106,9 @@ class Maintenance:
         self._suspicion = RowSuspicion()
         self.sweeper = Sweeper(store)
         self.flow_maintenance = FlowMaintenance(store, self.sweeper, state, signals, metrics.counts)
-        # Signs trigger these two loops early.
+        # Signs trigger these three loops early.
+        self.wait_maintenance = WaitMaintenance(self.sweeper, signals)
+        self._waits = Loop("waits", self.wait_maintenance.run_once, 60.0)
         self._flows = Loop("flows", self.flow_maintenance.run_once, 60.0)
         self._expiry = Loop("expire", self.expire, RECORD_INTERVAL_S)
         self.auditor = Auditor(
@@ -120,6 +124,7 @@ class Maintenance:
         audit_every = self._state.settings.audit_every
         return [
             self._flows,
+            self._waits,
             Loop("reclaim", self.reclaim, self._state.settings.reclaim_every),
             Loop(
                 "deadline",
@@ -139,8 +144,17 @@ class Maintenance:
                 audit_every,
             ),
             Loop("statistics", duty("statistics", self.stats_collector.once, SPAN_S), SPAN_S),
+            *self._archive_loops(),
             *self._blob_loops(),
         ]
+
+    def _archive_loops(self) -> list[Loop]:
+        """Only PostgreSQL has an archive. Days that it has are dropped even when nothing moves."""
+        if (partitions := self.store.partitions) is None:
+            return []
+        archiver = Archiver(self.store, partitions, self._state, self._retention)
+        duty = self.duties.duty("archive", archiver.once, ARCHIVE_EVERY_S)
+        return [Loop("archive", self.duties.skip_after_outage(duty), ARCHIVE_EVERY_S)]
 
     def _blob_loops(self) -> list[Loop]:
         """Only a worker with a blob store can sweep it."""
@@ -191,6 +205,8 @@ class Maintenance:
             result.add(await self._reclaim_expired())
         if signs.flows or signs.cancels or signs.unlinked:
             self._flows.trigger()
+        if signs.waits:
+            self._waits.trigger()
         self.firer.observe(signs.schedule_due, signs.clock)
         if signs.expired and time.monotonic() >= self._expire_at and not self.detector.outage_grace:
             self._expiry.trigger()

@@ -17,6 +17,7 @@ from ..model.settings import WorkerSettings
 from ..ops.claim import ClaimCursor, ClaimRequest, PendingQueues, poll, poll_queues, promote
 from ..ops.lanes import TurnClaims
 from ..store import Store
+from .idle_signs import IdleSigns
 from .lane_turns import LaneTurns
 from .loop import Backoff
 from .priority_share import PriorityShare
@@ -62,25 +63,23 @@ class Poller:
         self.lanes = LaneTurns()
         self._backing_off: dict[str, Backoff] = {}  # queues whose claims fail
         self._cursors: dict[str, tuple[ClaimCursor, float]] = {}  # where to go on, and until when
-        self._full_answers: dict[
-            str, int
-        ] = {}  # full answers of a queue in a row; the latest is last
+        self._full_answers: dict[str, int] = {}  # of a queue in a row; the latest is last
         self._shares: dict[str, PriorityShare] = {}  # queues with more jobs than were taken
         self._vain_until = 0.0  # until then, those come first
         self._alone = 0  # turns for which queues are asked one by one
-        self._held_together = (
-            MAX_QUEUES_TOGETHER  # queues with open breakers that are asked together
-        )
+        self._held_together = MAX_QUEUES_TOGETHER  # with open breakers, asked together
         self._idle_backoff = settings.poll_min
         self._poll_at = 0.0
         self._rest_poll_at = 0.0  # not before: looks are at most half of an idle worker's time
         self._busy_poll_at = 0.0  # not before, while some queue keeps us busy
+        self.idle_signs = IdleSigns()
 
     def serves(self, queue: str) -> bool:
         return self._queues is None or queue in self._queues
 
     def notify(self, queue: str) -> None:
         """Something is new: in this queue, or ("") somewhere."""
+        self.idle_signs.changed()
         if queue == "":
             self._poll_at = 0.0
         elif self.serves(queue):
@@ -89,6 +88,7 @@ class Poller:
 
     def resume(self) -> None:
         """Nobody listened for a while, and news were missed: look at once, everywhere."""
+        self.idle_signs.changed()
         self._poll_at = self._busy_poll_at = self._rest_poll_at = 0.0
         self._idle_backoff = self._settings.poll_min
         self._rotation.news_missed()
@@ -114,7 +114,8 @@ class Poller:
             self._rest_poll_at = time.monotonic() + min(took, self._settings.poll_max)
             self._busy_poll_at = _next_time(BUSY_POLL_S, took)
         self.lanes.update(pending.queues, pending.limited)
-        self._add_pending(pending.queues)
+        ours = self._add_pending(pending.queues)
+        self.idle_signs.polled(ours, due=pending.due)
         return pending
 
     def next_queues(self) -> tuple[str, ...]:
@@ -189,10 +190,13 @@ class Poller:
                 request.queue, len(claims), request.limit, whole=request.cursor is None
             )
         if claims:
+            self.idle_signs.changed()
             self._idle_backoff = self._settings.poll_min
             self._poll_at = min(self._poll_at, time.monotonic() + self._idle_backoff)
         elif not request.longest_due:
             self._vain_until = time.monotonic() + VAIN_SHARE * took
+            not_in_line = [queue for queue in request.queues if queue not in self._rotation]
+            self.idle_signs.vain(not_in_line, claims)
 
     def _claimed_longest_due(self, queue: str, claims: Sequence[Claim], took: float) -> None:
         """Other priorities may have more, and the place of the highest one is where it was."""
@@ -309,11 +313,13 @@ class Poller:
         self._shares.pop(queue, None)
         self._rotation.rest(queue, seconds)
 
-    def _add_pending(self, queues: Collection[str]) -> None:
+    def _add_pending(self, queues: Collection[str]) -> set[str]:
         ours = queues if self._queues is None else self._queues.intersection(queues)
-        for queue in ours:
+        for queue in ours:  # in the order of the poll
             self._rotation.found(queue)
-        self._rotation.forget_all_but(set(ours))
+        seen = set(ours)
+        self._rotation.forget_all_but(seen)
+        return seen
 
 
 async def read_pending(store: Store, queues: Collection[str] | None = None) -> PendingQueues:

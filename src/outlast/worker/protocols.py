@@ -66,8 +66,12 @@ class OutcomeSink(Protocol):
 
     def waiting(self) -> set[InFlight]: ...
 
-    def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> None:
-        """From any thread: an event of a running job."""
+    def due_in(self) -> float:
+        """Seconds until streamed output is to be handed in; infinite if none waits."""
+
+    def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> bool:
+        """From any thread: an event or a chunk of output of a running job. Returns whether there is
+        something new to hand in."""
 
     def pending_events(self, claim: Claim) -> list[dict[str, object]]:
         """From any thread: its events that may not be stored yet."""

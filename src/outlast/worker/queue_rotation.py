@@ -43,6 +43,9 @@ class QueueRotation:
     def __iter__(self) -> Iterator[str]:
         return iter(self._order)
 
+    def __contains__(self, queue: object) -> bool:
+        return queue in self._order
+
     def found(self, queue: str) -> None:
         """A look found something in it."""
         rest = self._rests.get(queue)

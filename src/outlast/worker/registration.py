@@ -25,7 +25,9 @@ log = logging.getLogger("outlast.worker")
 LIVENESS_WAIT_S = 1.0  # for the liveness lock, before the first claim
 
 
-def registration_row(state: WorkerState, tasks: Sequence[str], concurrency: int) -> dict[str, Any]:
+def registration_row(
+    state: WorkerState, tasks: Sequence[str], concurrency: int
+) -> dict[str, object]:
     """The row of a worker, as others see it."""
     return {
         "id": state.id,

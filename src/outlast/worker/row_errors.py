@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
 from ..model.errors import (
     Contention,
     DeadlineExceeded,
@@ -12,6 +15,9 @@ from ..model.errors import (
     StoreUnavailable,
     Unsupported,
 )
+from ..ops.duties import DutyTally
+
+log = logging.getLogger("outlast.worker")
 
 
 def is_row_error(error: BaseException) -> bool:
@@ -40,6 +46,33 @@ class RowSuspicion:
     def clear(self) -> None:
         """Reset after a success."""
         self._unforeseen = 0
+
+
+async def run_isolated(
+    apply: Callable[[Sequence[str]], Awaitable[int]],
+    ids: Sequence[str],
+    suspicion: RowSuspicion,
+    failure: str,
+) -> DutyTally:
+    """Apply a change to all of these jobs at once. A refused batch is halved until the row at fault
+    is found: it is logged as a `failure`, and left alone."""
+    if not ids:
+        return DutyTally()
+    try:
+        done = await apply(ids)
+    except Exception as error:
+        if not suspicion.blames_row(error):
+            raise
+        if len(ids) == 1:
+            log.error("%s: %s: %s", failure, ids[0], error)
+            return DutyTally(found=1, failed=1)
+    else:
+        suspicion.clear()
+        return DutyTally(len(ids), done, len(ids) - done)
+    middle = len(ids) // 2
+    tally = await run_isolated(apply, ids[:middle], suspicion, failure)
+    tally.add(await run_isolated(apply, ids[middle:], suspicion, failure))
+    return tally
 
 
 def is_away(error: BaseException) -> bool:

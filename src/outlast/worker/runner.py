@@ -18,7 +18,7 @@ from functools import partial
 
 from ..model.breaker import Circuit
 from ..model.claim import Claim
-from ..model.lifecycle import Outcome, State
+from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd, Transition, counter_at_limit, release
 from ..model.retry import MAX_DELAY_S
 from ..model.safe_text import error_record
@@ -30,6 +30,7 @@ from .coroutine_runner import CoroutineRunner
 from .executor import Execution, new_execution, stopped_end
 from .in_flight import InFlight, log_fields
 from .outage_judge import OutageJudge
+from .outcome_log import log_failure_of
 from .outcome_policy import OutcomePolicy
 from .shared import WorkerShared
 
@@ -99,11 +100,11 @@ class JobRunner:
         """Start jobs in flight for which there is a slot."""
         batch: deque[InFlight] = deque()
         there, self.prefetched = self.prefetched, deque()
-        now = time.monotonic()
+        now, slots = time.monotonic(), self.batches.slots
         try:
             while there:
                 job = there.popleft()
-                if job.ended or not self._in_flight.holds(job):
+                if job.transition is not None or not self._in_flight.holds(job):
                     continue  # told to stop, or lost, before it began
                 if self.breakers.open and self.breakers.holds(job.claim):
                     self.end(job, HELD_BACK_END)
@@ -111,12 +112,13 @@ class JobRunner:
                 if free <= 0 and not self._needs_no_slot(job):
                     self.prefetched.append(job)
                     continue
-                before = self.batches.slots
                 if self._start(job):
                     job.began_at = now  # soon: others may be called first
                     batch.append(job)
                     free -= 1
-                free -= self.batches.slots - before
+                else:
+                    before, slots = slots, self.batches.slots
+                    free -= slots - before
         finally:  # whatever we fail at, the others are not to be missed
             self.prefetched.extend(there)
             if batch:
@@ -228,21 +230,16 @@ class JobRunner:
             job.transition = job.transition._replace(trace=trace)
         if job.began_at:
             self._durations[job.claim.task].append(time.monotonic() - job.began_at)
-        job.drop_timers()
+        if job.timers:
+            job.drop_timers()
         self._deliver(job)
         if ended.error is not None and not ended.quiet:
-            self._log_end(job.claim, ended, job.transition)
+            self._log_end(job, ended, job.transition)
 
-    def _log_end(self, claim: Claim, ended: AttemptEnd, transition: Transition) -> None:
-        """The message of a handler's error may quote its arguments, so it is logged only at debug
-        level."""
-        error = ended.error or {}
-        level = logging.ERROR if transition.to is State.DEAD else logging.WARNING
-        log.log(
-            level, "job %s (%s) attempt %d %s, now %s: %s", claim.id, claim.task,
-            claim.attempt, ended.outcome, transition.to, error.get("type"), extra=log_fields(claim),
-        )  # fmt: skip
-        log.debug("job %s: %s", claim.id, error.get("message"), extra=log_fields(claim))
+    def _log_end(self, job: InFlight, ended: AttemptEnd, transition: Transition) -> None:
+        # Arguments that are stored by reference are there once they have been fetched.
+        claim = job.claim if job.execution is None else job.execution.claim
+        log_failure_of(claim, ended, transition, self._state.settings)
 
     # Stop
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from concurrent import futures
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,6 +36,17 @@ TRANSIENT_ERRORS = (StoreUnavailable, StoreBusy, DeadlineExceeded)
 BACKOFF_RANGE_S = (0.2, 2.0)  # seconds: the first wait, and the longest
 
 StepFunction = Callable[[], Any]
+
+in_step: ContextVar[bool] = ContextVar("outlast_in_step", default=False)  # a step is called
+
+
+@contextmanager
+def _inside_step() -> Iterator[None]:
+    token = in_step.set(True)
+    try:
+        yield
+    finally:
+        in_step.reset(token)
 
 
 class RunOperation(NamedTuple):
@@ -84,26 +96,36 @@ class Steps:
             return read(name, stored, annotation)
 
     def run(self, name: str, call: StepFunction) -> Any:
-        with closing(self._step(name, call)) as step:
+        return self.drive(self._step(name, call), name)
+
+    async def arun(self, name: str, call: StepFunction) -> Any:
+        return await self.adrive(self._step(name, call))
+
+    def drive(self, generator: StepGenerator, name: str = "") -> Any:
+        with closing(generator) as step:
             part = _advance(step)
             while True:
                 match part:
                     case RunOperation(op):
                         part = _advance(step, self._run_operation(op))
                     case CallFunction(call):
-                        part = _advance(step, _call(name, call))
+                        with _inside_step():
+                            given = _call(name, call)
+                        part = _advance(step, given)
                     case StepResult(value):
                         return value
 
-    async def arun(self, name: str, call: StepFunction) -> Any:
-        with closing(self._step(name, call)) as step:
+    async def adrive(self, generator: StepGenerator) -> Any:
+        with closing(generator) as step:
             part = _advance(step)
             while True:
                 match part:
                     case RunOperation(op):
                         part = _advance(step, await uncancelled(self._arun_operation(op)))
                     case CallFunction(call):
-                        part = _advance(step, await _acall(call))
+                        with _inside_step():
+                            given = await _acall(call)
+                        part = _advance(step, given)
                     case StepResult(value):
                         return value
 
@@ -205,7 +227,7 @@ class ParallelSteps:
         except IndexError:
             return None
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> dict[str, object]:
         """All of them, or the first error; the others are noted with it."""
         failed = [(name, self._errors[name]) for name in self._names if name in self._errors]
         if not failed:
@@ -215,7 +237,9 @@ class ParallelSteps:
         raise failed[0][1]
 
 
-def _advance(step: StepGenerator, answer: Any = None) -> RunOperation | CallFunction | StepResult:
+def _advance(
+    step: StepGenerator, answer: object = None
+) -> RunOperation | CallFunction | StepResult:
     """The next request of a step, given the last response."""
     try:
         return step.send(answer)

@@ -57,6 +57,7 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.instance = ""  # who its worker is, so that we know whom to bury
         self.start_at = 0.0  # when an empty place is filled
+        self.exit_code: int | None = None  # of one that has nothing left to do
         self.started_at = 0.0
         self.first_death = 0.0  # of the present row of deaths
         self.backoff = Backoff()
@@ -116,6 +117,16 @@ class Supervisor:
         self._signals_handled = 0
         self._deadline = float("inf")
         self._killed = False
+        self.until_idle = False  # a child that exits by itself has finished, and is not restarted
+
+    @property
+    def _vacant(self) -> list[Child]:
+        """Places to be filled."""
+        return [c for c in self.children if c.process is None and c.exit_code is None]
+
+    @property
+    def _goes_on(self) -> bool:
+        return bool(self.running or (self._vacant and not self._signals_received))
 
     @property
     def running(self) -> list[Child]:
@@ -127,7 +138,7 @@ class Supervisor:
         pipe = ParentPipe()
         try:
             with self._wakeups() as wait, beside:
-                while not self._signals_received or self.running:
+                while self._goes_on:
                     self.beat_at = time.monotonic()
                     self._step(pipe)
                     wait(self._next_event())
@@ -137,7 +148,7 @@ class Supervisor:
                 child.signal(signal.SIGKILL)
             pipe.close()
         log.info("all workers have ended")
-        return 1 if self._killed else 0
+        return 1 if self._killed or any(child.exit_code for child in self.children) else 0
 
     def _step(self, pipe: ParentPipe) -> None:
         now = time.monotonic()
@@ -147,8 +158,8 @@ class Supervisor:
         elif now >= self._deadline:
             self._kill_remaining()
         elif not self._signals_received:
-            for child in self.children:
-                if child.process is None and now >= child.start_at:
+            for child in self._vacant:
+                if now >= child.start_at:
                     child.start(self.command, pipe, self.child_environment(child.number))
 
     def _forward_signals(self) -> None:
@@ -176,6 +187,8 @@ class Supervisor:
             self.exits["signal" if code < 0 else "exit"] += 1
             if self._signals_received:
                 child.process = None
+            elif self.until_idle and code in (0, 1):
+                child.process, child.exit_code = None, code
             else:
                 child.died(f"signal {-code}" if code < 0 else f"exit code {code}")
             if self.on_exit is not None:
@@ -190,7 +203,7 @@ class Supervisor:
             return 0.0
         moments = [self._deadline]
         if not self._signals_received:
-            moments += [child.start_at for child in self.children if child.process is None]
+            moments += [child.start_at for child in self._vacant]
         soonest = min(moments)
         return min(BEAT_INTERVAL_S, max(0.0, soonest - time.monotonic()))
 

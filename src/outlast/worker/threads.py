@@ -15,6 +15,9 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+THREAD_PREFIX = "outlast-job-"  # of the names of these threads
+
 WorkItem = tuple["Future[Any]", Callable[[], Any]]
 
 
@@ -32,7 +35,7 @@ class Threads(Executor):
         with self._lock:
             if not self._idle.acquire(blocking=False) and self._started < self._limit:
                 self._started += 1
-                name = f"outlast-job-{self._started}"
+                name = f"{THREAD_PREFIX}{self._started}"
                 threading.Thread(target=self._serve, name=name, daemon=True).start()
         return future
 

@@ -11,6 +11,7 @@ class Wakeup:
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._event = asyncio.Event()
+        self._is_set = False  # as the event: each job that ends says so
         self._resumed = asyncio.Event()
 
     def open(self) -> None:
@@ -25,7 +26,9 @@ class Wakeup:
 
     def set(self) -> None:
         """Interrupt a pause: there may be work."""
-        self._event.set()
+        if not self._is_set:
+            self._is_set = True
+            self._event.set()
 
     def end_wait(self) -> None:
         """Interrupt the wait after a failure: a retry is worthwhile."""
@@ -35,6 +38,7 @@ class Wakeup:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
+        self._is_set = False
         self._event.clear()
 
     async def wait_out_failure(self, seconds: float, stopping: bool) -> None:

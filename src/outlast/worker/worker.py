@@ -17,8 +17,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from ..model.errors import OutlastError
+from ..model.humanize import format_duration
+from ..model.lifecycle import State
 from ..model.safe_text import error_summary
 from ..model.settings import WorkerSettings
+from .idle_stop import stop_when_idle
 from .job_source import log_failure
 from .leak_check import LeakCheck
 from .loop import Backoff
@@ -62,6 +65,7 @@ class Worker:
         self._backoff = Backoff()
         self._broken = False  # it stopped by itself
         self._background: asyncio.Task[None] | None = None
+        self._started_at = 0.0
 
     @property
     def id(self) -> str:
@@ -98,21 +102,28 @@ class Worker:
 
     # Start and stop
 
-    def run(self) -> None:
-        """Work until stopped; SIGTERM and SIGINT drain, a second one leaves at once."""
+    def run(self, *, until_idle: bool = False) -> None:
+        """Work until stopped; SIGTERM and SIGINT drain, a second one leaves at once. With
+        `until_idle`, also stop when no job of its queues is due or running."""
         from .signals import run_with_signals
 
+        if until_idle:
+            stop_when_idle(self)
         self._state.owns_process = True
         run_with_signals(self)
 
-    async def arun(self) -> None:
-        """Work until `stop()` is called, then drain."""
+    async def arun(self, *, until_idle: bool = False) -> None:
+        """Work until `stop()` is called, or until nothing is left to do; then drain."""
+        if until_idle:
+            stop_when_idle(self)
         self._wakeup.open()
         self.beat()
+        self._started_at = time.monotonic()
         try:
             await self._work()
         finally:
             await self.source.aclose()
+            self._log_stop()
         if (failure := self.source.failure) is not None:
             raise failure
 
@@ -136,6 +147,15 @@ class Worker:
         finally:
             await self._close_services()
             await self._deregister()
+
+    def _log_stop(self) -> None:
+        """One line about the whole run."""
+        counts, ran = self.metrics.counts, time.monotonic() - self._started_at
+        log.info(
+            "worker %s stopped after %s: %d succeeded, %d dead, %d cancelled, %d to be retried",
+            self.id, format_duration(ran), counts[State.SUCCEEDED], counts[State.DEAD],
+            counts[State.CANCELLED], counts[State.SCHEDULED],
+        )  # fmt: skip
 
     async def _close_services(self) -> None:
         for service in self._services:

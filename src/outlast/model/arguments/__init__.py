@@ -96,7 +96,7 @@ class Arguments:
             )
         except InvalidArguments as error:
             raise self._refusal(error.problems, stored=True) from None
-        if self.context_parameter in values:
+        if self._signature.context in values:
             raise InvalidArguments(self.task, [self._unexpected(str(self.context_parameter))])
         return values
 

@@ -72,14 +72,14 @@ def write_result(value: object, annotation: object, limit: int = MAX_PAYLOAD) ->
     list."""
     text, problems = b"", unstorable(value, limit=limit)
     if not problems:
-        text, problems = _writer(annotation).write_checked(value, "", limit)
+        text, problems = writer_of(annotation).write_checked(value, "", limit)
     problems = problems or oversized(text, "the result takes", limit)
     if problems:
         raise InvalidResult(problems)
     return escape_reference(text.decode())
 
 
-def type_adapter(annotation: Any) -> TypeAdapter[Any]:
+def type_adapter(annotation: object) -> TypeAdapter[Any]:
     """The pydantic adapter of a type; plain JSON if the type is unhashable or unknown to
     pydantic."""
     try:
@@ -88,7 +88,8 @@ def type_adapter(annotation: Any) -> TypeAdapter[Any]:
         return _typed_adapter(object)
 
 
-def _writer(annotation: object) -> Writer:
+def writer_of(annotation: object) -> Writer:
+    """Writes values of a type; of any type, if this one is unhashable or unknown to pydantic."""
     try:
         return _typed_writer(annotation)
     except Exception:

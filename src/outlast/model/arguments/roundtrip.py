@@ -52,7 +52,7 @@ def _pairs(given: object, back: object) -> list[tuple[object, object, object]] |
     return [(key, ours.get(key, _ABSENT), theirs.get(key, _ABSENT)) for key in keys]
 
 
-def _parts(value: Any) -> dict[Any, Any] | None:
+def _parts(value: object) -> dict[Any, Any] | None:
     if isinstance(value, Mapping):
         return dict(value)
     if (named := named_fields(value)) is not None:

@@ -33,7 +33,7 @@ def write(step: str, value: object, annotation: object) -> str:
     return text
 
 
-def read(step: str, text: str, annotation: Any) -> Any:
+def read(step: str, text: str, annotation: object) -> Any:
     """The value of a stored text."""
     # Importing pydantic takes 0.1 s; spare processes that use no steps.
     from .jsontext import type_adapter

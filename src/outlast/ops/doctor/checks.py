@@ -13,6 +13,7 @@ from ...model.humanize import format_duration, pluralize
 from ...model.lifecycle import State
 from ...model.orphans import DANGLING, ORPHANS
 from .. import report
+from ..archive import ArchiveState, archive_state
 from ..bridges import SOURCE, BridgeState, bridges
 from ..limits import LimitsInForce, limits
 from ..operation import Op, Row, Statement
@@ -21,6 +22,7 @@ from . import database, orphans
 from .database import DatabaseFacts, HostFacts
 from .findings import Finding
 from .orphans import FoundOrphans
+from .waits import AwaitedSignals, awaited_signals, unanswerable_waits
 
 LATE_PERIODS = 3  # periods without success after which a duty is late
 SILENT_SOURCE_S = 120.0  # sources report every few seconds; a failing one, at each try
@@ -42,6 +44,8 @@ class SystemFacts:
     troubled: list[Row] = field(default_factory=list)  # workers: id, pid, host and reason
     limits: list[LimitsInForce] = field(default_factory=list)
     bridges: list[BridgeState] = field(default_factory=list)
+    archive: ArchiveState = ArchiveState()
+    waits: list[AwaitedSignals] = field(default_factory=list)
 
     @property
     def alive(self) -> list[WorkerInfo]:
@@ -65,6 +69,8 @@ def facts(host: HostFacts) -> Op[SystemFacts]:
     troubled = yield Statement("troubled_workers")
     in_force = yield from limits()
     bridged = yield from bridges()
+    archived = yield from archive_state()
+    waits = yield from awaited_signals()
     db_facts = yield from database.database_facts(host)
     return SystemFacts(
         db_facts,
@@ -80,12 +86,15 @@ def facts(host: HostFacts) -> Op[SystemFacts]:
         troubled,
         in_force,
         bridged,
+        archived,
+        waits,
     )
 
 
 def findings(facts: SystemFacts) -> list[Finding]:
     """Every finding, problems first."""
     found = [finding for check in CHECKS for finding in check(facts)]
+    found += unanswerable_waits(facts.waits, facts.alive)
     found += orphans.orphan_findings(facts.orphans, bool(facts.alive))
     found += orphans.dangling_findings(facts.dangling)
     found += database.database_findings(facts.database)
@@ -235,6 +244,18 @@ def failing_sources(facts: SystemFacts) -> Iterator[Finding]:
             )
 
 
+def undropped_days(facts: SystemFacts) -> Iterator[Finding]:
+    """Days of the archive between the detach and the drop. The duty does both in one pass."""
+    if names := facts.archive.detached:
+        yield Finding(
+            "archive-late",
+            f"{pluralize(len(names), 'table')} of the archive {'is' if len(names) == 1 else 'are'}"
+            f" detached and not dropped: {', '.join(names[:3])}{', …' * (len(names) > 3)}.",
+            "The duty `archive` drops them when their retention is over. Rename one to keep it.",
+            problem=False,
+        )
+
+
 def dead_jobs(facts: SystemFacts) -> Iterator[Finding]:
     dead = sum(queue.counts.get(State.DEAD, 0) for queue in facts.queues)
     if dead:
@@ -268,6 +289,7 @@ CHECKS: tuple[Callable[[SystemFacts], Iterator[Finding]], ...] = (
     paused_queues,
     open_breakers,
     failing_sources,
+    undropped_days,
     dead_jobs,
     schema_ahead,
 )

@@ -25,15 +25,13 @@ from ..request import RequestContext
 from ..route import Route
 from ..tenant_lanes import refuse_foreign_lanes
 from . import PREFIX
-from .params import bounded
+from .params import IDEMPOTENCY_HEADER, bounded, merged_key, request_key
 from .request_models import ChainBody, FlowBody, FlowJobBody, GroupBody, JobsBody, NewJobBody, Part
 from .response_models import EnqueuedFlow, EnqueuedJob, Jobs
 
 if TYPE_CHECKING:
     from ...webhooks.webhook import Webhook
 
-IDEMPOTENCY_HEADER = "idempotency-key"
-MAX_KEY_LENGTH = 150
 MAX_FLOW_DEPTH = 20  # nested chains and groups
 
 
@@ -113,7 +111,7 @@ class _CallBuilder:
 
     def __init__(self, call: RequestContext) -> None:
         self._call = call
-        self._request_key = _request_key(call)
+        self._request_key = request_key(call.request)
         self._number_keys = True
         self.count = 0
         self.after: set[str] = set()
@@ -168,12 +166,7 @@ class _CallBuilder:
 
     def _merged_key(self, own: str | None) -> str | None:
         """The key from the header, the body, or both if they are equal."""
-        if None not in (own, self._request_key) and own != self._request_key:
-            raise UnprocessableBody(
-                f"Idempotency-Key is {self._request_key!r}, and `key` in the body is {own!r}: send"
-                " one of them, or the same in both"
-            )
-        return own or self._request_key
+        return merged_key(self._request_key, own)
 
     def flow(self, body: FlowBody) -> Flow | Chain | Group:
         self._number_keys = False  # the key belongs to the whole flow
@@ -224,15 +217,6 @@ def _untyped_definition(task: str, tenant_required: bool) -> TaskDefinition:
     def handler(**arguments: object) -> None: ...
 
     return TaskDefinition(name=task, function=handler, tenant_required=tenant_required)
-
-
-def _request_key(call: RequestContext) -> str | None:
-    key = call.request.headers.get(IDEMPOTENCY_HEADER)
-    if key is not None and (not 0 < len(key) <= MAX_KEY_LENGTH or not key.isprintable()):
-        raise UnprocessableBody(
-            f"Idempotency-Key must be 1 to {MAX_KEY_LENGTH} printable characters"
-        )
-    return key
 
 
 _HEADERS = {

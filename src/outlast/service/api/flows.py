@@ -36,7 +36,7 @@ async def read_flow(call: RequestContext) -> dict[str, object]:
     return state.as_json()
 
 
-async def list_flow_jobs(call: RequestContext) -> dict[str, Any]:
+async def list_flow_jobs(call: RequestContext) -> dict[str, object]:
     params: FlowPageQuery = call.query
     limit = limit_of(params.limit, 50, call.service.settings.max_page)
     after = LOWEST_ID if params.cursor is None else str(params.cursor)

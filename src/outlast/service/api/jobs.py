@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from ...ops.access import Access
 from ...ops.explain import explain
 from ...ops.operation import Op
 from ...ops.search import JobQuery, search
+from ...ops.wait_report import current_waits
 from ..job_counts import by_state
 from ..request import RequestContext
 from ..route import Route
@@ -27,15 +29,25 @@ SEARCH_BUDGET_S = 0.05  # then the response has a cursor
 
 async def read_job(call: RequestContext) -> dict[str, object]:
     found = await call.ol.store.arun(report.job, job_id_of(call), call.reach)
-    return found.as_json()
+    return found.as_json() | (await waiting_of(call, [found])).get(found.id, {})
 
 
-async def list_jobs(call: RequestContext) -> dict[str, Any]:
+async def list_jobs(call: RequestContext) -> dict[str, object]:
     params: PageQuery = call.query
     limit = limit_of(params.limit, 50, call.service.settings.max_page)
     cursor = None if params.cursor is None else str(params.cursor)
     found, cursor = await search_page(call, filter_of(params), call.reach, cursor, limit)
-    return {"jobs": [job_summary(job) for job in found], "next": cursor}
+    waiting = await waiting_of(call, found)
+    return {
+        "jobs": [job_summary(job) | waiting.get(job.id, {}) for job in found],
+        "next": cursor,
+    }
+
+
+async def waiting_of(call: RequestContext, jobs: Sequence[Job]) -> dict[str, dict[str, object]]:
+    """What the handlers of those of the jobs wait for that do, as a field of theirs."""
+    waits = await call.ol.store.arun(current_waits, jobs)
+    return {id: {"waiting": wait.as_json()} for id, wait in waits.items()}
 
 
 async def search_page(
@@ -75,7 +87,7 @@ async def explain_job(call: RequestContext) -> dict[str, object]:
     return {"job": id, "state": job.state, "explanation": explanation}
 
 
-async def read_history(call: RequestContext) -> dict[str, Any]:
+async def read_history(call: RequestContext) -> dict[str, object]:
     params: HistoryQuery = call.query
     limit = limit_of(params.limit, 200, call.service.settings.max_page)
     attempts, events = await call.ol.store.arun(
@@ -93,7 +105,7 @@ def _history(id: str, reach: Any, after: int, limit: int) -> Op[Any]:
     return (yield from report.history(id, after, limit))
 
 
-def jsonable(facts: dict[str, Any]) -> dict[str, Any]:
+def jsonable(facts: dict[str, Any]) -> dict[str, object]:
     moments = ("started_at", "finished_at", "at", "seen_at", "next_at", "succeeded_at")
     return {
         name: value.isoformat() if name in moments and value is not None else value

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from starlette.requests import Request
+
 from ...client.base import job_id
 from ...client.flows import flow_id
 from ...ops.search import JobQuery
 from ..problems import UnprocessableBody
 from ..request import RequestContext
+
+IDEMPOTENCY_HEADER = "idempotency-key"
+MAX_KEY_LENGTH = 150
 
 
 def job_id_of(call: RequestContext) -> str:
@@ -35,3 +40,23 @@ def bounded(requested: int, allowed: int, what: str = "limit") -> int:
         problem = {"path": what, "message": f"must be at most {allowed} on this server"}
         raise UnprocessableBody("the request is invalid", problems=[problem])
     return requested
+
+
+def request_key(request: Request) -> str | None:
+    """The key in the header of a request that may be repeated."""
+    key = request.headers.get(IDEMPOTENCY_HEADER)
+    if key is not None and (not 0 < len(key) <= MAX_KEY_LENGTH or not key.isprintable()):
+        raise UnprocessableBody(
+            f"Idempotency-Key must be 1 to {MAX_KEY_LENGTH} printable characters"
+        )
+    return key
+
+
+def merged_key(header: str | None, own: str | None) -> str | None:
+    """The key from the header, the body, or both if they are equal."""
+    if None not in (own, header) and own != header:
+        raise UnprocessableBody(
+            f"Idempotency-Key is {header!r}, and `key` in the body is {own!r}: send one of them,"
+            " or the same in both"
+        )
+    return own or header

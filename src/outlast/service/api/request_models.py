@@ -130,7 +130,7 @@ class GroupBody(RequestModel):
     fail_fast: bool | Annotated[int, Field(ge=1, le=10_000)] = False
 
 
-def _part_kind(body: Any) -> str:
+def _part_kind(body: object) -> str:
     """The kind of a part, by its fields. Trying each kind in turn would take seconds for a body of
     a megabyte, and report every mistake three times."""
     named = body if isinstance(body, dict) else {}
@@ -219,6 +219,15 @@ class HistoryQuery(RequestModel):
 class ResultQuery(RequestModel):
     wait: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = Field(
         0.0, description="seconds to wait for the job's end; the server has a limit"
+    )
+
+
+class SignalBody(RequestModel):
+    """A value for a job that waits for it, or will."""
+
+    value: Any = Field(None, description="any JSON; of the type that the task declares")
+    key: Name | None = Field(
+        None, description="of several signals of this name with one key, the first is kept"
     )
 
 

@@ -12,6 +12,16 @@ from ...model.lifecycle import State
 from ...ops.report import Attempt, Duty, Event
 
 
+class WaitView(BaseModel):
+    """What a job's handler waits for."""
+
+    name: str
+    kind: Literal["sleep", "signal", "job", "flow"]
+    for_: list[str] = Field(alias="for", description="names of signals, or the id of a job or flow")
+    since: datetime
+    until: datetime | None = Field(description="when it ends, or times out; null: never")
+
+
 class JobLine(BaseModel):
     """A job as in lists: without arguments and result."""
 
@@ -43,6 +53,9 @@ class JobLine(BaseModel):
     waits_for: int
     unreadable: str | None = Field(
         description="the part of its row that cannot be read, as after a manual change; else null"
+    )
+    waiting: WaitView | None = Field(
+        None, description="what its handler waits for; left out if it does not"
     )
 
 
@@ -118,6 +131,13 @@ class BulkDone(Done):
         description="skipped jobs by reason: their current state, or another reason"
     )
     more: int = Field(description="additional jobs, which were dead because of matching ones")
+
+
+class SignalSent(BaseModel):
+    job: str
+    signal: str
+    new: bool = Field(description="false: a signal with this key was sent before")
+    woken: bool = Field(description="whether the job was waiting for it, and goes on")
 
 
 class Explanation(BaseModel):

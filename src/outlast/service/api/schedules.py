@@ -37,7 +37,7 @@ from .schedule_models import (
 )
 
 
-async def list_schedules(call: RequestContext) -> dict[str, Any]:
+async def list_schedules(call: RequestContext) -> dict[str, object]:
     params: ScheduleQuery = call.query
     limit = limit_of(params.limit, 50, call.service.settings.max_page)
     asked = partial(schedule_page, after=params.cursor or "", limit=limit, text=params.text)
@@ -46,7 +46,7 @@ async def list_schedules(call: RequestContext) -> dict[str, Any]:
     return {"schedules": listed, "count": page.count, "next": page.next}
 
 
-async def show_schedule(call: RequestContext) -> dict[str, Any]:
+async def show_schedule(call: RequestContext) -> dict[str, object]:
     report = await call.ol.store.arun(schedules.report, call.query.name, call.reach)
     return {
         **report.schedule.as_json(),
@@ -98,7 +98,7 @@ async def reset_schedule(call: RequestContext) -> dict[str, Any]:
     return done.as_json()
 
 
-async def backfill_schedule(call: RequestContext) -> dict[str, Any]:
+async def backfill_schedule(call: RequestContext) -> dict[str, object]:
     body: BackfillBody = call.body
     start, end = to_epoch("start", body.start), to_epoch("end", body.end)
     asked = body.name, start or 0.0, end or 0.0, call.by, call.reach

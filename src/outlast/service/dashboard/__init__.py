@@ -17,6 +17,7 @@ In reading order:
     trends        charts over a range;  charts  lines as SVG
     filters       filters of jobs, in the query string
     bulk          actions on all matching jobs, in small steps;  bulk_changes  more of them
+    bridges       outboxes and sources
     job_actions, queue_actions   actions on one job or queue
     timeline      a job's attempts on a timeline;  event_lines  its events as text
     flow_layout   the layout of a flow as a graph
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 from ..route import Route
 from . import (
+    bridges,
     bulk,
     bulk_changes,
     dead_letters,
@@ -60,6 +62,7 @@ ROUTES: tuple[Route, ...] = (
     *flows.ROUTES,
     *dead_letters.ROUTES,
     *queues.ROUTES,
+    *bridges.ROUTES,
     *workers.ROUTES,
     *recovery.ROUTES,
     *schedule.ROUTES,

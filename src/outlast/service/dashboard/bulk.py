@@ -34,6 +34,7 @@ from ...ops.search import search
 from ...store.blobs.store import adelete_blobs
 from ..api.job_actions import notify_workers
 from ..request import RequestContext
+from ..route import Route
 from .confirm import FormField, redirect_done, redirect_refused, submitted_form
 from .filters import FilterText, JobFilter, access_of, action_states, count_matching
 from .pages import action_route, page_route, render_page
@@ -159,6 +160,23 @@ async def _finish(
     return await tell_it(call, message, "/jobs", **step.query)
 
 
+def bulk_routes(action: BulkAction) -> tuple[Route, Route]:
+    """The routes of a bulk action: its confirmation page, and its steps."""
+
+    async def ask(call: RequestContext) -> Response:
+        return await ask_bulk(call, action)
+
+    async def do(call: RequestContext) -> Response:
+        return await do_bulk(call, action)
+
+    ask.__name__, do.__name__ = f"ask_{action.name}_jobs", f"do_{action.name}_jobs"
+    path, all_jobs = f"/jobs/{action.name}", f"{action.verb} all matching jobs"
+    return (
+        page_route(path, ask, f"{all_jobs}?", query=JobFilter, scope=Scope.ADMIN),
+        action_route(path, do, f"{all_jobs}, in steps"),
+    )
+
+
 async def _cancel(call: RequestContext, step: BulkStep, jobs: list[Job], tally: BulkTally) -> None:
     stopping = False
     for job in jobs:
@@ -219,53 +237,4 @@ PURGE = BulkAction(
 )  # fmt: skip
 
 
-async def ask_cancel_jobs(call: RequestContext) -> Response:
-    return await ask_bulk(call, CANCEL)
-
-
-async def ask_redrive_jobs(call: RequestContext) -> Response:
-    return await ask_bulk(call, REDRIVE)
-
-
-async def ask_purge_jobs(call: RequestContext) -> Response:
-    return await ask_bulk(call, PURGE)
-
-
-async def do_cancel_jobs(call: RequestContext) -> Response:
-    return await do_bulk(call, CANCEL)
-
-
-async def do_redrive_jobs(call: RequestContext) -> Response:
-    return await do_bulk(call, REDRIVE)
-
-
-async def do_purge_jobs(call: RequestContext) -> Response:
-    return await do_bulk(call, PURGE)
-
-
-ROUTES = (
-    page_route(
-        "/jobs/cancel",
-        ask_cancel_jobs,
-        "Cancel all matching jobs?",
-        query=JobFilter,
-        scope=Scope.ADMIN,
-    ),
-    page_route(
-        "/jobs/redrive",
-        ask_redrive_jobs,
-        "Redrive all matching jobs?",
-        query=JobFilter,
-        scope=Scope.ADMIN,
-    ),
-    page_route(
-        "/jobs/purge",
-        ask_purge_jobs,
-        "Remove all matching jobs?",
-        query=JobFilter,
-        scope=Scope.ADMIN,
-    ),
-    action_route("/jobs/cancel", do_cancel_jobs, "Cancel all matching jobs, in steps"),
-    action_route("/jobs/redrive", do_redrive_jobs, "Redrive all matching jobs, in steps"),
-    action_route("/jobs/purge", do_purge_jobs, "Remove all matching jobs, in steps"),
-)
+ROUTES = (*bulk_routes(CANCEL), *bulk_routes(REDRIVE), *bulk_routes(PURGE))

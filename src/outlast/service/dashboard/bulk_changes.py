@@ -8,10 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from starlette.responses import Response
-
 from ...client.base import ANY_QUEUE
-from ...model.api_token import Scope
 from ...model.errors import InvalidOption
 from ...model.humanize import duration_seconds
 from ...model.job import Job
@@ -20,10 +17,8 @@ from ...model.options import seconds
 from ...ops.bulk import change_some
 from ..api.job_actions import check_move, notify_workers
 from ..request import RequestContext
-from .bulk import BulkAction, BulkStep, BulkTally, ask_bulk, do_bulk
+from .bulk import BulkAction, BulkStep, BulkTally, bulk_routes
 from .confirm import FormField
-from .filters import JobFilter
-from .pages import action_route, page_route
 
 
 async def _resolve_time(call: RequestContext, step: BulkStep) -> BulkStep:
@@ -143,44 +138,4 @@ MOVE = BulkAction(
 )  # fmt: skip
 
 
-async def ask_reschedule_jobs(call: RequestContext) -> Response:
-    return await ask_bulk(call, RESCHEDULE)
-
-
-async def ask_prioritize_jobs(call: RequestContext) -> Response:
-    return await ask_bulk(call, PRIORITIZE)
-
-
-async def ask_move_jobs(call: RequestContext) -> Response:
-    return await ask_bulk(call, MOVE)
-
-
-async def do_reschedule_jobs(call: RequestContext) -> Response:
-    return await do_bulk(call, RESCHEDULE)
-
-
-async def do_prioritize_jobs(call: RequestContext) -> Response:
-    return await do_bulk(call, PRIORITIZE)
-
-
-async def do_move_jobs(call: RequestContext) -> Response:
-    return await do_bulk(call, MOVE)
-
-
-ROUTES = (
-    page_route(
-        "/jobs/reschedule", ask_reschedule_jobs, "Reschedule all matching jobs?",
-        query=JobFilter, scope=Scope.ADMIN,
-    ),
-    page_route(
-        "/jobs/prioritize", ask_prioritize_jobs, "Prioritize all matching jobs?",
-        query=JobFilter, scope=Scope.ADMIN,
-    ),
-    page_route(
-        "/jobs/move", ask_move_jobs, "Move all matching jobs?",
-        query=JobFilter, scope=Scope.ADMIN,
-    ),
-    action_route("/jobs/reschedule", do_reschedule_jobs, "Reschedule matching jobs, in steps"),
-    action_route("/jobs/prioritize", do_prioritize_jobs, "Prioritize matching jobs, in steps"),
-    action_route("/jobs/move", do_move_jobs, "Move matching jobs, in steps"),
-)  # fmt: skip
+ROUTES = (*bulk_routes(RESCHEDULE), *bulk_routes(PRIORITIZE), *bulk_routes(MOVE))

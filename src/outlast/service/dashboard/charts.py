@@ -108,13 +108,16 @@ def ceiling(value: float) -> float:
 
 
 def path(points: Points, top: float) -> str:
-    """A path with gaps where there are no values."""
+    """A path with gaps where there are no values. A lone value is a line without length, which
+    round ends make a dot."""
     parts, down = [], False
     for index, point in enumerate(points):
         if point is None:
             down = False
             continue
         parts.append(f"{'L' if down else 'M'}{_x(index, len(points)):.1f} {_y(point, top):.1f}")
+        if not down and (index + 1 == len(points) or points[index + 1] is None):
+            parts.append("h0")
         down = True
     return "".join(parts)
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from itertools import islice
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from ...model.blob import Blob
 from ...model.timestamps import to_datetime as stored_moment
 from .event_lines import inline_code
 
@@ -19,8 +21,9 @@ NONE = Markup('<span class="none">–</span>')  # a missing value
 MAX_VALUE_LENGTH = 20_000  # characters of arguments or results
 
 MAX_LINE_LENGTH = 300
+MAX_PREVIEW_LENGTH = 80  # characters of arguments in a list
 OUTCOME_STYLES = {"succeeded": "good", "running": "now", "released": "warn", "postponed": "warn",
-            "cancelled": "warn"}  # fmt: skip
+            "cancelled": "warn", "waited": "now"}  # fmt: skip
 
 DURATION_UNITS = ((86400.0, "d", 3600.0, "h"), (3600.0, "h", 60.0, "min"), (60.0, "min", 1.0, "s"))
 
@@ -111,12 +114,24 @@ def error_line(error: object) -> str:
     return text if len(text) <= MAX_LINE_LENGTH else f"{text[:MAX_LINE_LENGTH]}…"
 
 
+def arguments_line(args: object) -> str:
+    """The beginning of a job's arguments in one line: `user=7, card='***'`."""
+    if isinstance(args, Blob):
+        return f"{args.size:,} bytes, by reference"
+    if not isinstance(args, dict):
+        return "" if args is None else str(args)[:MAX_PREVIEW_LENGTH]
+    parts = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in args.items())
+    text = ", ".join(islice(parts, MAX_PREVIEW_LENGTH))
+    return text if len(text) <= MAX_PREVIEW_LENGTH else f"{text[:MAX_PREVIEW_LENGTH]}…"
+
+
 def outcome_style(value: str) -> str:
     """The style class of an attempt's outcome."""
     return OUTCOME_STYLES.get(value, "bad")
 
 
 FILTERS = {
+    "arguments_line": arguments_line,
     "error_line": error_line,
     "outcome": outcome_style,
     "inline_code": inline_code,

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 from starlette.responses import Response
 
 from ...model.job import Job
 from ...model.schedule import origin_of_key
+from ...model.signal_link import LinkRecord
+from ...model.stream import StreamChunk, StreamCursor, chunks_after
 from ...ops import events, report
 from ...ops.explain import explain
 from ...ops.operation import Op
 from ...ops.search import neighbours_in_access
+from ...ops.signal_links import links
+from ...ops.streams import stream_tail
+from ...ops.wait_report import WaitRecord, current_wait, waits
 from ..api import PREFIX
 from ..api.params import job_id_of
 from ..api.request_models import RequestModel
 from ..request import RequestContext
-from . import job_actions
+from . import answers, job_actions
+from .answers import answer_forms
 from .event_lines import event_line, value_text
 from .pages import page_route, render_page
 from .timeline import attempt_views, timeline
 
+OUTPUT_ROWS = 200  # of streamed output
 EVENTS_PER_PAGE = 100  # the rest is paged
 MAX_NEIGHBOURS = 20
-LIVE_KINDS = "progress log attempt cancel redrive forget state end cut message".split()
+LIVE_KINDS = "progress log attempt cancel redrive forget signal wait state end cut message".split()
 
 
 class JobPageQuery(RequestModel):
@@ -40,8 +48,12 @@ class JobPageData:
     job: Job
     attempts: list[report.Attempt]
     steps: list[report.Step]
+    waits: list[WaitRecord]
+    wait: WaitRecord | None  # the one that goes on
+    links: list[LinkRecord]
     before: list[Any]
     after: list[Any]
+    output: list[StreamChunk]
 
 
 async def job_page(call: RequestContext) -> Response:
@@ -68,7 +80,8 @@ async def job_page(call: RequestContext) -> Response:
         origin=origin_of_key(data.job.key),
         why=why,
         tries=known,
-        timeline=timeline(data.job, known, now),
+        timeline=timeline(data.job, known, data.waits, now),
+        forms=await answer_forms(call, data.job, data.wait),
         events=[event_line(one) for one in page_of_events.events + recent],
         more=page_of_events.position if page_of_events.more else None,
         reached=page_of_events.position,
@@ -77,7 +90,29 @@ async def job_page(call: RequestContext) -> Response:
         texts=_texts(data.job, params.all),
         stream=f"{PREFIX}/jobs/{id}/events",
         kinds=LIVE_KINDS,
+        output=f"{PREFIX}/jobs/{id}/stream",
+        output_parts=[_part(chunk) for chunk in data.output],
+        output_after=data.output[-1].id if data.output else None,
     )
+
+
+class OutputPart(NamedTuple):
+    """A piece of output on the page, and its CSS class."""
+
+    look: str
+    text: str
+
+
+def _part(chunk: StreamChunk) -> OutputPart:
+    match chunk.kind:
+        case "text":
+            return OutputPart("text", chunk.text)
+        case "json":
+            return OutputPart("value", json.dumps(chunk.data, ensure_ascii=False))
+        case "attempt":
+            return OutputPart("mark", f"attempt {chunk.attempt}")
+        case "truncated":
+            return OutputPart("mark", "the output is cut off here: it has reached its limit")
 
 
 def _live(job: Job, more: bool) -> bool:
@@ -97,8 +132,17 @@ def _read_job(id: str, call: RequestContext) -> Op[JobPageData]:
     job = yield from report.job(id, call.reach)
     attempts, _ = yield from report.history(id, limit=1)
     steps = yield from report.steps(id)
+    waited = yield from waits(id)
+    wait = yield from current_wait(job)
+    made = yield from links(id)
     before, after = yield from neighbours_in_access(id, call.reach, MAX_NEIGHBOURS)
-    return JobPageData(job, attempts, steps, before, after)
+    rows = yield from stream_tail(id, OUTPUT_ROWS)
+    output = list(chunks_after(StreamCursor(), rows))
+    return JobPageData(job, attempts, steps, waited, wait, made, before, after, output)
 
 
-ROUTES = (page_route("/jobs/{id}", job_page, "One job", query=JobPageQuery), *job_actions.ROUTES)
+ROUTES = (
+    page_route("/jobs/{id}", job_page, "One job", query=JobPageQuery),
+    *job_actions.ROUTES,
+    *answers.ROUTES,
+)

@@ -42,6 +42,7 @@ MENU = (
     MenuEntry("/flows", "Flows"),
     MenuEntry("/dead", "Dead letter"),
     MenuEntry("/queues", "Queues"),
+    MenuEntry("/bridges", "Brokers", everyone=True),
     MenuEntry("/workers", "Workers", everyone=True),
     MenuEntry("/recovery", "Recovery", everyone=True),
     MenuEntry("/schedules", "Schedules"),

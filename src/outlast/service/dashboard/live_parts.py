@@ -22,12 +22,12 @@ class PartStream(StreamResponse):
 
     def __init__(self, call: RequestContext, parts: Parts) -> None:
         super().__init__(call, SSE, call.service.settings.events_life)
+        self._service = call.service
         self._parts = parts
 
     def acquire(self, held: ExitStack) -> None:
-        service = self._call.service
-        held.enter_context(service.viewers.slot(self._call.who))
-        held.enter_context(service.live_view.viewer())
+        held.enter_context(self._service.viewers.slot(self._call.who))
+        held.enter_context(self._service.live_view.viewer())
 
     async def send_chunks(self, send: Send) -> None:
         await self.send_chunk(send, sse_retry(RECONNECT_AFTER_S))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from markupsafe import Markup
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse
@@ -20,7 +18,7 @@ HEADERS = {"referrer-policy": "same-origin", "vary": "Cookie"}
 
 
 async def render_page(
-    call: RequestContext, template: str, status: int = 200, **facts: Any
+    call: RequestContext, template: str, status: int = 200, **facts: object
 ) -> HTMLResponse:
     """Render a page, with the flash message of the previous action."""
     context = await layout_context(call.service, call.request, call.who)
@@ -30,7 +28,7 @@ async def render_page(
     return response
 
 
-async def render_part(call: RequestContext, template: str, **facts: Any) -> Markup:
+async def render_part(call: RequestContext, template: str, **facts: object) -> Markup:
     """Render a part of a page, to be inserted into an open one."""
     context = await layout_context(call.service, call.request, call.who)
     return Markup(render(template, {**context, **facts}))  # noqa: S704 - it is escaped

@@ -46,7 +46,9 @@ async def queues_page(call: RequestContext) -> Response:
     first = (params.page - 1) * PAGE_SIZE
     shown = found[first : first + PAGE_SIZE]
     recent = latest_steps(snapshot.hour, snapshot.board.at, RATE_WINDOW_S)
+    workers = await call.ol.aworkers()
     for queue in shown:
+        queue["served"] = any(one.alive and one.serves(queue["name"]) for one in workers)
         limits = QueueLimits(queue["name"]).with_overrides(queue["limits"])
         queue["limits_in_words"] = limits.in_words(running=queue["counts"]["running"])
     return await render_page(

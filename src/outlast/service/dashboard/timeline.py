@@ -9,6 +9,7 @@ from datetime import datetime
 from ...model.job import Job
 from ...model.lifecycle import State
 from ...ops.report import Attempt
+from ...ops.wait_report import WaitRecord
 
 MAX_BARS = 40  # attempts drawn; the list has all
 WIDTH = 1000.0
@@ -36,8 +37,18 @@ class TimelineBar:
 
 
 @dataclass(frozen=True, slots=True)
+class TimelineGap:
+    """A time that the job waited, and did not hold a worker."""
+
+    left: float
+    width: float
+    text: str  # `waited 2.0 d for approval`
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     bars: list[TimelineBar]
+    gaps: list[TimelineGap]
     length: float  # seconds
     undrawn: int
 
@@ -75,18 +86,32 @@ def _span(began: datetime | None, ended: datetime | None, now: float) -> float |
     return max(0.0, (now if ended is None else ended.timestamp()) - began.timestamp())
 
 
-def timeline(job: Job, known: Sequence[AttemptView], now: float) -> Timeline:
+def timeline(
+    job: Job, known: Sequence[AttemptView], waits: Sequence[WaitRecord], now: float
+) -> Timeline:
     begin = job.created_at.timestamp()
     ends = [one.finished_at.timestamp() for one in known if one.finished_at]
     end = job.finished_at.timestamp() if job.finished_at else max([now, *ends])
     length = max(end - begin, 0.001)
     drawn = [one for one in known if one.started_at is not None][-MAX_BARS:]
-    return Timeline([_bar(one, begin, length) for one in drawn], length, len(known) - len(drawn))
+    bars = [_bar(one, begin, length) for one in drawn]
+    gaps = [_gap(wait, begin, length, end) for wait in waits[-MAX_BARS:]]
+    return Timeline(bars, gaps, length, len(known) - len(drawn))
 
 
 def _bar(one: AttemptView, begin: float, length: float) -> TimelineBar:
     assert one.started_at is not None
-    left = min(max((one.started_at.timestamp() - begin) / length, 0.0), 1.0) * WIDTH
-    width = max((one.took or 0.0) / length * WIDTH, MIN_BAR_WIDTH)
+    left, width = _place(one.started_at.timestamp(), one.took or 0.0, begin, length)
+    return TimelineBar(left, width, one.outcome)
+
+
+def _gap(wait: WaitRecord, begin: float, length: float, end: float) -> TimelineGap:
+    left, width = _place(wait.since.timestamp(), wait.spent(end), begin, length)
+    return TimelineGap(left, width, wait.describe(end))
+
+
+def _place(since: float, took: float, begin: float, length: float) -> tuple[float, float]:
+    left = min(max((since - begin) / length, 0.0), 1.0) * WIDTH
+    width = max(took / length * WIDTH, MIN_BAR_WIDTH)
     left = min(left, WIDTH - MIN_BAR_WIDTH)
-    return TimelineBar(round(left, 1), round(min(width, WIDTH - left), 1), one.outcome)
+    return round(left, 1), round(min(width, WIDTH - left), 1)

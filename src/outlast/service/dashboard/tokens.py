@@ -25,6 +25,7 @@ class TokenForm(RequestModel):
     name: Reason = ""
     read: str = ""
     enqueue: str = ""
+    signal: str = ""
     work: str = ""
     admin: str = ""
     tenant: Reason = ""
@@ -103,7 +104,7 @@ async def _all(call: RequestContext) -> list[Token]:
 
 
 async def _tokens_page(
-    call: RequestContext, submitted: TokenForm, status: int = 200, **facts: Any
+    call: RequestContext, submitted: TokenForm, status: int = 200, **facts: object
 ) -> Response:
     values = {"problem": None, "secret": None, "made": None} | facts
     return await render_page(

@@ -4,7 +4,7 @@
     complete  the job succeeded, with this result and these follow-up jobs
     fail      it did not: retry, dead, retry later, cancelled
     release   the worker releases the job, unspent
-    event     progress, or a log line
+    event     progress, a log line, or streamed output
 
 Events are stored before the outcomes that are reported with or after them. All outcomes use the
 same finish as a local worker's, and each report gets its own answer.
@@ -12,6 +12,7 @@ same finish as a local worker's, and each report gets its own answer.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from ...model.claim import Claim, ClaimKey
 from ...model.errors import InvalidInput
 from ...model.outcome import AttemptEnd, Transition, decide
 from ...model.retry import Retry
+from ...model.stream import STREAM
 from ...ops import offer as ops
 from ...ops.access import Access
 from ...ops.claim import ClaimRequest
@@ -125,6 +127,7 @@ class ReportBatch:
         self._ending: list[Claim] = []
         self._late: list[dict[str, object]] = []
         self._events: list[ops.EventKey] = []
+        self._streamed: list[ops.EventKey] = []
         self._stored: set[tuple[ClaimKey, int]] = set()
 
     async def process(self, reports: Sequence[TaskReport], prefetch: int = 0) -> list[AnswerFields]:
@@ -170,6 +173,9 @@ class ReportBatch:
 
     def _add_event(self, report: TaskReport, claim: Claim) -> None:
         check_json("data", report.data)
+        if report.kind == STREAM:
+            self._add_stream(report, claim)
+            return
         self._events.append((claim, report.n))
         if report.late:
             event = {"job": claim.id, **claim.guard, "attempt": claim.attempt}
@@ -177,6 +183,17 @@ class ReportBatch:
             self._late.append(event)
         else:
             self._finisher.add_event(claim, report.kind, report.data, report.n)
+
+    def _add_stream(self, report: TaskReport, claim: Claim) -> None:
+        """Store a row of output. One that a dead worker left is dropped: its attempt is over, and
+        readers may have gone on to the next."""
+        if not isinstance(json.loads(report.data), list):
+            raise InvalidInput("data of a stream must be an array of chunks")
+        if report.late:
+            self._stored.add((claim.claim_key, report.n))
+            return
+        self._streamed.append((claim, report.n))
+        self._finisher.add_event(claim, STREAM, report.data, report.n)
 
     def _apply_breaker(
         self, claim: Claim, ended: AttemptEnd, terms: BreakerTerms | None
@@ -240,7 +257,9 @@ class ReportBatch:
     async def _find_stored_events(self) -> None:
         """Events of a lost claim are not stored, and the sender is told so."""
         if self._events:
-            self._stored = await self._dispatcher.store.arun(ops.stored_events, self._events)
+            self._stored |= await self._dispatcher.store.arun(ops.stored_events, self._events)
+        if self._streamed:
+            self._stored |= await self._dispatcher.store.arun(ops.stored_streams, self._streamed)
 
     def _answer(self, report: TaskReport, claim: Claim) -> AnswerFields:
         if report.do == "renew":

@@ -28,7 +28,7 @@ class ClosedModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Failure(ClosedModel):
+class ReportedFailure(ClosedModel):
     type: str = ""
     message: str = ""
     traceback: str = ""
@@ -69,7 +69,7 @@ class TaskReport(ClosedModel):
     jobs: list[dict[str, Any]] | None = Field(
         None, max_length=1000, description="complete: follow-up jobs"
     )
-    error: Failure | None = Field(None, description="fail, release: the error")
+    error: ReportedFailure | None = Field(None, description="fail, release: the error")
     how: Literal[*OUTCOME_OF_WORD] = Field("failed", description="fail: the kind of failure")  # type: ignore[valid-type]
     delay: Seconds | None = Field(
         None, description="release, fail later: seconds until it is due; failed: the minimum"
@@ -87,8 +87,12 @@ class TaskReport(ClosedModel):
         None, max_length=55, description="complete, fail: the span of the attempt, as traceparent"
     )
     n: int = Field(0, ge=0, lt=2**63, description="event: its number under this claim")
-    kind: Literal["progress", "log"] = Field("log", description="event: its kind")
-    data: str = Field("{}", max_length=MAX_EVENT_LENGTH, description="event: as JSON text")
+    kind: Literal["progress", "log", "stream"] = Field("log", description="event: its kind")
+    data: str = Field(
+        "{}",
+        max_length=MAX_EVENT_LENGTH,
+        description="event: as JSON text; of a stream an array of chunks",
+    )
     late: bool = Field(False, description="event: its worker died before it could send it")
 
 
@@ -129,7 +133,7 @@ def attempt_end_of(report: TaskReport, claim: Claim, reach: Access) -> AttemptEn
             why = None if report.error is None else report.error.stored()
             return AttemptEnd(Outcome.RELEASED, delay=report.delay, error=why)
         case _:
-            error = (report.error or Failure()).stored()
+            error = (report.error or ReportedFailure()).stored()
             how = OUTCOME_OF_WORD[report.how]
             return AttemptEnd(how, error=error, delay=report.delay, outage=report.outage)
 

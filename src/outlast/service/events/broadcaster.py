@@ -10,13 +10,14 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar
 
 from ...model.errors import OutlastError
 from ...model.settings import ServiceSettings
-from ...ops import events
+from ...model.stream import StreamCursor, StreamRow
+from ...ops import events, streams
 from ...ops.event_filter import EventFilter
 from ...ops.events import EventPage, JobStatus, StoredEvent
 from ...ops.operation import Op
@@ -25,6 +26,7 @@ from ...worker.loop import Backoff
 from ..auth.principals import Principal
 from ..slots import EVENT_STREAMS, counting
 from . import frames
+from .stream_feeds import StreamFeeds
 from .subscriber import Subscriber
 
 log = logging.getLogger("outlast.service")
@@ -53,6 +55,7 @@ class Broadcaster:
         self._position, self._tick = 0, 0
         self._check_restore_at = 0.0
         self._hint = PositionHint()
+        self.feeds = StreamFeeds(self._streams_after)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reset()
 
@@ -138,6 +141,11 @@ class Broadcaster:
         async with self._reading:
             return await self._store.arun(operation, *args, **kwargs)
 
+    async def _streams_after(
+        self, cursors: Mapping[str, StreamCursor], limit: int
+    ) -> list[tuple[str, StreamRow]]:
+        return await self._store.arun(streams.streams_after, cursors, limit)
+
     async def job_status(self, job: str, tenant: str | None) -> JobStatus | None:
         async with self._reading:
             return (await self._store.arun(events.job_status, [job], tenant)).get(job)
@@ -157,6 +165,10 @@ class Broadcaster:
     def wake(self) -> None:
         """Notified within this process."""
         self._wakeup.set()
+
+    def open(self) -> None:
+        """Accept streams, after a shutdown too."""
+        self.closing.clear()
 
     def close(self) -> None:
         """Shutdown: every stream ends cleanly, to be resumed elsewhere."""
@@ -235,8 +247,10 @@ class Broadcaster:
         """One pass. Job states are read first, so that all events before a job's end are delivered
         before the end. A job that was redriven meanwhile has not ended."""
         self._tick += 1
-        statuses = await self._statuses(list(self._followers_of_job))
+        jobs = {*self._followers_of_job, *self.feeds.jobs()}
+        statuses = await self._statuses(list(jobs))
         await self._check_restore()
+        await self.feeds.poll(statuses)
         redriven = await self._broadcast_new()
         for job, standing in statuses.items():
             for subscriber in tuple(self._followers_of_job.get(job, ())):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ...model.job import lenient_json
+from ...model.stream import StreamChunk
 from ...model.timestamps import to_datetime
 from ...ops.events import JobStatus, StoredEvent
 from ...ops.live_events import LiveEvent
@@ -79,6 +80,23 @@ def live_frame(event: LiveEvent) -> EventFrame:
     return EventFrame(event.kind, content, event.id)
 
 
+def chunk_frame(job: str, chunk: StreamChunk) -> EventFrame:
+    content = {
+        "job": job,
+        "attempt": chunk.attempt,
+        "fence": chunk.fence,
+        "at": None if chunk.at is None else chunk.at.isoformat(),
+        "data": chunk.data,
+    }
+    return EventFrame(chunk.kind, content, chunk.id)
+
+
+def stream_end_frame(job: str, status: JobStatus | None, cursor: str) -> EventFrame:
+    """The last frame of a job's output, unless it is redriven."""
+    content = {"job": job, "state": "removed"} if status is None else _end_fields(status)
+    return EventFrame("end", content, f"{cursor}-end")
+
+
 def state_frame(status: JobStatus) -> EventFrame:
     """The current state of a job."""
     return EventFrame("state", _status_fields(status))
@@ -115,7 +133,7 @@ def keep_alive_bytes(position: int | None, media: str) -> bytes:
     return b": keep-alive\n\n" if position is None else f"id: {position}\n\n".encode()
 
 
-def _status_fields(status: JobStatus) -> dict[str, Any]:
+def _status_fields(status: JobStatus) -> dict[str, object]:
     return {
         "job": status.id,
         "state": status.state,
@@ -125,14 +143,14 @@ def _status_fields(status: JobStatus) -> dict[str, Any]:
     }
 
 
-def _end_fields(status: JobStatus) -> dict[str, Any]:
+def _end_fields(status: JobStatus) -> dict[str, object]:
     error = lenient_json(status.error)
     short = {name: error.get(name) for name in ("type", "message")} if _is_object(error) else None
     failed = short if status.state != "succeeded" else None
     return {**_status_fields(status), "at": _iso_time(status.finished_at), "error": failed}
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: object) -> bool:
     return isinstance(value, dict)
 
 

@@ -15,14 +15,14 @@ from starlette.types import Send
 from ...live_reader import LiveReader, Look
 from ...ops.event_filter import EventFilter
 from ...ops.live_events import LiveCursor
-from ..request import RequestContext
+from ..streaming import StreamCaller
 from . import frames
 from .stream import EventStream
 
 
 class LiveEventStream(EventStream):
     def __init__(
-        self, call: RequestContext, event_filter: EventFilter, media: str, after: str | None
+        self, call: StreamCaller, event_filter: EventFilter, media: str, after: str | None
     ) -> None:
         super().__init__(call, event_filter, media, None)
         cursor = None if after is None else LiveCursor.parse(after)

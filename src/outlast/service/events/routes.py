@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import re
-
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from ...client.base import job_id
 from ...model.api_token import Scope
-from ...model.errors import JobNotFound
-from ...ops import flow_report
+from ...model.stream import CURSOR_PATTERN as STREAM_CURSOR
 from ...ops.event_filter import DERIVED_KINDS, EventFilter
 from ...ops.live_events import CURSOR_PATTERN, LiveCursor
-from ...ops.search import flow_in_reach
 from ...protocol import NDJSON, SSE
 from ..api import PREFIX
 from ..api.params import flow_id_of
-from ..problems import UnprocessableBody
 from ..request import RequestContext
 from ..route import Route
 from .live_stream import LiveEventStream
+from .opening import check_position, media_for, open_flow_stream, open_job_stream, open_output
 from .stream import EventStream, admit
 
 POSITION_PATTERN = r"^[0-9]{1,18}(-end)?$"
 NAMES_FIELD = Field("", max_length=2000, description="one, or several separated by commas")
-
-
+STAY_FIELD = Field(
+    None, ge=0, le=86400, description="maximum seconds of the stream; default: the server's setting"
+)
 AFTER_LIVE = Field(
     None,
     pattern=f"^{CURSOR_PATTERN}$",
@@ -39,9 +36,7 @@ class FlowEventsQuery(BaseModel):
 
     after: str | None = AFTER_LIVE
     kind: str = NAMES_FIELD
-    stay: float | None = Field(
-        None, ge=0, le=86400, description="seconds the stream lasts at the most; else as set here"
-    )
+    stay: float | None = STAY_FIELD
 
 
 class JobEventsQuery(BaseModel):
@@ -53,12 +48,18 @@ class JobEventsQuery(BaseModel):
         description="start after the event with this id (0: at the first)",
     )
     kind: str = NAMES_FIELD
-    stay: float | None = Field(
+    stay: float | None = STAY_FIELD
+
+
+class JobStreamQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    after: str | None = Field(
         None,
-        ge=0,
-        le=86400,
-        description="maximum seconds of the stream; default: the server's setting",
+        pattern=f"^{STREAM_CURSOR}$",
+        description="start after the chunk with this id; default: at the first",
     )
+    stay: float | None = STAY_FIELD
 
 
 class EventsQuery(JobEventsQuery):
@@ -69,24 +70,23 @@ class EventsQuery(JobEventsQuery):
 
 
 async def job_events(call: RequestContext) -> Response | None:
-    """From the job's first event, or from the caller's position, to its last."""
-    job, broadcaster = job_id(call.request.path_params["id"]), admit(call)
-    standing = await broadcaster.job_status(job, call.who.tenant)
-    if standing is None or not call.who.can_access(standing.queue):
-        raise JobNotFound(job=job)
-    after, ended = _position(call, "0")
-    if ended and standing.final and await broadcaster.is_over(job, after or 0):
-        return None  # 204: browsers do not reconnect
-    event_filter = EventFilter(
-        job=job, kinds=_names(call.query.kind), tenant=call.who.tenant, queues=call.who.queues
+    """From the job's first event, or from the caller's position, to its last; else 204, after
+    which browsers do not reconnect."""
+    job = job_id(call.request.path_params["id"])
+    return await open_job_stream(call, job, _after(call), _names(call.query.kind), _media(call))
+
+
+async def job_stream(call: RequestContext) -> Response | None:
+    """The output of a job from its beginning, or from the caller's position, to its end."""
+    return await open_output(
+        call, job_id(call.request.path_params["id"]), _after(call), _media(call)
     )
-    return EventStream(call, event_filter, _media(call), after, standing)
 
 
 async def all_events(call: RequestContext) -> Response:
     """From now on, or from the caller's position."""
     admit(call)
-    params = call.query
+    params, after = call.query, check_position(_after(call))
     event_filter = EventFilter(
         kinds=_names(params.kind),
         in_queues=_names(params.queue),
@@ -96,45 +96,21 @@ async def all_events(call: RequestContext) -> Response:
         queues=call.who.queues,
     )
     if event_filter.kinds & DERIVED_KINDS:
-        return LiveEventStream(call, event_filter, _media(call), _live_position(call))
-    return EventStream(call, event_filter, _media(call), _position(call, None)[0])
+        return LiveEventStream(call, event_filter, _media(call), after)
+    position = None if after is None else LiveCursor.parse(after).position
+    return EventStream(call, event_filter, _media(call), position)
 
 
 async def flow_events(call: RequestContext) -> Response | None:
-    """From the flow's first event, or from where the caller was; to its end."""
-    flow, after = flow_id_of(call), _live_position(call) or "0"
-    admit(call)
-    await call.ol.store.arun(flow_in_reach, flow, call.reach)
-    if after.endswith("-end") and (await call.ol.store.arun(flow_report.flow, flow)).final:
-        return None  # 204, on which a browser does not come back
-    event_filter = EventFilter(
-        flow=flow, kinds=_names(call.query.kind), tenant=call.who.tenant, queues=call.who.queues
-    )
-    return LiveEventStream(call, event_filter, _media(call), after)
+    """As of a job."""
+    flow = flow_id_of(call)
+    return await open_flow_stream(call, flow, _after(call), _names(call.query.kind), _media(call))
 
 
-def _live_position(call: RequestContext) -> str | None:
-    """Where to go on, among stored events and successes."""
-    text = call.request.headers.get("last-event-id") or call.query.after
-    if text is not None and not re.fullmatch(CURSOR_PATTERN, text):
-        raise _no_event_id()
-    return text
-
-
-def _no_event_id() -> UnprocessableBody:
-    problem = {"path": "Last-Event-ID", "message": "must be the id of an event"}
-    return UnprocessableBody("Last-Event-ID must be the id of an event", problems=[problem])
-
-
-def _position(call: RequestContext, default: str | None) -> tuple[int | None, bool]:
-    """The position to continue after, and whether the job's end was sent: from the header of a
-    reconnecting browser, or from the query."""
-    position_text = call.request.headers.get("last-event-id") or call.query.after or default
-    if position_text is None:
-        return None, False
-    if re.fullmatch(CURSOR_PATTERN, position_text) is None:
-        raise _no_event_id()
-    return LiveCursor.parse(position_text).position, position_text.endswith("-end")
+def _after(call: RequestContext) -> str | None:
+    """The position to continue after: from the header of a reconnecting browser, or from the
+    query."""
+    return call.request.headers.get("last-event-id") or call.query.after
 
 
 def _names(text: str) -> frozenset[str]:
@@ -142,8 +118,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 def _media(call: RequestContext) -> str:
-    accepted = call.request.headers.get("accept", "")
-    return NDJSON if NDJSON in accepted and SSE not in accepted else SSE
+    return media_for(call.request.headers.get("accept", ""))
 
 
 RESUME_HEADERS = {"Last-Event-ID": "the id of the last received event: continue after it"}
@@ -153,6 +128,11 @@ ROUTES = (
         "GET", f"{PREFIX}/jobs/{{id}}/events", Scope.READ, job_events,
         "The events of a job as they occur, until it has ended",
         query=JobEventsQuery, media=(SSE, NDJSON), statuses=(204, 404), headers=RESUME_HEADERS,
+    ),
+    Route(
+        "GET", f"{PREFIX}/jobs/{{id}}/stream", Scope.READ, job_stream,
+        "The output that a job streams, until it has ended",
+        query=JobStreamQuery, media=(SSE, NDJSON), statuses=(204, 404), headers=RESUME_HEADERS,
     ),
     Route(
         "GET", f"{PREFIX}/flows/{{id}}/events", Scope.READ, flow_events,

@@ -6,7 +6,6 @@ its subscription is released.
 
 from __future__ import annotations
 
-import math
 from contextlib import ExitStack, aclosing
 
 from starlette.types import Send
@@ -16,18 +15,17 @@ from ...ops.event_filter import EventFilter
 from ...ops.events import JobStatus
 from ...protocol import SSE
 from ..problems import Unavailable
-from ..request import RequestContext
-from ..streaming import GONE, ClientStalled, StreamResponse
+from ..streaming import GONE, ClientStalled, StreamCaller, StreamResponse
 from . import frames
 from .broadcaster import Broadcaster
 from .replay import Replay
 from .subscriber import Subscriber
 
 
-def admit(call: RequestContext) -> Broadcaster:
+def admit(call: StreamCaller) -> Broadcaster:
     """The broadcaster, if it has room for one more subscriber; else the caller is refused for
     now."""
-    broadcaster = call.service.broadcaster
+    broadcaster = call.broadcaster
     if broadcaster.closing.is_set():
         raise Unavailable("the server is shutting down", wait=5.0)
     broadcaster.refuse_beyond_limits(call.who)
@@ -37,15 +35,14 @@ def admit(call: RequestContext) -> Broadcaster:
 class EventStream(StreamResponse):
     def __init__(
         self,
-        call: RequestContext,
+        call: StreamCaller,
         event_filter: EventFilter,
         media: str,
         after: int | None,
         status: JobStatus | None = None,
     ) -> None:
-        self._broadcaster = call.service.broadcaster
-        longest = math.inf if call.query.stay is None else call.query.stay
-        lifetime_s = min(self._broadcaster.settings.events_life, longest)
+        self._broadcaster = call.broadcaster
+        lifetime_s = min(self._broadcaster.settings.events_life, call.longest_s)
         super().__init__(call, media + ("; charset=utf-8" if media == SSE else ""), lifetime_s)
         self._filter = event_filter
         self._media = media

@@ -28,6 +28,8 @@ DatabaseIdentity = tuple[int, str | None]  # a database's oid; its server's iden
 
 def is_known(driver: Any, store: Store) -> bool:
     """Whether it is known to lead to the store's database, without a query."""
+    if store.leads_here(driver):
+        return True
     if store.address.dialect == SQLITE:
         return hasattr(driver, "identity")  # a connection of the store, lent to a handler
     with suppress(TypeError):  # some classes have no weak references

@@ -73,15 +73,15 @@ def _family(error: BaseException) -> str:
 
 
 def _ours(error: BaseException) -> OutlastError:
-    said = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
-    if any(word in said for word in ("is closed", "closed database", "already closed")):
-        return WrongConnection(reason=f"the connection given is closed ({said})")
+    message = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+    if any(word in message for word in ("is closed", "closed database", "already closed")):
+        return WrongConnection(reason=f"the connection given is closed ({message})")
     if isinstance(error, sqlite3.Error):
         return _of_sqlite(error)
     code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if code is None and _names(error) & MISUSE_ERRORS:
-        return WrongConnection(reason=f"the connection given cannot be used now ({said})")
-    return _by_code(code, said)
+        return WrongConnection(reason=f"the connection given cannot be used now ({message})")
+    return _by_code(code, message)
 
 
 def _of_sqlite(error: sqlite3.Error) -> OutlastError:

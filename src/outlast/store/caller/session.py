@@ -40,6 +40,7 @@ class CallerSession(ABC):
             return None
         if isinstance(step, Pipeline):
             return [self.execute_step(statement) for statement in step]
+        assert isinstance(step, Statement), "jobs are copied in transactions of our own"
         query = self.queries[step.name]
         return self.execute(query, step) if query.sql else []
 
@@ -89,6 +90,7 @@ class AsyncCallerSession(ABC):
             return None
         if isinstance(step, Pipeline):
             return [await self.execute_step(statement) for statement in step]
+        assert isinstance(step, Statement), "as above"
         return await self.execute(self.queries[step.name], step)
 
     def driver(self) -> Any:

@@ -42,7 +42,7 @@ CREATE TABLE ol.job (
     -- How many of its prerequisites have still to end; of all, or of a quorum. A waiting job waits for
     -- something: nothing else would ever start it.
     waits_for integer NOT NULL DEFAULT 0
-        CHECK (waits_for >= 0 AND (state <> 'waiting' OR waits_for > 0)),
+        CHECK (waits_for >= 0 AND (state <> 'waiting' OR waits_for > 0 OR wait_name IS NOT NULL)),
     quorum integer CHECK (quorum > 0),
     -- Its end concerns others: followers, hooks, a team.
     tied boolean NOT NULL DEFAULT false,
@@ -50,6 +50,12 @@ CREATE TABLE ol.job (
     -- Its prerequisites existed already, and it was enqueued in somebody else's transaction: they are
     -- to be counted once more.
     unlinked boolean NOT NULL DEFAULT false,
+    -- Its handler waits: the name of its wait, and when the wait is over, or times out. A sleeping job is
+    -- scheduled; one that waits for a signal or for another job is waiting.
+    wait_name text CHECK (wait_name <> ''),
+    wait_until timestamptz,
+    -- The handler of another job waits for the end of this one.
+    awaited boolean NOT NULL DEFAULT false,
     -- An owner and a lease while it runs, and only then; a final job has an end, and only then.
     CONSTRAINT job_owned CHECK ((state = 'running') = (lease_until IS NOT NULL)),
     CONSTRAINT job_owner CHECK (CASE
@@ -58,7 +64,10 @@ CREATE TABLE ol.job (
         ELSE true END),
     CONSTRAINT job_finished CHECK
         ((state IN ('succeeded', 'dead', 'cancelled')) = (finished_at IS NOT NULL)),
-    CONSTRAINT job_result CHECK (result IS NULL OR state = 'succeeded')
+    CONSTRAINT job_result CHECK (result IS NULL OR state = 'succeeded'),
+    CONSTRAINT job_wait CHECK (CASE
+        WHEN wait_name IS NULL THEN wait_until IS NULL
+        ELSE state IN ('waiting', 'scheduled') END)
 ) WITH (
     fillfactor = 85,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -75,13 +84,14 @@ CREATE INDEX job_ready ON ol.job (queue, priority DESC, run_at, id) WHERE state 
 CREATE INDEX job_last_life ON ol.job (queue, priority DESC, run_at, id)
     WHERE state = 'ready' AND crashes > 0 AND crashes >= max_crashes - 1;
 -- Of limited queues alone: jobs without a lane have no entry in these. The heads of lanes, the slots
--- that are taken, and begun jobs that hold an ordered lane until they end.
+-- that are taken, and begun jobs that hold an ordered lane until they end
+-- or wait.
 CREATE INDEX job_lane_ready ON ol.job (queue, lane, priority DESC, run_at, id)
     WHERE state = 'ready' AND lane IS NOT NULL;
 CREATE INDEX job_lane_running ON ol.job (queue, lane, started_at)
     WHERE state = 'running' AND lane IS NOT NULL;
 CREATE INDEX job_lane_begun ON ol.job (queue, lane, id)
-    WHERE lane IS NOT NULL AND fence > 0 AND state IN ('scheduled', 'ready');
+    WHERE lane IS NOT NULL AND fence > 0 AND state IN ('scheduled', 'ready') AND wait_name IS NULL;
 CREATE INDEX job_lane_dead ON ol.job (queue, lane) WHERE state = 'dead' AND lane IS NOT NULL;
 CREATE INDEX job_due ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX job_lease ON ol.job (lease_until) WHERE state = 'running';
@@ -95,10 +105,29 @@ CREATE UNIQUE INDEX job_key ON ol.job (tenant, queue, key)
     WHERE key IS NOT NULL AND unique_mode IS NULL;
 CREATE INDEX job_waiting ON ol.job (id) WHERE state = 'waiting';
 CREATE INDEX job_unlinked ON ol.job (id) WHERE state = 'waiting' AND unlinked;
+-- Waits that time out.
+CREATE INDEX job_wait_until ON ol.job (wait_until, id)
+    WHERE state = 'waiting' AND wait_until IS NOT NULL;
 -- One index for all that is asked of a flow's jobs: each version of a row costs an entry in each.
 CREATE INDEX job_flow ON ol.job (flow, state, id) WHERE flow IS NOT NULL;
 CREATE INDEX job_team_live ON ol.job (team)
     WHERE team IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
+
+-- The archive: succeeded jobs that nothing else refers to, by the day (UTC) on which they ended. Its
+-- partitions, `past_YYYYMMDD`, are made and dropped by the duty `archive`; there is no default one, which
+-- would be searched whenever one is made. An id is in `job` or here, never in both. The row is as it was.
+CREATE TABLE ol.past (LIKE ol.job INCLUDING DEFAULTS) PARTITION BY RANGE (finished_at);
+CREATE INDEX past_id ON ol.past (id);
+
+-- How many jobs the archive has of each day and kind, so that nobody counts them.
+CREATE TABLE ol.past_count (
+    day date NOT NULL, -- UTC
+    tenant text NOT NULL,
+    queue text NOT NULL,
+    task text NOT NULL,
+    number bigint NOT NULL CHECK (number >= 0),
+    PRIMARY KEY (day, tenant, queue, task)
+) WITH (fillfactor = 70);
 
 -- Unique keys: the job that was made last under each, and when calls of that key began to count. Whether
 -- that job still stands in the way of another is read from its own row.
@@ -169,6 +198,82 @@ CREATE TABLE ol.step (
     attempt integer NOT NULL,
     at timestamptz NOT NULL,
     PRIMARY KEY (job, name)
+);
+
+-- The durable waits of a job, in the order in which they began; the fence names the claim whose attempt
+-- ended with it. `subjects` are the names of signals, or the id of a job or flow; `awaits` is the job whose
+-- end wakes this one. `result` is kept for later attempts, as that of a step is.
+CREATE TABLE ol.wait (
+    job uuid NOT NULL,
+    name text NOT NULL CHECK (name <> ''),
+    kind text NOT NULL CHECK (kind IN ('sleep', 'signal', 'job', 'flow')),
+    subjects json NOT NULL,
+    awaits uuid,
+    fence bigint NOT NULL,
+    since timestamptz NOT NULL,
+    until timestamptz,
+    ended_at timestamptz,
+    outcome text CHECK (outcome IN ('signal', 'timed-out', 'ended')),
+    -- The name of the signal that ended it, or the final state of the job.
+    source text,
+    result json,
+    forms json, -- JSON schemas of typed signals by name, for people who answer
+    PRIMARY KEY (job, name),
+    CONSTRAINT wait_ended CHECK ((outcome IS NULL) = (ended_at IS NULL))
+);
+CREATE INDEX wait_awaits ON ol.wait (awaits) WHERE awaits IS NOT NULL AND ended_at IS NULL;
+
+-- Values sent to jobs, in the order of arrival: kept until a wait takes them, each once. `unseen`: sent in a
+-- caller's own transaction, which must not lock the row of its job; after the commit, any worker looks
+-- whether that job waits for it.
+CREATE TABLE ol.signal (
+    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job uuid NOT NULL,
+    name text NOT NULL CHECK (name <> ''),
+    value json NOT NULL,
+    key text CHECK (key <> ''),
+    sent_by text,
+    at timestamptz NOT NULL,
+    taken_by text, -- the wait
+    unseen boolean NOT NULL DEFAULT false
+);
+CREATE INDEX signal_job ON ol.signal (job, seq);
+CREATE INDEX signal_kept ON ol.signal (job, seq) WHERE taken_by IS NULL;
+CREATE UNIQUE INDEX signal_key ON ol.signal (job, name, key) WHERE key IS NOT NULL;
+CREATE INDEX signal_unseen ON ol.signal (seq) WHERE unseen;
+
+-- One-time links: whoever has one may send a signal, once. The secret is in the address alone; `hash` is its
+-- SHA-256. `choices` are labels and values to choose from; without them, `form` is the JSON schema of the
+-- value. `used_by` names the request that used it: a repeat after a lost response is the same use.
+CREATE TABLE ol.signal_link (
+    id uuid PRIMARY KEY,
+    hash text NOT NULL UNIQUE,
+    job uuid NOT NULL,
+    name text NOT NULL CHECK (name <> ''),
+    key text CHECK (key <> ''),
+    text text NOT NULL,
+    choices json,
+    form json,
+    created_by text NOT NULL,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    used_at timestamptz,
+    used_by text,
+    revoked_at timestamptz
+);
+CREATE INDEX signal_link_job ON ol.signal_link (job, id);
+
+-- The output that a job streams, in the order of its claims; `data` is an array of the chunks of a moment, or
+-- none where the output was cut off. `total` counts the bytes of the job's output up to here.
+CREATE TABLE ol.stream (
+    job uuid NOT NULL,
+    fence bigint NOT NULL,
+    n bigint NOT NULL,
+    attempt integer NOT NULL,
+    data json,
+    total bigint NOT NULL,
+    at timestamptz NOT NULL,
+    PRIMARY KEY (job, fence, n)
 );
 
 -- Progress, logs and the actions of operators. `seq` orders a job's events as they were accepted. An
@@ -425,9 +530,45 @@ CREATE TABLE ol.session (
     ends_at timestamptz NOT NULL
 );
 
+-- The steps of upgrades that are done: an interrupted upgrade goes on after them.
+CREATE TABLE ol.migration_step (
+    version integer NOT NULL,
+    step integer NOT NULL,
+    done_at timestamptz NOT NULL,
+    PRIMARY KEY (version, step)
+);
+
 -- The key of signatures: one for all instances of the service, made by the first that needs it.
 CREATE TABLE ol.secret (
     name text PRIMARY KEY,
     value text NOT NULL,
     created_at timestamptz NOT NULL
 );
+
+-- For autoscalers and dashboards of others, so its columns stay: by queue, the jobs that a worker could
+-- start now, those that run, and how long the oldest has been due. A paused queue has no ready jobs.
+-- (SQLite serves one machine: nothing is scaled there.)
+CREATE VIEW ol.backlog AS
+SELECT due.queue,
+    sum(due.ready)::bigint AS ready,
+    sum(due.running)::bigint AS running,
+    coalesce(extract(epoch FROM now() - min(due.oldest)), 0)::double precision AS oldest_seconds
+FROM (
+    SELECT j.queue, count(*) AS ready, 0 AS running, min(j.run_at) AS oldest
+    FROM ol.job AS j
+    WHERE j.state = 'ready'
+        AND NOT EXISTS (SELECT FROM ol.queue AS q WHERE q.name = j.queue AND q.paused)
+    GROUP BY j.queue
+    UNION ALL
+    SELECT j.queue, count(*), 0, min(j.run_at)
+    FROM ol.job AS j
+    WHERE j.state = 'scheduled' AND j.run_at <= now()
+        AND NOT EXISTS (SELECT FROM ol.queue AS q WHERE q.name = j.queue AND q.paused)
+    GROUP BY j.queue
+    UNION ALL
+    SELECT j.queue, 0, count(*), NULL
+    FROM ol.job AS j
+    WHERE j.state = 'running'
+    GROUP BY j.queue
+) AS due
+GROUP BY due.queue;

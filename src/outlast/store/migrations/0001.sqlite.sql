@@ -42,7 +42,7 @@ CREATE TABLE ol.job (
     -- How many of its prerequisites have still to end; of all, or of a quorum. A waiting job waits for
     -- something: nothing else would ever start it.
     waits_for INTEGER NOT NULL DEFAULT 0
-        CHECK (waits_for >= 0 AND (state <> 'waiting' OR waits_for > 0)),
+        CHECK (waits_for >= 0 AND (state <> 'waiting' OR waits_for > 0 OR wait_name IS NOT NULL)),
     quorum INTEGER CHECK (quorum > 0),
     -- Its end concerns others: followers, hooks, a team.
     tied INTEGER NOT NULL DEFAULT 0,
@@ -50,6 +50,12 @@ CREATE TABLE ol.job (
     -- Its prerequisites existed already, and it was enqueued in somebody else's transaction: they are
     -- to be counted once more.
     unlinked INTEGER NOT NULL DEFAULT 0,
+    -- Its handler waits: the name of its wait, and when the wait is over, or times out. A sleeping job is
+    -- scheduled; one that waits for a signal or for another job is waiting.
+    wait_name TEXT CHECK (wait_name <> ''),
+    wait_until REAL,
+    -- The handler of another job waits for the end of this one.
+    awaited INTEGER NOT NULL DEFAULT 0,
     -- An owner and a lease while it runs, and only then; a final job has an end, and only then.
     CONSTRAINT job_owned CHECK ((state = 'running') = (lease_until IS NOT NULL)),
     CONSTRAINT job_owner CHECK (CASE
@@ -58,7 +64,10 @@ CREATE TABLE ol.job (
         ELSE true END),
     CONSTRAINT job_finished CHECK
         ((state IN ('succeeded', 'dead', 'cancelled')) = (finished_at IS NOT NULL)),
-    CONSTRAINT job_result CHECK (result IS NULL OR state = 'succeeded')
+    CONSTRAINT job_result CHECK (result IS NULL OR state = 'succeeded'),
+    CONSTRAINT job_wait CHECK (CASE
+        WHEN wait_name IS NULL THEN wait_until IS NULL
+        ELSE state IN ('waiting', 'scheduled') END)
 );
 
 -- The claim's own order, over nothing but what can be claimed.
@@ -69,13 +78,14 @@ CREATE INDEX ol.index(job_ready) ON ol.job (queue, priority DESC, run_at, id) WH
 CREATE INDEX ol.index(job_last_life) ON ol.job (queue, priority DESC, run_at, id)
     WHERE state = 'ready' AND crashes > 0 AND crashes >= max_crashes - 1;
 -- Of limited queues alone: jobs without a lane have no entry in these. The heads of lanes, the slots
--- that are taken, and begun jobs that hold an ordered lane until they end.
+-- that are taken, and begun jobs that hold an ordered lane until they end
+-- or wait.
 CREATE INDEX ol.index(job_lane_ready) ON ol.job (queue, lane, priority DESC, run_at, id)
     WHERE state = 'ready' AND lane IS NOT NULL;
 CREATE INDEX ol.index(job_lane_running) ON ol.job (queue, lane, started_at)
     WHERE state = 'running' AND lane IS NOT NULL;
 CREATE INDEX ol.index(job_lane_begun) ON ol.job (queue, lane, id)
-    WHERE lane IS NOT NULL AND fence > 0 AND state IN ('scheduled', 'ready');
+    WHERE lane IS NOT NULL AND fence > 0 AND state IN ('scheduled', 'ready') AND wait_name IS NULL;
 CREATE INDEX ol.index(job_lane_dead) ON ol.job (queue, lane)
     WHERE state = 'dead' AND lane IS NOT NULL;
 CREATE INDEX ol.index(job_due) ON ol.job (run_at, id) WHERE state = 'scheduled';
@@ -90,6 +100,9 @@ CREATE UNIQUE INDEX ol.index(job_key) ON ol.job (tenant, queue, key)
     WHERE key IS NOT NULL AND unique_mode IS NULL;
 CREATE INDEX ol.index(job_waiting) ON ol.job (id) WHERE state = 'waiting';
 CREATE INDEX ol.index(job_unlinked) ON ol.job (id) WHERE state = 'waiting' AND unlinked;
+-- Waits that time out.
+CREATE INDEX ol.index(job_wait_until) ON ol.job (wait_until, id)
+    WHERE state = 'waiting' AND wait_until IS NOT NULL;
 CREATE INDEX ol.index(job_flow) ON ol.job (flow, id) WHERE flow IS NOT NULL;
 CREATE INDEX ol.index(job_flow_live) ON ol.job (flow)
     WHERE flow IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
@@ -165,6 +178,82 @@ CREATE TABLE ol.step (
     attempt INTEGER NOT NULL,
     at REAL NOT NULL,
     PRIMARY KEY (job, name)
+);
+
+-- The durable waits of a job, in the order in which they began; the fence names the claim whose attempt
+-- ended with it. `subjects` are the names of signals, or the id of a job or flow; `awaits` is the job whose
+-- end wakes this one. `result` is kept for later attempts, as that of a step is.
+CREATE TABLE ol.wait (
+    job TEXT NOT NULL,
+    name TEXT NOT NULL CHECK (name <> ''),
+    kind TEXT NOT NULL CHECK (kind IN ('sleep', 'signal', 'job', 'flow')),
+    subjects TEXT NOT NULL,
+    awaits TEXT,
+    fence INTEGER NOT NULL,
+    since REAL NOT NULL,
+    until REAL,
+    ended_at REAL,
+    outcome TEXT CHECK (outcome IN ('signal', 'timed-out', 'ended')),
+    -- The name of the signal that ended it, or the final state of the job.
+    source TEXT,
+    result TEXT,
+    forms TEXT, -- JSON schemas of typed signals by name, for people who answer
+    PRIMARY KEY (job, name),
+    CONSTRAINT wait_ended CHECK ((outcome IS NULL) = (ended_at IS NULL))
+);
+CREATE INDEX ol.index(wait_awaits) ON ol.wait (awaits) WHERE awaits IS NOT NULL AND ended_at IS NULL;
+
+-- Values sent to jobs, in the order of arrival: kept until a wait takes them, each once. `unseen`: sent in a
+-- caller's own transaction, which must not lock the row of its job; after the commit, any worker looks
+-- whether that job waits for it.
+CREATE TABLE ol.signal (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    job TEXT NOT NULL,
+    name TEXT NOT NULL CHECK (name <> ''),
+    value TEXT NOT NULL,
+    key TEXT CHECK (key <> ''),
+    sent_by TEXT,
+    at REAL NOT NULL,
+    taken_by TEXT, -- the wait
+    unseen INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX ol.index(signal_job) ON ol.signal (job, seq);
+CREATE INDEX ol.index(signal_kept) ON ol.signal (job, seq) WHERE taken_by IS NULL;
+CREATE UNIQUE INDEX ol.index(signal_key) ON ol.signal (job, name, key) WHERE key IS NOT NULL;
+CREATE INDEX ol.index(signal_unseen) ON ol.signal (seq) WHERE unseen;
+
+-- One-time links: whoever has one may send a signal, once. The secret is in the address alone; `hash` is its
+-- SHA-256. `choices` are labels and values to choose from; without them, `form` is the JSON schema of the
+-- value. `used_by` names the request that used it: a repeat after a lost response is the same use.
+CREATE TABLE ol.signal_link (
+    id TEXT PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    job TEXT NOT NULL,
+    name TEXT NOT NULL CHECK (name <> ''),
+    key TEXT CHECK (key <> ''),
+    text TEXT NOT NULL,
+    choices TEXT,
+    form TEXT,
+    created_by TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    expires_at REAL NOT NULL,
+    used_at REAL,
+    used_by TEXT,
+    revoked_at REAL
+);
+CREATE INDEX ol.index(signal_link_job) ON ol.signal_link (job, id);
+
+-- The output that a job streams, in the order of its claims; `data` is an array of the chunks of a moment, or
+-- none where the output was cut off. `total` counts the bytes of the job's output up to here.
+CREATE TABLE ol.stream (
+    job TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    data TEXT,
+    total INTEGER NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (job, fence, n)
 );
 
 -- Progress, logs and the actions of operators. `seq` orders a job's events as they were accepted. An
@@ -413,6 +502,14 @@ CREATE TABLE ol.session (
     token TEXT NOT NULL,
     created_at REAL NOT NULL,
     ends_at REAL NOT NULL
+) WITHOUT ROWID;
+
+-- The steps of upgrades that are done: an interrupted upgrade goes on after them.
+CREATE TABLE ol.migration_step (
+    version INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    done_at TEXT NOT NULL,
+    PRIMARY KEY (version, step)
 ) WITHOUT ROWID;
 
 -- The key of signatures: one for all instances of the service, made by the first that needs it.

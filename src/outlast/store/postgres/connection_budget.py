@@ -117,12 +117,16 @@ class ConnectionBudget:
 
     def claim(self, lender: PoolMember) -> Grant | None:
         """A place at once, unless others wait for one."""
-        with self._locked():
-            if self._queue or self._collected:
-                self._serve()
-            if any(waiter.lender.serving for waiter in self._queue):
-                return None
-            return self._grant(lender)
+        try:
+            with self._lock:  # as `_locked`, without its cost
+                if self._queue or self._collected:
+                    self._serve()
+                    if any(waiter.lender.serving for waiter in self._queue):
+                        return None
+                return self._grant(lender)
+        finally:
+            if self._returns:
+                self._apply_pending()
 
     def extra_grant(self, lender: PoolMember) -> Grant:
         """A place beyond the budget, for one call."""
@@ -165,7 +169,7 @@ class ConnectionBudget:
         self._returns.append(partial(self._leave, waiter))
         self._apply_pending()
 
-    def release(self, grant: Grant, link: Any) -> None:
+    def release(self, grant: Grant, link: object) -> None:
         """Return a place, with its connection if that is reusable."""
         if self.inherited:
             _OF_THE_PARENT.append(link)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import psycopg
 from psycopg import errors
 
 from ...model.errors import (
     Contention,
     CorruptDatabase,
-    OutlastError,
     SchemaMismatch,
     StoreBusy,
     StoreError,
@@ -21,45 +17,59 @@ from ...model.errors import (
 JOB_KEY_INDEX = "job_key"  # idempotency keys
 
 
-@contextmanager
-def translate_errors() -> Iterator[None]:
+class PostgresErrors:
+    """A context manager without state: a generator would cost more than all it surrounds."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, psycopg.Error):
+            raise _translated(error) from error
+
+
+_ERRORS = PostgresErrors()
+
+
+def translate_errors() -> PostgresErrors:
     """Translate the server's errors into Outlast's."""
-    try:
-        yield
-    except OutlastError:
-        raise
-    except (errors.SerializationFailure, errors.DeadlockDetected) as error:
-        raise Contention(reason=first_line(error)) from error
-    except errors.ReadOnlySqlTransaction as error:
-        # The server was demoted: the next connection may reach the new primary.
-        raise StoreUnavailable(reason=first_line(error), broke=True) from error
-    except errors.LockNotAvailable as error:
-        raise StoreBusy(reason=first_line(error), locked=True) from error
-    except errors.QueryCanceled as error:
-        raise StoreBusy(reason=first_line(error)) from error
-    except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
-        raise SchemaMismatch(
-            reason=f"the tables do not fit this release ({first_line(error)}): run"
-            " `outlast migrate`"
-        ) from error
-    except (errors.DataCorrupted, errors.IndexCorrupted) as error:
-        raise CorruptDatabase(
-            reason=first_line(error), or_else="; a damaged index can be rebuilt by REINDEX"
-        ) from error
-    except (errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout) as error:
-        # The process was paused for so long that the server closed the connection.
-        raise StoreUnavailable(reason=first_line(error), broke=True) from error
-    except (errors.ProgramLimitExceeded, errors.StatementTooComplex, errors.TooManyColumns,
-            errors.TooManyArguments) as error:  # fmt: skip
-        # Class 54: a value is too large or too deep. psycopg counts it as an operational error.
-        raise StoreError(f"PostgreSQL refused: {first_line(error)}", refused=True) from error
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        # Insufficient resources (class 53: disk full, too many connections) come from a server
-        # that is alive; without a code, or with 57P0x and 08xxx, the connection broke.
-        broke = error.sqlstate is None or error.sqlstate[:2] in {"57", "08"}
-        raise StoreUnavailable(reason=first_line(error), broke=broke) from error
-    except psycopg.Error as error:
-        raise _refusal(error) from error
+    return _ERRORS
+
+
+def _translated(error: psycopg.Error) -> StoreError:
+    match error:
+        case errors.SerializationFailure() | errors.DeadlockDetected():
+            return Contention(reason=first_line(error))
+        case errors.ReadOnlySqlTransaction():
+            # The server was demoted: the next connection may reach the new primary.
+            return StoreUnavailable(reason=first_line(error), broke=True)
+        case errors.LockNotAvailable():
+            return StoreBusy(reason=first_line(error), locked=True)
+        case errors.QueryCanceled():
+            return StoreBusy(reason=first_line(error))
+        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
+            return SchemaMismatch(
+                reason=f"the tables do not fit this release ({first_line(error)}): run"
+                " `outlast migrate`"
+            )
+        case errors.DataCorrupted() | errors.IndexCorrupted():
+            return CorruptDatabase(
+                reason=first_line(error), or_else="; a damaged index can be rebuilt by REINDEX"
+            )
+        case errors.IdleInTransactionSessionTimeout() | errors.TransactionTimeout():
+            # The process was paused for so long that the server closed the connection.
+            return StoreUnavailable(reason=first_line(error), broke=True)
+        case (errors.ProgramLimitExceeded() | errors.StatementTooComplex() | errors.TooManyColumns()
+              | errors.TooManyArguments()):  # fmt: skip
+            # Class 54: a value is too large or too deep. psycopg counts it as an operational error.
+            return StoreError(f"PostgreSQL refused: {first_line(error)}", refused=True)
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            # Insufficient resources (class 53: disk full, too many connections) come from a server
+            # that is alive; without a code, or with 57P0x and 08xxx, the connection broke.
+            broke = error.sqlstate is None or error.sqlstate[:2] in {"57", "08"}
+            return StoreUnavailable(reason=first_line(error), broke=broke)
+    return _refusal(error)
 
 
 def _refusal(error: psycopg.Error) -> StoreError:

@@ -7,8 +7,8 @@ import asyncio
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -19,7 +19,7 @@ from .connection_budget import SERVE_EVERY_S, BudgetWaiter, ConnectionBudget, Gr
 
 
 def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    return not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE
+    return connection.pgconn.transaction_status == TransactionStatus.IDLE  # UNKNOWN: closed
 
 
 class Pools:
@@ -100,22 +100,30 @@ class Pool(PoolMember):
         self._acquire_timeout_s = acquire_timeout_s
         self._budget.join(self)
 
-    @contextmanager
-    def acquire(self) -> Iterator[DeadlineConnection]:
-        grant, kept = self._acquire_grant(), None
+    def acquire(self) -> BorrowedConnection:
+        """A connection for a block of code."""
+        return BorrowedConnection(self)
+
+    def lend(self) -> tuple[Grant, DeadlineConnection]:
+        grant = self._acquire_grant()
         try:
             grant.vacate()
-            link = grant.link or self._connect()
+            link: DeadlineConnection = grant.link or self._connect()
             link.until = None
             self.in_use.add(link)
-            try:
-                yield link
-            finally:
-                self.in_use.discard(link)
-                if self._budget.inherited or (usable(link) and not grant.spare):
-                    kept = link
-                else:
-                    link.close()
+        except BaseException:
+            self._budget.release(grant, None)
+            raise
+        return grant, link
+
+    def take_back(self, grant: Grant, link: DeadlineConnection) -> None:
+        kept = None
+        try:
+            self.in_use.discard(link)
+            if self._budget.inherited or (usable(link) and not grant.spare):
+                kept = link
+            else:
+                link.close()
         finally:
             self._budget.release(grant, kept)
 
@@ -145,6 +153,22 @@ class Pool(PoolMember):
         """Close idle connections: after one broke, the others are suspect."""
         for link in self._budget.empty(self):
             link.close()
+
+
+class BorrowedConnection:
+    """`with pool.acquire() as link:`, for a fifth of what a generator costs."""
+
+    __slots__ = ("_grant", "_link", "_pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> DeadlineConnection:
+        self._grant, self._link = self._pool.lend()
+        return self._link
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._pool.take_back(self._grant, self._link)
 
 
 class AsyncPool(PoolMember):

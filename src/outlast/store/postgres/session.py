@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from ...ops.operation import Begin, CommitPipeline, Pipeline, Rows, Statement, Step
+from ...ops.operation import Begin, BulkInsert, CommitPipeline, Pipeline, Rows, Statement, Step
 from .connection import AsyncDeadlineConnection, DeadlineConnection
+from .copy_text import copy_lines
 
 if TYPE_CHECKING:
     from .store import PostgresStore
@@ -57,6 +58,9 @@ class PostgresSession:
             if not self.began:
                 self.began, self.opening = True, self.store.begin_statements()
             return None
+        if isinstance(step, BulkInsert):
+            self._copy(step)
+            return None
         if not self.began and (one := fuse(step)):
             return split_rows(fetch_rows(self.link.execute_kept(*self.store.render(one))))
         statements = step if isinstance(step, Pipeline) else (step,)
@@ -71,6 +75,13 @@ class PostgresSession:
             answers = [fetch_rows(cursor) for cursor in cursors[len(opening) : len(sent) - ends]]
         self.began = self.began and not ends
         return answers if isinstance(step, Pipeline) else answers[0]
+
+    def _copy(self, step: BulkInsert) -> None:
+        assert self.began and not self.opening, "a COPY is part of a transaction"
+        text, *_ = self.store.render(Statement(step.name))
+        with self.link.cursor() as cursor, cursor.copy(text) as copy:
+            for lines in copy_lines(step):
+                copy.write(lines)
 
     def _execute(
         self, text: str, given: Mapping[str, object], prepare: bool
@@ -100,6 +111,9 @@ class AsyncPostgresSession:
             if not self.began:
                 self.began, self.opening = True, self.store.begin_statements()
             return None
+        if isinstance(step, BulkInsert):
+            await self._copy(step)
+            return None
         if not self.began and (one := fuse(step)):
             return split_rows(
                 await afetch_rows(await self.link.execute_kept(*self.store.render(one)))
@@ -117,6 +131,13 @@ class AsyncPostgresSession:
             answers = [await afetch_rows(cursor) for cursor in came]
         self.began = self.began and not ends
         return answers if isinstance(step, Pipeline) else answers[0]
+
+    async def _copy(self, step: BulkInsert) -> None:
+        assert self.began and not self.opening, "a COPY is part of a transaction"
+        text, *_ = self.store.render(Statement(step.name))
+        async with self.link.cursor() as cursor, cursor.copy(text) as copy:
+            for lines in copy_lines(step):
+                await copy.write(lines)
 
     async def _execute(
         self, text: str, given: Mapping[str, object], prepare: bool

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import psycopg
@@ -24,8 +25,11 @@ from ..address import Address
 from ..base import Store
 from ..dialects import POSTGRES
 from ..runner import adrive, drive
+from ..statements import Query
 from .connection import AsyncDeadlineConnection, DeadlineConnection
 from .errors import first_line, translate_errors
+from .online_migration import OnlineMigration
+from .partitions import Partitions
 from .pool import Pool, Pools
 from .session import AsyncPostgresSession, PostgresSession, Sent
 from .text import psycopg_text
@@ -39,7 +43,7 @@ ISOLATION = r"-c default_transaction_isolation=read\ committed"
 
 
 PREPARED_INSERTS = frozenset(
-    {"insert_jobs", "insert_edges", "insert_flows", "notify_workers"}
+    "insert_job insert_job_and_notify insert_jobs insert_edges insert_flows notify_workers".split()
 )  # one plan fits
 PREPARED_ON_HOT_PATH = frozenset(  # one is made to fit
     "claim claim_on claim_across promote_due succeed succeed_and_claim_on notify_followers"
@@ -49,13 +53,15 @@ PREPARED_ON_HOT_PATH = frozenset(  # one is made to fit
 NEVER_PREPARE = 2**31  # psycopg would prepare whatever was said so often
 
 # What a worker claims with is planned once: along the indexes, whatever the tables held and the
-# statistics said at that moment. (A plan whose cost is put high on purpose is not to be compiled
-# because of it.) Other statements would find no good plan so, or keep a bad one: a finish that was
-# planned when the table was empty reads all of it.
-HOT_PATH_OPTIONS = "-c plan_cache_mode=force_generic_plan -c jit=off " + " ".join(
+# statistics said at that moment. Other statements would find no good plan so, or keep a bad one: a
+# finish that was planned when the table was empty reads all of it.
+HOT_PATH_OPTIONS = "-c plan_cache_mode=force_generic_plan " + " ".join(
     f"-c enable_{way}=off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
 )
 
+# Ours run for milliseconds. Where statistics are missing, some are expected to cost so much that
+# the server would compile them first, which takes seconds on a busy machine.
+UNCOMPILED = "-c jit=off"
 
 OVERRIDDEN_OPTIONS = frozenset({"options", "client_encoding"})  # whatever the URL says
 
@@ -67,14 +73,20 @@ class PostgresStore(Store):
         super().__init__(address, settings)
         self.pooled = False  # found out when we connect
         self._hot_path = False
+        # Statements by name: their texts, and whether they are prepared.
+        self._texts: dict[str, tuple[Query, str, bool]] = {}
         limits = settings.pool_size, settings.deadline
         self._pools = Pools(self._connect, self._aconnect, *limits)
         # What handlers borrow is apart from what we need ourselves.
         self.handler_pool = Pools(self._connect, self._aconnect, *limits)
+        self.partitions = Partitions(self._acquire, address.schema, lambda: not self.pooled)
 
     @property
     def _pool(self) -> Pool:
         return self._pools.threads
+
+    def _acquire(self) -> AbstractContextManager[DeadlineConnection]:
+        return self._pool.acquire()
 
     def run_once(self, op: Op[T]) -> T:
         until = time.monotonic() + self.settings.deadline
@@ -101,14 +113,16 @@ class PostgresStore(Store):
     def render(self, statement: Statement) -> Sent:
         """A statement as psycopg wants it."""
         query = self.queries[statement.name]
-        kept = query.name in PREPARED_INSERTS or (
-            self._hot_path and query.name in PREPARED_ON_HOT_PATH
-        )
-        return psycopg_text(query), statement.bind, kept and self._prepares
+        known = self._texts.get(query.name)
+        if known is None or known[0] is not query:  # a test's clock changes them
+            known = self._texts[query.name] = (query, psycopg_text(query), self._is_kept(query))
+        return known[1], statement.bind, known[2] and not self.pooled
 
-    @property
-    def _prepares(self) -> bool:
-        return self.settings.prepare and not self.pooled
+    def _is_kept(self, query: Query) -> bool:
+        """Whether it is prepared on connections of our own."""
+        name = query.name
+        kept = name in PREPARED_INSERTS or (self._hot_path and name in PREPARED_ON_HOT_PATH)
+        return kept and self.settings.prepare
 
     def begin_statements(self) -> list[Sent]:
         """What begins a transaction."""
@@ -131,7 +145,7 @@ class PostgresStore(Store):
 
     def _parameters(self) -> dict[str, Any]:
         wait = self.settings.connect_timeout
-        given: dict[str, Any] = {
+        given: dict[str, object] = {
             "connect_timeout": max(2, round(wait)),
             "application_name": "outlast",
             "client_encoding": "UTF8",
@@ -142,7 +156,8 @@ class PostgresStore(Store):
         if not self.pooled:
             limits = " ".join(f"-c {name}={value}" for name, value in self._limits().items())
             steady = HOT_PATH_OPTIONS if self._hot_path else ""
-            given["options"] = f"{url.get('options') or ''} {limits} {ISOLATION} {steady}".strip()
+            ours = f"{limits} {ISOLATION} {UNCOMPILED} {steady}"
+            given["options"] = f"{url.get('options') or ''} {ours}".strip()
         return {
             **{k: v for k, v in given.items() if k not in url or k in OVERRIDDEN_OPTIONS},
             "autocommit": True,
@@ -220,10 +235,18 @@ class PostgresStore(Store):
     def _migrate(self, done: set[int]) -> None:
         with translate_errors(), self._pool.acquire() as link:
             self._check_encoding(link)
-            while self._migrate_on(link, done):
-                pass
+            while step := self._migrate_on(link, done):
+                if step[0].version not in done:  # for tables that are in use
+                    OnlineMigration(link, self.address.schema, step[0], self.pooled).run()
+                    done.add(step[0].version)
 
-    def _migrate_on(self, link: DeadlineConnection, done: set[int]) -> bool:
+    def pending_migrations(self) -> tuple[schema.Migration, ...]:
+        known = schema.migrations(POSTGRES, self.address.schema)
+        with translate_errors(), self._pool.acquire() as link:
+            return schema.pending(known, self._version(link))
+
+    def _migrate_on(self, link: DeadlineConnection, done: set[int]) -> tuple[schema.Migration, ...]:
+        """Apply what is next in one transaction, unless it has steps; returns it."""
         with link.transaction():
             for term in self.transaction_settings():
                 link.execute(term)
@@ -233,11 +256,14 @@ class PostgresStore(Store):
                 (f"outlast migrate {self.address.schema}",),
             )
             known = schema.migrations(POSTGRES, self.address.schema)
-            step = schema.next_step(known, self._version(link))
+            found = self._version(link)
+            step = schema.next_step(known, found)
+            if found.version and step and step[0].steps:
+                return step
             for migration in step:
                 self._apply(link, migration)
                 done.add(migration.version)
-        return bool(step)
+        return step
 
     def _apply(self, link: DeadlineConnection, migration: schema.Migration) -> None:
         """In one round trip: on a slow line, twenty of them would take far too long."""
@@ -315,6 +341,7 @@ class PostgresStore(Store):
     def clone(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
         settings = self._clone_settings(connections, lock_timeout)
         twin = PostgresStore(self.address, settings)  # not steady: some of what others say sorts
+        twin.queries = self.queries  # by the same clock
         twin._checked, twin.pooled = self._checked, self.pooled
         return twin
 

@@ -53,6 +53,7 @@ SELECT o.id FROM (ol.lowest_ready) AS o
 
 -- name: drop_jobs
 -- Cancel jobs for which a full queue has no room.
-UPDATE ol.job AS j SET state = 'cancelled', finished_at = ol.now(), error = ol.json(:error)
+UPDATE ol.job AS j SET state = 'cancelled', finished_at = ol.now(), ol.no_wait,
+    error = ol.json(:error)
 WHERE ol.in_ids(id, :ids) AND state || '' IN ('waiting', 'scheduled', 'ready')
 RETURNING CAST(id AS text), tied

@@ -157,7 +157,8 @@ SELECT CAST(w.id AS text), w.needs, w.waits_for, w.quorum, count(e.job),
     count(CASE WHEN e.job IS NOT NULL
         AND (p.id IS NULL OR p.state IN ('dead', 'cancelled')) THEN 1 END)
 FROM (SELECT id, needs, waits_for, quorum FROM ol.job
-    WHERE state = 'waiting' AND NOT unlinked AND id > ol.id(:after) ORDER BY id LIMIT :limit) AS w
+    WHERE state = 'waiting' AND NOT unlinked AND wait_name IS NULL AND id > ol.id(:after)
+    ORDER BY id LIMIT :limit) AS w
 LEFT JOIN ol.edge AS e ON e.follower = w.id LEFT JOIN ol.job AS p ON p.id = e.job
 GROUP BY w.id, w.needs, w.waits_for, w.quorum ORDER BY w.id
 
@@ -210,14 +211,14 @@ SELECT CAST(id AS text) FROM ol.job WHERE ol.in_ids(id, :ids)
 
 -- name: make_ready
 -- Make those of the jobs ready that are scheduled and due.
-UPDATE ol.job SET state = 'ready'
+UPDATE ol.job SET state = 'ready', ol.no_wait
 WHERE ol.in_ids(id, :ids) AND state = 'scheduled' AND run_at <= ol.now()
 RETURNING CAST(id AS text)
 
 -- name: end_expired
 -- Cancel those of the jobs that did not start before their expiry.
 UPDATE ol.job
-SET state = 'cancelled', finished_at = ol.now(),
+SET state = 'cancelled', finished_at = ol.now(), ol.no_wait,
     error = ol.json('{"type": "Expired", "message": "expires_at passed while it waited"}')
 WHERE ol.in_ids(id, :ids) AND state IN ('waiting', 'scheduled', 'ready')
     AND expires_at IS NOT NULL AND expires_at <= ol.now()

@@ -4,9 +4,9 @@
 WITH due AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()
     ORDER BY run_at, id LIMIT :limit FOR UPDATE SKIP LOCKED)
-UPDATE ol.job AS j SET state = 'ready' FROM due WHERE j.id = due.chosen
+UPDATE ol.job AS j SET state = 'ready', ol.no_wait FROM due WHERE j.id = due.chosen
 -- sqlite: one writer at a time
-UPDATE ol.job SET state = 'ready'
+UPDATE ol.job SET state = 'ready', ol.no_wait
 WHERE id IN (
     SELECT id FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()
     ORDER BY run_at, id LIMIT :limit)

@@ -66,3 +66,17 @@ WHERE w.seen_at > ol.ago(w.lease) AND w.started_at < ol.ago(:late)
 -- sqlite: the file system knows whether a file is locked
 SELECT w.id, CASE WHEN w.proof IS NULL THEN 'never' ELSE 'ask' END
 FROM ol.worker AS w WHERE w.seen_at > ol.ago(w.lease) AND w.started_at < ol.ago(:late)
+
+-- name: awaited_signals
+-- Jobs that wait for signals, by queue, task and the signals' names, and how long the oldest has waited.
+SELECT j.queue, j.task, CAST(w.subjects AS text), count(*), ol.epoch(ol.now()) - ol.epoch(min(w.since))
+FROM ol.job AS j JOIN ol.wait AS w ON w.job = j.id AND w.name = j.wait_name
+WHERE j.state = 'waiting' AND w.kind = 'signal'
+GROUP BY j.queue, j.task, CAST(w.subjects AS text)
+ORDER BY j.queue, j.task, CAST(w.subjects AS text) LIMIT :limit
+
+-- name: kept_step_names
+-- Names of steps that jobs have kept which have begun and wait for their next attempt, by task.
+SELECT j.task, s.name, count(*) FROM ol.job AS j JOIN ol.step AS s ON s.job = j.id
+WHERE j.state IN ('waiting', 'scheduled', 'ready') AND j.fence > 0
+GROUP BY j.task, s.name ORDER BY j.task, s.name LIMIT :limit

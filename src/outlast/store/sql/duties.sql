@@ -47,13 +47,13 @@ WITH late AS MATERIALIZED (
         AND expires_at <= ol.now()
     ORDER BY expires_at LIMIT :limit OFFSET :skip FOR UPDATE SKIP LOCKED)
 UPDATE ol.job AS j
-SET state = 'cancelled', finished_at = ol.now(),
+SET state = 'cancelled', finished_at = ol.now(), ol.no_wait,
     error = CAST('{"type": "Expired", "message": "expires_at passed while it waited"}' AS json)
 FROM late WHERE j.id = late.chosen
 RETURNING CAST(id AS text), tied
 -- sqlite: one writer at a time
 UPDATE ol.job
-SET state = 'cancelled', finished_at = ol.now(),
+SET state = 'cancelled', finished_at = ol.now(), ol.no_wait,
     error = '{"type": "Expired", "message": "expires_at passed while it waited"}'
 WHERE id IN (
     SELECT id FROM ol.job
@@ -72,9 +72,12 @@ RETURNING CAST(id AS text), tied
                 AND (f.state IN ('waiting', 'scheduled', 'ready', 'running', 'dead')
                     OR (f.state = 'cancelled' AND j.state = 'succeeded'))
             LIMIT 1 OFFSET 0))
+        AND (NOT j.awaited OR NOT EXISTS (SELECT 1 FROM ol.wait AS w
+            WHERE w.awaits = j.id AND w.awaits IS NOT NULL AND w.ended_at IS NULL LIMIT 1 OFFSET 0))
 
 -- name: prune_jobs
--- Remove jobs that ended in one state long enough ago, oldest first; not those that a flow needs.
+-- Remove jobs that ended in one state long enough ago, oldest first; not those that a flow needs, or
+-- whose end a handler has still to hear of.
 -- postgres: SKIP LOCKED, so that no transaction waits for a pruner; in a CTE, as in claim
 WITH ended AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job AS j

@@ -35,6 +35,64 @@ ON CONFLICT DO NOTHING
 RETURNING CAST(id AS text), state, ol.epoch(run_at), ol.epoch(created_at), ol.epoch(expires_at),
     lane
 
+-- fragment: one_ready_job
+INSERT INTO ol.job ol.values(
+    id = ol.id(:id),
+    tenant = :tenant,
+    queue = :queue,
+    lane = COALESCE(CAST(:lane AS text), (SELECT CASE q.lane_by WHEN 'tenant' THEN :tenant
+        ELSE 'default' END FROM ol.queue AS q WHERE q.name = :queue AND q.limited)),
+    task = :task,
+    args = ol.json(:args),
+    state = 'ready',
+    priority = CAST(:priority AS integer),
+    run_at = ol.now(),
+    max_attempts = CAST(:max_attempts AS integer),
+    max_crashes = CAST(:max_crashes AS integer),
+    timeout = CAST(:timeout AS double precision),
+    retry = ol.json(:retry),
+    key = :key,
+    trace = :trace,
+    created_at = ol.now(),
+    tied = ol.boolean(:tied),
+    hooks = ol.json(:hooks))
+ON CONFLICT DO NOTHING
+RETURNING ol.epoch(created_at), lane
+
+-- name: insert_job
+-- As insert_jobs, for one job that is ready now and in no flow: with parameters instead of JSON.
+ol.one_ready_job
+
+-- name: insert_job_and_notify
+-- The same, and tell sleeping workers of it, in the same round trip.
+-- postgres only: see notify_workers
+ol.one_ready_job, pg_notify(:channel, queue) IS NULL
+
+-- name: copy_jobs
+-- Insert many jobs that are ready now, in no flow, and without keys.
+-- postgres: COPY is the fastest way in, and writes the least to the log
+COPY ol.job (id, args, ol.copied_columns) FROM STDIN
+-- sqlite: has no COPY; prepared once, and run for each row
+INSERT INTO ol.job (id, args, ol.copied_columns)
+VALUES (:id, :args, :tenant, :queue, :lane, :task, :priority, :run_at, :max_attempts, :max_crashes,
+    :timeout, :retry, :trace, :created_at, :tied, :hooks, :state)
+
+-- fragment: copied_columns
+tenant, queue, lane, task, priority, run_at, max_attempts, max_crashes, timeout, retry, trace,
+    created_at, tied, hooks, state
+
+-- name: clock_of_copy
+-- The moment of jobs that are copied: as a column holds it, and as seconds since 1970.
+-- postgres: as text, which COPY reads, whatever the session's date style
+SELECT to_char(ol.now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), ol.epoch(ol.now())
+-- sqlite: a moment is a number of seconds
+SELECT n.moment, n.moment FROM (SELECT ol.now() AS moment) AS n
+
+-- name: lane_rules
+-- How limited queues choose the lane of a job that names none.
+SELECT q.name, q.lane_by FROM ol.queue AS q
+WHERE q.limited AND q.name IN (SELECT ol.each(:queues))
+
 -- name: existing_jobs
 -- The jobs that already stand where new ones were refused: by id, or by key.
 SELECT CAST(t.id AS text), ol.job_columns

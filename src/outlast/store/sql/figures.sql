@@ -33,6 +33,12 @@ UNION ALL
 SELECT 'jobs', queue, 'dead', count(*), 0.0, 0.0
 FROM ol.job WHERE state = 'dead' GROUP BY queue
 UNION ALL
+SELECT 'wait', b.name, '', b.number, b.oldest, 0.0 FROM (
+    SELECT wait_name AS name, count(*) AS number,
+        COALESCE(ol.epoch(ol.now()) - min(ol.epoch(started_at)), 0.0) AS oldest
+    FROM ol.job WHERE state = 'waiting' AND wait_name IS NOT NULL
+    GROUP BY wait_name ORDER BY count(*) DESC, wait_name LIMIT 20) AS b
+UNION ALL
 SELECT 'expired', '', '', count(*), COALESCE(ol.epoch(ol.now()) - min(ol.epoch(lease_until)), 0.0),
     0.0
 FROM ol.job WHERE state = 'running' AND lease_until < ol.now()

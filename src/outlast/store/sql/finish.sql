@@ -11,24 +11,29 @@ COALESCE(j.worker, '') IN (COALESCE(t.worker, ''), t.offered_by)
 -- they are. The state is compared as an expression: a plain comparison lets the planner walk the partial
 -- index of running rows, dead entries and all, instead of the primary key.
 UPDATE ol.job AS j
-SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled') THEN 'cancelled'
+SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled', 'waiting') THEN 'cancelled'
         ELSE t.state END,
-    run_at = CASE WHEN t.delay IS NULL THEN j.run_at ELSE ol.later(t.delay) END,
+    run_at = CASE WHEN t.due IS NOT NULL THEN ol.moment(t.due) WHEN t.delay IS NULL THEN j.run_at
+        ELSE ol.later(t.delay) END,
+    wait_name = CASE WHEN NOT j.cancelling THEN t.wait END,
+    wait_until = CASE WHEN t.wait IS NOT NULL AND NOT j.cancelling
+        THEN COALESCE(ol.moment(t.due), ol.later(t.delay)) END,
     attempt = j.attempt - COALESCE(t.refund, 0),
     failures = j.failures + CASE WHEN j.failures < 2147483647 THEN COALESCE(t.failures, 0) ELSE 0 END,
     crashes = j.crashes + CASE WHEN j.crashes < 2147483647 THEN COALESCE(t.crashes, 0) ELSE 0 END,
     result = ol.json(t.result),
     error = COALESCE(ol.json(t.error), j.error),
-    worker = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
+    worker = CASE WHEN t.state IN ('ready', 'scheduled', 'waiting') AND NOT j.cancelling THEN NULL
         ELSE t.worker END,
     lease_until = NULL,
-    finished_at = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling THEN NULL
+    finished_at = CASE WHEN t.state IN ('ready', 'scheduled', 'waiting') AND NOT j.cancelling THEN NULL
         ELSE ol.now() END
 FROM ol.rows(id uuid, fence bigint, worker text, offered_by text, state text,
     delay double precision, refund integer, failures integer, crashes integer, result text,
-    error text)
+    error text, wait text, due double precision)
 WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'
-RETURNING CAST(ol.updated(id) AS text), ol.updated(fence), ol.updated(state), ol.updated(tied)
+RETURNING CAST(ol.updated(id) AS text), ol.updated(fence), ol.updated(state), ol.updated(tied),
+    ol.updated(awaited)
 
 -- fragment: succeeding
 UPDATE ol.job AS j

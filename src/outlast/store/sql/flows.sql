@@ -109,6 +109,11 @@ WHERE id IN (SELECT job FROM ol.edge WHERE ol.in_ids(follower, :ids))
 -- The states of existing prerequisites of new jobs.
 SELECT CAST(id AS text), state FROM ol.job WHERE ol.in_ids(id, :ids)
 
+-- name: missing_prerequisites
+-- The prerequisites of these jobs that are not among the jobs.
+SELECT DISTINCT CAST(e.job AS text) FROM ol.edge AS e
+WHERE ol.in_ids(e.follower, :ids) AND NOT EXISTS (SELECT 1 FROM ol.job AS p WHERE p.id = e.job)
+
 -- name: mark_unlinked
 -- Mark jobs with existing prerequisites that are not linked to them yet.
 UPDATE ol.job SET unlinked = true WHERE ol.in_ids(id, :ids) AND state = 'waiting'
@@ -146,7 +151,7 @@ SELECT t.id, e.follower,
 FROM ol.rows(id uuid, beside uuid, place integer)
 JOIN ol.edge AS e ON e.job = t.beside
 JOIN ol.job AS f ON f.id = e.follower
-WHERE f.state || '' = 'waiting'
+WHERE f.state || '' = 'waiting' AND f.wait_name IS NULL
 ON CONFLICT DO NOTHING
 RETURNING CAST(job AS text), CAST(follower AS text)
 
@@ -155,7 +160,7 @@ RETURNING CAST(job AS text), CAST(follower AS text)
 -- still to be counted down, so a recount would be wrong; a quorum stays as it is.
 UPDATE ol.job AS f SET waits_for = f.waits_for + t.more
 FROM ol.rows(id uuid, more integer)
-WHERE f.id = t.id AND f.state || '' = 'waiting' AND f.quorum IS NULL
+WHERE f.id = t.id AND f.state || '' = 'waiting' AND f.wait_name IS NULL AND f.quorum IS NULL
 
 -- name: hold_followers
 -- Lock the dependents of these jobs, and read their condition.
@@ -164,12 +169,12 @@ SELECT CAST(id AS text), needs FROM ol.job
 WHERE id = ANY (ARRAY(
     SELECT e.follower FROM (SELECT ol.each_id(:ids) AS id) AS i,
         LATERAL (SELECT n.follower FROM ol.edge AS n WHERE n.job = i.id OFFSET 0) AS e))
-    AND state || '' = 'waiting'
+    AND state || '' = 'waiting' AND wait_name IS NULL
 ORDER BY id FOR UPDATE
 -- sqlite: one writer at a time
 SELECT CAST(id AS text), needs FROM ol.job
 WHERE id IN (SELECT follower FROM ol.edge WHERE ol.in_ids(job, :ids))
-    AND state = 'waiting'
+    AND state = 'waiting' AND wait_name IS NULL
 
 -- name: downstream
 -- The transitive dependents of these jobs, and these jobs.
@@ -181,21 +186,21 @@ WITH RECURSIVE later (id) AS (
     FROM later AS d,
         LATERAL (SELECT e.follower FROM ol.edge AS e WHERE e.job = d.id OFFSET 0) AS e,
         LATERAL (SELECT j.id FROM ol.job AS j
-            WHERE j.id = e.follower AND j.state || '' = 'waiting' OFFSET 0) AS f)
+            WHERE j.id = e.follower AND j.state || '' = 'waiting' AND j.wait_name IS NULL OFFSET 0) AS f)
 SELECT CAST(id AS text) FROM later
 -- sqlite: no LATERAL, and no need of it
 WITH RECURSIVE later (id) AS (
     SELECT ol.each_id(:ids)
     UNION
     SELECT f.id FROM later AS d JOIN ol.edge AS e ON e.job = d.id
-    JOIN ol.job AS f ON f.id = e.follower AND f.state = 'waiting')
+    JOIN ol.job AS f ON f.id = e.follower AND f.state = 'waiting' AND f.wait_name IS NULL)
 SELECT CAST(id AS text) FROM later
 
 -- name: dependents
--- Hooks and groups of ended jobs.
-SELECT CAST(id AS text), state, CAST(hooks AS text), CAST(team AS text)
+-- Hooks and groups of ended jobs, and whether handlers wait for them.
+SELECT CAST(id AS text), state, CAST(hooks AS text), CAST(team AS text), awaited
 FROM ol.job
-WHERE ol.in_ids(id, :ids) AND (hooks IS NOT NULL OR team IS NOT NULL)
+WHERE ol.in_ids(id, :ids) AND (hooks IS NOT NULL OR team IS NOT NULL OR awaited)
 
 -- name: notify_followers
 -- Jobs have ended in this transaction: count down their dependents, and start, or
@@ -210,12 +215,12 @@ WITH c AS MATERIALIZED (
     GROUP BY e.follower),
 held AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
-    WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND state || '' = 'waiting'
+    WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND state || '' = 'waiting' AND wait_name IS NULL
     ORDER BY id FOR UPDATE)
 UPDATE ol.job AS f SET ol.told
 FROM c
 WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.id = c.follower
-    AND f.state || '' = 'waiting'
+    AND f.state || '' = 'waiting' AND f.wait_name IS NULL
 RETURNING CAST(id AS text), state, queue, tied
 -- sqlite: one writer at a time
 UPDATE ol.job AS f SET ol.told
@@ -223,7 +228,7 @@ FROM (SELECT e.follower, count(*) AS ended,
         count(CASE WHEN p.state <> 'succeeded' THEN 1 END) AS failed, ol.why AS why
     FROM (SELECT t.id, t.state FROM ol.rows(id uuid, state text)) AS p
     JOIN ol.edge AS e ON e.job = p.id GROUP BY e.follower) AS c
-WHERE f.id = c.follower AND f.state = 'waiting'
+WHERE f.id = c.follower AND f.state = 'waiting' AND f.wait_name IS NULL
 RETURNING CAST(id AS text), state, queue, tied
 
 -- name: fail_followers
@@ -239,7 +244,7 @@ WITH RECURSIVE lost (id) AS (
     FROM lost AS d,
         LATERAL (SELECT e.follower FROM ol.edge AS e WHERE e.job = d.id OFFSET 0) AS e,
         LATERAL (SELECT j.id FROM ol.job AS j WHERE j.id = e.follower AND j.needs = 'succeeded'
-            AND j.state || '' = 'waiting' OFFSET 0) AS f),
+            AND j.state || '' = 'waiting' AND j.wait_name IS NULL OFFSET 0) AS f),
 c AS MATERIALIZED (
     SELECT e.follower, 'its prerequisite ' || min(CAST(e.job AS text)) || ' did not succeed' AS why
     FROM lost AS d,
@@ -248,7 +253,7 @@ c AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
     WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND needs = 'succeeded'
-        AND state || '' = 'waiting'
+        AND state || '' = 'waiting' AND wait_name IS NULL
     ORDER BY id FOR UPDATE),
 told AS MATERIALIZED (
     SELECT CASE WHEN count(*) <= 20000 THEN jsonb_object_agg(follower, why) END AS whys FROM c)
@@ -257,7 +262,7 @@ SET state = ol.doomed, finished_at = ol.now(), error = CASE WHEN ol.among_others
         OR (SELECT whys IS NULL FROM told) THEN ol.prerequisite_unnamed
     ELSE json_build_object('type', 'PrerequisiteFailed', 'message',
         (SELECT whys ->> CAST(f.id AS text) FROM told), 'traceback', '') END
-WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.state || '' = 'waiting'
+WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.state || '' = 'waiting' AND f.wait_name IS NULL
 RETURNING CAST(id AS text), state, tied
 -- sqlite: one writer at a time
 WITH RECURSIVE lost (id) AS (
@@ -265,12 +270,12 @@ WITH RECURSIVE lost (id) AS (
     UNION
     SELECT f.id
     FROM lost AS d JOIN ol.edge AS e ON e.job = d.id JOIN ol.job AS f ON f.id = e.follower
-    WHERE f.needs = 'succeeded' AND f.state = 'waiting')
+    WHERE f.needs = 'succeeded' AND f.state = 'waiting' AND f.wait_name IS NULL)
 UPDATE ol.job AS f
 SET state = ol.doomed, finished_at = ol.now(), error = ol.prerequisite_failed
 FROM (SELECT e.follower, 'its prerequisite ' || min(e.job) || ' did not succeed' AS why
     FROM lost AS d JOIN ol.edge AS e ON e.job = d.id GROUP BY e.follower) AS c
-WHERE f.id = c.follower AND f.needs = 'succeeded' AND f.state = 'waiting'
+WHERE f.id = c.follower AND f.needs = 'succeeded' AND f.state = 'waiting' AND f.wait_name IS NULL
 RETURNING CAST(id AS text), state, tied
 
 -- fragment: recounted
@@ -305,7 +310,7 @@ WITH c AS MATERIALIZED (SELECT w.id AS follower,
                     OFFSET 0) AS p ON true) AS n)
 UPDATE ol.job AS f SET ol.recounted
 FROM c
-WHERE ol.in_ids(f.id, :ids) AND f.id = c.follower AND f.state || '' = 'waiting'
+WHERE ol.in_ids(f.id, :ids) AND f.id = c.follower AND f.state || '' = 'waiting' AND f.wait_name IS NULL
     AND (f.waits_for <> c.needed - c.ended OR (f.needs = 'succeeded' AND c.failed > 0))
 RETURNING CAST(id AS text), state, queue, tied
 -- sqlite: one row each, by their keys
@@ -319,7 +324,7 @@ FROM (SELECT w.id AS follower,
     FROM ol.job AS w LEFT JOIN ol.edge AS e ON e.follower = w.id
         LEFT JOIN ol.job AS p ON p.id = e.job
     WHERE ol.in_ids(w.id, :ids) GROUP BY w.id, w.quorum) AS c
-WHERE f.id = c.follower AND f.state || '' = 'waiting'
+WHERE f.id = c.follower AND f.state || '' = 'waiting' AND f.wait_name IS NULL
     AND (f.waits_for <> c.needed - c.ended OR (f.needs = 'succeeded' AND c.failed > 0))
 RETURNING CAST(id AS text), state, queue, tied
 
@@ -379,7 +384,7 @@ WITH chosen AS MATERIALIZED (
             WHERE w.id = ol.id(:flow) AND w.cancelled_at IS NOT NULL)
     ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
 UPDATE ol.job AS j
-SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
+SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END, ol.no_wait,
     cancelling = (j.state = 'running'),
     finished_at = CASE WHEN j.state = 'running' THEN NULL ELSE ol.now() END,
     error = CASE WHEN j.state = 'running' THEN j.error ELSE ol.json(:error) END
@@ -387,7 +392,7 @@ FROM chosen WHERE j.id = chosen.chosen
 RETURNING CAST(id AS text), state, tied
 -- sqlite: one writer at a time; an OR would read the whole table
 UPDATE ol.job AS j
-SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END,
+SET state = CASE WHEN j.state = 'running' THEN j.state ELSE 'cancelled' END, ol.no_wait,
     cancelling = (j.state = 'running'),
     finished_at = CASE WHEN j.state = 'running' THEN NULL ELSE ol.now() END,
     error = CASE WHEN j.state = 'running' THEN j.error ELSE ol.json(:error) END

@@ -26,7 +26,8 @@ turns (lane, n) AS (
 chosen (lane, n) AS (
     SELECT lane, n FROM turns
     UNION ALL
-    SELECT t.lane, 10000 FROM ol.rows(lane text) WHERE t.lane NOT IN (SELECT lane FROM turns))
+    SELECT t.lane, 10000 + t.place FROM ol.rows(lane text, place integer)
+    WHERE t.lane NOT IN (SELECT lane FROM turns))
 
 -- The queue, locked: for itself if it has limits of its own, else shared, so that a change of limits
 -- waits for claims.
@@ -61,16 +62,21 @@ FROM ol.queue AS q CROSS JOIN chosen WHERE q.name = :queue AND q.limited AND NOT
 
 -- name: lock_even_lanes
 -- The same in one row, for claim_even_lanes in the same round trip: the lanes got, in the order of their
--- turns (one at the cursor has had its turn and is last); how many there were, how many of these were
--- in turn and which was the last of them; and the queue.
+-- turns, and whether each is in turn (one at the cursor has had its turn: it is last, and not in turn if
+-- there are more lanes); how many there were, how many of these were in turn and which was the last of
+-- them; and the queue.
 -- postgres only: on SQLite there is no round trip to save. A setting that ends with the transaction
 -- tells the next statement which lanes were got: to try again there would lock lanes after its snapshot.
 WITH RECURSIVE ol.held_queue,
 ol.hops,
 locked AS MATERIALIZED (
-    SELECT chosen.lane, chosen.n, ol.lane_got AS got FROM held CROSS JOIN chosen)
-SELECT set_config('outlast.locked_lanes', COALESCE((SELECT CAST(json_agg(l.lane
-        ORDER BY l.lane = :lane, l.n) AS text) FROM locked AS l WHERE l.got), '[]'), true),
+    SELECT chosen.lane, chosen.n, ol.lane_got AS got, chosen.n < 10000
+        AND NOT (chosen.lane = :lane AND (SELECT count(*) FROM turns) >= :lanes) AS in_turn
+    FROM held CROSS JOIN chosen)
+SELECT set_config('outlast.locked_lanes', COALESCE((
+        SELECT CAST(json_agg(json_build_array(l.lane, l.in_turn)
+            ORDER BY NOT l.in_turn, l.lane = :lane, l.n) AS text)
+        FROM locked AS l WHERE l.got), '[]'), true),
     (SELECT count(*) FROM locked), (SELECT count(*) FROM turns),
     (SELECT lane FROM turns ORDER BY n DESC LIMIT 1),
     held.alone, held.ordered, held.rate, held.lane_rate, held.burst, held.weights, held.lane_batch
@@ -128,9 +134,15 @@ SELECT q.*, ol.greatest(0, ol.least(ol.queue_room, CASE
     WHERE q.name = :queue AND q.limited AND NOT q.paused
         AND (ol.boolean(:alone) OR (q.running IS NULL AND q.rate IS NULL))
 
+-- The share of each lane, in the order of their turns.
 -- fragment: given_shares
+-- postgres: an object of json, unlike one of jsonb, keeps its order
 shares AS MATERIALIZED (
-    SELECT t.lane, t.share, t.place FROM ol.rows(lane text, share integer, place integer))
+    SELECT e.key AS lane, CAST(e.value AS integer) AS share, e.place
+    FROM json_each_text(CAST(:shares AS json)) WITH ORDINALITY AS e (key, value, place))
+-- sqlite: keys and values need no json_extract
+shares AS MATERIALIZED (
+    SELECT e.key AS lane, e.value AS share, e.id AS place FROM json_each(:shares) AS e)
 
 -- In the order of their turns: a join with many buckets may come out in another one.
 -- fragment: claim_takes
@@ -175,16 +187,15 @@ SELECT few.chosen FROM (
         WHERE takes.take > 0 AND NOT takes.ordered
         LIMIT 1000) AS few
     LIMIT COALESCE((SELECT room FROM limits), 0)
--- sqlite: has no LATERAL, and no LIMIT that depends on a row: the next ones of a lane are numbered
-SELECT near.id FROM takes CROSS JOIN ol.job AS near
-    WHERE takes.take > 0 AND NOT takes.ordered AND near.id IN (
-        SELECT id FROM (
-            SELECT id, row_number() OVER () AS place FROM (
-                SELECT id FROM ol.job
-                WHERE ol.next_in_lane
-                ORDER BY lane, priority DESC, run_at, id
-                LIMIT :limit))
-        WHERE place <= takes.take)
+-- sqlite: has no LATERAL, and no LIMIT that depends on a row: the next ones of a lane are listed, and as
+-- many of them taken as it may give. (Rows by their numbers: an id would be looked up once more.)
+SELECT near.value FROM takes CROSS JOIN json_each((
+        SELECT json_group_array(number) FROM (
+            SELECT rowid AS number FROM ol.job
+            WHERE ol.next_in_lane
+            ORDER BY lane, priority DESC, run_at, id
+            LIMIT (SELECT max(take) FROM takes)))) AS near
+    WHERE takes.take > 0 AND NOT takes.ordered AND near.key < takes.take
     LIMIT COALESCE((SELECT room FROM limits), 0)
 
 -- name: claim_lanes
@@ -201,7 +212,7 @@ WITH limits AS MATERIALIZED (ol.claim_limits),
 ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes)
 UPDATE ol.job AS j SET ol.taken
-WHERE j.id IN (ol.picked_in_lanes)
+WHERE j.rowid IN (ol.picked_in_lanes)
 RETURNING ol.claim_columns
 
 -- name: claim_even_lanes
@@ -211,12 +222,16 @@ RETURNING ol.claim_columns
 -- postgres only: as lock_even_lanes
 WITH limits AS MATERIALIZED (ol.claim_limits
         AND NOT q.ordered AND q.weights IS NULL AND q.lane_rate IS NULL),
+locked AS (
+    SELECT e.value ->> 0 AS lane, CAST(e.value ->> 1 AS boolean) AS in_turn, e.place
+    FROM json_array_elements(
+        CAST(NULLIF(current_setting('outlast.locked_lanes', true), '') AS json))
+        WITH ORDINALITY AS e (value, place)),
 shares AS MATERIALIZED (
     SELECT l.lane, CAST(GREATEST(1, :limit / l.number
-        + CASE WHEN l.place <= :limit % l.number THEN 1 ELSE 0 END) AS integer) AS share, l.place
-    FROM (SELECT e.lane, e.place, count(*) OVER () AS number FROM json_array_elements_text(
-        CAST(NULLIF(current_setting('outlast.locked_lanes', true), '') AS json))
-        WITH ORDINALITY AS e (lane, place)) AS l),
+        + CASE WHEN l.turn <= :limit % l.number THEN 1 ELSE 0 END) AS integer) AS share, l.place
+    FROM (SELECT lane, place, row_number() OVER (PARTITION BY in_turn ORDER BY place) AS turn,
+        count(*) OVER (PARTITION BY in_turn) AS number FROM locked) AS l),
 takes AS MATERIALIZED (ol.claim_takes),
 picked AS MATERIALIZED (ol.picked_in_lanes)
 ol.take_picked
@@ -295,16 +310,14 @@ ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes),
 ol.lane_priorities
 UPDATE ol.job AS j SET ol.taken
-WHERE j.id IN (
-    SELECT near.id FROM takes CROSS JOIN ol.job AS near
-    WHERE takes.take > 0 AND NOT takes.ordered AND near.id IN (
-        SELECT id FROM (
-            SELECT id, row_number() OVER () AS place FROM (
-                SELECT id FROM ol.job
-                WHERE ol.longest_due_in_lane
-                ORDER BY run_at, id
-                LIMIT :limit))
-        WHERE place <= takes.take)
+WHERE j.rowid IN (
+    SELECT near.value FROM takes CROSS JOIN json_each((
+        SELECT json_group_array(number) FROM (
+            SELECT rowid AS number FROM ol.job
+            WHERE ol.longest_due_in_lane
+            ORDER BY run_at, id
+            LIMIT (SELECT max(take) FROM takes)))) AS near
+    WHERE takes.take > 0 AND NOT takes.ordered AND near.key < takes.take
     LIMIT COALESCE((SELECT room FROM limits), 0))
 RETURNING ol.claim_columns
 
@@ -313,7 +326,8 @@ RETURNING ol.claim_columns
 -- fragment: ordered_head
 COALESCE(
             (SELECT b.id FROM ol.job AS b WHERE b.lane IS NOT NULL AND b.fence > 0
-                AND b.state IN ('scheduled', 'ready') AND b.queue = :queue AND b.lane = takes.lane
+                AND b.state IN ('scheduled', 'ready') AND b.wait_name IS NULL
+                AND b.queue = :queue AND b.lane = takes.lane
             ORDER BY b.id LIMIT 1),
             (SELECT b.id FROM ol.job AS b WHERE b.state = 'ready' AND b.lane IS NOT NULL
                 AND b.queue = :queue AND b.lane >= takes.lane AND b.lane <= takes.lane
@@ -359,8 +373,8 @@ RETURNING ol.claim_columns
 
 -- The jobs of a lane that have been tried and are to go on: the first of them is taken alone.
 -- fragment: lane_begun
-b.lane IS NOT NULL AND b.fence > 0 AND b.state IN ('scheduled', 'ready') AND b.queue = :queue
-                AND b.lane = takes.lane
+b.lane IS NOT NULL AND b.fence > 0 AND b.state IN ('scheduled', 'ready') AND b.wait_name IS NULL
+                AND b.queue = :queue AND b.lane = takes.lane
 
 -- (What is kept by reference is fetched first, and could be overtaken: it is taken alone, too.)
 -- fragment: inline_args
@@ -377,13 +391,14 @@ state = 'ready' AND lane IS NOT NULL AND queue = :queue
 -- postgres: candidates are found first and locked then, and a gap ends the run: SKIP LOCKED would go
 -- on to the next in line. They are read along the lanes' index from their first one on, and those of
 -- other lanes left out then: with an end to the range, and without statistics, the planner would take
--- the index of all ready jobs, and sort them for each lane.
+-- the index of all ready jobs, and sort them for each lane. Each is locked by its id, one by one: told
+-- to lock them in order, a hot path, which never sorts, would read all jobs in the order of their ids.
 WITH limits AS MATERIALIZED (ol.claim_limits),
 ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes),
 line AS MATERIALIZED (
     SELECT takes.lane AS of_lane, t.place AS turn, near.id AS candidate, near.place
-    FROM takes JOIN ol.rows(lane text, share integer, place integer) ON t.lane = takes.lane
+    FROM takes JOIN shares AS t ON t.lane = takes.lane
     CROSS JOIN LATERAL (
         SELECT few.id, few.place FROM (
             (SELECT b.id, 1 AS place FROM ol.job AS b
@@ -397,15 +412,16 @@ line AS MATERIALIZED (
         LIMIT 1000) AS near
     WHERE takes.take > 0 AND takes.ordered AND NOT (ol.blocked_by_dead)),
 held AS MATERIALIZED (
-    SELECT id AS got, ol.inline_args AS inline FROM ol.job
-    WHERE id IN (SELECT candidate FROM line) AND state || '' = 'ready'
-        AND ol.startable_of_tenant AND ol.spared
-    ORDER BY id FOR UPDATE SKIP LOCKED),
+    SELECT of_lane, turn, candidate, place, got, inline
+    FROM line LEFT JOIN LATERAL (
+        SELECT id AS got, ol.inline_args AS inline FROM ol.job
+        WHERE id = line.candidate AND state || '' = 'ready'
+            AND ol.startable_of_tenant AND ol.spared
+        FOR UPDATE SKIP LOCKED) AS locked ON true),
 runs AS MATERIALIZED (
     SELECT turn, candidate, place, first_value(inline) OVER lane_line AS first_inline,
         bool_and(got IS NOT NULL AND (place = 1 OR inline)) OVER lane_line AS unbroken
-    FROM line LEFT JOIN held ON got = candidate
-    WINDOW lane_line AS (PARTITION BY of_lane ORDER BY place)),
+    FROM held WINDOW lane_line AS (PARTITION BY of_lane ORDER BY place)),
 picked AS MATERIALIZED (
     SELECT candidate AS chosen FROM runs WHERE unbroken AND (place = 1 OR first_inline)
     ORDER BY turn, place LIMIT COALESCE((SELECT room FROM limits), 0))
@@ -415,7 +431,7 @@ WITH limits AS MATERIALIZED (ol.claim_limits),
 ol.given_shares,
 takes AS MATERIALIZED (
     SELECT some.*, t.place AS turn FROM (ol.claim_takes) AS some
-    JOIN ol.rows(lane text, share integer, place integer) ON t.lane = some.lane)
+    JOIN shares AS t ON t.lane = some.lane)
 UPDATE ol.job AS j SET ol.taken
 WHERE j.id IN (
     SELECT near.id FROM takes CROSS JOIN ol.job AS near
@@ -523,10 +539,16 @@ FROM ol.job AS j WHERE ol.claim_in_lane
 ON CONFLICT (queue, lane) DO UPDATE SET ol.close_lane
 RETURNING ol.epoch(filled_at)
 
--- name: set_lane_paused
--- Stop or start the claiming of a lane, or (queue '') of a tenant's lanes; no row if it is so already.
-INSERT INTO ol.lane AS b (queue, lane, paused) VALUES (:queue, :lane, ol.boolean(:paused))
-ON CONFLICT (queue, lane) DO UPDATE SET paused = excluded.paused WHERE b.paused <> excluded.paused
+-- name: pause_lane
+-- Stop the claiming of a lane, or (queue '') of a tenant's lanes; no row if it is paused.
+INSERT INTO ol.lane AS b (queue, lane, paused) VALUES (:queue, :lane, true)
+ON CONFLICT (queue, lane) DO UPDATE SET paused = true WHERE NOT b.paused
+RETURNING lane
+
+-- name: resume_lane
+-- Claim from a paused lane, or (queue '') from a tenant's lanes again; no row if it is not paused. (No
+-- insert: the row of a lane that was resumed is pruned.)
+UPDATE ol.lane SET paused = false WHERE queue = :queue AND lane = :lane AND paused
 RETURNING lane
 
 -- name: prune_lanes
@@ -571,7 +593,8 @@ SELECT (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS
     CASE WHEN q.rate IS NULL THEN NULL ELSE (SELECT ol.queue_tokens FROM (SELECT 1) AS bucket
         LEFT JOIN ol.lane AS s ON s.queue = :queue AND s.lane = '') END,
     (SELECT CAST(b.id AS text) FROM ol.job AS b WHERE b.lane IS NOT NULL AND b.fence > 0
-        AND b.state IN ('scheduled', 'ready') AND b.queue = :queue AND b.lane = :lane AND q.ordered
+        AND b.state IN ('scheduled', 'ready') AND b.wait_name IS NULL AND b.queue = :queue
+        AND b.lane = :lane AND q.ordered
     ORDER BY b.id LIMIT 1),
     (SELECT CAST(d.id AS text) FROM ol.job AS d WHERE d.state = 'dead' AND d.lane IS NOT NULL
         AND d.queue = :queue AND d.lane = :lane AND q.on_dead = 'block' LIMIT 1)

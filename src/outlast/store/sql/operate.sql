@@ -1,7 +1,7 @@
 -- name: cancel
 -- Cancel a queued job at once, or, with :asking, ask the owner of a running one to stop.
 UPDATE ol.job AS j
-SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
+SET state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END, ol.no_wait,
     cancelling = (state = 'running'),
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE ol.now() END,
     error = CASE WHEN state = 'running' THEN error ELSE ol.json(:error) END
@@ -70,11 +70,15 @@ ORDER BY t.n
 ON CONFLICT (job, fence, n) WHERE n IS NOT NULL DO NOTHING
 RETURNING CAST(job AS text)
 
--- name: set_paused
--- Pause or resume the claiming of a queue; no row if unchanged.
-INSERT INTO ol.queue AS q (name, paused, changed_at) VALUES (:queue, ol.boolean(:paused), ol.now())
-ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, changed_at = excluded.changed_at
-    WHERE q.paused <> excluded.paused
+-- name: pause_queue
+-- Stop the claiming of a queue; no row if it is paused.
+INSERT INTO ol.queue AS q (name, paused, changed_at) VALUES (:queue, true, ol.now())
+ON CONFLICT (name) DO UPDATE SET paused = true, changed_at = excluded.changed_at WHERE NOT q.paused
+RETURNING name
+
+-- name: resume_queue
+-- Claim from a paused queue again; no row if it is not paused.
+UPDATE ol.queue SET paused = false, changed_at = ol.now() WHERE name = :queue AND paused
 RETURNING name
 
 -- name: set_keep
@@ -117,7 +121,7 @@ ol.in_ids(j.id, :ids) AND j.state || '' = :state AND ol.in_reach
 -- name: reschedule_jobs
 -- Change the due time of jobs that have not started.
 UPDATE ol.job AS j
-SET run_at = COALESCE(ol.moment(:at), ol.later(:delay)),
+SET run_at = COALESCE(ol.moment(:at), ol.later(:delay)), ol.no_wait,
     state = CASE WHEN COALESCE(ol.moment(:at), ol.later(:delay)) > ol.now() THEN 'scheduled'
         ELSE 'ready' END
 WHERE ol.changeable AND j.state IN ('scheduled', 'ready')

@@ -38,6 +38,10 @@ SELECT 'cancel', NULL WHERE EXISTS (SELECT 1 FROM ol.cancel_request)
 UNION ALL
 SELECT 'late', NULL WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'waiting' AND unlinked)
 UNION ALL
+SELECT 'wait', NULL WHERE EXISTS (SELECT 1 FROM ol.signal WHERE unseen)
+    OR EXISTS (SELECT 1 FROM ol.job
+        WHERE state = 'waiting' AND wait_until IS NOT NULL AND wait_until <= ol.now())
+UNION ALL
 SELECT 'schedule', CAST(ol.epoch(due.at) AS text) FROM (
     SELECT next_at AS at FROM ol.schedule
     WHERE paused_at IS NULL AND error IS NULL AND next_at <= ol.now()
@@ -53,7 +57,7 @@ WHERE seen_at > ol.ago(60) AND seen_at < ol.later(60) AND id NOT LIKE 'remote-%'
 -- name: signs_of_loss
 -- Is there a claim whose lease ran out, soon will, or is from before the clock stepped back, or a worker
 -- whose liveness lock is free? What time is it? How many workers share the looking (remote workers do not look)? Is a job past its expiry, a schedule due, a
--- cancelled flow left half done, or a latecomer uncounted? Asked often by everyone, so it is one
+-- cancelled flow left half done, a latecomer uncounted, a wait timed out, or a signal unseen? Asked often by everyone, so it is one
 -- statement and locks no row.
 -- postgres: a lock taken here is let go when the statement ends; one from before the server lost its
 -- memory went with that, and its absence says nothing

@@ -13,7 +13,8 @@ j.id < ol.id(:before) AND j.id > ol.id(:floor)
 
 -- fragment: said_of_it
 (CAST(:text AS text) IS NULL OR lower(j.key) LIKE :text ESCAPE '!'
-    OR CAST(j.id AS text) LIKE :text ESCAPE '!')
+    OR CAST(j.id AS text) LIKE :text ESCAPE '!'
+    OR lower(CAST(j.args AS text)) LIKE :text ESCAPE '!')
     AND (CAST(:error AS text) IS NULL OR ol.error_type = :error)
 
 -- fragment: error_type

@@ -15,7 +15,7 @@ SELECT CAST(t.id AS text), CAST(u.job AS text),
     CASE t.unique_mode WHEN 'active' THEN j.state IN ('waiting', 'scheduled', 'ready', 'running')
         WHEN 'period' THEN u.taken_at > ol.ago(t.unique_span) AND u.taken_at < ol.later(t.unique_span)
             AND j.id IS NOT NULL
-        ELSE j.state IN ('waiting', 'scheduled', 'ready') END,
+        ELSE j.state IN ('waiting', 'scheduled', 'ready') AND j.wait_name IS NULL END,
     EXISTS (SELECT 1 FROM ol.job AS own WHERE own.id = t.id),
     ol.job_columns
 FROM ol.rows(id uuid, tenant text, queue text, key text, unique_mode text,

@@ -123,32 +123,51 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Translate SQLite's errors."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        code = _code(error)
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise StoreBusy(reason=str(error), locked=True) from error
-        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+class SqliteErrors:
+    """A context manager without state, like `PostgresErrors`."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.OperationalError):
+            raise _operational(error) from error
+        if isinstance(error, sqlite3.Error):
+            raise _refusal(error) from error
+        if isinstance(error, OSError):
             raise StoreUnavailable(reason=str(error)) from error
-        if str(error).startswith(("no such table", "no such column")):
-            raise SchemaMismatch(
-                reason=f"the tables do not fit this release ({error}): run `outlast migrate`"
-            ) from error
-        raise StoreError(f"SQLite refused: {error}") from error
-    except sqlite3.Error as error:
-        if _is_damage(error):
-            raise CorruptDatabase(
-                reason=str(error), or_else=", or save what `sqlite3 FILE .recover` can read"
-            ) from error
-        rows = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
-        rows = rows or "binding parameter" in str(error)  # a value without an SQLite type
-        raise StoreError(f"SQLite refused: {error}", refused=rows) from error
-    except OSError as error:
-        raise StoreUnavailable(reason=str(error)) from error
+
+
+_ERRORS = SqliteErrors()
+
+
+def translate_errors() -> SqliteErrors:
+    """Translate SQLite's errors."""
+    return _ERRORS
+
+
+def _operational(error: sqlite3.OperationalError) -> StoreError:
+    code = _code(error)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(reason=str(error), locked=True)
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+        return StoreUnavailable(reason=str(error))
+    if str(error).startswith(("no such table", "no such column")):
+        return SchemaMismatch(
+            reason=f"the tables do not fit this release ({error}): run `outlast migrate`"
+        )
+    return StoreError(f"SQLite refused: {error}")
+
+
+def _refusal(error: sqlite3.Error) -> StoreError:
+    if _is_damage(error):
+        return CorruptDatabase(
+            reason=str(error), or_else=", or save what `sqlite3 FILE .recover` can read"
+        )
+    rows = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
+    rows = rows or "binding parameter" in str(error)  # a value without an SQLite type
+    return StoreError(f"SQLite refused: {error}", refused=rows)
 
 
 def is_disk_full(error: sqlite3.Error) -> bool:

@@ -142,13 +142,13 @@ def open_checked(path: Path, connect: Callable[[], FileConnection]) -> FileConne
 
 def file_lost_error(reason: str) -> StoreUnavailable:
     """The error for a write into a file that is gone."""
-    told = f"{reason} while it was in use: the last write is not acknowledged"
-    return StoreUnavailable(reason=told, broke=True)
+    reason = f"{reason} while it was in use: the last write is not acknowledged"
+    return StoreUnavailable(reason=reason, broke=True)
 
 
 def file_gone_error(path: Path) -> StoreUnavailable:
-    told = (
+    reason = (
         f"{path} was deleted or renamed while it was in use: put it back; a new database is only"
         " made by a process that starts"
     )
-    return StoreUnavailable(reason=told)
+    return StoreUnavailable(reason=reason)

@@ -39,10 +39,9 @@ def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
+    resolved = path.resolve()  # once: a machine can have hundreds of mounts
     inside = [
-        (len(point), kind)
-        for point, kind in map(_mount, lines)
-        if path.resolve().is_relative_to(point)
+        (len(point), kind) for point, kind in map(_mount, lines) if resolved.is_relative_to(point)
     ]
     # The deepest mount point counts; of two mounts at one point, the later one hides the earlier.
     return (

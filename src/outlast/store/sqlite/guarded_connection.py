@@ -38,13 +38,13 @@ class GuardedConnection(FileConnection):
 
     # sqlite3's own versions would create plain cursors.
 
-    def execute(self, *args: Any) -> Any:
+    def execute(self, *args: object) -> Any:
         return self.cursor().execute(*args)
 
-    def executemany(self, *args: Any) -> Any:
+    def executemany(self, *args: object) -> Any:
         return self.cursor().executemany(*args)
 
-    def executescript(self, *args: Any) -> Any:
+    def executescript(self, *args: object) -> Any:
         return self.cursor().executescript(*args)
 
     def begin(self, timeout_s: float) -> None:
@@ -78,7 +78,7 @@ class GuardedConnection(FileConnection):
 
 
 def _guarded(method: F, lock: Callable[[Any], Any]) -> F:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: object, *args: object, **kwargs: object) -> Any:
         with lock(self):
             return method(self, *args, **kwargs)
 

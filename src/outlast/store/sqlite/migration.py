@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 
 from .. import schema
+from .connection import transaction
+
+log = logging.getLogger("outlast.migrate")
 
 
 def apply_migration(
@@ -18,10 +22,46 @@ def apply_migration(
     )
     for statement in migration.statements:
         connection.execute(statement)
+    _record(connection, prefix, migration)
+
+
+def _record(connection: sqlite3.Connection, prefix: str, migration: schema.Migration) -> None:
     connection.execute(
-        f"INSERT INTO {name} VALUES (?, ?, datetime('now'))",  # noqa: S608 - checked name
+        f"INSERT OR IGNORE INTO {prefix}_migration"  # noqa: S608 - checked name
+        " VALUES (?, ?, datetime('now'))",
         (migration.version, migration.compatible_from),
     )
+
+
+def apply_steps(connection: sqlite3.Connection, prefix: str, migration: schema.Migration) -> None:
+    """Run the steps of a migration that are not done, each in a transaction of its own, and record
+    them. There is one writer at a time: of two that migrate, each does what the other has not."""
+    table, version = f"{prefix}_migration_step", migration.version
+    for number, step in enumerate(migration.steps, 1):
+        log.info(
+            "version %d, step %d of %d: %s", version, number, len(migration.steps), step.purpose
+        )
+        rows, more = 0, True
+        while more:
+            with transaction(connection):
+                done = connection.execute(
+                    f"SELECT 1 FROM {table} WHERE version = ? AND step = ?",  # noqa: S608
+                    (version, number),
+                ).fetchall()
+                changed = 0
+                for statement in () if done else step.statements:
+                    changed = connection.execute(schema.blocking(statement)).rowcount
+                more = not done and step.kind == schema.BACKFILL and changed > 0
+                if not done and not more:
+                    connection.execute(
+                        f"INSERT INTO {table} VALUES (?, ?, datetime('now'))",  # noqa: S608
+                        (version, number),
+                    )
+            if more:
+                rows += changed
+                log.info("… %s rows", f"{rows:,}")
+    with transaction(connection):
+        _record(connection, prefix, migration)
 
 
 def read_version(connection: sqlite3.Connection, prefix: str) -> schema.SchemaVersion:

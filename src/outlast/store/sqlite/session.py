@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...ops.operation import Begin, Pipeline, Rows, Statement, Step
+from ...ops.operation import Begin, BulkInsert, Pipeline, Rows, Statement, Step
 from ..statements import Query
 from .connection import decode_blob, run
 
@@ -36,15 +37,29 @@ class SqliteSession:
         if isinstance(step, Begin):
             self._begin()
             return None
-        statements = step if isinstance(step, Pipeline) else (step,)
-        alone = not self.began and not all(self.queries[s.name].reads for s in statements)
+        if isinstance(step, BulkInsert):
+            self._insert_many(step)
+            return None
+        if not isinstance(step, Pipeline):
+            return self._execute((step,))[0]
+        return self._execute(step)
+
+    def _execute(self, statements: Sequence[Statement]) -> list[Rows]:
+        queries = [self.queries[statement.name] for statement in statements]
+        alone = not (self.began or all(query.reads for query in queries))
         if alone:
             self._begin()
         connection = self.store.writer if self.began else self.store.reader
-        answers = [self._query(connection, self.queries[s.name], s) for s in statements]
+        answers = [self._query(connection, *each) for each in zip(queries, statements, strict=True)]
         if alone:
             self._commit()
-        return answers if isinstance(step, Pipeline) else answers[0]
+        return answers
+
+    def _insert_many(self, step: BulkInsert) -> None:
+        assert self.began, "a bulk insert is part of a transaction"
+        text = self.queries[step.name].for_driver(lambda _: "?")
+        for alike, rows in step.runs:
+            self.store.writer.executemany(text, ((id, args, *alike) for id, args in rows))
 
     @staticmethod
     def _query(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:

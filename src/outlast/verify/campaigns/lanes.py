@@ -16,6 +16,7 @@ from functools import partial
 
 from ...model.errors import InvalidOption
 from ..checks.judge import STALL_LIMIT_S
+from ..checks.kill_times import KillTimes
 from ..checks.lanes import judge_lanes
 from ..graph_load import wait_until_idle
 from ..lane_load import LaneTasks, run_lane_load, run_limiter
@@ -35,7 +36,7 @@ class LaneCampaign(LongCampaign):
 
     def drive(self) -> None:
         self.rng, self.gate = random.Random(self.seed), Gate()
-        self.kills: dict[int, float] = {}
+        self.kills = KillTimes()
         tasks = LaneTasks(self.work)
         self.workers = self.process_group("worker", partial(run_worker, self.work, WORKER_SETTINGS))
         self.loaders = self.process_group(
@@ -59,13 +60,14 @@ class LaneCampaign(LongCampaign):
             if entry.kind == "left":
                 self.results.counts_of(entry.data[0]).add("runs")
                 self.points_started += 1
+                self.workers.saw_working(entry.pid)
             elif entry.kind == "limits" and entry.data[2] == "changed":
                 self.results.counts_of("limits").add("changes")
         if time.monotonic() >= self._kill_at:
-            pid = self.rng.choice(sorted(self.workers.running))
-            self.kills[pid] = time.monotonic()
-            self.workers.kill(pid)
-            self.results.counts_of("workers").add("kills")
+            if pid := self.workers.victim(self.rng):
+                self.kills.record(pid, time.monotonic())
+                self.workers.kill(pid)
+                self.results.counts_of("workers").add("kills")
             self._kill_at += KILL_INTERVAL_S
 
     def _drain(self) -> None:

@@ -170,7 +170,7 @@ def run_watched_worker(work: Workload, url: str, settings: dict[str, Any], numbe
 
 
 def recording(operation: Callable[..., Op[Any]], ledger: Ledger) -> Callable[..., Op[Any]]:
-    def run(*args: Any, **kwargs: Any) -> Op[Any]:
+    def run(*args: object, **kwargs: object) -> Op[Any]:
         answer = yield from operation(*args, **kwargs)
         finished: Finished = answer[0] if isinstance(answer, tuple) else answer
         for transition in finished.lost:

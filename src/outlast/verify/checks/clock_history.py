@@ -55,6 +55,10 @@ class ClockHistory:
             for (_, before), (at, offset) in pairwise(self.steps)
         )
 
-    def just_stepped(self, shown: float, within: float) -> bool:
-        """Whether it had been stepped just before it showed this."""
-        return any(0.0 <= shown - (at + offset) <= within for at, offset in self.steps[1:])
+    def steps_before(self, shown: float, within: float) -> list[float]:
+        """By how much it had been stepped just before it showed this."""
+        return [
+            offset - before
+            for (_, before), (at, offset) in pairwise(self.steps)
+            if 0.0 <= shown - (at + offset) <= within
+        ]

@@ -17,6 +17,8 @@ from .evidence import AttemptRow, JobRow
 
 HistoryFinding = tuple[str, str]  # the orphan class, and the message
 
+UNSPENT_OUTCOMES = (Outcome.RELEASED, Outcome.WAITED)  # the attempt is not counted
+NOT_FATAL = (Outcome.SUCCEEDED, Outcome.POSTPONED, Outcome.CANCELLED, *UNSPENT_OUTCOMES)
 CHARGED_OUTCOMES = {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.PERMANENT, Outcome.UNDECODABLE}
 CLOCK_ROUNDING_S = 0.05  # seconds by which a clock may be rounded
 FINAL_OUTCOMES = {
@@ -50,7 +52,7 @@ def with_held_back(row: JobRow, records: Sequence[AttemptRow]) -> list[AttemptRo
         if found is None and ended and fence == row.fence:
             break
         record = found or AttemptRow(row.id, fence, number, Outcome.RELEASED)
-        number += record.outcome != Outcome.RELEASED
+        number += record.outcome not in UNSPENT_OUTCOMES
         full.append(record)
     return full
 
@@ -143,7 +145,7 @@ def wrong_counters(
     of the limit."""
     outcomes = Counter(record.outcome for record in records)
     expected = {
-        "attempt": row.fence - outcomes[Outcome.RELEASED],
+        "attempt": row.fence - sum(outcomes[kind] for kind in UNSPENT_OUTCOMES),
         "crashes": outcomes[Outcome.CRASHED],
         "failures": sum(outcomes[kind] for kind in CHARGED_OUTCOMES),
     }
@@ -164,7 +166,7 @@ def _wrong_attempt_numbers(records: Sequence[AttemptRow]) -> Iterator[HistoryFin
             message = f"claim {record.fence} is recorded as attempt {record.attempt}, was {number}"
             yield "miscounted", message
             return
-        number += record.outcome != Outcome.RELEASED
+        number += record.outcome not in UNSPENT_OUTCOMES
 
 
 def early_deaths(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[HistoryFinding]:
@@ -179,5 +181,5 @@ def early_deaths(row: JobRow, records: Sequence[AttemptRow]) -> Iterator[History
                 yield "mislabelled", f"is dead after {stalls} of {row.max_crashes} stalls"
         case [Outcome.FAILED | Outcome.TIMED_OUT] if row.failures < row.max_attempts:
             yield "mislabelled", f"is dead after {row.failures} of {row.max_attempts} failures"
-        case [Outcome.SUCCEEDED | Outcome.POSTPONED | Outcome.RELEASED | Outcome.CANCELLED]:
+        case [outcome] if outcome in NOT_FATAL:
             yield "mislabelled", f"is dead, and its last claim was {last[0]}"

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ..lane_load import FIRST_LANE_RUNNING, FIRST_RUNNING, ORDERED, SLOTS, SLOW_LANES, WIDE
 from ..ledger import LedgerEntry
+from .kill_times import KillTimes
 
 CLAIM_LAG_S = 2.0  # seconds from a claim, under the limits of then, until its handler begins
 IDLE_LIMIT_S = 10.0  # seconds for which jobs may wait where there is room: as long as a kill lasts
@@ -58,8 +59,8 @@ class LimitHistory:
         return max(one.running for one in known), max(one.lane for one in known)
 
 
-def judge_lanes(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> list[str]:
-    """Violations; `kills` has the time of each kill."""
+def judge_lanes(entries: Iterable[LedgerEntry], kills: KillTimes) -> list[str]:
+    """The violations of limits, order and turns."""
     entries = list(entries)
     events = sorted(_events(entries, kills))
     limits = _limits(entries)
@@ -70,7 +71,7 @@ def judge_lanes(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> l
     return [f"I6: {each}" for each in wrong]
 
 
-def _events(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> Iterator[SlotEvent]:
+def _events(entries: Iterable[LedgerEntry], kills: KillTimes) -> Iterator[SlotEvent]:
     open_slots: dict[tuple[str, int], tuple[int, SlotEvent]] = {}
     for entry in entries:
         if entry.kind not in ("entered", "left", "failed"):
@@ -85,7 +86,7 @@ def _events(entries: Iterable[LedgerEntry], kills: Mapping[int, float]) -> Itera
             open_slots.pop(key, None)
         yield event
     for key, (pid, event) in open_slots.items():  # its process was killed inside
-        yield SlotEvent(max(event.at, kills.get(pid, event.at)), *key, False, event.lane, event.n)
+        yield SlotEvent(kills.end_of(pid, event.at), *key, False, event.lane, event.n)
 
 
 def _limits(entries: Iterable[LedgerEntry]) -> dict[str, LimitHistory]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ...model.schedule import ScheduleSpec
 from ..ledger import LedgerEntry
+from .kill_times import KillTimes
 
 SETTLE_S = 1.0  # seconds after a call, until what it changed is in force everywhere
 TICK_CHANGES = ("pause", "resume", "skip", "change", "reset")
@@ -76,7 +77,7 @@ class ScheduleHistory:
 
 
 def read_histories(
-    entries: Sequence[LedgerEntry], jobs: Iterable[TickJob], kills: Mapping[int, float]
+    entries: Sequence[LedgerEntry], jobs: Iterable[TickJob], kills: KillTimes
 ) -> dict[str, ScheduleHistory]:
     histories: dict[str, ScheduleHistory] = {}
     for entry in entries:
@@ -127,7 +128,7 @@ def _before(spec: ScheduleSpec, tick: float, n: int) -> list[float]:
 def _read_runs(
     histories: Mapping[str, ScheduleHistory],
     entries: Sequence[LedgerEntry],
-    kills: Mapping[int, float],
+    kills: KillTimes,
 ) -> None:
     begun: dict[tuple[str, int], tuple[ScheduleHistory, LedgerEntry]] = {}
     for entry in entries:
@@ -137,7 +138,7 @@ def _read_runs(
             history, entered = begun.pop((entry.subject, entry.fence))
             _add_run(history, entered, entry.at)
     for history, entered in begun.values():  # its process was killed inside
-        _add_run(history, entered, max(entered.at, kills.get(entered.pid, entered.at)))
+        _add_run(history, entered, kills.end_of(entered.pid, entered.at))
 
 
 def _add_run(history: ScheduleHistory, entered: LedgerEntry, end: float) -> None:

@@ -17,6 +17,8 @@ from ...model.lifecycle import FINAL, State
 from ...model.wait_check import DEAF, FAULTS, MISCOUNTED, UNFIRED
 from .evidence import Evidence, JobRow
 
+UNWOKEN = "unwoken"  # a handler that waits for what is there
+
 WaitFinding = tuple[str, str, str, str]
 
 
@@ -26,6 +28,7 @@ def wrong_waits(evidence: Evidence) -> Iterator[WaitFinding]:
         if (
             row.state == State.WAITING
             and not row.unlinked
+            and row.waits_for  # otherwise its handler waits
             and (fault := _wait_error(row, evidence))
         ):
             yield row.id, *fault, row.queue
@@ -49,6 +52,6 @@ def _wait_error(row: JobRow, evidence: Evidence) -> tuple[str, str] | None:
 
 def repaired_waits(evidence: Evidence) -> Iterator[WaitFinding]:
     """Findings of an audit, possibly repaired. It recorded no ids."""
-    for fault in FAULTS:
+    for fault in (*FAULTS, UNWOKEN):
         if number := evidence.audited.get(fault, 0):
             yield "some job", fault, f"an audit found {number} such jobs", ""

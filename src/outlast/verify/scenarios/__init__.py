@@ -13,6 +13,8 @@ scenario records the answers it got in the ledger, and the judge compares them w
     flows               jobs that wait for each other; flow_races  two processes at once on them
     audit               the checks that find and repair what the others left
     steps               durable steps, and completions with the handler's own writes
+    waits               sleeps, signals, waits for other jobs
+    streams             output of running jobs
     offers              jobs on their way to remote workers
     breakers            an outage of a dependency
     schedules           jobs by the clock: one per tick
@@ -53,9 +55,11 @@ from . import (
     schedules,
     stale_claims,
     steps,
+    streams,
     stuck_workers,
     tokens,
     unique_keys,
+    waits,
     whole_workers,
 )
 from .scenario import ARM_LATER, SCENARIOS, Scenario, run_scenario
@@ -65,4 +69,5 @@ __all__ = ["ARM_LATER", "SCENARIOS", "Scenario", "run_scenario"]
 _MODULES = (enqueue, claims, finish, job_actions, maintenance, audit, steps, whole_workers,
             migrate, no_false_positives, races, not_due, lost_answers, flows, flow_races,
             tokens, offers, database_faults, stale_claims, breakers, lease_trust,
-            stuck_workers, schedules, unique_keys, lanes)  # fmt: skip
+            stuck_workers, schedules, unique_keys, lanes, waits,
+            streams)  # fmt: skip

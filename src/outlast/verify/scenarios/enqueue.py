@@ -9,7 +9,8 @@ from ...model.flow import chain
 from ..scenario_context import ScenarioContext
 from .scenario import scenario
 
-BULK_SIZE = 25
+BULK_SIZE = 25  # copied
+FEW_JOBS = 10  # in one statement
 
 
 @scenario("enqueue")
@@ -61,6 +62,15 @@ def bulk(ctx: ScenarioContext) -> Iterator[None]:
     yield
     task = ctx.work.mark.using(queue=ctx.queue)
     for job in ctx.ol.enqueue(*[task.job() for _ in range(BULK_SIZE)]):
+        ctx.record_promise(job.id)
+
+
+@scenario("bulk-few")
+def bulk_few(ctx: ScenarioContext) -> Iterator[None]:
+    ctx.record_atomic(FEW_JOBS)
+    yield
+    task = ctx.work.mark.using(queue=ctx.queue)
+    for job in ctx.ol.enqueue(*[task.job() for _ in range(FEW_JOBS)]):
         ctx.record_promise(job.id)
 
 

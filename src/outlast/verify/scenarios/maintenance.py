@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from ...model.lifecycle import Outcome
-from ...ops import duties, retention, statistics
+from ...ops import archive, duties, retention, statistics
 from ...ops import workers as worker_ops
+from ...ops.archive import ArchiveCursor
 from ...ops.claim import promote
 from ...ops.duties import DutyTally
+from ...ops.operation import Op, Rows, Statement
 from ...ops.reclaim import Refusal, reclaim, record_refusals, signs_of_loss
 from ...ops.retention import prune_queue
 from ..scenario_context import ScenarioContext
@@ -100,6 +103,41 @@ def prune_one_queue(ctx: ScenarioContext) -> Iterator[None]:
     _, since, _ = ctx.run(prune_queue, ctx.queue, 0.0, 0.0, 2)
     ctx.run(prune_queue, ctx.queue, 0.0, since, 2)
     ctx.ol.keep(ctx.queue, None)
+
+
+@scenario("archive", removes_jobs=True, max_points=8, only_store="postgres")
+def move_to_archive(ctx: ScenarioContext) -> Iterator[None]:
+    """Succeeded jobs move to the archive, one comes back, and moves again."""
+    claims = ctx.enqueue_and_claim(3, "succeeded")
+    ctx.finish([(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim)) for claim in claims])
+    ctx.enqueue()
+    time.sleep(EXPIRED_AFTER_S)
+    yield
+    _archive_everything(ctx)
+    ctx.run(archive.restore, [claims[0].id])
+    _archive_everything(ctx)
+
+
+@move_to_archive.on_retry
+def archived_once(ctx: ScenarioContext) -> Iterator[str]:
+    """Wherever the process died, each job is in one table."""
+    _archive_everything(ctx)
+    for (id,) in ctx.run(in_both_tables):
+        yield f"{id} is in both tables, or in none"
+
+
+def in_both_tables() -> Op[Rows]:
+    rows: Rows = yield Statement("outlast.verify:in_both_tables")
+    return rows
+
+
+def _archive_everything(ctx: ScenarioContext) -> None:
+    partitions = ctx.ol.store.partitions
+    assert partitions is not None
+    page = ctx.run(archive.archivable, 0.0, HOUR_S, ArchiveCursor(), 1000)
+    for day in page.days:
+        ctx.ol.store.retrying(partial(partitions.create, day))  # a duty makes another pass
+    ctx.run(archive.move, page.movable, 0.0, HOUR_S)
 
 
 def _not_to_be_pruned(ctx: ScenarioContext) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from ...model.schedule_state import ScheduleDefinition, StoredSchedule
 from ...ops.access import ALL_JOBS
@@ -22,7 +21,7 @@ HOUR_S, YEAR_S = 3600.0, 365 * 86400.0
 DUE_TICKS = 3  # hours that are due when a path begins
 
 
-def _definition(ctx: ScenarioContext, **options: Any) -> ScheduleDefinition:
+def _definition(ctx: ScenarioContext, **options: object) -> ScheduleDefinition:
     """A schedule named like the queue: everything of it is known to be ours."""
     call = ctx.work.mark.using(queue=ctx.queue).job()
     return ScheduleDefinition.of(ctx.queue, call, {"every": HOUR_S} | options)

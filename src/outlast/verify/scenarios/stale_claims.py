@@ -17,7 +17,8 @@ from typing import NamedTuple
 from ...model.claim import Claim
 from ...model.errors import ClaimLost
 from ...model.lifecycle import Outcome
-from ...model.outcome import Transition, decide
+from ...model.outcome import AttemptEnd, Transition, decide
+from ...model.wait import Wait, WaitKind
 from ...ops import offer
 from ...ops.claim import ClaimRequest
 from ...ops.claim import claim as claim_op
@@ -27,14 +28,17 @@ from ...ops.finish_and_claim import finish_and_claim
 from ...ops.operation import Op, Statement
 from ...ops.renew import renew
 from ...ops.report import history
+from ...ops.signals import NewSignal, send_signal
 from ...ops.steps import keep, look_up
+from ...ops.streams import store_stream
+from ...ops.waits import settle_wait
 from ..scenario_context import ScenarioContext
 from ..workload import FAST_RETRY
 from .claims import make_event
 from .offers import offer_request, server_id
 from .scenario import scenario
 
-JOB_COUNT = 8  # one per kind of write, so that none hides what another one lets through
+JOB_COUNT = 10  # one per kind of write, so that none hides what another one lets through
 LONG_LEASE_S = 3600.0  # seconds of a lease that is not reclaimed here
 
 
@@ -108,13 +112,15 @@ def _try_all(ctx: ScenarioContext, pairs: Sequence[ClaimPair]) -> None:
     """Every kind of write, each by its own stale claim; then the owners end their jobs."""
     if len(pairs) < JOB_COUNT:
         return  # another worker claimed one: there are no two claims to compare
-    failed, quick, spoke, stepped, renewed, completed, again, both = pairs
+    failed, quick, spoke, stepped, renewed, completed, again, both, waited, streamed = pairs
     _refused(ctx, failed, ctx.run(finish, [_failure(ctx, failed.stale)]), "failure")
     _refused(ctx, quick, ctx.run(finish_and_claim, [_success(ctx, quick.stale)])[0], "success")
     ctx.run(finish, [], [make_event(spoke.stale, 99)])
     if any(stored.kind == "progress" for stored in ctx.run(history, spoke.stale.id)[1]):
         _report(ctx, spoke, "stored an event")
     _step(ctx, stepped)
+    _stream(ctx, streamed)
+    _wait(ctx, waited)
     held = {renewed.stale.id: renewed.stale.fence}
     if ctx.run(renew, renewed.stale.worker, held, ctx.lease).kept:
         _report(ctx, renewed, "renewed its lease")
@@ -124,10 +130,22 @@ def _try_all(ctx: ScenarioContext, pairs: Sequence[ClaimPair]) -> None:
     except ClaimLost:
         pass
     _in_one_call(ctx, both)
-    rest = [failed, quick, spoke, stepped, renewed, completed, again]
+    rest = [failed, quick, spoke, stepped, renewed, completed, again, streamed]
     ends = [ctx.attempt_end(Outcome.SUCCEEDED, pair.owner) for pair in rest]
     ctx.finish([(pair.owner, ended) for pair, ended in zip(rest, ends, strict=True)])
     _refused(ctx, again, ctx.run(lookup_finished, [_success(ctx, again.stale)]), "lost answer")
+
+
+def _wait(ctx: ScenarioContext, pair: ClaimPair) -> None:
+    """A signal is not taken by the stale claim, and its wait does not end the owner's attempt."""
+    sent = NewSignal(pair.owner.id, "go", "1", "once")
+    ctx.run(send_signal, sent, "verify", lambda *_: None)
+    go = Wait("go", WaitKind.SIGNAL, ("go",))
+    with suppress(ClaimLost):
+        ctx.run(settle_wait, pair.stale, go, None)
+        _report(ctx, pair, "took a signal")
+    waiting = decide(pair.stale, AttemptEnd(Outcome.WAITED, wait=go), FAST_RETRY, 0.5)
+    _refused(ctx, pair, ctx.run(finish, [waiting]), "wait")
 
 
 def _step(ctx: ScenarioContext, pair: ClaimPair) -> None:
@@ -135,6 +153,12 @@ def _step(ctx: ScenarioContext, pair: ClaimPair) -> None:
         ctx.run(keep, pair.stale, "stale", "1")
     if ctx.run(look_up, pair.stale.id, "stale") is not None:
         _report(ctx, pair, "stored a step")
+
+
+def _stream(ctx: ScenarioContext, pair: ClaimPair) -> None:
+    row = {"job": pair.stale.id, **pair.stale.guard, "n": 0, "data": '["stale"]', "first": True}
+    if ctx.run(store_stream, [row], 1000):
+        _report(ctx, pair, "stored output")
 
 
 def _in_one_call(ctx: ScenarioContext, pair: ClaimPair) -> None:

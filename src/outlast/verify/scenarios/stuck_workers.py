@@ -9,7 +9,8 @@ from contextlib import closing
 from typing import Any
 
 from ...model.claim import FENCE_LIMIT
-from ...ops.operation import Begin, Op, Pipeline, Statement, Step
+from ...model.lifecycle import Outcome
+from ...ops.operation import Begin, BulkInsert, Op, Pipeline, Statement, Step
 from ...store import Store
 from ...worker.job_source import DatabaseSource
 from ...worker.worker import Worker
@@ -25,8 +26,9 @@ QUEUE_COUNT = 12
 
 @scenario("many-queues", max_points=12)
 def many_queues(ctx: ScenarioContext) -> Iterator[None]:
-    """Queues with one job each, which are claimed from together."""
-    names = [f"{ctx.queue}-{n}" for n in range(QUEUE_COUNT)]
+    """Queues with one job each, which are claimed from together; one has a running one, too."""
+    (held,) = ctx.enqueue_and_claim()
+    names = [ctx.queue, *(f"{ctx.queue}-{n}" for n in range(1, QUEUE_COUNT))]
     for name in names:
         ctx.record_promise(ctx.work.mark.using(queue=name).enqueue().id)
     yield
@@ -35,6 +37,10 @@ def many_queues(ctx: ScenarioContext) -> Iterator[None]:
         _worker_reaches(ctx, working, lambda: working.counts["succeeded"] >= QUEUE_COUNT)
     ):
         ctx.report("I2", "unstarted", "a worker with many queues does not reach some of them")
+    stands = ctx.ol.job(held.id)
+    if stands.fence != held.fence and not stands.crashes:  # a reclaim charges a crash
+        ctx.report("I3", "zombie", "a running job was claimed")
+    ctx.finish([(held, ctx.attempt_end(Outcome.SUCCEEDED, held))])
 
 
 @scenario("resting-queue", max_points=8)
@@ -155,7 +161,7 @@ def _refuse_result(store: Store, job: str) -> None:
         async def arun_once(self, op: Op[Any]) -> Any:
             return await super().arun_once(checked(op))
 
-        def clone(self, *said: Any, **settings: Any) -> Any:
+        def clone(self, *said: object, **settings: object) -> Any:
             twin = super().clone(*said, **settings)
             twin.__class__ = Refusing
             return twin
@@ -164,7 +170,7 @@ def _refuse_result(store: Store, job: str) -> None:
 
 
 def _refuse(step: Step, job: str) -> None:
-    if isinstance(step, Begin):
+    if isinstance(step, Begin | BulkInsert):
         return
     for statement in step if isinstance(step, Pipeline) else (step,):
         if any(_has_result(row, job) for row in _rows(statement)):

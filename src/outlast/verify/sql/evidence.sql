@@ -1,11 +1,24 @@
--- name: dump_jobs
--- Every job, as the checker wants it.
-SELECT CAST(j.id AS text), j.state, j.attempt, j.failures, j.crashes, j.fence, j.worker,
+-- fragment: dumped_job
+CAST(j.id AS text), j.state, j.attempt, j.failures, j.crashes, j.fence, j.worker,
     ol.epoch(j.lease_until) - ol.epoch(ol.now()), ol.epoch(j.run_at) - ol.epoch(ol.now()),
     CAST(j.result AS text), j.max_attempts, j.max_crashes, j.queue, CAST(j.args AS text),
     j.cancelling, CAST(j.error AS text), CAST(j.flow AS text), CAST(j.team AS text), j.needs,
     j.waits_for, j.quorum, j.unlinked
-FROM ol.job AS j
+
+-- name: dump_jobs
+-- Every job, as the checker wants it.
+-- postgres: with those of the archive
+SELECT ol.dumped_job FROM ol.job AS j UNION ALL SELECT ol.dumped_job FROM ol.past AS j
+-- sqlite: which it does not have
+SELECT ol.dumped_job FROM ol.job AS j
+
+-- name: in_both_tables
+-- Jobs that are archived and not archived; and days whose jobs are not as many as their counts say.
+-- postgres only: SQLite has no archive
+SELECT CAST(j.id AS text) FROM ol.job AS j JOIN ol.past AS p ON p.id = j.id
+UNION ALL
+SELECT 'the counts of the archive' WHERE (SELECT count(*) FROM ol.past)
+    <> (SELECT COALESCE(sum(number), 0) FROM ol.past_count)
 
 -- name: dump_attempts
 -- Every record of an attempt.
@@ -47,6 +60,9 @@ UNION ALL
 SELECT 'step', CAST(s.job AS text) FROM ol.step AS s
 WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = s.job)
 UNION ALL
+SELECT 'stream', CAST(s.job AS text) FROM ol.stream AS s
+WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = s.job)
+UNION ALL
 SELECT 'edge', CAST(e.follower AS text) FROM ol.edge AS e
 WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.job)
     OR NOT EXISTS (SELECT 1 FROM ol.job AS j WHERE j.id = e.follower)
@@ -57,3 +73,8 @@ UNION ALL
 SELECT 'flow', CAST(w.id AS text) FROM ol.flow AS w
 WHERE NOT EXISTS (SELECT 1 FROM ol.job AS j
     WHERE j.flow = COALESCE(w.part_of, w.id) AND j.flow IS NOT NULL)
+
+-- name: all_signals
+-- Every signal, in the order of arrival, and the wait that took it.
+SELECT CAST(s.job AS text), s.name, CAST(s.value AS text), s.taken_by FROM ol.signal AS s
+ORDER BY s.seq

@@ -76,6 +76,26 @@ function followJob(list) {
   for (const kind of list.dataset.kinds.split(" ")) source.addEventListener(kind, heard);
 }
 
+// Appends the output that a job streams.
+const MAX_OUTPUT = 2000; // pieces on the page
+function followOutput(box) {
+  const source = new EventSource(box.dataset.output);
+  const marks = { attempt: (told) => `attempt ${told.attempt}`, truncated: () => "the output is cut off here: it has reached its limit" };
+  const heard = (event) => {
+    const told = JSON.parse(event.data);
+    if (told.kind === "end") { source.close(); return; }
+    const below = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+    if (told.kind === "text") box.append(element("span", told.data, "text"));
+    else if (told.kind === "json") box.append(element("span", JSON.stringify(told.data), "value"));
+    else box.append(element("span", marks[told.kind](told), "mark"));
+    if (told.kind !== "attempt") document.getElementById("output-part").hidden = false;
+    while (box.childNodes.length > MAX_OUTPUT) box.firstChild.remove();
+    if (below) box.scrollTop = box.scrollHeight;
+  };
+  for (const kind of ["text", "json", "attempt", "truncated", "end"]) source.addEventListener(kind, heard);
+}
+
+for (const box of document.querySelectorAll("[data-output]")) followOutput(box);
 for (const list of document.querySelectorAll("[data-events]")) followJob(list);
 // Without a script, the user presses a button.
 for (const form of document.querySelectorAll("form[data-go-on]")) form.requestSubmit();

@@ -152,3 +152,58 @@ document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest
 for (const region of document.querySelectorAll("[data-live]")) follow(region);
 times();
 setInterval(times, 1000);
+
+// Keys: / search, j and k the next and previous row, Enter opens it, ? this list.
+const KEYS = [["/", "search"], ["j", "next row"], ["k", "previous row"], ["Enter", "open it"], ["?", "these keys"]];
+
+function rows() {
+  const links = [...document.querySelectorAll("main tbody tr")].map((row) => row.querySelector("a[href]"));
+  return links.filter((link) => link !== null);
+}
+
+function move(step) {
+  const links = rows();
+  if (!links.length) return;
+  const row = document.activeElement.closest ? document.activeElement.closest("tr") : null;
+  const here = links.findIndex((link) => row !== null && link.closest("tr") === row);
+  const next = here < 0 ? (step > 0 ? 0 : links.length - 1) : here + step;
+  links[Math.min(links.length - 1, Math.max(0, next))].focus();
+}
+
+function search() {
+  const field = document.querySelector("main input[type=search]") || document.querySelector("main form.filters input:not([type=hidden])");
+  if (field) { field.focus(); field.select(); }
+}
+
+function explain() {
+  if (document.querySelector("dialog[open]")) return;
+  const dialog = document.createElement("dialog");
+  const box = document.createElement("div");
+  box.className = "question";
+  const title = document.createElement("h1");
+  title.id = "keys-title";
+  title.textContent = "Keys";
+  const list = document.createElement("dl");
+  list.className = "facts";
+  for (const [key, does] of KEYS) {
+    const name = document.createElement("dt");
+    name.append(Object.assign(document.createElement("kbd"), { textContent: key }));
+    list.append(name, Object.assign(document.createElement("dd"), { textContent: does }));
+  }
+  const close = Object.assign(document.createElement("button"), { type: "button", textContent: "Close" });
+  close.addEventListener("click", () => dialog.close());
+  box.append(title, list, close);
+  dialog.setAttribute("aria-labelledby", title.id);
+  dialog.append(box);
+  document.body.append(dialog);
+  const before = document.activeElement;
+  dialog.addEventListener("close", () => { dialog.remove(); if (before) before.focus(); });
+  dialog.showModal();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (event.target.closest && event.target.closest("input, textarea, select, dialog, [contenteditable]")) return;
+  const action = { "/": search, "j": () => move(1), "k": () => move(-1), "?": explain }[event.key];
+  if (action) { event.preventDefault(); action(); }
+});

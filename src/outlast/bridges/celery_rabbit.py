@@ -1,0 +1,100 @@
+"""A queue of Celery in RabbitMQ: messages move to a queue of ours, and are stored from there.
+
+    [celery] ─▶ publish and acknowledge in one transaction ─▶ [outlast.celery] ─▶ job ─▶ acknowledge
+
+A message that was stored and not acknowledged is delivered again: from a queue that only bridges
+read, so that no worker of Celery runs what is a job already.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .protocols import Message
+from .rabbit import DEFAULT_PREFETCH, Rabbit, RabbitConsumer, rabbit_outages
+
+if TYPE_CHECKING:
+    from aio_pika.abc import AbstractIncomingMessage
+
+OWN_PREFIX = "outlast."
+LOOK_S = 0.2  # at one queue, before the other
+
+
+class MovedQueue:
+    """A source: the raw messages of one queue."""
+
+    def __init__(self, url: str, queue: str, prefetch: int | None, redelivery: float) -> None:
+        held = DEFAULT_PREFETCH if prefetch is None else prefetch
+        self._queue, self._prefetch = queue, held
+        self._own = Rabbit(url, queue=f"{OWN_PREFIX}{queue}", prefetch=held, redelivery=redelivery)
+        self._channel: Any = None
+        self._consumer: RabbitConsumer | None = None
+
+    @property
+    def redelivery(self) -> float:
+        return self._own.redelivery
+
+    async def open(self) -> None:
+        await self._own.open()
+        with rabbit_outages():
+            self._channel = channel = await self._own.channel(publisher_confirms=False)
+            await channel.declare_queue(f"{OWN_PREFIX}{self._queue}", durable=True)
+            underlay = await channel.get_underlay_channel()
+            await underlay.tx_select()
+            self._consumer = RabbitConsumer(channel)
+            await self._consumer.start(self._queue, self._prefetch)
+
+    async def close(self) -> None:
+        self._channel = self._consumer = None
+        await self._own.close()
+
+    async def receive(self, limit: int, wait: float) -> Sequence[Message]:
+        until, pause = time.monotonic() + wait, 0.0
+        while True:
+            moved = await self._move(limit, min(pause, max(0.0, until - time.monotonic())))
+            found = await self._own.receive(limit, LOOK_S if moved else 0.0)
+            if found or time.monotonic() >= until:
+                return found
+            pause = LOOK_S
+
+    async def _move(self, limit: int, wait: float) -> int:
+        """Move messages that Celery's queue has for us; all of them, or none."""
+        assert self._consumer is not None
+        with rabbit_outages():
+            found = await self._consumer.take(limit, wait)
+            if not found:
+                return 0
+            underlay = await self._channel.get_underlay_channel()
+            for one in found:
+                await self._publish(underlay, one)
+                await one.ack()
+            await underlay.tx_commit()
+        return len(found)
+
+    async def _publish(self, underlay: Any, received: AbstractIncomingMessage) -> None:
+        properties: Any = received.properties
+        await underlay.basic_publish(
+            received.body, routing_key=f"{OWN_PREFIX}{self._queue}", properties=properties
+        )
+
+    async def acknowledge(self, messages: Sequence[Message]) -> None:
+        await self._own.acknowledge(messages)
+
+    async def hand_back(self, messages: Sequence[Message]) -> None:
+        await self._own.hand_back(messages)
+
+    async def lag(self) -> int | None:
+        """Messages of both queues."""
+        with rabbit_outages():
+            channel = await self._own.channel(publisher_confirms=False)
+            try:
+                declared = await channel.declare_queue(self._queue, passive=True)
+                theirs = int(declared.declaration_result.message_count or 0)
+            finally:
+                await channel.close()
+        return theirs + (await self._own.lag() or 0)
+
+    def __repr__(self) -> str:
+        return repr(self._own)

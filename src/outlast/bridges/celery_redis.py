@@ -1,0 +1,161 @@
+"""The lists of a queue of Celery in Redis: take messages and hold them until they are stored.
+
+    LPUSH by producers ─▶ [celery] ─▶ RPOP, HSET, ZADD (one script) ─▶ HDEL, ZREM once it is stored
+                                        ▲                  │
+                                        └── taken again ◀──┘ held longer than `idle` seconds
+
+A message is always in a list or in the hash: a kill at any point loses none. Once taken it does not
+go back to the list, where a worker of Celery might run what is a job already. Celery's own
+structures (`unacked`, `unacked_index`) are left alone. Kombu keeps a list for each of four
+priorities, the first of which has the queue's own name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..model.ids import new_instance_id
+from ..model.options import seconds
+from .client_library import require_client
+from .protocols import Message, SinkDown
+from .redis import SOCKET_TIMEOUT_S, checked_redis_url, redis_outages, shown_redis_url
+
+if TYPE_CHECKING:
+    import redis.asyncio as redis_client
+
+DEFAULT_IDLE_S = 60.0
+POLL_MIN_S, POLL_MAX_S = 0.05, 0.5
+PRIORITY_STEPS = (0, 3, 6, 9)
+SEPARATOR = "\x06\x16"
+
+# KEYS of all scripts: the lists, the hash, the index.
+# ARGV: how many, a name for this call, the seconds after which a message is held by nobody.
+TAKE = """
+local lists, hash, index, limit = #KEYS - 2, KEYS[#KEYS - 1], KEYS[#KEYS], tonumber(ARGV[1])
+local time, found = redis.call('TIME'), {}
+local now = time[1] + time[2] / 1000000
+local function take(id, raw)
+    redis.call('ZADD', index, now, id)
+    found[#found + 1] = id
+    found[#found + 1] = raw
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now - ARGV[3], 'LIMIT', 0, limit)) do
+    local raw = redis.call('HGET', hash, id)
+    if raw then take(id, raw) else redis.call('ZREM', index, id) end
+end
+for i = 1, lists do
+    while #found < 2 * limit do
+        local raw = redis.call('RPOP', KEYS[i])
+        if not raw then break end
+        local id = i .. ':' .. ARGV[2] .. ':' .. #found
+        redis.call('HSET', hash, id, raw)
+        take(id, raw)
+    end
+end
+return found
+"""
+# ARGV: how many at the most.
+GIVE_BACK = """
+local hash, index = KEYS[#KEYS - 1], KEYS[#KEYS]
+local ids = redis.call('ZREVRANGE', index, 0, ARGV[1] - 1)
+for _, id in ipairs(ids) do
+    local raw = redis.call('HGET', hash, id)
+    if raw then redis.call('RPUSH', KEYS[tonumber(string.match(id, '^%d+'))], raw) end
+    redis.call('HDEL', hash, id)
+    redis.call('ZREM', index, id)
+end
+return #ids
+"""
+GIVE_BACK_AT_ONCE = 1000
+
+
+class CeleryList:
+    """A source: the raw messages of one queue."""
+
+    def __init__(
+        self, url: str, queue: str, prefix: str, idle: float | None, redelivery: float
+    ) -> None:
+        require_client("redis", "redis", "A queue of Celery in Redis")
+        self._url = checked_redis_url(url)
+        self._queue = queue
+        names = [queue, *(f"{queue}{SEPARATOR}{step}" for step in PRIORITY_STEPS if step)]
+        self._lists = [f"{prefix}{name}" for name in names]
+        self._hash = f"{prefix}outlast-taken:{queue}"
+        self._index = f"{prefix}outlast-taken-at:{queue}"
+        self._idle = seconds("idle", idle, above=0.0) or DEFAULT_IDLE_S
+        self.redelivery = seconds("redelivery", redelivery) or 0.0
+        self._client: redis_client.Redis | None = None
+
+    async def open(self) -> None:
+        import redis.asyncio as redis_client
+
+        self._client = redis_client.from_url(self._url, socket_timeout=SOCKET_TIMEOUT_S)
+        self._client.connection_pool.connection_kwargs["decode_responses"] = False
+        with redis_outages():
+            await self._client.ping()
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    @property
+    def _redis(self) -> Any:
+        if self._client is None:
+            raise SinkDown("it is not open")
+        return self._client
+
+    async def _script(self, text: str, *given: Any) -> Any:
+        keys = [*self._lists, self._hash, self._index]
+        with redis_outages():
+            return await self._redis.eval(text, len(keys), *keys, *given)
+
+    async def receive(self, limit: int, wait: float) -> Sequence[Message]:
+        """Messages that nobody holds any more, else those of the lists: the urgent ones first."""
+        until, pause = time.monotonic() + wait, POLL_MIN_S
+        while True:
+            if found := await self._script(TAKE, limit, new_instance_id(), self._idle):
+                return [
+                    Message(id.decode(), raw, receipt=id)
+                    for id, raw in zip(found[::2], found[1::2], strict=True)
+                ]
+            if (left := until - time.monotonic()) <= 0:
+                return []
+            await asyncio.sleep(min(pause, left))
+            pause = min(POLL_MAX_S, pause * 1.5)
+
+    async def acknowledge(self, messages: Sequence[Message]) -> None:
+        ids = [one.receipt for one in messages]
+        with redis_outages():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hdel(self._hash, *ids)
+                pipe.zrem(self._index, *ids)
+                await pipe.execute()
+
+    async def hand_back(self, messages: Sequence[Message]) -> None:
+        """Held by nobody from now on. Not to the list: a commit whose answer was lost may have made
+        a job of it."""
+        with redis_outages():
+            await self._redis.zadd(self._index, dict.fromkeys((m.receipt for m in messages), 0))
+
+    async def give_back(self) -> int:
+        """Put all messages that are held back into Celery's lists."""
+        moved = 0
+        while found := await self._script(GIVE_BACK, GIVE_BACK_AT_ONCE):
+            moved += found
+        return moved
+
+    async def lag(self) -> int | None:
+        """Messages in the lists, and those that were taken and are not stored."""
+        with redis_outages():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for name in self._lists:
+                    pipe.llen(name)
+                pipe.hlen(self._hash)
+                return int(sum(await pipe.execute()))
+
+    def __repr__(self) -> str:
+        return f"Redis {shown_redis_url(self._url)}"

@@ -1,0 +1,100 @@
+"""Waiting jobs compared with the code of an app: signals that it declares, steps that it has.
+
+Names of steps are read from the source of the task's module: literals and f-strings. All of its
+texts count, because helpers may take the context and call steps, too. Where a name is computed,
+nothing is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ..model.humanize import pluralize
+from ..model.task import Registry
+from ..ops.doctor.findings import Finding
+from ..ops.doctor.waits import AwaitedSignals
+
+STEP_METHODS = frozenset({"step", "steps"})
+
+
+def code_findings(
+    waits: Sequence[AwaitedSignals], steps: Sequence[tuple[str, str, int]], registry: Registry
+) -> Iterator[Finding]:
+    """Waiting jobs that the code of an app does not fit any more."""
+    for wait in waits:
+        definition = registry.get(wait.task)
+        if definition is None or not definition.signals:
+            continue
+        if not set(wait.names) & set(definition.signals):
+            yield Finding(
+                "unanswerable",
+                f"{wait.text}, which the task does not declare any more: answers are refused.",
+                "Declare the signal in signals={…} until these jobs have ended, or cancel them.",
+            )
+    for task, step, jobs in steps:
+        definition = registry.get(task)
+        if definition is not None and has_step(definition.function, step) is False:
+            keep = "has" if jobs == 1 else "have"
+            yield Finding(
+                "unknown-step",
+                f"{pluralize(jobs, 'job')} of {task!r} {keep} kept the step {step!r}, which the"
+                " code does not have.",
+                "If it was renamed, it runs again under its new name: keep the old name until these"
+                " jobs have ended. If it was removed, its result is not used.",
+                problem=False,
+            )
+
+
+def has_step(function: Callable[..., Any], name: str) -> bool | None:
+    """Whether the code has a step of this name; None: that cannot be told."""
+    patterns = _patterns_of(inspect.unwrap(function))
+    return None if patterns is None else any(one.fullmatch(name) for one in patterns)
+
+
+@lru_cache(200)
+def _patterns_of(function: Callable[..., Any]) -> tuple[re.Pattern[str], ...] | None:
+    module = inspect.getmodule(function)
+    try:
+        tree = ast.parse(inspect.getsource(module or function))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    nodes = list(ast.walk(tree))
+    return None if any(map(_is_computed, nodes)) else tuple(_patterns(nodes))
+
+
+def _is_computed(node: ast.AST) -> bool:
+    """A call of a step whose name, or names, are not written there."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr not in STEP_METHODS:
+        return False
+    given = node.args[0] if node.args else None
+    names = [given]
+    if isinstance(given, ast.Dict):
+        names = list(given.keys)
+    elif isinstance(given, ast.DictComp):
+        names = [given.key]
+    return not all(map(_is_text, names))
+
+
+def _is_text(node: ast.AST | None) -> bool:
+    constant = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return constant or isinstance(node, ast.JoinedStr)
+
+
+def _patterns(nodes: list[ast.AST]) -> Iterator[re.Pattern[str]]:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.compile(re.escape(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            parts = [
+                re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".*"
+                for one in node.values
+            ]
+            if any(part != ".*" for part in parts):
+                yield re.compile("".join(parts), re.DOTALL)

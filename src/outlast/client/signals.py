@@ -1,0 +1,47 @@
+"""The verb that sends a signal to a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model.arguments.signal_value import check_declared, write_signal
+from ..model.options import check_name
+from ..model.task import Registry
+from ..ops.signals import CheckSignal, NewSignal, SentSignal, send_in_transaction, send_signal
+from .base import actor, job_id
+from .faces import Face
+
+
+async def signal(
+    on: Face,
+    id: str,
+    name: str,
+    value: Any = None,
+    *,
+    key: str | None = None,
+    conn: object = None,
+) -> SentSignal:
+    """Send a value to a job that waits for it, or will. It is kept until a wait takes it; of
+    several with one `key`, the first. With the caller's own connection, it exists if and when that
+    transaction commits, and the job hears of it within a second after that."""
+    check_name("signal", name)
+    if key is not None:
+        check_name("key", key)
+    sent = NewSignal(job_id(id), name, write_signal(name, value), key)
+    check = declared_signals(on.parts.registry)
+    if conn is not None:
+        return await on.act_on(conn, send_in_transaction(sent, actor(), check))
+    done = await on.run(send_signal, sent, actor(), check)
+    await on.notify([] if done.queue is None else [done.queue])
+    return done
+
+
+def declared_signals(registry: Registry) -> CheckSignal:
+    """Checks signals of the tasks that this process knows."""
+
+    def check(task: str, name: str, text: str) -> None:
+        definition = registry.get(task)
+        if definition is not None:
+            check_declared(task, definition.signals, name, text)
+
+    return check

@@ -1,0 +1,1 @@
+"""Integrations with frameworks. Each is imported only by the program that uses it."""

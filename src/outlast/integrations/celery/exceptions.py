@@ -1,0 +1,115 @@
+"""`celery.exceptions`, as far as tasks and callers use them.
+
+CeleryError
+├── TaskPredicate            raised by a task, about itself
+│   ├── Retry                by `self.retry(…)`
+│   ├── Ignore
+│   └── Reject
+├── MaxRetriesExceededError
+├── TaskRevokedError         by `result.get()`: the job was cancelled, or expired
+└── ChordError               by `result.get()`: a job that it comes after has failed
+TimeoutError                 the built-in one, by `result.get(timeout=…)`
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+TimeoutError = builtins.TimeoutError
+
+_INSTEAD = {
+    "SoftTimeLimitExceeded": "there are no soft limits: give the task time_limit=…, and look at"
+    " self.request.outlast.cancelled in its loops",
+    "TimeLimitExceeded": "a job whose time is over is dead with the error type TimedOut",
+    "WorkerLostError": "a job whose worker is lost runs again; see max_crashes",
+    "NotRegistered": "a job of an unknown task waits until a worker knows the task",
+}
+
+
+class CeleryError(Exception):
+    """Base of these errors."""
+
+
+class TaskPredicate(CeleryError):
+    """Raised by a task, about itself."""
+
+
+class RetryRequested(TaskPredicate):
+    """`self.retry(…)` raises it: the attempt ends, and the job is due again `when`."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        exc: BaseException | None = None,
+        when: float | datetime | None = None,
+    ) -> None:
+        self.exc = exc
+        self.when = when
+        super().__init__(message or (repr(exc) if exc is not None else "retry"))
+
+
+class Ignore(TaskPredicate):
+    """Raise in a task: it ends, without a result."""
+
+
+class Reject(TaskPredicate):
+    """Raise in a task: its job is dead, or with `requeue` ready again."""
+
+    def __init__(self, reason: object = None, requeue: bool = False) -> None:
+        self.reason = reason
+        self.requeue = requeue
+        super().__init__(reason, requeue)
+
+
+class MaxRetriesExceededError(CeleryError):
+    """A task asked for one more retry than it may have."""
+
+
+class TaskRevokedError(CeleryError):
+    """The awaited job was cancelled, or expired before it ran."""
+
+
+class ChordError(CeleryError):
+    """A job that the awaited one comes after has failed."""
+
+
+class TaskFailed(CeleryError):
+    """The awaited job failed with an error whose class this process does not have."""
+
+
+Retry = RetryRequested
+
+
+def rebuilt(error: object) -> Exception:
+    """The exception of a dead job, of the class that it had if this process has imported it. Of its
+    arguments there is the message."""
+    facts: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    name, message = str(facts.get("type", "")), str(facts.get("message", ""))
+    if name == "TimedOut":
+        return TimeoutError(message)
+    if name.endswith("PrerequisiteFailed"):
+        return ChordError(message)
+    kind = _known_class(name)
+    if kind is not None:
+        try:
+            return kind(message)
+        except Exception:  # noqa: S110 - its constructor asks for something else
+            pass
+    return TaskFailed(f"{name}: {message}" if name else message)
+
+
+def _known_class(name: str) -> type[Exception] | None:
+    """Never imported: the name comes from a row."""
+    module, _, path = name.rpartition(".")
+    found = getattr(sys.modules.get(module or "builtins"), path, None)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+def __getattr__(name: str) -> Any:
+    if name in _INSTEAD:
+        raise ImportError(f"{name} is not in outlast.integrations.celery: {_INSTEAD[name]}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

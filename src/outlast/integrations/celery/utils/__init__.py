@@ -1,0 +1,1 @@
+"""`celery.utils`, as far as tasks use it."""

@@ -1,0 +1,106 @@
+"""`ol`: the `Outlast` of a Django project, on a database of its `DATABASES`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Unpack
+
+from ...client.ambient import AmbientTransaction
+from ...client.client import Outlast
+from ...model.job import Job, NewJob
+from ...model.settings import StoreSettings, WorkerOptions
+from ...ops.flow_report import FlowState
+from ...store import Store, open_store
+from .conf import DjangoSettings, read_settings
+from .connections import with_fresh_connections
+from .database_url import database_url
+from .store import DjangoStore, in_connection_thread
+
+if TYPE_CHECKING:
+    from ...worker.worker import Worker
+
+
+class DjangoOutlast(Outlast):
+    """With `ambient="join"` it works on Django's own connection of each thread, so every enqueue
+    belongs to the `atomic()` block around it. A worker opens connections of its own; an enqueue of
+    its handlers still joins an open `atomic()` block."""
+
+    around_handlers = staticmethod(with_fresh_connections)
+
+    def __init__(self, conf: DjangoSettings) -> None:
+        self.conf = conf
+        super().__init__(
+            schema=conf.schema,
+            settings=conf.store_settings,
+            retention=conf.retention_settings,
+            blobs=conf.blobs,
+            tenant_required=conf.tenant_required,
+            ambient=conf.ambient,
+        )
+        self._parts.ambient = AmbientTransaction(conf.ambient, self.open_transaction)
+
+    def _open_store(
+        self, url: str | None, schema: str | None, settings: StoreSettings | None
+    ) -> Store:
+        if self.conf.ambient == "join":
+            return DjangoStore(self.conf.alias, self.conf.schema, self.conf.store_settings)
+        return self._own_store()
+
+    def _own_store(self) -> Store:
+        return open_store(database_url(self.conf.alias), self.conf.schema, self.conf.store_settings)
+
+    def open_transaction(self) -> object | None:
+        """The connection of an open `atomic()` block. A test has one around all of it."""
+        from django.db import connections
+
+        connection = connections[self.conf.alias]
+        return connection if connection.in_atomic_block else None
+
+    # In async code, whether an `atomic()` block is open shows only in the thread of the connection.
+
+    async def _aenqueue_jobs(self, jobs: list[NewJob], conn: object = None) -> list[Job]:
+        if conn is None and isinstance(self.store, DjangoStore):
+            return await in_connection_thread(self._enqueue_jobs, jobs)
+        return await super()._aenqueue_jobs(jobs, conn)
+
+    async def acancel(self, id: str, reason: str = "", *, conn: object = None) -> Job:
+        if conn is None and isinstance(self.store, DjangoStore):
+            return await in_connection_thread(self.cancel, id, reason)
+        return await super().acancel(id, reason, conn=conn)
+
+    async def aretry(self, id: str, *, conn: object = None) -> Job:
+        if conn is None and isinstance(self.store, DjangoStore):
+            return await in_connection_thread(self.retry, id)
+        return await super().aretry(id, conn=conn)
+
+    async def acancel_flow(self, id: str, reason: str = "", *, conn: object = None) -> FlowState:
+        if conn is None and isinstance(self.store, DjangoStore):
+            return await in_connection_thread(self.cancel_flow, id, reason)
+        return await super().acancel_flow(id, reason, conn=conn)
+
+    def use_own_connections(self) -> None:
+        """From now on, work on connections beside Django's."""
+        if isinstance(self.store, DjangoStore):
+            self._parts.exchange(self._own_store())
+
+    def worker(
+        self,
+        queues: Iterable[str] | str | None = None,
+        concurrency: int | None = None,
+        **settings: Unpack[WorkerOptions],
+    ) -> Worker:
+        self.use_own_connections()
+        return super().worker(queues, concurrency, **settings)
+
+
+_making = threading.RLock()
+_made: list[DjangoOutlast] = []
+
+
+def default_app() -> DjangoOutlast:
+    """The one of this process, made from `settings.OUTLAST` when it is first needed."""
+    with _making:
+        if not _made:
+            _made.append(DjangoOutlast(read_settings()))
+        return _made[0]

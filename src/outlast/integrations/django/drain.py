@@ -1,0 +1,119 @@
+"""Run jobs in the calling thread, one after the other, on the connection of the caller.
+
+The operations and the decisions are a worker's: claim, run, decide, finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ...model.arguments import ItemArguments
+from ...model.batch import results_of
+from ...model.claim import Claim
+from ...model.errors import OutlastError, UnknownTask
+from ...model.ids import new_instance_id
+from ...model.job import Job
+from ...model.outcome import AttemptEnd
+from ...ops.claim import ClaimRequest, claim, poll, promote
+from ...ops.finish import finish
+from ...ops.lanes import LaneTurn
+from ...worker.context import BatchContext, Context
+from ...worker.executor import Execution
+from ...worker.outcome_policy import OutcomePolicy
+
+if TYPE_CHECKING:
+    from ...client.client import Outlast
+
+LEASE_S = 86400.0
+
+
+class InlineDrain:
+    """Runs the jobs of an app until none is ready."""
+
+    def __init__(self, app: Outlast) -> None:
+        self._app = app
+        self._store = app.store
+        self._worker = new_instance_id()
+        self._decide = OutcomePolicy(app.registry).decide
+        self._events: list[dict[str, Any]] = []
+
+    def run(self, *, scheduled: bool, limit: int) -> list[Job]:
+        self._app._declare_queues()  # as a worker does when it starts
+        ran: dict[str, None] = {}  # a job that is retried ran once more, and is one job
+        for _ in range(limit):
+            if (taken := self._next(scheduled)) is None:
+                return [self._app.job(id) for id in ran]
+            self._attempt(taken)
+            ran[taken.id] = None
+        raise AssertionError(f"jobs are still ready after {limit} attempts: {self._app.counts()}")
+
+    def _next(self, scheduled: bool) -> Claim | None:
+        self._store.run(promote)
+        pending = self._store.run(poll)
+        if not pending.queues and scheduled:
+            self._app.reschedule_all(delay=0)
+            self._store.run(promote)
+            pending = self._store.run(poll)
+        for queue in sorted(pending.queues):
+            turn = LaneTurn(adopt=True, deep=True) if queue in pending.limited else None
+            request = ClaimRequest(self._worker, queue, 1, LEASE_S, turn=turn)
+            if taken := self._store.run(claim, request):
+                return taken[0]
+        return None
+
+    def _attempt(self, taken: Claim) -> None:
+        definition = self._app.registry.get(taken.task)
+        if definition is None:
+            raise UnknownTask(task=taken.task)
+        context = Context(taken, self._add_event, self._store, blobs=self._app.blobs)
+        ended = ExecutionHere(definition, taken, context).run()
+        events, self._events = self._events, []
+        self._store.run(finish, [self._decide(taken, ended)], events)
+
+    def _add_event(self, owner: Claim, kind: str, data: str) -> None:
+        number = len(self._events) + 1
+        event = {"job": owner.id, **owner.guard, "kind": kind, "data": data, "n": number}
+        self._events.append(event)
+
+
+class ExecutionHere(Execution):
+    """One attempt, in this thread. The item of a batch task is a batch of one."""
+
+    def run(self) -> AttemptEnd:
+        try:
+            if self.has_blob_arguments:
+                self.fetch()
+            call = self._call()
+        except BaseException as error:  # a user's validator may raise anything
+            return self.unreadable(error)
+        try:
+            result = call()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return self.raised(error)
+        return self.store_large(self.returned(result))
+
+    def _call(self) -> Callable[[], Any]:
+        definition = self.definition
+        if definition.batch is None:
+            arguments = self.arguments()
+        else:
+            items = cast(ItemArguments, definition.arguments)
+            context = BatchContext([self.context], self.context.cancelled)
+            arguments = items.call([items.item(self.claim.args)], context)
+        call = partial(definition.function, **arguments)
+        if definition.is_async:
+            from asgiref.sync import async_to_sync
+
+            call = partial(async_to_sync(definition.function), **arguments)
+        return call if definition.batch is None else partial(_only_result, call)
+
+
+def _only_result(call: Callable[[], Any]) -> Any:
+    results = results_of(call(), 1)
+    if results is None:
+        raise OutlastError("a batch task must return a list with one result for each item, or None")
+    return results[0]

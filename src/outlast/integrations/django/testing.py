@@ -1,0 +1,45 @@
+"""`OutlastTestCase`: jobs in the test's own transaction, run there by `self.drain()`.
+
+class SignUp(OutlastTestCase):
+    def test_a_new_user_gets_a_mail(self):
+        self.client.post("/sign-up", {"email": "a@example.org"})
+        self.assertEqual(self.jobs("welcome")[0].state, "ready")
+        self.drain()
+        self.assertEqual(len(mail.outbox), 1)
+"""
+
+from __future__ import annotations
+
+from django.test import TestCase
+
+from ...model.job import Job
+from .client import DjangoOutlast, default_app
+from .drain import InlineDrain
+from .store import DjangoStore
+
+
+class OutlastTestCase(TestCase):  # type: ignore[misc]
+    """A `TestCase` in which Outlast works on the test's connection, whatever `ambient` says: jobs
+    vanish with the test's transaction, and no other connection is opened."""
+
+    ol: DjangoOutlast
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ol = ol = default_app()
+        if not isinstance(ol.store, DjangoStore):
+            before = ol.store.address
+            conf = ol.conf
+            ol._parts.exchange(DjangoStore(conf.alias, conf.schema, conf.store_settings))
+            self.addCleanup(ol.move, before.url, before.schema)
+        ol._parts.undeclared = bool(ol.declared_queues)  # rolled back with the last test
+
+    def jobs(self, task: str | None = None, state: str | None = None) -> list[Job]:
+        """The jobs of this test, newest first."""
+        return self.ol.jobs(task=task, state=state)
+
+    def drain(self, *, scheduled: bool = False, limit: int = 1000) -> list[Job]:
+        """Run the jobs that are ready, and those that they enqueue, one after the other in this
+        thread and transaction; the jobs that ran, as they ended. With `scheduled`, jobs with a
+        later start (a delay, a retry) run at once. A test whose jobs never end fails at `limit`."""
+        return InlineDrain(self.ol).run(scheduled=scheduled, limit=limit)

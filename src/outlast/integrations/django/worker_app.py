@@ -1,0 +1,22 @@
+"""The app of a worker process: sets Django up, then has `ol`.
+
+`manage.py outlast worker` runs it; so does `outlast worker outlast.integrations.django.worker_app`
+with $DJANGO_SETTINGS_MODULE.
+"""
+
+from __future__ import annotations
+
+import os
+
+import django
+from django.apps import apps
+
+if not apps.ready:
+    django.setup()
+
+from ...worker.isolated import PRELOAD_VARIABLE
+from .client import default_app
+
+ol = default_app()
+ol.use_own_connections()
+os.environ[PRELOAD_VARIABLE] = __name__  # isolated handlers need Django, too

@@ -1,0 +1,90 @@
+"""Many jobs at once: COPY on PostgreSQL, one prepared INSERT on SQLite.
+
+    clock and lanes ─▶ rows ─▶ commit
+
+Only for jobs that nothing can stand in the way of: new ids, no keys, no flows. If an id stands
+already, because the jobs were sent before and the answer got lost, the whole is refused, and
+`enqueue` finds out which.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from ..model.job import Job, NewJob, read_args
+from ..model.lane import BY_TENANT, DEFAULT_LANE
+from ..model.lifecycle import State
+from ..model.timestamps import to_datetime
+from .operation import BEGIN, AlikeRows, BulkInsert, Op, Pipeline, Statement, creates_database
+
+MIN_JOBS = 20  # fewer are faster in one statement, which is one round trip
+JOBS_AT_ONCE = 250
+
+Lanes = dict[str, str]  # of limited queues: how they choose a job's lane
+
+_alike = attrgetter(
+    "tenant", "queue", "lane", "task", "priority", "max_attempts", "max_crashes", "timeout",
+    "retry", "trace", "tied", "hooks",
+)  # fmt: skip
+
+
+def can_copy(jobs: Sequence[NewJob]) -> bool:
+    """Whether `enqueue_many` is for these jobs."""
+    if len(jobs) < MIN_JOBS:
+        return False
+    for job in jobs:  # noqa: SIM110 - a generator would be another call for each
+        if job.key is not None or not job.is_plain:
+            return False
+    return True
+
+
+@creates_database
+def enqueue_many(jobs: Sequence[NewJob]) -> Op[list[Job]]:
+    """Insert jobs that are ready now, all or none; returns them in the order given."""
+    yield BEGIN
+    queues = json.dumps(sorted({job.queue for job in jobs}))
+    ((stored, epoch),), lanes = yield Pipeline(
+        [Statement("clock_of_copy"), Statement("lane_rules", {"queues": queues})]
+    )
+    at: Any = to_datetime(epoch)
+    made: list[Job] = []
+    yield BulkInsert("copy_jobs", _rows(jobs, dict(lanes), stored, at, made))
+    return made
+
+
+def _rows(
+    jobs: Sequence[NewJob], rules: Lanes, stored: object, at: datetime, made: list[Job]
+) -> Iterator[AlikeRows]:
+    """Rows, a part at a time; their jobs are `made` while the server works on the part before."""
+    for start in range(0, len(jobs), JOBS_AT_ONCE):
+        part = jobs[start : start + JOBS_AT_ONCE]
+        for _, group in groupby(part, _alike):
+            run = list(group)
+            job, lane = run[0], _lane(run[0], rules)
+            alike = (
+                job.tenant, job.queue, lane, job.task, job.priority, stored, job.max_attempts,
+                job.max_crashes, job.timeout, job.retry, job.trace, stored, job.tied, job.hooks,
+                "ready",
+            )  # fmt: skip
+            yield AlikeRows(alike, [(one.id, one.args) for one in run])
+            made += [_ready_job(one, lane, at) for one in run]
+
+
+def _lane(job: NewJob, rules: Lanes) -> str | None:
+    """As insert_jobs has it."""
+    if job.lane is not None or job.queue not in rules:
+        return job.lane
+    return job.tenant if rules[job.queue] == BY_TENANT else DEFAULT_LANE
+
+
+def _ready_job(new: NewJob, lane: str | None, at: datetime) -> Job:
+    return Job(
+        new.id, new.task, new.queue, State.READY, 0, read_args(new.args), None, None, at, at,
+        None, None, None, new.tenant, new.priority, max_attempts=new.max_attempts,
+        max_crashes=new.max_crashes, timeout=new.timeout, trace=new.trace, lane=lane,
+    )  # fmt: skip

@@ -1,0 +1,59 @@
+"""The response to a request that follows the output of a job: what is stored, then live, then the
+end."""
+
+from __future__ import annotations
+
+import random
+
+from starlette.types import Send
+
+from ...model.stream import StreamCursor
+from ...ops.event_filter import EventFilter
+from ...stream_reader import StreamLook, StreamReader
+from ..streaming import StreamCaller
+from . import frames
+from .stream import EventStream
+from .stream_feeds import StreamFeed
+
+
+class JobOutputStream(EventStream):
+    def __init__(self, call: StreamCaller, job: str, media: str, cursor: StreamCursor) -> None:
+        super().__init__(call, EventFilter(job=job, tenant=call.who.tenant), media, None)
+        self._job = job
+        self._reader = StreamReader(self._broadcaster.read, job, cursor, call.who.tenant)
+        self._sent = str(cursor)
+
+    async def send_chunks(self, send: Send) -> None:
+        settings, media = self._broadcaster.settings, self._media
+        retry = settings.events_retry * random.uniform(0.75, 1.25)
+        first = frames.retry_bytes(retry, media) or frames.keep_alive_bytes(None, media)
+        await self.send_chunk(send, first)
+        look = await self._reader.look()
+        with self._broadcaster.feeds.follow(self._job, self._reader.cursor) as feed:
+            while True:
+                await self._send_look(send, look, feed)
+                if look.ended:
+                    return
+                look = await self._next(send, feed, look.more)
+
+    async def _next(self, send: Send, feed: StreamFeed, more: bool) -> StreamLook:
+        """What follows: from the store if the feed does not reach back so far, else from the feed
+        when it has something new."""
+        while not more and feed.reaches(self._reader.cursor):
+            if (page := feed.page(self._reader.cursor)) is not None:
+                look = self._reader.take(page)
+                if look.chunks or look.ended or look.more:
+                    return look
+            if not await feed.wait(self._broadcaster.settings.events_keep_alive):
+                await self.send_chunk(send, frames.keep_alive_bytes(None, self._media))
+        return await self._reader.look()
+
+    async def _send_look(self, send: Send, look: StreamLook, feed: StreamFeed) -> None:
+        parts = [feed.frame(chunk, self._media) for chunk in look.chunks]
+        if look.ended:
+            cursor = str(self._reader.cursor)
+            end = frames.stream_end_frame(self._job, look.status, cursor)
+            parts.append(end.encoded(self._media))
+        if parts:
+            await self.send_chunk(send, b"".join(parts))
+        self._sent = str(self._reader.cursor)

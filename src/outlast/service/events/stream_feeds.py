@@ -1,0 +1,131 @@
+"""Feeds: the output of jobs that are followed, read once for all their followers.
+
+    store ─ one read for all jobs ─▶ feed of a job: its last rows, bounded ─▶ followers
+      └──────────── a follower that is behind the feed reads for itself ──────────▲
+
+A feed has no buffer per follower: each takes rows from its own position on, at its own pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from ...model.stream import StreamChunk, StreamCursor, StreamRow
+from ...ops.events import JobStatus
+from ...ops.streams import StreamPage
+from . import frames
+
+FEED_BYTES = 256_000  # of one job's output that is kept for followers
+ROWS_PER_READ = 200  # of all jobs together
+
+ReadRows = Callable[[Mapping[str, StreamCursor], int], Awaitable[list[tuple[str, StreamRow]]]]
+
+
+class StreamFeed:
+    """The last output of one job. All rows after `start`, up to `head`, are here."""
+
+    def __init__(self, job: str, cursor: StreamCursor) -> None:
+        self.followers = 0
+        self.head = cursor._replace(item=0)
+        self._job = job
+        self._start = self.head
+        self._rows: deque[StreamRow] = deque()
+        self._bytes = 0
+        self._status: JobStatus | None = None
+        self._polled = False
+        self._news = asyncio.Event()
+        self._encoded: dict[tuple[str, str], bytes] = {}
+
+    def push(self, row: StreamRow) -> None:
+        self._rows.append(row)
+        self._bytes += len(row.data or "")
+        self.head = StreamCursor(row.fence, row.n)
+        while self._bytes > FEED_BYTES:
+            oldest = self._rows.popleft()
+            self._bytes -= len(oldest.data or "")
+            self._start = StreamCursor(oldest.fence, oldest.n)
+            self._encoded.clear()
+
+    def publish(self, status: JobStatus | None, *, changed: bool) -> None:
+        """All rows before this status have been pushed."""
+        known, self._polled, self._status = (self._polled, self._status), True, status
+        if changed or known != (True, status):
+            self._news.set()
+            self._news = asyncio.Event()
+
+    def reset(self) -> None:
+        """A backup was restored, and positions begin again."""
+        self.head = self._start = StreamCursor()
+        self._rows.clear()
+        self._encoded.clear()
+        self._bytes = 0
+
+    def reaches(self, cursor: StreamCursor) -> bool:
+        """Whether the feed has all that follows a position; else a follower reads the store."""
+        return cursor >= self._start
+
+    def page(self, cursor: StreamCursor) -> StreamPage | None:
+        """What follows a position; None: the feed has not been read yet."""
+        rows = [row for row in self._rows if (row.fence, row.n) >= (cursor.fence, cursor.n)]
+        return StreamPage(self._status, rows, more=False) if self._polled else None
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for something new; False: there was nothing."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+                return True
+        return False
+
+    def frame(self, chunk: StreamChunk, media: str) -> bytes:
+        """A chunk's frame, encoded once for all followers."""
+        key = chunk.id, media
+        if key not in self._encoded:
+            self._encoded[key] = frames.chunk_frame(self._job, chunk).encoded(media)
+        return self._encoded[key]
+
+
+class StreamFeeds:
+    """The feeds of all followed jobs."""
+
+    def __init__(self, read: ReadRows) -> None:
+        self._read = read
+        self._feeds: dict[str, StreamFeed] = {}
+
+    def jobs(self) -> list[str]:
+        return list(self._feeds)
+
+    @contextmanager
+    def follow(self, job: str, cursor: StreamCursor) -> Iterator[StreamFeed]:
+        """A follower that has read the store up to this position."""
+        feed = self._feeds.get(job)
+        if feed is None:
+            feed = self._feeds[job] = StreamFeed(job, cursor)
+        feed.followers += 1
+        try:
+            yield feed
+        finally:
+            feed.followers -= 1
+            if not feed.followers and self._feeds.get(job) is feed:
+                del self._feeds[job]
+
+    async def poll(self, statuses: Mapping[str, JobStatus | None]) -> None:
+        """One pass, after the states of the jobs were read: so all output of a job that has ended
+        is pushed before its end."""
+        feeds = {job: feed for job, feed in self._feeds.items() if job in statuses}
+        for job, feed in feeds.items():
+            if (status := statuses[job]) is not None and status.fence < feed.head.fence:
+                feed.reset()
+        changed: set[str] = set()
+        more = bool(feeds)
+        while more:
+            rows = await self._read({job: feed.head for job, feed in feeds.items()}, ROWS_PER_READ)
+            for job, row in rows:
+                feeds[job].push(row)
+                changed.add(job)
+            more = len(rows) >= ROWS_PER_READ
+        for job, feed in feeds.items():
+            feed.publish(statuses[job], changed=job in changed)

@@ -1,0 +1,63 @@
+"""Stream reader: the output of one job for one reader, a page at a time; see `model.stream`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .live_reader import RunAsync
+from .model.lifecycle import State
+from .model.stream import StreamChunk, StreamCursor, chunks_after, started_chunk
+from .ops.events import JobStatus
+from .ops.streams import StreamPage, stream_page
+
+OFFERED = "offer-"  # how the owner of an offered job begins: it has not started
+
+
+class StreamLook(NamedTuple):
+    """What one pass found."""
+
+    chunks: list[StreamChunk]
+    status: JobStatus | None  # None: there is no such job
+    more: bool = False
+    ended: bool = False  # this is all
+
+
+class StreamReader:
+    """Reads one page after the other, each from where the last one ended."""
+
+    def __init__(
+        self, run: RunAsync, job: str, cursor: StreamCursor, tenant: str | None = None
+    ) -> None:
+        self.cursor = cursor
+        self._run = run
+        self._job, self._tenant = job, tenant
+
+    async def look(self) -> StreamLook:
+        return self.take(await self._run(stream_page, self._job, self.cursor, self._tenant))
+
+    def take(self, page: StreamPage) -> StreamLook:
+        """The chunks of a page that begins at the reader's position, or before."""
+        status = page.status
+        if status is not None and self.cursor.fence > status.fence:
+            self.cursor = StreamCursor()  # of another life of the database: a backup was restored
+            return StreamLook([], status, more=True)
+        chunks = list(chunks_after(self.cursor, page.rows))
+        self._advance(chunks)
+        if status is None:
+            return StreamLook(chunks, None, ended=True)
+        if page.more:
+            return StreamLook(chunks, status, more=True)
+        if is_started(status) and status.fence > self.cursor.fence:
+            chunks.append(started_chunk(status.fence, status.attempt))
+            self._advance(chunks)
+        return StreamLook(chunks, status, ended=status.final)
+
+    def _advance(self, chunks: Sequence[StreamChunk]) -> None:
+        if chunks:
+            self.cursor = StreamCursor.parse(chunks[-1].id)
+
+
+def is_started(status: JobStatus) -> bool:
+    """Whether a handler runs: what is only offered to a remote worker does not."""
+    return status.state == State.RUNNING and not (status.worker or "").startswith(OFFERED)

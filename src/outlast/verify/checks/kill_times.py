@@ -1,0 +1,25 @@
+"""When a campaign killed which process. The machine gives a process id again after a while."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+
+KILL_LAG_S = 1.0  # a process may still write between the record of its kill and the signal
+
+
+class KillTimes:
+    def __init__(self, *kills: tuple[int, float]) -> None:
+        self._times: defaultdict[int, list[float]] = defaultdict(list)
+        for pid, at in kills:
+            self.record(pid, at)
+
+    def record(self, pid: int, at: float) -> None:
+        self._times[pid].append(at)
+
+    def end_of(self, pid: int, started: float) -> float:
+        """When the run ended that this process had started then and did not end itself; if no kill
+        is known, at once."""
+        times = self._times.get(pid, [])
+        place = bisect_left(times, started - KILL_LAG_S)
+        return max(started, times[place]) if place < len(times) else started

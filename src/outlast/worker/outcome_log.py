@@ -1,0 +1,89 @@
+"""Log lines about the ends of attempts: they say why, and quote no arguments.
+
+A handler's error may quote its arguments. What is marked as a secret is masked before the error is
+stored; here, other texts among the arguments are masked, too. `outlast job ID` shows the error in
+full to those who may read the job.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from ..model.claim import Claim
+from ..model.lifecycle import State
+from ..model.outcome import AttemptEnd, Transition
+from ..model.secret import MASK, MIN_MASKED_CHARS
+from ..model.settings import WorkerSettings
+from .in_flight import InFlight, log_fields
+
+log = logging.getLogger("outlast.worker")
+
+MAX_MESSAGE_LENGTH = 500  # characters of an error's message; the job has all of it
+
+
+def log_failure_of(
+    claim: Claim, ended: AttemptEnd, transition: Transition, settings: WorkerSettings
+) -> None:
+    """Log an attempt that did not succeed: an error if the job is dead now, else a warning."""
+    error = ended.error or {}
+    level = logging.ERROR if transition.to is State.DEAD else logging.WARNING
+    if not log.isEnabledFor(level):
+        return
+    why, facts = error.get("type") or "no error", _facts(claim, transition, error)
+    if settings.log_error_messages and (message := error.get("message")):
+        facts["error_message"] = shown = _without_arguments(message, claim)[:MAX_MESSAGE_LENGTH]
+        why = f"{why}: {shown}"
+    if settings.log_tracebacks and (traceback := error.get("traceback")):
+        facts["traceback"] = _without_arguments(traceback, claim)
+    log.log(
+        level, "job %s (%s) attempt %d %s, now %s: %s", claim.id, claim.task, claim.attempt,
+        ended.outcome, transition.to, why, extra=facts,
+    )  # fmt: skip
+
+
+def log_success_of(job: InFlight | None, claim: Claim, now: float) -> None:
+    """Log an attempt that succeeded, and how long its handler took. The caller checks the level:
+    once for a batch."""
+    took = now - job.began_at if job is not None and job.began_at else None
+    facts = {**log_fields(claim), "outcome": "succeeded", "state": "succeeded", "duration": took}
+    shown = "" if took is None else f" in {took:.3f} s"
+    log.debug("job %s (%s) attempt %d succeeded%s", claim.id, claim.task, claim.attempt, shown,
+              extra=facts)  # fmt: skip
+
+
+def _facts(claim: Claim, transition: Transition, error: dict[str, str]) -> dict[str, Any]:
+    return {
+        **log_fields(claim),
+        "outcome": str(transition.outcome),
+        "state": str(transition.to),
+        "error_type": error.get("type"),
+    }
+
+
+def _without_arguments(text: str, claim: Claim) -> str:
+    """The text with those texts masked that are among the job's arguments."""
+    try:
+        given = json.loads(claim.args)
+    except ValueError:  # damaged: nothing can be told apart
+        return text.replace(claim.args, MASK) if claim.args else text
+    for word in sorted(set(_texts(given)), key=len, reverse=True):
+        if word in text:
+            text = text.replace(word, MASK)
+    return text
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a JSON value, and how a `repr` of each would show it."""
+    if isinstance(value, str):
+        for spelling in (value, repr(value)[1:-1]):
+            if len(spelling) >= MIN_MASKED_CHARS:
+                yield spelling
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)

@@ -1,0 +1,114 @@
+"""Stream writer: stores the output that handlers stream, before their outcomes.
+
+    handler ─▶ buffer ─ the interval is over, or the attempt ends ─▶ row ─▶ database
+                └ the database is away: chunks gather here, and no more rows are made
+
+Rows have a transaction of their own: it locks jobs in the order of their ids, as renewals do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ..model.claim import Claim
+from ..model.stream import STREAM
+from ..ops.streams import store_stream
+from ..store import Store
+from .row_errors import RowSuspicion, is_away, is_busy
+from .stream_buffers import StreamBuffers
+
+MAX_ROWS = 100  # in one transaction: at most 6.4 MB
+
+
+class StreamWriter:
+    """`holds` tells whether a claim is still in flight, `number` gives the next number of a row,
+    `channel` where to notify readers, and `on_drop` is called with a row that cannot be stored."""
+
+    def __init__(
+        self,
+        store: Store,
+        holds: Callable[[Claim], bool],
+        number: Callable[[], int],
+        channel: Callable[[list[dict[str, Any]]], str],
+        on_drop: Callable[[dict[str, Any], Exception], None],
+    ) -> None:
+        self._store = store
+        self._number = number
+        self._channel = channel
+        self._on_drop = on_drop
+        self._limit = store.settings.stream_limit
+        self._buffers = StreamBuffers(self._limit, holds, self._seal)
+        self._rows: deque[dict[str, Any]] = deque()
+        self._suspicion = RowSuspicion()
+
+    def __len__(self) -> int:
+        """Writes that are due."""
+        return len(self._rows) + (self._buffers.due_in() <= 0.0)
+
+    def due_in(self) -> float:
+        """Seconds until output is to be stored; infinite if none waits."""
+        return self._buffers.due_in()
+
+    def add(self, claim: Claim, data: str, n: int | None) -> bool:
+        """From any thread: a chunk of a handler, or a row that another process has numbered.
+        Returns whether there is something new to write."""
+        if n is None:
+            return self._buffers.add(claim, data)
+        self._rows.append(_row(claim, n, data, first=True))
+        return True
+
+    def end(self, claim: Claim) -> None:
+        """The attempt has ended: its last chunks are stored with the next write."""
+        self._buffers.seal_all(claim, last=True)
+
+    def pending(self, claim: Claim) -> list[dict[str, Any]]:
+        """From any thread: rows of a claim that may not be stored yet, for its own transaction. The
+        writer stores them too; each is kept once."""
+        self._buffers.seal_all(claim)
+        return [
+            row
+            for row in tuple(self._rows)
+            if (row["job"], row["fence"], row["worker"]) == claim.claim_key
+        ]
+
+    def _seal(self, claim: Claim, data: str, first: bool) -> None:
+        self._rows.append(_row(claim, self._number(), data, first))
+
+    async def flush(self) -> None:
+        """Store all rows that are due. Rows that could not be stored stay, in their order."""
+        if not self._rows:
+            self._buffers.seal_due()
+        while self._rows:
+            rows = list(itertools.islice(self._rows, MAX_ROWS))
+            stored = await self._store_rows(rows)
+            for _ in range(stored):
+                self._rows.popleft()
+
+    async def _store_rows(self, rows: list[dict[str, Any]]) -> int:
+        """Returns how many were stored. If a row is to blame for a failure, the first one alone."""
+        try:
+            await self._write(rows)
+        except Exception as error:
+            if not self._suspicion.blames_row(error):
+                raise
+        else:
+            self._suspicion.clear()
+            return len(rows)
+        try:
+            await self._write(rows[:1])
+        except Exception as error:
+            if is_away(error) or is_busy(error):
+                raise
+            self._on_drop(rows[0], error)
+        return 1
+
+    async def _write(self, rows: list[dict[str, Any]]) -> None:
+        await self._store.arun(store_stream, rows, self._limit, self._channel(rows))
+
+
+def _row(claim: Claim, n: int, data: str, first: bool) -> dict[str, Any]:
+    row = {"job": claim.id, **claim.guard, "kind": STREAM, "data": data}
+    return {**row, "n": n, "first": first}
