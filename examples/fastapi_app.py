@@ -2,7 +2,7 @@
 
     uvicorn fastapi_app:app
     curl -X POST 'localhost:8000/reports?month=2026-11'
-    curl localhost:8000/reports/JOB
+    curl -N localhost:8000/reports/JOB/events
 
 Kill it with `kill -9` while a report is running, and start it again: the report is completed.
 """
@@ -10,15 +10,16 @@ Kill it with `kill -9` while a report is running, and start it again: the report
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request, Response
 
 from outlast import Context, JobNotFound, Outlast
+from outlast.integrations.fastapi import JobEvents, lifespan
 
 ol = Outlast("sqlite:///reports.db")
+events = JobEvents(ol)
+app = FastAPI(lifespan=lifespan(ol, events=events, concurrency=8, grace=10))
 
 
 @ol.task(timeout=300)
@@ -27,17 +28,6 @@ async def report(month: str, ctx: Context, days: int = 30) -> dict[str, Any]:
         ctx.progress(day, days)
         await asyncio.sleep(0.02)
     return {"month": month, "days": days, "attempt": ctx.attempt}
-
-
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    await ol.amigrate()
-    async with ol.worker(concurrency=8, grace=10):
-        yield
-    await ol.aclose()
-
-
-app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/reports", status_code=202)
@@ -53,6 +43,10 @@ async def show(id: str) -> dict[str, Any]:
         job = await ol.ajob(id)
     except JobNotFound as error:
         raise HTTPException(404, str(error)) from None
-    _, events = await ol.ahistory(id)
-    done = [event.data for event in events if event.kind == "progress"]
-    return {"state": job.state, "progress": done[-1] if done else None, "result": job.result}
+    return {"state": job.state, "result": job.result}
+
+
+@app.get("/reports/{id}/events")
+async def follow(id: str, request: Request) -> Response:
+    """Server-sent events, for `new EventSource(…)`: progress, and the end."""
+    return await events.job(request, id)
