@@ -7,15 +7,18 @@ for diagnosis only: the result is printed and kept in failed-tests.log.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 PYTEST = [sys.executable, "-m", "pytest"]
 
-# Most tests wait for a process or a lease; more processes than this slow each other down.
+# Most tests wait for a process or a lease, so a core has several processes. Two for a core left a
+# quarter of it idle; four are an estimate that has not been measured on a quiet machine yet.
 # Each has a part of the files, in the order of tests/conftest.py; who is done takes from another.
-SIDE_BY_SIDE = ["-n", "6", "--dist", "worksteal"]
+PROCESSES = str(4 * min(os.cpu_count() or 2, 4))
+SIDE_BY_SIDE = ["-n", PROCESSES, "--dist", "worksteal"]
 QUIET = ["-n", "2", "--dist", "load", "--maxschedchunk", "1"]  # most of them wait for a lease
 
 DIAGNOSIS = Path("failed-tests.log")
@@ -44,7 +47,12 @@ def _quiet_files(arguments: list[str]) -> list[str]:
 
 
 def _pytest(*arguments: str) -> int:
-    return subprocess.run([*PYTEST, *arguments], check=False).returncode
+    return subprocess.run([*PYTEST, *arguments], check=False, env=_environment()).returncode
+
+
+def _environment() -> dict[str, str]:
+    """Tests start thousands of processes; each is not to compile the package anew."""
+    return {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _diagnose() -> None:

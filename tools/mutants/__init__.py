@@ -13,6 +13,8 @@
     lease_trust   leases that are believed although they prove nothing
     keeping       budgets, records, pruning, the tables themselves
     scheduling    ticks that fire twice, never, or although they must not
+    waiting       waits that are missed or decided twice, signals that are lost or taken twice
+    streaming     output that is stored by whoever must not
     wedging       workers that stop for good
     outside       replaced files, moments and rows that nobody can read
 
@@ -37,6 +39,8 @@ from . import (
     outside,
     owning,
     scheduling,
+    streaming,
+    waiting,
     wedging,
 )
 from .mutation import Mutant
@@ -56,5 +60,7 @@ MUTANTS: list[Mutant] = [
     *keeping.MUTANTS,
     *scheduling.MUTANTS,
     *outside.MUTANTS,
+    *waiting.MUTANTS,
+    *streaming.MUTANTS,
     *wedging.MUTANTS,
 ]

@@ -111,8 +111,8 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                "run_at = CASE WHEN t.delay IS NULL THEN j.run_at ELSE ol.later(t.delay) END,\n",
-                "run_at = CASE WHEN t.delay IS NULL THEN j.run_at ELSE ol.now() END,\n",
+                "THEN j.run_at\n        ELSE ol.later(t.delay) END,\n    wait_name",
+                "THEN j.run_at\n        ELSE ol.now() END,\n    wait_name",
             )
         ],
         paths=("back-off",),
@@ -140,8 +140,8 @@ MUTANTS = [
         [
             Edit(
                 "store/sql/operate.sql",
-                "VALUES (:queue, ol.boolean(:paused), ol.now())\n",
-                "VALUES (:queue, ol.boolean(:paused) AND false, ol.now())\n",
+                "(name, paused, changed_at) VALUES (:queue, true, ol.now())\n",
+                "(name, paused, changed_at) VALUES (:queue, false, ol.now())\n",
             )
         ],
         paths=("pause",),

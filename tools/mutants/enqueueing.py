@@ -11,6 +11,12 @@ ONE_BY_ONE = Edit(
     "    for job in unique:\n"
     '        inserted += yield Statement("insert_jobs", rows=[job.row()])\n',
 )
+IN_PARTS = Edit(
+    "client/enqueue.py",
+    "        return await on.run(enqueue_many, jobs)\n",
+    "        parts = jobs[:9], jobs[9:]\n"
+    "        return [job for part in parts for job in await on.run(enqueue_many, part)]\n",
+)
 OWN_CONNECTION = Edit(
     "client/enqueue.py",
     "        return await on.run_on(conn, _insert_and_notify(on, jobs, full, counted, reserved))\n",
@@ -43,13 +49,28 @@ MUTANTS = [
         "bulk-one-by-one",
         "jobs of one call are inserted in a transaction each",
         [ONE_BY_ONE],
-        paths=("bulk", "transaction-bulk"),
+        paths=("bulk-few", "transaction-bulk"),
         points=24,
     ),
     Mutant(
         "bulk-one-by-one-postgres",
         "jobs of one call are inserted in a transaction each",
         [ONE_BY_ONE],
+        paths=("bulk-few",),
+        points=24,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "bulk-in-parts",
+        "jobs of one call are copied in two transactions",
+        [IN_PARTS],
+        paths=("bulk",),
+        points=24,
+    ),
+    Mutant(
+        "bulk-in-parts-postgres",
+        "jobs of one call are copied in two transactions",
+        [IN_PARTS],
         paths=("bulk",),
         points=24,
         store=POSTGRES,
@@ -103,8 +124,8 @@ MUTANTS = [
         [
             Edit(
                 "store/sql/unique.sql",
-                "        ELSE j.state IN ('waiting', 'scheduled', 'ready') END,\n",
-                "        ELSE j.state IN ('waiting', 'scheduled', 'ready', 'running') END,\n",
+                "ELSE j.state IN ('waiting', 'scheduled', 'ready') AND j.wait_name",
+                "ELSE j.state IN ('waiting', 'scheduled', 'ready', 'running') AND j.wait_name",
             ),
             Edit(
                 "store/sql/unique.sql",
@@ -128,13 +149,22 @@ MUTANTS = [
         [
             Edit(
                 "client/enqueue.py",
-                "    made = await on.run(enqueue, jobs)\n",
-                "    from dataclasses import replace\n"
-                "    from ..model.ids import new_job_id\n"
-                "    made = await on.run(\n"
-                "        lambda: enqueue([replace(job, id=new_job_id()) for job in jobs])\n"
-                "    )\n",
-            )
+                "        made = [await on.run(enqueue_one, jobs[0])]\n",
+                "        from dataclasses import replace\n"
+                "        from ..model.ids import new_job_id\n"
+                "        made = [await on.run(\n"
+                "            lambda: enqueue_one(replace(jobs[0], id=new_job_id()))\n"
+                "        )]\n",
+            ),
+            Edit(
+                "client/enqueue.py",
+                "        made = await on.run(enqueue_one, job, on.store.channel)\n",
+                "        from dataclasses import replace\n"
+                "        from ..model.ids import new_job_id\n"
+                "        made = await on.run(lambda: enqueue_one(\n"
+                "            replace(job, id=new_job_id()), on.store.channel)\n"
+                "        )\n",
+            ),
         ],
         paths=("enqueue-unheard",),
         points=8,

@@ -12,12 +12,11 @@ MEMBERS = (
     "    UNION\n"
 )
 SETTLED = f"            AND j.{LIVE}j.cancelling)\n        AND NOT EXISTS"
-ENDED = "    ended = [(id, state) for id, _, state, tied in rows if tied and State(state).final]\n"
-IN_ORDER = (
-    "    queues = yield from enqueue_followups([job for t in accepted for job in t.jobs])\n"
-    f"{ENDED}"
-    "    return queues | (yield from notify_dependents(ended, attempt_traces(accepted)))\n"
+ENDED = (
+    "    ended = [(id, state) for id, _, state, tied, _ in rows if tied and State(state).final]\n"
 )
+JOINING = "yield from enqueue_followups([job for t in accepted for job in t.jobs])"
+TELLING = "yield from notify_dependents(ended, attempt_traces(accepted))"
 
 MUTANTS = [
     Mutant(
@@ -108,12 +107,10 @@ MUTANTS = [
         [
             Edit(
                 FINISH,
-                IN_ORDER,
-                f"{ENDED}"
-                "    queues = yield from notify_dependents(ended)\n"
-                "    added = [job for t in accepted for job in t.jobs]\n"
-                "    return queues | (yield from enqueue_followups(added))\n",
-            )
+                f"{ENDED}    return queues | ({TELLING})\n",
+                f"    return queues | ({JOINING})\n",
+            ),
+            Edit(FINISH, f"    queues = {JOINING}\n", f"{ENDED}    queues = {TELLING}\n"),
         ],
         paths=("flow-join",),
         points=8,
@@ -159,8 +156,8 @@ MUTANTS = [
         [
             Edit(
                 SQL,
-                "    AND state || '' = 'waiting'\nORDER BY id FOR UPDATE\n",
-                "    AND state || '' = 'waiting'\nORDER BY id\n",
+                "    AND state || '' = 'waiting' AND wait_name IS NULL\nORDER BY id FOR UPDATE\n",
+                "    AND state || '' = 'waiting' AND wait_name IS NULL\nORDER BY id\n",
             )
         ],
         paths=("flow-redrive-race",),

@@ -7,6 +7,7 @@ from .owning import WITHOUT_STATE
 
 HEAL, RECLAIM, OUTCOME = "worker/maintenance.py", "ops/reclaim.py", "model/outcome.py"
 FINISH, RENEW, DUTIES = "store/sql/finish.sql", "store/sql/renew.sql", "store/sql/duties.sql"
+BACK = "t.state IN ('ready', 'scheduled', 'waiting')"
 CRASHED = "return Transition(claim, Outcome.CRASHED, to, error=error, crashes=1)"
 
 LOOKS_FIRST = Edit(
@@ -64,19 +65,19 @@ MUTANTS = [
             ),
             Edit(
                 FINISH,
-                "SET state = CASE WHEN j.cancelling AND t.state IN ('ready', 'scheduled')"
-                " THEN 'cancelled'\n        ELSE t.state END,",
+                f"SET state = CASE WHEN j.cancelling AND {BACK} THEN 'cancelled'"
+                "\n        ELSE t.state END,",
                 "SET state = t.state, cancelling = false,",
             ),
             Edit(
                 FINISH,
-                "    worker = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling",
-                "    worker = CASE WHEN t.state IN ('ready', 'scheduled')",
+                f"    worker = CASE WHEN {BACK} AND NOT j.cancelling",
+                f"    worker = CASE WHEN {BACK}",
             ),
             Edit(
                 FINISH,
-                "finished_at = CASE WHEN t.state IN ('ready', 'scheduled') AND NOT j.cancelling",
-                "finished_at = CASE WHEN t.state IN ('ready', 'scheduled')",
+                f"finished_at = CASE WHEN {BACK} AND NOT j.cancelling",
+                f"finished_at = CASE WHEN {BACK}",
             ),
         ],
         paths=("reclaim", "cancel-running"),
@@ -173,9 +174,9 @@ MUTANTS = [
         [
             Edit(
                 DUTIES,
-                "UPDATE ol.job\nSET state = 'cancelled', finished_at = ol.now(),\n"
+                "UPDATE ol.job\nSET state = 'cancelled', finished_at = ol.now(), ol.no_wait,\n"
                 "    error = '{",
-                "UPDATE ol.job\nSET state = 'cancelled', finished_at = ol.now(),"
+                "UPDATE ol.job\nSET state = 'cancelled', finished_at = ol.now(), ol.no_wait,"
                 " lease_until = NULL,\n    error = '{",
             ),
             Edit(

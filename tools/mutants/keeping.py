@@ -13,7 +13,41 @@ POSTGRES_PRUNE = (
     " AND state = :state AND finished_at < ol.ago(:keep)\n"
 )
 
+ARCHIVE_DELETE = (
+    "    DELETE FROM ol.job AS j USING chosen WHERE j.id = chosen.moving RETURNING j.*),\n"
+)
+ARCHIVE_INSERT = "    INSERT INTO ol.past (ol.whole_row) SELECT ol.whole_row FROM gone\n"
+
 MUTANTS = [
+    Mutant(
+        "archive-copies",
+        "an archived job stays in the table of jobs",
+        [
+            Edit(
+                "store/sql/archive.sql",
+                ARCHIVE_DELETE,
+                "    SELECT j.* FROM ol.job AS j JOIN chosen ON j.id = chosen.moving),\n",
+            )
+        ],
+        paths=("archive",),
+        points=8,
+        store=POSTGRES,
+    ),
+    Mutant(
+        "archive-loses",
+        "of the jobs that leave the table of jobs, not all reach the archive",
+        [
+            Edit(
+                "store/sql/archive.sql",
+                ARCHIVE_INSERT,
+                ARCHIVE_INSERT.replace("gone\n", "gone OFFSET 1\n"),
+            ),
+            Edit("ops/archive.py", "        if gone != kept:", "        if False:"),
+        ],
+        paths=("archive",),
+        points=8,
+        store=POSTGRES,
+    ),
     Mutant(
         "prune-leaves-attempts",
         "pruned jobs leave their attempts behind",

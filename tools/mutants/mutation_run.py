@@ -38,6 +38,8 @@ GOALS = {
     "flows": "fan_ins",
     "lanes": "runs",
     "schedules": "ticks",
+    "ackloss": "lost",
+    "waits": "runs",
 }
 Report = Callable[[str], None]
 

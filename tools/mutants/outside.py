@@ -69,8 +69,8 @@ MUTANTS = [
         [
             Edit(
                 "store/postgres/store.py",
-                "            self._check_encoding(link)\n            while self._migrate_on",
-                "            while self._migrate_on",
+                "            self._check_encoding(link)\n            while step := self._migrate",
+                "            while step := self._migrate",
             )
         ],
         paths=("encoding",),

@@ -75,9 +75,9 @@ MUTANTS = [
             Edit(
                 "ops/finish.py",
                 "    transitions, rivals = split_rivals(transitions)\n"
-                "    rows: Rows = (yield finish_statement(transitions)) if transitions else []\n",
+                "    yield from hold_awaited(transitions)\n",
                 "    rivals: list[Transition] = []\n"
-                "    rows: Rows = (yield finish_statement(transitions)) if transitions else []\n",
+                "    yield from hold_awaited(transitions)\n",
             )
         ],
         paths=("split-history",),
