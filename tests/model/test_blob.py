@@ -23,6 +23,7 @@ from outlast.model.blob import (
 )
 from outlast.model.ids import new_job_id
 from outlast.model.job import read_args, read_result
+from tests.support.properties import at_any_speed
 
 PLACE = "0123456789abcdef"
 REFERENCE = args_blob(PLACE, b"x" * 2_000_000).as_text()
@@ -40,6 +41,7 @@ lookalikes = st.one_of(
 )
 
 
+@at_any_speed
 @given(lookalikes)
 def test_a_result_that_looks_like_a_reference_comes_back_equal(value: Any) -> None:
     """R168: whatever a handler gives, a reference to a blob included, is what it gave."""
@@ -48,6 +50,7 @@ def test_a_result_that_looks_like_a_reference_comes_back_equal(value: Any) -> No
     assert read_result(text) == value
 
 
+@at_any_speed
 @given(lookalikes)
 def test_so_do_arguments(value: Any) -> None:
     """R168: a call is an object, whatever it holds."""

@@ -24,13 +24,16 @@ ERRORS = {
     if isinstance(value, type) and issubclass(value, OutlastError)
 }
 # They list their problems.
-OWN_SENTENCE = {"InvalidArguments", "InvalidResult", "InvalidFlow", "ResultMismatch"}
+OWN_SENTENCE = {
+    "InvalidArguments", "InvalidResult", "InvalidFlow", "InvalidSignal", "ResultMismatch",
+}  # fmt: skip
 SAMPLES: dict[Any, Any] = {str: "thing", int: 7000, float: 2.5, bool: True}
 
 RAISED = """
 import json, sys
 from importlib import import_module
 from outlast.model.errors import InvalidArguments, InvalidFlow, InvalidResult, ResultMismatch
+from outlast.model.errors import InvalidSignal
 from outlast.model.errors import Problem
 assert False, "asserts are not removed: this is no -OO"
 said = {}
@@ -40,6 +43,7 @@ problems = [Problem("doc", "is missing")]
 said["InvalidArguments"] = str(InvalidArguments("shrink", problems))
 said["InvalidResult"] = str(InvalidResult(problems))
 said["InvalidFlow"] = str(InvalidFlow(problems))
+said["InvalidSignal"] = str(InvalidSignal("approval", problems))
 said["ResultMismatch"] = str(ResultMismatch("17", "shrink", problems))
 print(json.dumps(said))
 """
@@ -67,6 +71,7 @@ def test_messages_are_the_same_without_docstrings() -> None:
     assert said["InvalidArguments"] == "shrink: 1 problem with the arguments\n  doc: is missing"
     assert said["InvalidResult"].endswith("doc: is missing")
     assert said["InvalidFlow"].endswith("doc: is missing")
+    assert said["InvalidSignal"].startswith("signal 'approval': 1 problem")
     assert said["ResultMismatch"].startswith("The result of job 17 is not what shrink is")
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast.model.safe_text import MESSAGE_LIMIT, TRACEBACK_LIMIT, error_record, storable_text
+from tests.support.properties import at_any_speed
 
 
 def fits(text: str, limit: int) -> bool:
@@ -41,7 +42,7 @@ def test_a_long_text_keeps_its_head_and_its_tail() -> None:
     assert storable_text("x" * 1_000, 1_000) == "x" * 1_000
 
 
-@settings(max_examples=2_000, deadline=None, database=None)
+@settings(at_any_speed, max_examples=2_000, database=None)
 @given(st.text(st.characters(codec=None), max_size=80), st.integers(0, 60))
 def test_any_text_can_be_stored(text: str, limit: int) -> None:
     """R006."""

@@ -95,7 +95,8 @@ def stuck(database: Database) -> int:
     """Jobs that wait although nothing that they come after is still to end (past the product)."""
     job, edge = table(database, "job"), table(database, "edge")
     query = (
-        f"SELECT count(*) FROM {job} AS f WHERE f.state = 'waiting' AND NOT EXISTS ("
+        f"SELECT count(*) FROM {job} AS f WHERE f.state = 'waiting' AND f.wait_name IS NULL"
+        " AND NOT EXISTS ("
         f"SELECT 1 FROM {edge} AS e JOIN {job} AS p ON p.id = e.job WHERE e.follower = f.id"
         " AND p.state IN ('waiting', 'scheduled', 'ready', 'running'))"
     )

@@ -11,6 +11,7 @@ from outlast.model.job import Job, NewJob
 from outlast.model.lifecycle import Outcome
 from outlast.model.outcome import AttemptEnd, Transition, decide
 from outlast.model.retry import Retry
+from outlast.model.wait import Wait, WaitKind
 from outlast.ops.claim import ClaimRequest, claim
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import Finished, finish
@@ -59,6 +60,8 @@ def ending(claim: Claim, outcome: Outcome | str = "succeeded", **said: Any) -> T
     """What a worker would hand in for an attempt that ended so."""
     if outcome not in ("succeeded", "released"):
         said.setdefault("error", {"type": "Boom", "message": "it broke", "traceback": ""})
+    if outcome == Outcome.WAITED:
+        said.setdefault("wait", Wait("sleep", WaitKind.SLEEP, delay=3600.0))
     return decide(claim, AttemptEnd(Outcome(outcome), **said), STEADY, 0.5)
 
 

@@ -163,7 +163,7 @@ class Model:
         one.crashes += outcome == "crashed"
         if outcome == "stalled" and one.max_crashes == 2:
             one.crashes = max(one.crashes, 1)  # a first stall makes it a suspect
-        one.attempt -= outcome == "released"
+        one.attempt -= outcome in ("released", "waited")
         one.state = to or self._next(one, outcome)
         if one.cancelling and one.state in QUEUED:
             one.state = "cancelled"
@@ -184,7 +184,7 @@ class Model:
                 return "dead" if one.crashes >= one.max_crashes else "ready"
             case "stalled":
                 return "dead" if one.max_crashes == 1 else "ready"
-            case "postponed":
+            case "postponed" | "waited":
                 return "scheduled"
             case _:
                 return "ready"

@@ -112,3 +112,11 @@ def test_whoever_migrates_second_sees_what_the_first_did(strict: Store, database
     assert sorted(map(len, (answers[0] for answers in done)))[:2] == [0, 0]
     for one in stores:
         one.close()
+
+
+@pytest.mark.kinds("postgres")
+def test_no_statement_is_compiled_first(store: Store) -> None:
+    """R070: where statistics are missing, the end of a flow was expected to cost so much that the
+    server compiled it, for seconds."""
+    with open_transaction(store) as transaction:
+        assert transaction.connection.execute("SHOW jit").fetchone() == ("off",)

@@ -13,8 +13,8 @@ from outlast.model.turns import FIRST_LANE
 from outlast.ops.claim import ClaimRequest, poll
 from outlast.ops.enqueue import enqueue
 from outlast.ops.finish_and_claim import finish_and_claim
-from outlast.ops.job_actions import cancel, redrive_one
-from outlast.ops.lanes import LaneTurn, TurnClaims, set_lane_paused, slow_down
+from outlast.ops.job_actions import cancel, redrive_one, set_paused
+from outlast.ops.lanes import LaneTurn, TurnClaims, prune_lanes, set_lane_paused, slow_down
 from outlast.ops.limits import change_limits, declare
 from tests.store.conftest import Run
 from tests.store.jobs import column, end, ending, new, put, table, take
@@ -300,6 +300,24 @@ def test_a_paused_lane_gives_nothing_until_it_is_resumed(run: Run) -> None:
     assert turn(run) == []
     run(set_lane_paused, "", "a", False, "me")
     assert lanes(turn(run)) == lanes(turn(run, queue="other")) == {"a": 1}
+
+
+def test_what_is_not_paused_is_not_resumed(run: Run, database: Database) -> None:
+    """R170: sent again after its row was pruned, a resume is recorded once, and leaves no row."""
+
+    def stored(name: str, of: str) -> list[str]:
+        return sorted(one for (one,) in database.rows(f"SELECT {name} FROM {table(database, of)}"))
+
+    limit(run, lane_running=1)
+    queues = stored("name", "queue")
+    run(set_lane_paused, "default", "a", True, "me")
+    for _ in range(2):
+        run(set_lane_paused, "default", "a", False, "me")
+        run(prune_lanes, 10)
+    run(set_paused, "mistyped", False, "me")
+    assert stored("kind", "event")[-2:] == ["pause", "resume"]
+    assert stored("lane", "lane") == []
+    assert stored("name", "queue") == queues
 
 
 def test_a_paused_queue_gives_nothing_of_its_lanes(run: Run, app: Any) -> None:

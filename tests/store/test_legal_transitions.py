@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -14,8 +15,10 @@ from outlast.model.flow_builder import build_jobs
 from outlast.model.job_change import JobChange
 from outlast.model.lifecycle import LEGAL
 from outlast.model.options import WHEN
+from outlast.model.outcome import Transition
+from outlast.model.wait import Wait, WaitKind
 from outlast.ops import duties, flow_repair, job_actions
-from outlast.ops.audit import LOWEST_ID
+from outlast.ops.audit import LOWEST_ID, find
 from outlast.ops.bulk import change_some
 from outlast.ops.cancel_flow import cancel_page, mark_cancelled
 from outlast.ops.claim import promote
@@ -23,6 +26,8 @@ from outlast.ops.enqueue import enqueue
 from outlast.ops.finish import finish
 from outlast.ops.reclaim import reclaim
 from outlast.ops.renew import renew
+from outlast.ops.signals import NewSignal, send_signal
+from outlast.ops.wake_ups import deliver_signals, wake_timed_out
 from outlast.store import Store
 from tests.store import audit
 from tests.store.crowd import all_at_once
@@ -32,7 +37,7 @@ from tests.support import Database
 
 OUTCOMES = [
     "succeeded", "failed", "timed-out", "permanent", "postponed", "cancelled", "released",
-    "crashed", "undecodable",
+    "crashed", "undecodable", "waited", "waited",
 ]  # fmt: skip
 THREADS = 20
 
@@ -51,6 +56,7 @@ class Monkey:
             self.enqueue: 3, self.claim: 8, self.finish: 10, self.renew: 3, self.cancel: 3,
             self.redrive: 3, self.reclaim: 2, self.lose: 1, self.hurry: 1, self.keep_house: 2,
             self.pause: 1, self.follow: 2, self.cancel_flow: 1, self.change: 2, self.once: 3,
+            self.signal: 3,
         }  # fmt: skip
         action: Callable[[], int] = self.luck.choices(
             list(weights), weights=list(weights.values())
@@ -121,8 +127,30 @@ class Monkey:
 
     def finish(self) -> int:
         claims = self._claims()
-        self.store.run(finish, [ending(one, self.luck.choice(OUTCOMES)) for one in claims])
+        self.store.run(finish, [self._end(one, self.luck.choice(OUTCOMES)) for one in claims])
         return len(claims)
+
+    def _end(self, claim: Claim, outcome: str) -> Transition:
+        if outcome != "waited":
+            return ending(claim, outcome)
+        awaits = next(iter(self._ids(1)), claim.id)
+        late = self.luck.choice([None, 0.001, 60.0])
+        wait = self.luck.choice([
+            Wait("sleep", WaitKind.SLEEP, delay=self.luck.choice([0.001, 60.0])),
+            Wait("signal", WaitKind.SIGNAL, ("a", "b"), late),
+            Wait("job", WaitKind.JOB, (awaits,), late, awaits=awaits),
+        ])  # fmt: skip
+        return ending(claim, outcome, wait=wait)
+
+    def signal(self) -> int:
+        """Signals, some in time, and what any worker does for waits."""
+        for id in self._ids(3):
+            with suppress(TooLate):
+                sent = NewSignal(id, self.luck.choice("abc"), "1")
+                self.store.run(send_signal, sent, self.name, lambda *_: None)
+        self.store.run(wake_timed_out, 20)
+        self.store.run(deliver_signals, 20)
+        return 3
 
     def renew(self) -> int:
         held = {one.id: one.fence for one in self._claims()}
@@ -222,6 +250,9 @@ def test_no_call_from_any_thread_makes_an_illegal_transition(
     assert claims == [(fences,)]
     assert _forgotten_claims(database) == [], "every claim's end is on record"
     assert stuck(database) == 0
+    while store.run(wake_timed_out).found:
+        pass
+    assert store.run(find, "find_unwoken", 1_000_000, 0, late=0.0) == [], "no wake-up was missed"
     assert store.run(flow_repair.inconsistent_waits, LOWEST_ID, 1_000_000)[0] == {}, (
         "every count is true"
     )

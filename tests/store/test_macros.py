@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from outlast.store.dialects import POSTGRES, SQLITE, DialectNamespace, translate
 from outlast.store.macros import MacroError, SqlSource, expand, split
 from outlast.store.sql_file import sections
+from tests.support.properties import at_any_speed
 
 Rendered = tuple[str, str]  # as it is written, and as SQLite is told
 
@@ -50,6 +51,7 @@ TEXTS = st.recursive(
 )
 
 
+@at_any_speed
 @given(TEXTS)
 def test_calls_nest_and_what_is_quoted_is_left_alone(text: Rendered) -> None:
     """R181: whatever stands inside, as deep as it may."""
@@ -57,6 +59,7 @@ def test_calls_nest_and_what_is_quoted_is_left_alone(text: Rendered) -> None:
     assert translate(ours, SQLITE, "s") == theirs
 
 
+@at_any_speed
 @given(TEXTS, st.data())
 def test_a_parenthesis_too_few_or_too_many_is_an_error(text: Rendered, data: st.DataObject) -> None:
     ours, _ = text
@@ -73,6 +76,7 @@ def test_a_parenthesis_too_few_or_too_many_is_an_error(text: Rendered, data: st.
         )
 
 
+@at_any_speed
 @given(st.text(alphabet="ol.now()rws,;'\"-/* \nab:") | st.text())
 def test_any_text_is_expanded_or_refused(text: str) -> None:
     for dialect in (POSTGRES, SQLITE):
@@ -146,6 +150,7 @@ def test_a_mistake_is_reported_with_its_file_and_line(text: str, said: str) -> N
     assert said in str(caught.value)
 
 
+@at_any_speed
 @given(st.lists(st.sampled_from(["SELECT 1", "SELECT ';' AS x", 'SELECT ";"', "DELETE FROM x"])))
 def test_statements_are_split_where_they_end(statements: list[str]) -> None:
     assert split(";\n".join(statements)) == tuple(statements)

@@ -24,6 +24,7 @@ from outlast.model.lifecycle import Outcome
 from outlast.model.options import WHEN
 from outlast.model.outcome import AttemptEnd, Transition, decide
 from outlast.model.retry import Retry
+from outlast.model.wait import Wait, WaitKind
 from outlast.ops import duties, job_actions, retention
 from outlast.ops.cancel_flow import cancel_page, mark_cancelled
 from outlast.ops.claim import ClaimRequest, claim, promote
@@ -315,7 +316,9 @@ def _modelled(one: NewJob) -> ModelJob:
 def _ending(claim: Claim, outcome: str) -> Transition:
     error = {"type": "Boom", "message": "", "traceback": ""}
     ended = AttemptEnd(Outcome(outcome), error=None if outcome == "succeeded" else error)
-    if outcome == "postponed":
+    if outcome == "waited":
+        ended = AttemptEnd(Outcome.WAITED, wait=Wait("sleep", WaitKind.SLEEP, delay=3600.0))
+    elif outcome == "postponed":
         ended = AttemptEnd(Outcome.POSTPONED, error=error, delay=3600.0)
     return decide(claim, ended, SLOW, 0.5)
 

@@ -70,6 +70,14 @@ def test_jobs_are_found_by_what_is_in_their_key_or_their_id(run: Run) -> None:
     assert found("order", "running") | found("order", "ready") == {keyed, odd}
 
 
+def test_jobs_are_found_by_their_arguments(run: Run) -> None:
+    """R166"""
+    lamp, _ = (put(run, args=f'{{"item": "{item}"}}')[0].id for item in ("Red Lamp", "chair"))
+    for text, expected in (("red lamp", {lamp}), ("LAMP", {lamp}), ("l_mp", set())):
+        jobs, _ = run(search, JobQuery(text=text), ALL_JOBS, None, 10)
+        assert {job.id for job in jobs} == expected
+
+
 def test_what_matches_is_counted_a_look_at_a_time(run: Run) -> None:
     """R166: the count of a bulk action, by state, text and error, in reach."""
     for tenant, queue in product("ab", "xy"):

@@ -40,7 +40,8 @@ SAMPLES = {
     "trouble": "x", "first": 0.0, "max_wait": 1.0, "queue": "q", "room": 1, "waiting": 1,
     "asked": 1, "names": "[]", "next": 1.0, "active": "[]", "recent": "[]",
     "lanes": 1, "asking": True, "data": "[]", "settle": 1.0, "alone": True, "seconds": 1.0,
-    "tenant": "t",
+    "tenant": "t", "kind": "sleep", "outcome": "signal", "subjects": "[]", "seq": 1, "unseen": True,
+    "value": "1",
 }  # fmt: skip
 VERIFY = "outlast.verify"  # which has statements of its own
 
@@ -61,6 +62,8 @@ def test_both_databases_agree_on_every_statement(
     beside = open_store(f"sqlite:///{tmp_path}/outlast.db")
     beside.ready()
     for name in ours:
+        if ours[name].sql.startswith("COPY"):
+            continue  # has no parameters, and is not prepared; see test_enqueue_many
         if ours[name].sql:
             parameters, columns = _described_by_postgres(ours[name], database)
             assert parameters == len(ours[name].parameters), name

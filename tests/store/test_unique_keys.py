@@ -250,8 +250,9 @@ def test_a_plain_enqueue_knows_nothing_of_unique_keys(run: Run) -> None:
             while True:
                 sent.append(getattr(step, "name", "BEGIN"))
                 made = [(job.id, "ready", 0.0, 0.0, None, None) for job in jobs]
-                step = operation.send(made if sent[-1] == "insert_jobs" else [])
+                step = operation.send(made if sent[-1] == "insert_jobs" else [(0.0, None)])
         return sent
 
     assert statements([new(), new()]) == ["insert_jobs"]
+    assert statements([new()]) == ["insert_job"]
     assert statements([new(key="k")]) == ["BEGIN", "insert_jobs"]

@@ -1,0 +1,84 @@
+"""`ol.bind(session)`: an enqueue without `conn` belongs to the transaction around it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from outlast import InvalidSetting, Outlast
+from tests.support import Database
+
+
+def engine_url(database: Database, driver: str) -> str:
+    return database.direct_url.replace("postgresql://", f"postgresql+{driver}://")
+
+
+@pytest.fixture
+def engine(database: Database) -> Iterator[Any]:
+    url = f"sqlite:///{database.path}" if database.is_sqlite else engine_url(database, "psycopg")
+    made = sqlalchemy.create_engine(url)
+    yield made
+    made.dispose()
+
+
+def test_an_enqueue_joins_the_session_that_is_bound(ol: Outlast, engine: Any) -> None:
+    """R002: rolled back with it, committed with it; a cancel, too; and apart again afterwards."""
+    noop = ol.task(lambda: None, name="noop")
+    with Session(engine) as session:
+        with ol.bind(session):
+            noop.enqueue()
+        session.rollback()
+        assert ol.jobs() == []
+        with ol.bind(session):
+            kept = noop.enqueue()
+        session.commit()
+        with ol.bind(session):
+            ol.cancel(kept.id)
+        session.rollback()
+        assert [job.state for job in ol.jobs()] == ["ready"]
+        with ol.bind(session), Session(engine) as inner, ol.bind(inner):
+            noop.enqueue()
+            inner.rollback()
+    apart = noop.enqueue()
+    assert {job.id for job in ol.jobs()} == {kept.id, apart.id}
+
+
+@pytest.mark.kinds("postgres")
+async def test_an_async_session_is_joined_by_async_verbs(ol: Outlast, database: Database) -> None:
+    noop = ol.task(lambda: None, name="noop")
+    engine = create_async_engine(engine_url(database, "psycopg"))
+    async with AsyncSession(engine) as session:
+        with ol.bind(session):
+            await noop.aenqueue()
+        await session.rollback()
+        assert await ol.ajobs() == []
+        with ol.bind(session):
+            await noop.aenqueue()
+        await session.commit()
+    await engine.dispose()
+    assert len(await ol.ajobs()) == 1
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("ambient", ["warn", "off"])
+def test_warn_and_off_commit_apart(database: Database, ambient: Any) -> None:
+    """`warn` says so, once."""
+    with Outlast(database.url, ambient=ambient) as ol, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        noop = ol.task(lambda: None, name="noop")
+        with ol.bind(object()):
+            noop.enqueue()
+            noop.enqueue()
+        assert len(ol.jobs()) == 2
+    assert [one.category for one in told] == ([RuntimeWarning] if ambient == "warn" else [])
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="must be one of join, warn and off, not 'yes'"):
+        Outlast("sqlite:///x.db", ambient="yes")  # type: ignore[arg-type]
