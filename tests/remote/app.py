@@ -32,6 +32,17 @@ async def count(to: int, ctx: Context) -> None:
 
 
 @ol.task
+async def talk(to: int, ctx: Context) -> None:
+    """Streams its numbers; its first attempt takes its process with it in the middle."""
+    for n in range(to):
+        ctx.stream(f"{n} ")
+        await asyncio.sleep(0.002)
+        if n == to // 2 and ctx.attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    ctx.stream({"to": to})
+
+
+@ol.task
 def fail(message: str) -> None:
     raise RuntimeError(message)
 

@@ -98,6 +98,16 @@ def completes(then: str, ctx: Context) -> str:
         os.kill(os.getpid(), 9)
     return "ignored"
 
+@ol.task(isolated=True, retry=once)
+def streams(how: str, ctx: Context) -> None:
+    for n in range(300):
+        ctx.stream(f"{n} ")
+        time.sleep(0.001)
+    ctx.stream({"last": how})
+    if how == "completes":
+        with ctx.completing():
+            pass
+
 if __name__ == "__main__":
     from tests.worker.working import work
     work(ol).run()
@@ -258,3 +268,16 @@ async def test_it_can_complete_its_own_job(
     _, events = await ol.ahistory(job.id)
     assert [event.data["message"] for event in events] == ["last words"]
     assert worker.counts["refused"] == worker.counts["lost"] == 0
+
+
+@pytest.mark.kinds("sqlite", "postgres")
+async def test_output_of_a_process_of_its_own_reaches_its_readers(module: ModuleType) -> None:
+    """R248: as it comes, all of it, and once: also what it completes its job with."""
+    ol: Outlast = module.ol
+    async with work(ol):
+        for how in ("returns", "completes"):
+            job = await module.streams.aenqueue(how)
+            chunks = [chunk async for chunk in ol.stream(job.id, poll=0.02)]
+            assert "".join(chunk.text for chunk in chunks) == "".join(f"{n} " for n in range(300))
+            assert len(chunks) < 100
+            assert chunks[-1].data == {"last": how}

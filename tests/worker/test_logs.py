@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from outlast import Job, Outlast, Retry
 from outlast.model.settings import ServiceSettings
 from outlast.worker import logs
 from tests.support import Database, Processes, eventually
@@ -196,6 +197,27 @@ class TestSecrets:
         assert logs.redact(line) == line
         assert logs.redact(f"{line}, token=hunter2") == f"{line}, token=***"
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "events_per_token=50",
+            "max_tokens: 4096, prompt_tokens=128",
+            "{'max_tokens': 4096}",
+            "token_count=7, password_length=12",
+            "token_expired: True, password=None",
+            "SyntaxError: unexpected token: <",
+        ],
+    )
+    def test_what_is_no_secret_is_not_masked(self, text: str) -> None:
+        """R198: a name that contains the word is not enough."""
+        assert logs.redact(text) == text
+        assert logs.redact(f"{text}, token=12345678") == f"{text}, token=***"
+
+    @pytest.mark.parametrize("text", ["token=123456", "password: 123456", "DB_PASSWORD=1", "pwd=7"])
+    def test_a_secret_that_is_a_number_is_masked(self, text: str) -> None:
+        """R198"""
+        assert logs.redact(text).endswith("***")
+
     def test_masking_a_long_line_takes_no_time(self) -> None:
         """R198, R191: whatever somebody logs."""
         began_at = time.monotonic()
@@ -248,6 +270,78 @@ class TestSecrets:
         assert worker.output().count(jobs[1].id) >= 2, "each failure is logged, without its words"
         assert "hunter2" not in worker.output()
         assert "hunter2" in str(app.ol.job(jobs[1].id).error), "they are kept with the job"
+
+
+class TestEnds:
+    """The log says why an attempt failed."""
+
+    async def failing(self, ol: Outlast, **settings: Any) -> Job:
+        @ol.task(retry=Retry(max_attempts=1))
+        def charge(customer: str, amount: int) -> None:
+            raise LookupError(f"no account of {customer} for {amount}, password=hunter2")
+
+        job = await charge.aenqueue("Ann Example", 12345)
+        await ol.worker(**settings).arun(until_idle=True)
+        await ol.aclose()
+        return job
+
+    @pytest.mark.kinds("sqlite")
+    async def test_a_failure_says_why_and_quotes_no_text_of_the_arguments(
+        self, ol: Outlast, pipe: Pipe, root: logging.Logger
+    ) -> None:
+        """R198"""
+        logs.set_up("info", "text", pipe.writing)
+        job = await self.failing(ol)
+        line = next(line for line in pipe.lines(2) if job.id in line)
+        assert " ERROR " in line
+        why = "LookupError: no account of *** for 12345, password=***"
+        assert line.endswith(f"job {job.id} (charge) attempt 1 failed, now dead: {why}")
+
+    @pytest.mark.kinds("sqlite")
+    async def test_json_has_the_facts_as_fields(
+        self, ol: Outlast, pipe: Pipe, root: logging.Logger
+    ) -> None:
+        logs.set_up("info", "json", pipe.writing)
+        job = await self.failing(ol, log_tracebacks=True)
+        line = next(found for found in map(json.loads, pipe.lines(2)) if found.get("job") == job.id)
+        facts = {name: line[name] for name in ("task", "queue", "attempt", "outcome", "state")}
+        assert facts == {
+            "task": "charge", "queue": "default", "attempt": 1, "outcome": "failed", "state": "dead"
+        }  # fmt: skip
+        assert line["error_type"] == "LookupError"
+        assert line["error_message"] == "no account of *** for 12345, password=***"
+        assert "raise LookupError" in line["traceback"]
+        assert "Ann Example" not in json.dumps(line)
+
+    @pytest.mark.kinds("sqlite")
+    async def test_the_message_can_be_left_out_and_the_traceback_added(
+        self, ol: Outlast, pipe: Pipe, root: logging.Logger
+    ) -> None:
+        logs.set_up("info", "text", pipe.writing)
+        job = await self.failing(ol, log_error_messages=False, log_tracebacks=True)
+        lines = pipe.lines(5)
+        assert next(line for line in lines if job.id in line).endswith("now dead: LookupError")
+        assert "Traceback (most recent call last):" in lines
+
+    @pytest.mark.kinds("sqlite")
+    async def test_a_success_is_a_line_at_debug_level(
+        self, ol: Outlast, pipe: Pipe, root: logging.Logger
+    ) -> None:
+        @ol.task
+        def work() -> None: ...
+
+        logs.set_up("debug", "json", pipe.writing)
+        job = await work.aenqueue()
+        await ol.worker().arun(until_idle=True)
+        await ol.aclose()
+        logging.getLogger("outlast").info("the end")
+        said = ""
+        while "the end" not in said:
+            said += os.read(pipe.reading, 65536).decode()
+        [line] = [line for line in map(json.loads, said.splitlines()) if line.get("job") == job.id]
+        assert line["message"].startswith(f"job {job.id} (work) attempt 1 succeeded in 0.")
+        assert (line["level"], line["outcome"]) == ("debug", "succeeded")
+        assert 0 <= line["duration"] < 60
 
 
 class TestBlocked:

@@ -53,7 +53,7 @@ class Work:
         """A worker whose slots are full of long ones, with more in hand."""
         await self.enqueue()
         async with work(self.ol, concurrency=SLOTS) as worker:
-            await aeventually(lambda: worker.executor.prefetched)
+            await aeventually(lambda: len(self.began) >= SLOTS and worker.executor.prefetched)
             yield worker
 
 

@@ -23,6 +23,7 @@ def far(database: Database, proxy: Proxy) -> Iterator[Outlast]:
         yield opened
 
 
+@pytest.mark.quiet
 @pytest.mark.kinds("postgres")
 async def test_a_thousand_waiters_cost_a_few_questions(ol: Outlast) -> None:
     """R162: one question for all of them, about one a second; all are answered."""

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from outlast.model.claim import Claim
 from outlast.worker.worker_metrics import BUCKET_EDGES_S, MAX_NAMES, DurationBuckets, WorkerMetrics
+from tests.support.properties import at_any_speed
 
 
+@at_any_speed
 @given(st.lists(st.floats(0, 5000), min_size=1, max_size=50))
 def test_spans_are_counted_by_the_batch_as_one_by_one(spans: list[float]) -> None:
     """R194: whether all of them are of one class or not."""

@@ -65,6 +65,9 @@ def sql(database: Database, text: str, *params: Any) -> list[tuple[Any, ...]]:
             "breaker",
             "lane",
             "schedule",
+            "wait",
+            "signal",
+            "stream",
         )
     }
     text = text.format(**names)
