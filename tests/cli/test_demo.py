@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from outlast import Job, Outlast, State
@@ -74,6 +75,22 @@ def test_the_demo_kills_workers_and_loses_nothing(
     assert int(figures["kills survived"]) >= 1
     assert re.search(r"^ +\d+\.\d s  [\d,]+ of [\d,]+ succeeded, \d+ kills$", output, re.M)
     assert "How this was checked" in output
+    assert leftovers(tmp_path) == []
+
+
+def test_the_dashboard_shows_the_kills_of_the_demo(
+    run: Callable[..., Process], tmp_path: Path
+) -> None:
+    """R186: while it runs; and nothing is left of it."""
+    pytest.importorskip("uvicorn")
+    demo = run("--serve", "--jobs", 200, "--workers", 2)
+    address = eventually(
+        lambda: re.search(r"Dashboard: (http://127\.0\.0\.1:\d+/recovery)", demo.output()),
+        timeout=60, message=demo.output,
+    )  # fmt: skip
+    page = httpx.get(address[1], timeout=30, verify=False)
+    assert page.status_code == 200 and "Recovery" in page.text
+    demo.succeed(120.0)
     assert leftovers(tmp_path) == []
 
 

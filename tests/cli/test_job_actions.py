@@ -213,6 +213,14 @@ def test_a_paused_queue_starts_nothing_and_a_running_job_goes_on(
 
 
 @pytest.mark.kinds("sqlite")
+def test_a_queue_that_nothing_has_named_is_open(run: Commands, ol: Outlast) -> None:
+    """R119: resuming it changes nothing, and is no error."""
+    assert run("resume", "mistyped").out == "mistyped is open; ready: 0.\n"
+    assert run("resume", "mistyped", "--json").json["paused"] is False
+    assert ol.queues() == []
+
+
+@pytest.mark.kinds("sqlite")
 @pytest.mark.parametrize("command", ["pause", "resume"])
 def test_a_queue_that_cannot_be_is_refused(run: Commands, command: str) -> None:
     answer = run(command, "x" * 201)

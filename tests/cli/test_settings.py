@@ -122,9 +122,14 @@ def test_a_bad_queue_is_refused_and_named(program: Program, queues: str) -> None
 
 @pytest.mark.kinds("sqlite")
 def test_a_worker_tells_every_value_that_is_in_force(program: Program) -> None:
-    """R202: flag over variable over default, all of them in the log."""
-    worker = program.worker("--grace", "3", "--queues", "b,a", OUTLAST_LEASE="2", OUTLAST_GRACE="9")
-    line = patiently(lambda: "INFO outlast.worker: worker" in worker.output() and worker.output())
+    """R202: flag over variable over default; those that differ from the default in the first line,
+    all of them at debug level."""
+    flags = ["--grace", "3", "--queues", "b,a", "--log-level", "debug"]
+    worker = program.worker(*flags, OUTLAST_LEASE="2", OUTLAST_GRACE="9")
+    line = patiently(
+        lambda: "DEBUG outlast.worker: settings" in worker.output() and worker.output()
+    )
+    assert ", concurrency=32, lease=2.0, renew_every=0.3, poll_max=0.2, grace=3.0\n" in line
     assert "queues: a, b" in line
     in_force = {"grace": "3.0", "lease": "2.0", "renew_every": "0.3", "concurrency": "32"}
     for name, value in in_force.items():

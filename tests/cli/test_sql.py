@@ -21,6 +21,11 @@ def test_every_statement_is_listed_with_its_purpose(run: Commands) -> None:
     assert all(name in said for name in known)
 
 
+def test_statements_of_verify_are_not_listed_even_when_it_has_used_them(run: Commands) -> None:
+    assert queries("sqlite", "outlast")["outlast.verify:dump_jobs"].sql
+    assert not [one["name"] for one in run("sql", "--json").json if ":" in one["name"]]
+
+
 @pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
 def test_a_statement_is_printed_as_it_is_sent(run: Commands, dialect: str) -> None:
     """For the schema that was named; and its parameters by name."""

@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -148,3 +149,18 @@ def test_a_supervisor_that_says_it_has_started_is_stopped_and_not_killed(
     command = [sys.executable, "-m", "outlast", "worker", "early:ol", *more]
     supervisor = processes.run(*command, env={"OUTLAST_URL": database.url}, cwd=tmp_path)
     assert supervisor.wait() == 0, supervisor.output()
+
+
+@pytest.mark.kinds("sqlite")
+def test_the_first_and_the_last_line_fit_a_screen(ol: Outlast, program: Program) -> None:
+    """The first names what was changed, and not forty defaults; the last says what was done."""
+    tasks = "".join(f"\n@ol.task\ndef task_{n:03}() -> None: ...\n" for n in range(100))
+    (program.folder / "app.py").write_text(dedent(Program.SOURCE) + tasks)
+    worker = program.worker("--until-idle")
+    assert worker.wait() == 0
+    first, *_, last = worker.output().splitlines()
+    assert "queues: all, tasks: add, give_up, task_000, " in first
+    assert "and 95 more, concurrency=32, lease=6.0, renew_every=0.3, poll_max=0.2" in first
+    assert "audit_every" not in first
+    assert "0 succeeded, 0 dead, 0 cancelled, 0 to be retried" in last
+    assert max(len(first), len(last)) < 400

@@ -12,6 +12,7 @@ from outlast import Outlast
 from outlast.model.api_token import Scope
 from outlast.model.settings import ServiceSettings
 from outlast.ops import workers as worker_ops
+from outlast.ops.bridges import OUTBOX, BridgeReport, report_bridges
 from outlast.service.route import ANY_TOKEN
 from outlast.service.route_table import PUBLIC, ROUTES, Route
 from tests.service.dashboard import samples as pages
@@ -40,6 +41,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "read_history": {},
     "read_result": {},
     "job_events": {"params": {"stay": 0.01}},
+    "job_stream": {"params": {"stay": 0.01}},
     "all_events": {"params": {"stay": 0.01}},
     "cancel_job": {"json": {}},
     "redrive_job": {},
@@ -51,6 +53,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "reschedule_jobs": {"json": {"limit": 1, "task": "nothing", "delay": 1}},
     "prioritize_jobs": {"json": {"limit": 1, "task": "nothing", "priority": 1}},
     "move_jobs": {"json": {"limit": 1, "task": "nothing", "queue": "a", "to": "mail"}},
+    "send_job_signal": {"json": {"value": 1}},
     "purge_jobs": {"json": {"limit": 1, "task": "nothing", "state": "dead"}},
     "read_flow": {},
     "list_flow_jobs": {},
@@ -98,6 +101,9 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "metrics": {},
     "livez": {},
     "readyz": {},
+    "receive_webhook": {},
+    "signal_link_page": {},
+    "use_signal_link": {},
     **pages.SAMPLES,
 }
 
@@ -109,7 +115,10 @@ def test_every_route_is_in_the_matrix() -> None:
 
 def test_every_scope_but_the_public_one_is_a_scope() -> None:
     public = {route.name for route in ROUTES if route.scope is PUBLIC}
-    allowed = {"login", "logout", "livez", "readyz", "login_page", "static_file"}
+    allowed = {
+        "login", "logout", "livez", "readyz", "login_page", "static_file", "receive_webhook",
+        "signal_link_page", "use_signal_link",
+    }  # fmt: skip
     assert public == allowed, "what anybody may call is a short list"
     assert {route.name for route in ROUTES if route.scope is ANY_TOKEN} == {"whoami"}
     named = [route.scope for route in ROUTES if route.scope not in {PUBLIC, ANY_TOKEN}]
@@ -130,6 +139,8 @@ def everyone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served,
     patient = ServiceSettings(guesses=2 * len(GUARDED))  # each route is called with a wrong token
     with Outlast(url) as ol, serving(ol, patient) as served:
         ol.store.run(worker_ops.register, ol.worker().registration_row() | {"id": "somebody"})
+        sample = BridgeReport(OUTBOX, "sample", "a sink", "sample", ("mail",))
+        ol.store.run(report_bridges, [sample])
         limits = product(Scope, (None, "acme", "other"), (None, ["mail"], ["else"]))
         yield (
             served,
@@ -195,6 +206,7 @@ def call(served: Served, route: Route, token: str | None) -> Any:
     path = route.path
     if "{id}" in path:
         path = path.replace("{id}", subject(served.ol, route))
+    path = path.replace("/signals/{name}", "/signals/go")
     if "/schedules" in path:
         make_schedule(served.ol)
     if "{token}" in path:

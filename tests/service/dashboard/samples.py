@@ -6,6 +6,7 @@ from typing import Any
 
 A_QUEUE = {"queue": "mail"}
 A_SCHEDULE = {"name": "sample"}
+A_BRIDGE = {"kind": "outbox", "name": "sample"}
 A_WORKER = {"worker": "somebody"}
 EMPTY_FORM = {
     "content": b"",
@@ -30,6 +31,11 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "do_resume_queue": {"data": A_QUEUE},
     "ask_keep_queue": {"params": A_QUEUE},
     "do_keep_queue": {"data": A_QUEUE | {"keep": "2h"}},
+    "bridges_page": {},
+    "ask_pause_bridge": {"params": A_BRIDGE},
+    "ask_resume_bridge": {"params": A_BRIDGE},
+    "do_pause_bridge": {"data": A_BRIDGE},
+    "do_resume_bridge": {"data": A_BRIDGE},
     "ask_drain_worker": {"params": A_WORKER},
     "ask_undrain_worker": {"params": A_WORKER},
     "do_drain_worker": {"data": A_WORKER},
@@ -56,6 +62,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "do_reclaim_job": EMPTY_FORM,
     "ask_forget_job": {},
     "do_forget_job": EMPTY_FORM,
+    "do_signal_job": EMPTY_FORM,
     "flows_page": {},
     "flow_page": {},
     "ask_cancel_flow": {},
@@ -84,6 +91,7 @@ NAMED_QUEUE = {
     "lanes_page", "ask_pause_queue", "ask_resume_queue", "ask_keep_queue",
     "do_pause_queue", "do_resume_queue", "do_keep_queue", "do_move_jobs",
     "ask_close_breaker", "do_close_breaker",
+    "ask_pause_bridge", "ask_resume_bridge", "do_pause_bridge", "do_resume_bridge",
 }  # fmt: skip
 
 # Whoever is kept to some queues could make a token that is not; a worker serves several.
