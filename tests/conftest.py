@@ -44,14 +44,15 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 # Where tests are about jobs, not about how the tables come to be: theirs were there before.
 LENDING = [
     Path(__file__).parent / folder
-    for folder in "blobs bridges cli metrics remote service store webhooks worker".split()
+    for folder in "blobs bridges cli metrics remote service store testing webhooks worker".split()
 ]
 
 # Where a file may take ten seconds and more: it starts processes, or repeats races many times.
 LONG = [
     Path(__file__).parent / path
     for path in (
-        "browser", "crash", "docs", "faults", "metrics", "remote", "test_collection.py", "verify",
+        "browser", "crash", "docs", "faults", "metrics", "remote", "seeds",
+        "test_collection.py", "verify",
         "bench/test_cells.py", "bridges/test_kills.py", "cli/test_demo.py",
         "service/test_events.py", "service/test_event_servers.py", "service/test_schema.py",
         "store/test_claim_at_once.py",

@@ -8,11 +8,10 @@ from typing import Any
 
 from outlast import Breaker, Outlast
 from outlast.bridges import Message, Sink
-from tests.bridges.killing import Bridged
+from tests.bridges.killing import PATIENCE, Bridged
 from tests.support import Processes, aeventually, eventually, rounds
 from tests.worker.working import work
 
-PATIENCE = 60.0
 KEYS = 4
 
 
@@ -37,12 +36,14 @@ def check_kills(
     """Both, or one of them."""
     received: set[str] = set()
     published: dict[str, tuple[str | None, int]] = {}
+    victims = bridged.victims(processes)
     for turn in rounds(len(steps), steps[0]):
         if source:
             received |= _put(bridged, turn)
         if sink:
             published |= _publish(bridged, turn)
-        _kill(bridged, processes, steps[turn])
+        victims.kill(steps[turn])
+    victims.end()
     worker = bridged.work(processes)
     total = len(received) + len(published)
     counts = bridged.ol.counts
@@ -76,12 +77,6 @@ def _publish(bridged: Bridged, turn: int) -> dict[str, tuple[str | None, int]]:
     given = [(f"k{n % KEYS}" if n % 2 else None, turn * 40 + n) for n in range(40)]
     calls = [bridged.outbox.message(body, key=key) for key, body in given]
     return dict(zip((job.id for job in bridged.ol.enqueue(*calls)), given, strict=True))
-
-
-def _kill(bridged: Bridged, processes: Processes, step: str) -> None:
-    (bridged.folder / "kill-1").touch()
-    victim = bridged.work(processes, step)
-    assert victim.wait(PATIENCE) == -9, victim.output()
 
 
 def check_order(sent: Sequence[Message]) -> None:

@@ -10,15 +10,13 @@ import redis
 
 from outlast.bridges import Message, Redis
 
-URL = os.environ.get("OUTLAST_TEST_REDIS", "")
-
 
 def sink() -> Redis:
-    return Redis(URL, stream="orders")
+    return Redis(os.environ["OUTLAST_TEST_REDIS"], stream="orders")
 
 
 def source() -> Redis:
-    return Redis(URL, stream="mail", group="sync", idle=0.5)
+    return Redis(os.environ["OUTLAST_TEST_REDIS"], stream="mail", group="sync", idle=0.5)
 
 
 def put(messages: Sequence[Message]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,41 +14,11 @@ from tests.bridges import kafka_broker
 from tests.bridges.kill_checks import (
     check_away,
     check_cancelled_receive,
-    check_kills,
     check_round_trip,
-    check_sink,
-    check_source,
 )
-from tests.bridges.killing import SINK_STEPS, SOURCE_STEPS, Bridged
-from tests.support import Database, Processes, aeventually
+from tests.support import aeventually
 from tests.support.brokers import KafkaCluster
 from tests.worker.working import work
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaCluster]:
-    """A new one for each test: it starts in a moment."""
-    server = KafkaCluster()
-    try:
-        server.start()
-        monkeypatch.setenv("OUTLAST_TEST_KAFKA", server.servers)
-        kafka_broker.create("orders", "mail")
-        yield server
-    finally:
-        server.destroy()
-
-
-@pytest.fixture
-def bridged(
-    cluster: KafkaCluster, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bridged]:
-    monkeypatch.setenv("OUTLAST_URL", database.url)
-    monkeypatch.setenv("OUTLAST_SCHEMA", database.schema)
-    monkeypatch.setenv("OUTLAST_TEST_BROKER", "tests.bridges.kafka_broker")
-    app = Bridged(tmp_path)
-    app.ol.migrate()
-    yield app
-    app.ol.close()
 
 
 def test_what_is_received_is_what_was_sent(cluster: KafkaCluster) -> None:
@@ -183,24 +151,6 @@ def test_a_cluster_that_is_away_costs_nothing(
     monkeypatch.setattr("outlast.bridges.kafka.METADATA_TIMEOUT_S", 1.0)
     sink = Kafka(cluster.servers, topic="orders")
     check_away(ol, sink, cluster.pause, cluster.resume, kafka_broker.sent)
-
-
-@pytest.mark.kinds("sqlite")
-def test_nothing_is_lost_wherever_a_process_is_killed(
-    bridged: Bridged, processes: Processes
-) -> None:
-    """R026, R123, R130: once at each step but the last of the source, since it takes seconds until
-    the group misses a member; the campaign has all of them."""
-    check_kills(bridged, processes, [*SOURCE_STEPS[:2], *SINK_STEPS])
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("step", [*SOURCE_STEPS, *SINK_STEPS])
-def test_a_hundred_kills_at_each_step(bridged: Bridged, processes: Processes, step: str) -> None:
-    """R123, R130."""
-    check = check_source if step in SOURCE_STEPS else check_sink
-    check(bridged, processes, [step] * 100)
 
 
 def test_bad_options_are_refused() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,46 +13,15 @@ from tests.bridges import nats_broker
 from tests.bridges.kill_checks import (
     check_away,
     check_cancelled_receive,
-    check_kills,
     check_round_trip,
-    check_sink,
-    check_source,
 )
-from tests.bridges.killing import SINK_STEPS, SOURCE_STEPS, Bridged
-from tests.support import Database, Processes, Proxy, aeventually
-from tests.support.brokers import NatsServer
+from tests.support import Proxy, aeventually
 from tests.worker.working import work
 
 
-@pytest.fixture(scope="module")
-def nats_server() -> Iterator[NatsServer]:
-    server = NatsServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.destroy()
-
-
 @pytest.fixture
-def url(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of a server with the empty streams `orders` and `mail`."""
-    monkeypatch.setenv("OUTLAST_TEST_NATS", nats_server.url)
-    nats_broker.create("orders", "mail", max_msg_size=100_000)
-    return nats_server.url
-
-
-@pytest.fixture
-def bridged(
-    url: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bridged]:
-    monkeypatch.setenv("OUTLAST_URL", database.url)
-    monkeypatch.setenv("OUTLAST_SCHEMA", database.schema)
-    monkeypatch.setenv("OUTLAST_TEST_BROKER", "tests.bridges.nats_broker")
-    app = Bridged(tmp_path)
-    app.ol.migrate()
-    yield app
-    app.ol.close()
+def url(nats_url: str) -> str:
+    return nats_url
 
 
 def test_what_is_received_is_what_was_sent(url: str) -> None:
@@ -165,23 +132,6 @@ async def test_a_source_waits_for_its_server(ol: Outlast, url: str) -> None:
             await asyncio.to_thread(nats_broker.put, [Message("b", b"2")])
             proxy.accept()
             await aeventually(lambda: seen == [1, 2], timeout=30)
-
-
-@pytest.mark.kinds("sqlite")
-def test_nothing_is_lost_wherever_a_process_is_killed(
-    bridged: Bridged, processes: Processes
-) -> None:
-    """R026, R123, R130: once at each step; the campaign does it a hundred times."""
-    check_kills(bridged, processes, [*SOURCE_STEPS, *SINK_STEPS])
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("step", [*SOURCE_STEPS, *SINK_STEPS])
-def test_a_hundred_kills_at_each_step(bridged: Bridged, processes: Processes, step: str) -> None:
-    """R123, R130."""
-    check = check_source if step in SOURCE_STEPS else check_sink
-    check(bridged, processes, [step] * 100)
 
 
 def test_bad_options_are_refused() -> None:

@@ -369,6 +369,30 @@ async def test_batches_with_keys_follow_each_other(ol: Outlast) -> None:
     assert keyed.most == 1 and free.most > 1
 
 
+@pytest.mark.kinds("sqlite")
+def test_an_outbox_outlives_its_event_loop(ol: Outlast) -> None:
+    """A program may run one loop after another: batches that wait for their turn in the second are
+    not those of the first."""
+    import asyncio
+
+    class Slow(ListSink):
+        async def send(self, messages: Any) -> Any:
+            await asyncio.sleep(0.02)
+            return await super().send(messages)
+
+    orders = ol.outbox("orders", Slow(), batch=5)
+
+    async def run(total: int) -> None:
+        await ol.aenqueue(*(orders.message(n, key=f"k{n % 20}") for n in range(60)))
+        async with work(ol):
+            await aeventually(lambda: ol.counts()["succeeded"] == total)
+        await ol.aclose()
+
+    asyncio.run(run(60))
+    asyncio.run(run(120))
+    assert max(job.failures for job in ol.jobs(limit=200)) == 0
+
+
 async def test_a_table_shows_no_fields_of_a_sink(ol: Outlast) -> None:
     """A generated `__repr__` would show passwords."""
     from dataclasses import dataclass

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,47 +13,15 @@ from tests.bridges import rabbit_broker
 from tests.bridges.kill_checks import (
     check_away,
     check_cancelled_receive,
-    check_kills,
     check_round_trip,
-    check_sink,
-    check_source,
 )
-from tests.bridges.killing import SINK_STEPS, SOURCE_STEPS, Bridged
-from tests.support import Database, Processes, Proxy, aeventually
-from tests.support.brokers import RabbitServer
+from tests.support import Proxy, aeventually
 from tests.worker.working import work
 
 
-@pytest.fixture(scope="session")
-def rabbit_server() -> Iterator[RabbitServer]:
-    """It takes seconds to start: one for all tests."""
-    server = RabbitServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.destroy()
-
-
 @pytest.fixture
-def url(rabbit_server: RabbitServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of a server with the empty queues `orders` and `mail`."""
-    monkeypatch.setenv("OUTLAST_TEST_RABBIT", rabbit_server.url)
-    rabbit_broker.create("orders", "mail")
-    return rabbit_server.url
-
-
-@pytest.fixture
-def bridged(
-    url: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bridged]:
-    monkeypatch.setenv("OUTLAST_URL", database.url)
-    monkeypatch.setenv("OUTLAST_SCHEMA", database.schema)
-    monkeypatch.setenv("OUTLAST_TEST_BROKER", "tests.bridges.rabbit_broker")
-    app = Bridged(tmp_path)
-    app.ol.migrate()
-    yield app
-    app.ol.close()
+def url(rabbit_url: str) -> str:
+    return rabbit_url
 
 
 def test_what_is_received_is_what_was_sent(url: str) -> None:
@@ -188,23 +154,6 @@ def test_a_broker_that_is_away_costs_nothing(ol: Outlast, url: str) -> None:
     with Proxy.before(url) as proxy:
         sink = Rabbit(proxy.url(url), queue="orders")
         check_away(ol, sink, proxy.refuse, proxy.accept, rabbit_broker.sent)
-
-
-@pytest.mark.kinds("sqlite")
-def test_nothing_is_lost_wherever_a_process_is_killed(
-    bridged: Bridged, processes: Processes
-) -> None:
-    """R026, R123, R130: once at each step; the campaign does it a hundred times."""
-    check_kills(bridged, processes, [*SOURCE_STEPS, *SINK_STEPS])
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("step", [*SOURCE_STEPS, *SINK_STEPS])
-def test_a_hundred_kills_at_each_step(bridged: Bridged, processes: Processes, step: str) -> None:
-    """R123, R130."""
-    check = check_source if step in SOURCE_STEPS else check_sink
-    check(bridged, processes, [step] * 100)
 
 
 def test_bad_options_are_refused() -> None:

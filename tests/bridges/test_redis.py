@@ -167,6 +167,29 @@ async def test_a_source_reads_its_group_and_what_others_wrote(
     assert connection.xinfo_consumers("mail", "sync") == [], "no consumer is left behind"
 
 
+@pytest.mark.parametrize(
+    ("start", "ids"), [("0", ["a", "b", "c"]), ("$", ["c"]), ("7-1", ["b", "c"])]
+)
+async def test_a_new_group_begins_where_it_is_told(
+    redis: RedisServer, connection: Any, start: str, ids: list[str]
+) -> None:
+    """R026: by default with the first entry, so that nothing is lost; an older group goes on."""
+    for number, id in ((1, "a"), (2, "b")):
+        connection.xadd("mail", {"body": "1", "id": id}, id=f"7-{number}")
+    source = Redis(redis.url, stream="mail", group="sync", start=start)
+    await source.open()
+    await source.close()
+    connection.xadd("mail", {"body": "1", "id": "c"})
+    await source.open()
+    try:
+        assert [message.id for message in await source.receive(10, 1.0)] == ids
+    finally:
+        await source.close()
+    for wrong in ("", "first", 0, "1-", "$$"):
+        with pytest.raises(InvalidOption, match="must be '0', '\\$' or the id of an entry"):
+            Redis(redis.url, stream="mail", group="sync", start=wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("option", "quiet"), [("", 7.0), ("?socket_timeout=0.5", 1.5)])
 async def test_a_quiet_stream_is_no_error(
     redis: RedisServer, connection: Any, option: str, quiet: float

@@ -9,13 +9,13 @@ import pytest
 
 from outlast import Breaker, Permanent, RetryLater
 from outlast.bridges import Bad, Limits, Message, Retry, SinkDown
-from outlast.bridges.relay import MAX_FAILED_CALLS, Failures, relay
+from outlast.bridges.relay import MAX_FAILED_CALLS, Failures, Pace, relay
 from outlast.model.errors import NotAttempted
 from tests.bridges.own_bridges import ListSink
 
 
 def sent_to(sink: ListSink, messages: list[Message]) -> Failures:
-    return asyncio.run(relay(messages, sink.send, sink.limits, Breaker()))
+    return asyncio.run(relay(messages, sink.send, sink.limits, Breaker(), Pace()))
 
 
 def numbered(count: int, key: str | None = None) -> list[Message]:
@@ -101,7 +101,7 @@ def test_calls_may_be_made_at_once() -> None:
         under_way -= 1
         return [None]
 
-    asyncio.run(relay(numbered(12), send, Limits(items=1, parallel=4), Breaker()))
+    asyncio.run(relay(numbered(12), send, Limits(items=1, parallel=4), Breaker(), Pace()))
     assert most == 4
 
 
@@ -120,11 +120,11 @@ def test_a_call_that_raises_is_made_again_in_halves_until_the_culprit_is_alone()
 
 
 @pytest.mark.parametrize(
-    ("error", "calls"), [(SinkDown("away"), 1), (ConnectionError("reset"), 3), (TimeoutError(), 3)]
+    ("error", "calls"), [(SinkDown("away"), 1), (ConnectionError("reset"), 3), (TimeoutError(), 4)]
 )
 def test_a_sink_that_is_down_is_called_no_more(error: Exception, calls: int) -> None:
     """R054, R223: no message is at fault, and none of the others is tried. Without the word of the
-    sink, both halves have to fail as well."""
+    sink, both halves have to fail as well; after a time-out, one message, too."""
 
     def answer(message: Message) -> None:
         raise error
@@ -161,6 +161,52 @@ def test_a_call_that_is_too_large_to_end_in_time_is_made_in_halves() -> None:
     sink = Slow()
     assert sent_to(sink, numbered(100)) == {}
     assert [int(message.id) for message in sink.sent] == list(range(100))
+
+
+@pytest.mark.parametrize("in_time", [1, 3, 20])
+def test_a_sink_that_is_slower_than_half_a_batch_is_not_down(in_time: int) -> None:
+    """R032, R054: all is sent, once and in order of each key; the next batch is sent in calls that
+    end in time."""
+
+    class Slow(ListSink):
+        late = 0
+
+        async def send(self, messages: Sequence[Message]) -> list[Bad | Retry | None]:
+            if len(messages) > in_time:
+                self.late += 1
+                raise TimeoutError
+            return await super().send(messages)
+
+    sink, pace = Slow(limits=Limits(keeps_order=True)), Pace("orders")
+    given = [Message(str(n), b"1", key=f"k{n % 7}") for n in range(100)]
+    for number in (100, 200):
+        assert asyncio.run(relay(given, sink.send, sink.limits, Breaker(), pace)) == {}
+        assert len(sink.sent) == number
+        late, sink.late = sink.late, 0
+        assert late <= (4 if number == 100 else 0)
+        for key in range(7):
+            ids = [int(one.id) for one in sink.sent[number - 100 :] if one.key == f"k{key}"]
+            assert ids == sorted(ids)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_slow_sink_may_meet_a_bad_message_or_go_away(gone: bool) -> None:
+    """R054, R056: a message that is never taken in time is charged alone; when nothing is, the sink
+    is down, and nobody is charged."""
+
+    class Slow(ListSink):
+        async def send(self, messages: Sequence[Message]) -> list[Bad | Retry | None]:
+            away = gone and len(self.sent) >= 50
+            if away or len(messages) > 3 or "42" in {message.id for message in messages}:
+                raise TimeoutError
+            return await super().send(messages)
+
+    sink = Slow()
+    failures = sent_to(sink, numbered(100))
+    kinds = {place: type(error) for place, error in failures.items() if place != 42}
+    assert isinstance(failures[42], TimeoutError)
+    assert set(kinds.values()) == ({SinkDown} if gone else set())
+    assert len(failures) + len(sink.sent) == 100 and len(sink.calls) < 60
 
 
 def test_a_search_for_an_outage_keeps_the_order_of_a_key() -> None:
@@ -203,7 +249,7 @@ def test_calls_that_share_a_key_are_not_made_at_once() -> None:
 
     messages = [Message(f"{key}{n}", b"", key) for n in range(4) for key in "aab"]
     limits = Limits(items=1, parallel=4, keeps_order=True)
-    assert asyncio.run(relay(messages, send, limits, Breaker())) == {}
+    assert asyncio.run(relay(messages, send, limits, Breaker(), Pace())) == {}
     assert most == 2 and len(sent) == 12
 
 
@@ -263,5 +309,5 @@ def test_a_sink_that_returns_something_else_is_told_so(returned: object, told: s
         calls += 1
         return returned
 
-    (error,) = asyncio.run(relay(numbered(1), send, Limits(), Breaker())).values()  # type: ignore[arg-type]
+    (error,) = asyncio.run(relay(numbered(1), send, Limits(), Breaker(), Pace())).values()  # type: ignore[arg-type]
     assert isinstance(error, Permanent) and told in str(error) and calls == 1

@@ -6,9 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,54 +17,13 @@ from tests.bridges import sqs_broker
 from tests.bridges.kill_checks import (
     check_away,
     check_cancelled_receive,
-    check_kills,
     check_round_trip,
-    check_sink,
-    check_source,
 )
-from tests.bridges.killing import SINK_STEPS, SOURCE_STEPS, Bridged
 from tests.bridges.sqs_broker import queue_url
-from tests.support import Database, Processes, Proxy, aeventually, eventually
-from tests.support.brokers import MotoServer
+from tests.support import Proxy, aeventually, eventually
 from tests.worker.working import work
 
-
-@pytest.fixture(scope="module")
-def moto_server() -> Iterator[MotoServer]:
-    server = MotoServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.destroy()
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "none")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-
-
-@pytest.fixture
-def aws(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of a server with the empty queues `orders`, `orders.fifo` and `mail`."""
-    monkeypatch.setenv("OUTLAST_TEST_SQS", moto_server.url)
-    sqs_broker.create("orders", "orders.fifo", "mail")
-    return moto_server.url
-
-
-@pytest.fixture
-def bridged(
-    aws: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bridged]:
-    monkeypatch.setenv("OUTLAST_URL", database.url)
-    monkeypatch.setenv("OUTLAST_SCHEMA", database.schema)
-    monkeypatch.setenv("OUTLAST_TEST_BROKER", "tests.bridges.sqs_broker")
-    app = Bridged(tmp_path)
-    app.ol.migrate()
-    yield app
-    app.ol.close()
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 class Stub:
@@ -264,23 +221,6 @@ def test_a_service_that_is_away_costs_nothing(ol: Outlast, aws: str) -> None:
     with Proxy.before(aws) as proxy:
         sink = Sqs(proxy.url(url))
         check_away(ol, sink, proxy.refuse, proxy.accept, sqs_broker.sent, number=100)
-
-
-@pytest.mark.kinds("sqlite")
-def test_nothing_is_lost_wherever_a_process_is_killed(
-    bridged: Bridged, processes: Processes
-) -> None:
-    """R026, R123, R130: once at each step; the campaign does it a hundred times."""
-    check_kills(bridged, processes, [*SOURCE_STEPS, *SINK_STEPS])
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("step", [*SOURCE_STEPS, *SINK_STEPS])
-def test_a_hundred_kills_at_each_step(bridged: Bridged, processes: Processes, step: str) -> None:
-    """R123, R130."""
-    check = check_source if step in SOURCE_STEPS else check_sink
-    check(bridged, processes, [step] * 100)
 
 
 def test_bad_options_are_refused() -> None:

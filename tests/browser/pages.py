@@ -42,6 +42,9 @@ PAGES: dict[str, list[str]] = {
     "workers_page": ["/workers"],
     "ask_drain_worker": ["/workers/drain?worker=worker-1"],
     "ask_undrain_worker": ["/workers/undrain?worker=worker-1"],
+    "bridges_page": ["/bridges"],
+    "ask_pause_bridge": ["/bridges/pause?kind=outbox&name=orders"],
+    "ask_resume_bridge": ["/bridges/resume?kind=source&name=mail"],
     "recovery_page": ["/recovery"],
 }
 ELSEWHERE = {"login_page"}  # whoever is logged in is sent on from it

@@ -58,11 +58,22 @@ def a_day(database: Database) -> Stage:
         rows.insert("queue", name="media", paused=1, changed_at=rows.now - 900)
         rows.insert("duty", name="audit", every=60.0, next_at=rows.now + 3600, worker="worker-2",
                     succeeded_at=rows.now - 12)  # fmt: skip
+        _bridges(rows)
         for name, scopes, said in TOKENS:
             rows.insert("token", id=rows.id(9000), name=name, hash=name, scopes=scopes,
                         created_at=rows.now - 90_000, **said)  # fmt: skip
     _schedule(database)
     return stage
+
+
+def _bridges(rows: Rows) -> None:
+    """An outbox of the queue that is paused, and a source that fails."""
+    said = {"seen_at": rows.now, "received": 4200, "stored": 4100, "undecodable": 3}
+    rows.insert("bridge", kind="outbox", name="orders", broker="Redis redis://one, stream orders",
+                task="orders", queues=["media"], **said)  # fmt: skip
+    rows.insert("bridge", kind="source", name="mail", broker="NATS nats://broker, subject mail",
+                task="sync", queues=["mail"], lag=17, error="ConnectionError: refused",
+                message_at=rows.now - 40, **said)  # fmt: skip
 
 
 def _schedule(database: Database) -> None:
@@ -218,6 +229,7 @@ def malice(database: Database, at_once: int) -> Stage:
     with filling(database) as rows:
         for number in range(len(chunks)):
             _malicious(rows, stage, chunks, number)
+        _bridges(rows)  # for the pages that ask before they act on one
     _schedule(database)
     return stage
 
@@ -231,6 +243,9 @@ def _malicious(rows: Rows, stage: Stage, chunks: list[str], number: int) -> None
     flow, worker = rows.id(), evil(1)
     error = {"type": evil(2), "message": evil(3), "traceback": evil(4)}
     names = {"task": evil(5), "queue": evil(6), "tenant": evil(7)}
+    for kind in ("outbox", "source"):
+        rows.insert("bridge", kind=kind, name=f"{number} {evil(1)}", broker=evil(2), task=evil(3),
+                    queues=[evil(6)], error=evil(4), seen_at=rows.now)  # fmt: skip
     rows.insert("flow", id=flow, name=evil(8), reason=evil(9), created_at=rows.now,
                 cancelled_at=rows.now, settled_at=rows.now)  # fmt: skip
     rows.worker(worker, host=evil(10), queues=[evil(11)], tasks=[evil(12)], version=evil(13))

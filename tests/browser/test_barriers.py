@@ -131,3 +131,30 @@ def test_the_first_tab_skips_the_menu(visitor: Visitor) -> None:
     assert "Skip" in page.evaluate("document.activeElement.innerText")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_keys_move_through_rows_search_and_explain_themselves(visitor: Visitor) -> None:
+    """R167: and do nothing while somebody types."""
+    page = visitor.visit("/jobs")
+    focused = "document.activeElement.getAttribute('href')"
+    links = page.eval_on_selector_all(
+        "main tbody tr", "rows => rows.map(row => row.querySelector('a').getAttribute('href'))"
+    )
+    page.keyboard.press("j")
+    assert page.evaluate(focused) == links[0]
+    page.keyboard.press("j")
+    assert page.evaluate(focused) == links[1]
+    page.keyboard.press("k")
+    assert page.evaluate(focused) == links[0]
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    assert "next row" in page.inner_text("dialog")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    assert page.evaluate(focused) == links[0], "focus is back"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.name") == "text"
+    page.keyboard.type("jk?")
+    assert page.input_value("input[name=text]") == "jk?"
+    page.keyboard.press("Escape")
+    page.focus("body")

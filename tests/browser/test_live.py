@@ -74,12 +74,12 @@ def test_a_chart_says_what_was_where_the_pointer_is(visitor: Visitor) -> None:
     """R167: as near as its line is drawn; and what is, when the pointer has gone."""
     page = visitor.visit("/?range=day")
     chart = page.locator("#chart-throughput")
-    box = chart.locator(".plot svg").bounding_box()
-    half = box["x"] + box["width"] / 2
 
     def said() -> Any:
-        """As often as it takes: the page may be sent anew between the two."""
-        page.mouse.move(half, box["y"] + 40)
+        """As often as it takes: the chart may be drawn anew between any two of these."""
+        if (box := chart.locator(".plot svg").bounding_box()) is None:
+            return None
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
         return re.search(r"11 h 50 min ago[^$]*succeeded ([\d.]+)", chart.inner_text())
 
     rate = eventually(said)[1]

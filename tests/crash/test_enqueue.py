@@ -47,7 +47,8 @@ def test_jobs_whose_enqueuer_was_killed_right_after_the_commit_run_exactly_once(
     eventually(lambda: app.ol.workers() != [], PATIENCE)
     script = """
 def enqueue(number):
-    arm("committed insert_jobs")
+    arm("committed insert_job")
+    arm("committed insert_job_and_notify")
     app.mark.enqueue(number)
 
 codes = [end(child(enqueue, number)) for number in range(int(sys.argv[1]))]
@@ -107,7 +108,7 @@ def test_a_bulk_whose_enqueuer_is_killed_midway_is_there_whole_or_not_at_all(
     whole of its insert."""
     script = """
 def enqueue(queue, armed):
-    arm("before insert_jobs", lambda: os.write(ready[1], b"."))
+    arm("before copy_jobs", lambda: os.write(ready[1], b"."))
     arm(armed)
     app.ol.enqueue(*[app.mark.using(queue=queue).job(n) for n in range(int(sys.argv[1]))])
 
@@ -126,14 +127,14 @@ for n in range(3):
     time.sleep(took * n / 3)
     os.kill(pid, signal.SIGKILL)
     end(pid)
-assert end(inserting("answered", "after insert_jobs")) == -signal.SIGKILL
+assert end(inserting("answered", "committed copy_jobs")) == -signal.SIGKILL
 """
     started(processes, app, script, number).succeed(100.0)
 
     def settled() -> bool:
         """PostgreSQL may still be at work for a client that is gone."""
         busy = "SELECT 1 FROM pg_stat_activity WHERE query LIKE %s AND query LIKE %s"
-        about = ("%INSERT INTO%", f"%{database.schema}%")
+        about = ("COPY%", f"%{database.schema}%")
         return database.is_sqlite or not database.rows(f"{busy} AND state <> 'idle'", about)
 
     eventually(settled, 30.0)

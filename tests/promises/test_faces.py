@@ -15,7 +15,7 @@ VERBS = sorted(
     for name in vars(Outlast)
     if f"a{name}" in vars(Outlast) and not name.startswith("_") and callable(vars(Outlast)[name])
 )
-ITERATORS = {"events"}  # which return one, and await nothing before its first item
+ITERATORS = {"events", "stream"}  # which return one, and await nothing before its first item
 
 
 def test_there_are_verbs() -> None:

@@ -31,18 +31,34 @@ IMPORTERS = {
     "__init__.py": "a table in the file itself",
     "bridges/__init__.py": "a table in the file itself",
     "cli/__init__.py": "a table in the file itself",
+    "integrations/celery/app.py": "the app's own code: include, imports, autodiscover_tasks",
+    "integrations/django/__init__.py": "a table in the file itself",
     "cli/apps.py": "the operator's own command line",
+    "testing/__init__.py": "a table in the file itself",
     "worker/isolated.py": "the worker's own code, as arguments of a process that it starts",
 }
 
 # Where SQL is an f-string, because an identifier cannot be a parameter. Each one is the schema's
 # name, checked by store/address.py against [a-z0-9_], or a constant of ours.
 IDENTIFIERS = {
+    ("integrations/django/store.py", "_version"): "the schema",
+    ("integrations/django/store.py", "_apply"): "the schema",
     ("store/postgres/store.py", "transaction_settings"): "SET LOCAL of our own names and numbers",
     ("store/postgres/store.py", "_version"): "the schema",
     ("store/postgres/store.py", "_apply"): "the schema",
     ("store/postgres/store.py", "listen_for_jobs"): "LISTEN takes no parameter: the schema",
     ("store/postgres/store.py", "listen_for_events"): "LISTEN takes no parameter: the schema",
+    ("store/postgres/online_migration.py", "_index"): "the schema, or a constant",
+    ("store/postgres/online_migration.py", "_is_done"): "the schema, or a constant",
+    ("store/postgres/online_migration.py", "_record"): "the schema, or a constant",
+    ("store/postgres/online_migration.py", "_record_version"): "the schema, or a constant",
+    ("store/postgres/online_migration.py", "_transaction"): "the schema, or a constant",
+    ("store/postgres/partitions.py", "_detach_concurrently"): "the schema, and the name of a day",
+    ("store/postgres/partitions.py", "_transaction"): "the schema, and the name of a day",
+    ("store/postgres/partitions.py", "create"): "the schema, and the name of a day",
+    ("store/postgres/partitions.py", "drop"): "the schema, and the name of a day",
+    ("store/sqlite/migration.py", "_record"): "the schema",
+    ("store/sqlite/migration.py", "apply_steps"): "the schema",
     ("store/sqlite/migration.py", "read_version"): "the schema",
     ("store/sqlite/migration.py", "apply_migration"): "the schema",
     (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ from outlast import Context, Outlast, Retry
 from outlast.store import forks
 
 UNITS = 5
+WORDS = [f"word-{n} " for n in range(60)]
 AT_ONCE = Retry(max_attempts=5, base=0.0, jitter=0.0)
 
 
@@ -66,5 +69,30 @@ class Durable:
                     await done
             after(ctx, how)
 
+        @ol.task(retry=AT_ONCE)
+        def talks(ctx: Context) -> None:
+            for word in WORDS:
+                ctx.stream(word)
+                time.sleep(0.02)
+
+        @ol.task(retry=AT_ONCE)
+        async def atalks(ctx: Context) -> None:
+            for word in WORDS:
+                ctx.stream(word)
+                await asyncio.sleep(0.02)
+
+        @ol.task(retry=AT_ONCE)
+        def talks_and_stalls(ctx: Context) -> None:
+            ctx.stream(WORDS[0])
+            if ctx.attempt == 1:
+                time.sleep(0.3)  # its first word is stored
+                forks._before()  # no thread of ours is in a transaction: that would keep the file
+                stall()
+                forks._after_here()
+                ctx.stream("zombie")
+            for word in WORDS[1:]:
+                ctx.stream(word)
+
+        self.talks = {"sync": talks, "async": atalks, "stalls": talks_and_stalls}
         self.steps = {"sync": steps, "async": asteps}
         self.pays = {"sync": pays, "async": apays}

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from outlast.ops.operation import Begin, Statement
+from outlast.ops.operation import Begin, BulkInsert, Statement
 
 
 def die() -> None:
@@ -88,7 +88,8 @@ class Trap:
 def _names(step: Any) -> set[str]:
     if isinstance(step, Begin):
         return set()
-    return {step.name} if isinstance(step, Statement) else {statement.name for statement in step}
+    alone = isinstance(step, Statement | BulkInsert)
+    return {step.name} if alone else {statement.name for statement in step}
 
 
 def _sessions() -> list[type]:

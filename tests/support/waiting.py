@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 TIMEOUT = 30.0  # seconds for what takes one: a busy machine is no failure
-SELDOM = 3  # times the interval: whoever has looked many times looks less often
+SELDOM = 5  # times the interval: whoever has looked many times looks less often
+REST = 3  # times as long as a look took: looking is a quarter of the time at most
+LONGEST_PAUSE_S = 0.25
 
 
 def eventually(
@@ -72,15 +74,21 @@ class _Attempts:
         self.deadline = time.monotonic() + timeout
         self.count = 0
         self.last: Any = None
+        self.paused_until = time.monotonic()
+        self.took = 0.0  # seconds, by the last look
 
     def pause(self, interval: float) -> float:
         """Seconds until the next look: a question to a database every 20 ms, by all who wait, keeps
         those busy who are waited for."""
-        return interval * min(1 + self.count / 20, SELDOM)
+        growing = interval * min(1 + self.count / 20, SELDOM)
+        resting = min(REST * self.took, LONGEST_PAUSE_S)
+        self.paused_until = time.monotonic() + max(growing, resting)
+        return max(growing, resting)
 
     def saw(self, value: Any) -> None:
         self.count += 1
         self.last = value
+        self.took = time.monotonic() - self.paused_until
 
     def give_up_if_late(self) -> None:
         if time.monotonic() < self.deadline:

@@ -37,30 +37,30 @@ def steps(processes: Processes, folder: Path, patience: float, *words: object) -
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.timeout(120)
 def test_a_clock_that_steps_costs_no_job_its_owner(
-    processes: Processes, tmp_path: Path, store: str
+    processes: Processes, folder: Path, store: str
 ) -> None:
     """R213: an hour ahead and back, three times, two workers, five jobs: five starts, no crash."""
     small = ["--steps", 3, "--locks", 0, "--jobs", 5, "--workers", 2]
-    steps(processes, tmp_path, PATIENCE, "--store", store, *small)
+    steps(processes, folder, PATIENCE, "--store", store, *small)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.timeout(LONG)
 def test_twenty_steps_and_three_locks_under_two_hundred_jobs_cost_nothing(
-    processes: Processes, tmp_path: Path, store: str
+    processes: Processes, folder: Path, store: str
 ) -> None:
     """R213, R214: in whole size."""
     whole = ["--steps", 20, "--locks", 3, "--jobs", 200]
-    steps(processes, tmp_path, LONG, "--store", store, *whole)
+    steps(processes, folder, LONG, "--store", store, *whole)
 
 
-def test_what_has_to_be_installed_is_said(processes: Processes, tmp_path: Path) -> None:
-    refused = processes.python(NO_FAKETIME, "verify", "clock", env={"TMPDIR": str(tmp_path)})
+def test_what_has_to_be_installed_is_said(processes: Processes, folder: Path) -> None:
+    refused = processes.python(NO_FAKETIME, "verify", "clock", env={"TMPDIR": str(folder)})
     assert refused.wait(30.0) == 1
     assert "install the package faketime" in refused.output()
     assert "Traceback" not in refused.output()
-    assert list(tmp_path.glob("outlast-verify-*")) == []
+    assert list(folder.glob("outlast-verify-*")) == []
 
 
 def test_it_steps_no_clock_but_its_own(processes: Processes) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,13 +16,6 @@ from tests.verify.running import figures
 from tests.verify.test_dbcrash import MISSING
 
 PATIENCE = 240.0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Not pytest's own, which another run of it makes unreadable for the server's user."""
-    with TemporaryDirectory(prefix="outlast-failover-") as name:
-        yield Path(name)
 
 
 def fail_over(processes: Processes, folder: Path, *words: object, patience: float) -> Any:

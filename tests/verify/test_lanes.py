@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from outlast.verify.checks.kill_times import KillTimes
 from outlast.verify.checks.lanes import IDLE_LIMIT_S, judge_lanes
 from outlast.verify.lane_load import ORDERED, SLOTS, SLOW_LANES, WIDE
 from outlast.verify.ledger import LedgerEntry
@@ -40,18 +41,20 @@ def slot(
 def test_the_judge_sees_a_job_too_many() -> None:
     entries = [slot(11.0 + n / 10, "entered", f"j{n}") for n in range(3)]
     entries += [slot(12.0 + n / 10, "left", f"j{n}") for n in range(3)]
-    assert [wrong for wrong in judge_lanes(entries, {}) if "3 jobs run in lane a" in wrong]
+    assert [wrong for wrong in judge_lanes(entries, KillTimes()) if "3 jobs run in lane a" in wrong]
     raised = LedgerEntry("limits", SLOTS, 0, [9, 3, "asked"], 1, 0.5)
-    assert judge_lanes([raised, *entries], {}) == []
+    assert judge_lanes([raised, *entries], KillTimes()) == []
     lowered = [LedgerEntry("limits", SLOTS, 0, [9, 1, what], 1, at)
                for at, what in ((1.0, "asked"), (2.0, "changed"))]  # fmt: skip
-    assert judge_lanes([*lowered, *entries[:2], *entries[3:5]], {})
+    assert judge_lanes([*lowered, *entries[:2], *entries[3:5]], KillTimes())
 
 
 def test_the_judge_knows_that_a_killed_worker_holds_no_slot() -> None:
     entries = [slot(1.0, "entered", "j0"), slot(1.1, "entered", "j1"), slot(3.0, "entered", "j2")]
-    assert judge_lanes(entries, {1: 5.0})
-    assert judge_lanes(entries, {1: 1.5}) == []
+    assert judge_lanes(entries, KillTimes((1, 5.0)))
+    assert judge_lanes(entries, KillTimes((1, 1.5))) == []
+    reused = KillTimes((1, 1.5), (1, 90.0))  # a later process with the same id
+    assert judge_lanes(entries, reused) == []
 
 
 def test_the_judge_sees_a_broken_order() -> None:
@@ -61,18 +64,18 @@ def test_the_judge_sees_a_broken_order() -> None:
 
     right = told(("entered", 0), ("failed", 0), ("entered", 0), ("left", 0), ("entered", 1),
                  ("left", 1))  # fmt: skip
-    assert judge_lanes(right, {}) == []
+    assert judge_lanes(right, KillTimes()) == []
     wrong = told(("entered", 0), ("failed", 0), ("entered", 1), ("left", 1), ("entered", 0),
                  ("left", 0))  # fmt: skip
-    assert judge_lanes(wrong, {}) == ["I6: 1 began in lane a before 0 had ended"]
+    assert judge_lanes(wrong, KillTimes()) == ["I6: 1 began in lane a before 0 had ended"]
 
 
 def test_the_judge_sees_a_job_that_waits_for_its_dead_worker() -> None:
     late = IDLE_LIMIT_S + 2.0
     entries = [slot(1.0, "entered", "j0", queue=WIDE), slot(late, "entered", "j0", 0, 2, WIDE),
                slot(late + 1, "left", "j0", 0, 2, WIDE)]  # fmt: skip
-    assert judge_lanes(entries, {1: 3.0}) == []
-    [wrong] = judge_lanes(entries, {1: 1.5})
+    assert judge_lanes(entries, KillTimes((1, 3.0))) == []
+    [wrong] = judge_lanes(entries, KillTimes((1, 1.5)))
     assert "lane a of wide was idle for 10.5 s" in wrong
 
 
@@ -88,10 +91,10 @@ def test_the_judge_sees_a_lane_that_stands_still(queue: str) -> None:
     for n in range(2):
         entries += [slot(late + n, "entered", f"j{n}", n, queue=queue),
                     slot(late + n + 0.5, "left", f"j{n}", n, queue=queue)]  # fmt: skip
-    [wrong] = judge_lanes(entries, {})
+    [wrong] = judge_lanes(entries, KillTimes())
     assert "was idle for 11.0 s while jobs waited" in wrong
     between = slot(6.0, "entered", "j9", -1, queue=queue), slot(6.1, "left", "j9", -1, queue=queue)
-    assert judge_lanes([*entries, *between], {}) == []
+    assert judge_lanes([*entries, *between], KillTimes()) == []
 
 
 def test_the_judge_sees_a_lane_that_is_never_full() -> None:
@@ -100,8 +103,8 @@ def test_the_judge_sees_a_lane_that_is_never_full() -> None:
     for n in range(60):
         entries += [LedgerEntry(kind, f"j{n}", 1, [WIDE, slow, n], 1, at)
                     for kind, at in (("entered", n / 3 + 0.1), ("left", n / 3 + 0.4))]  # fmt: skip
-    [wrong] = judge_lanes(entries, {})
+    [wrong] = judge_lanes(entries, KillTimes())
     assert f"lane {slow} of wide ran fewer than 2 jobs for" in wrong
     lowered = [LedgerEntry("limits", WIDE, 0, [None, 1, what], 1, 0.05)
                for what in ("asked", "changed")]  # fmt: skip
-    assert judge_lanes([*lowered, *entries], {}) == []
+    assert judge_lanes([*lowered, *entries], KillTimes()) == []

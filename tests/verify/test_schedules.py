@@ -9,6 +9,7 @@ import pytest
 
 from outlast.model.schedule import ScheduleSpec
 from outlast.verify.checks.clock_history import ClockHistory, Reached
+from outlast.verify.checks.kill_times import KillTimes
 from outlast.verify.checks.schedule_history import TickJob
 from outlast.verify.checks.schedules import FIRE_LAG_S, judge_schedules
 from outlast.verify.ledger import LedgerEntry
@@ -40,17 +41,17 @@ def campaign(processes: Processes, folder: Path, *words: object) -> dict[str, An
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.timeout(300)
 def test_each_tick_has_one_job_whoever_is_killed_and_wherever_the_clock_goes(
-    processes: Processes, tmp_path: Path, store: str
+    processes: Processes, folder: Path, store: str
 ) -> None:
     """R153, R234, R235, R237: kills, an operator, and a clock that steps."""
-    said = campaign(processes, tmp_path, "--store", store, "--budget", 15, "--workers", 3)
+    said = campaign(processes, folder, "--store", store, "--budget", 15, "--workers", 3)
     assert min(said["ticks"], said["kills"], said["calls"], said["steps"]) > 0
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.timeout(1800)
-def test_ten_minutes_of_it(processes: Processes, tmp_path: Path, store: str) -> None:
+def test_ten_minutes_of_it(processes: Processes, store: str) -> None:
     """R153, R234, R235, R237: in whole size."""
     require_program("faketime")
     words = ["--store", store, "--budget", "10m", "--workers", 8, "--json"]
@@ -103,53 +104,55 @@ def all_jobs(*without: float, step: int = 1) -> list[TickJob]:
 
 
 def test_a_right_history_is_right() -> None:
-    assert judge_schedules(history(), all_jobs(), {}) == []
+    assert judge_schedules(history(), all_jobs(), KillTimes()) == []
 
 
 def test_the_judge_sees_two_jobs_of_one_tick() -> None:
     twin = job(1_000_050.0, id="twin")
-    [wrong] = judge_schedules(history(), [*all_jobs(), twin], {})
+    [wrong] = judge_schedules(history(), [*all_jobs(), twin], KillTimes())
     assert "2 jobs have the tick 1970-01-12T13:47:30Z" in wrong
     manual = job(1_000_050.0, id="manual", manual=True)
-    assert judge_schedules(history(), [*all_jobs(), manual], {}) == []
+    assert judge_schedules(history(), [*all_jobs(), manual], KillTimes()) == []
 
 
 def test_the_judge_sees_a_job_without_a_tick() -> None:
     unknown = TickJob("unknown", NAME, None, False, RIGHT_TIME)
-    assert judge_schedules(history(), [*all_jobs(), unknown], {}) == [
+    assert judge_schedules(history(), [*all_jobs(), unknown], KillTimes()) == [
         f"I7: {NAME}: no tick is known of unknown"
     ]
 
 
 def test_the_judge_sees_a_tick_that_is_missing() -> None:
     missing = all_jobs(1_000_050.0)
-    assert judge_schedules(history(), missing, {}) == [
+    assert judge_schedules(history(), missing, KillTimes()) == [
         f"I7: {NAME}: no job has the tick 1970-01-12T13:47:30Z"
     ]
-    assert judge_schedules(history(missed="once"), missing, {}) == []  # a later one came instead
+    assert (
+        judge_schedules(history(missed="once"), missing, KillTimes()) == []
+    )  # a later one came instead
 
 
 @pytest.mark.parametrize("missed", ["once", "none"])
 def test_the_judge_sees_a_schedule_that_stands_still(missed: str) -> None:
     gap = [float(tick) for tick in TICKS if 40 <= tick - RIGHT_TIME < 42 + 2 * FIRE_LAG_S]
-    found = judge_schedules(history(missed=missed), all_jobs(*gap), {})
+    found = judge_schedules(history(missed=missed), all_jobs(*gap), KillTimes())
     assert found
     assert all("no job has the tick" in wrong for wrong in found)
 
 
 def test_the_judge_excuses_a_tick_that_came_during_an_earlier_run() -> None:
     lonely = [job(float(tick)) for tick in TICKS if tick < 1_000_020 or tick > 1_000_060]
-    assert judge_schedules(history(overlap="skip"), lonely, {})
+    assert judge_schedules(history(overlap="skip"), lonely, KillTimes())
     long = [*history(overlap="skip"), *ran(lonely[18], 19.5, 60.5)]
-    assert judge_schedules(long, lonely, {}) == []
+    assert judge_schedules(long, lonely, KillTimes()) == []
 
 
 def test_the_judge_knows_what_an_operator_left_out() -> None:
     skip = [(50.2, "skip", "asked", {"n": 2}),
             (50.3, "skip", "done", {"n": 2, "next": 1_000_053.0})]  # fmt: skip
     left_out = all_jobs(1_000_051.0, 1_000_052.0)
-    assert judge_schedules(history(*skip), left_out, {}) == []
-    [wrong] = judge_schedules(history(*skip), [*left_out, job(1_000_052.0)], {})
+    assert judge_schedules(history(*skip), left_out, KillTimes()) == []
+    [wrong] = judge_schedules(history(*skip), [*left_out, job(1_000_052.0)], KillTimes())
     assert "was to be left out" in wrong
 
 
@@ -157,27 +160,39 @@ def test_the_judge_sees_a_schedule_that_fires_during_a_pause() -> None:
     calls = [(at, action, stage, {}) for at, action in ((30.0, "pause"), (60.0, "resume"))
              for stage in ("asked", "done")]  # fmt: skip
     paused = [float(tick) for tick in TICKS if 30 < tick - RIGHT_TIME <= 60]
-    assert judge_schedules(history(*calls), all_jobs(*paused), {}) == []
-    [wrong] = judge_schedules(history(*calls), [*all_jobs(*paused), job(1_000_045.0)], {})
+    assert judge_schedules(history(*calls), all_jobs(*paused), KillTimes()) == []
+    [wrong] = judge_schedules(history(*calls), [*all_jobs(*paused), job(1_000_045.0)], KillTimes())
     assert "fired during a pause" in wrong
     backfill = (61.0, "backfill", "asked", {"start": 1_000_040.0, "end": 1_000_050.0})
     filled = [*all_jobs(*paused), job(1_000_045.0)]
-    assert judge_schedules(history(*calls, backfill), filled, {}) == []
+    assert judge_schedules(history(*calls, backfill), filled, KillTimes()) == []
 
 
 def test_the_judge_follows_a_change_of_the_period() -> None:
     calls = [(50.0, "change", stage, {"every": 2.0}) for stage in ("asked", "done")]
     odd = [float(tick) for tick in TICKS if tick > 1_000_050 and tick % 2]
-    assert judge_schedules(history(*calls), all_jobs(*odd), {}) == []
-    assert judge_schedules(history(), all_jobs(*odd), {})
+    assert judge_schedules(history(*calls), all_jobs(*odd), KillTimes()) == []
+    assert judge_schedules(history(), all_jobs(*odd), KillTimes())
 
 
 def test_the_judge_sees_a_tick_after_its_grace_time() -> None:
     spec = {"missed": "none", "grace": 3.0}
     late = [*all_jobs(1_000_050.0), job(1_000_050.0, late=5.0)]
-    [wrong] = judge_schedules(history(**spec), late, {})
+    [wrong] = judge_schedules(history(**spec), late, KillTimes())
     assert "fired 5.0 s late" in wrong
-    assert judge_schedules(history(**spec | {"missed": "once"}), late, {}) == []
+    assert judge_schedules(history(**spec | {"missed": "once"}), late, KillTimes()) == []
+
+
+def test_a_step_in_the_middle_of_a_firing_does_not_make_it_late() -> None:
+    spec = {"every": 5.0, "missed": "none", "grace": 3.0}
+    ahead = [clock(50.2, 40.0), clock(60.0, 0.0)]
+    stepped = [*all_jobs(1_000_050.0, step=5), job(1_000_050.0, late=40.3)]
+    assert not [wrong for wrong in judge_schedules([*history(**spec), *ahead], stepped, KillTimes())
+                if "late" in wrong]  # fmt: skip
+    really = [*all_jobs(1_000_085.0, step=5), job(1_000_085.0, late=5.4)]
+    [wrong] = [wrong for wrong in judge_schedules([*history(**spec), *ahead], really, KillTimes())
+               if "late" in wrong]  # fmt: skip
+    assert "fired 5.4 s late" in wrong
 
 
 @pytest.mark.parametrize(
@@ -189,7 +204,7 @@ def test_the_judge_sees_runs_that_overlap(overlap: str, end: float, wrong: bool)
     jobs = all_jobs()
     first, second = (one for one in jobs if one.tick in (1_000_050.0, 1_000_051.0))
     told = [*history(overlap=overlap), *ran(first, 50.1, end), *ran(second, 51.1, 66.0)]
-    found = [each for each in judge_schedules(told, jobs, {}) if "ran at once" in each]
+    found = [each for each in judge_schedules(told, jobs, KillTimes()) if "ran at once" in each]
     assert bool(found) == wrong
 
 
@@ -198,8 +213,8 @@ def test_the_judge_knows_that_a_killed_worker_runs_nothing() -> None:
     first, second = (one for one in jobs if one.tick in (1_000_050.0, 1_000_051.0))
     entered = ran(first, 50.1, 0.0, pid=7)[:1]
     told = [*history(overlap="skip"), *entered, *ran(second, 52.0, 53.0)]
-    assert [each for each in judge_schedules(told, jobs, {7: 60.0}) if "at once" in each]
-    assert judge_schedules(told, jobs, {7: 51.0}) == []
+    assert [each for each in judge_schedules(told, jobs, KillTimes((7, 60.0))) if "at once" in each]
+    assert judge_schedules(told, jobs, KillTimes((7, 51.0))) == []
 
 
 def test_the_judge_sees_more_than_one_run_in_the_queue() -> None:
@@ -207,8 +222,8 @@ def test_the_judge_sees_more_than_one_run_in_the_queue() -> None:
     waiting = [one for one in jobs if one.tick and one.tick >= 1_000_097.0]
     runs = [ran(one, 101.5 + n, 102.0 + n) for n, one in enumerate(waiting)]
     one_left = [*history(overlap="queue"), *runs[0]]
-    assert judge_schedules(one_left, jobs, {}) == []
-    [wrong] = judge_schedules([*one_left, *runs[1], *runs[2]], jobs, {})
+    assert judge_schedules(one_left, jobs, KillTimes()) == []
+    [wrong] = judge_schedules([*one_left, *runs[1], *runs[2]], jobs, KillTimes())
     assert "3 runs were waiting at a pause" in wrong
 
 
@@ -229,8 +244,10 @@ def test_a_clock_that_steps_reaches_a_moment_again() -> None:
 def test_the_judge_wants_ticks_that_the_clock_jumped_over() -> None:
     """All of them with missed="all"; else the latest, and the others when their time comes."""
     steps = [clock(40.0, 30.0), clock(50.0, 0.0)]
-    assert judge_schedules([*history(), *steps], all_jobs(), {}) == []
+    assert judge_schedules([*history(), *steps], all_jobs(), KillTimes()) == []
     jumped = [float(tick) for tick in TICKS if 52 <= tick - RIGHT_TIME <= 69]
-    assert judge_schedules([*history(), *steps], all_jobs(1_000_060.0), {})
-    stands_still = judge_schedules([*history(missed="once"), *steps], all_jobs(*jumped), {})
+    assert judge_schedules([*history(), *steps], all_jobs(1_000_060.0), KillTimes())
+    stands_still = judge_schedules(
+        [*history(missed="once"), *steps], all_jobs(*jumped), KillTimes()
+    )
     assert any("no job has the tick" in wrong for wrong in stands_still)

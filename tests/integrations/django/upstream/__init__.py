@@ -1,0 +1,1 @@
+"""Django's own tests of tasks, from its source distribution, against our backend."""
