@@ -12,13 +12,14 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-
 
 # What differs between versions of Python: decisions, both stores, processes, forks, event loops.
 SMOKE ?= tests/model tests/store/test_claim.py tests/worker/test_isolated.py \
-  tests/worker/test_forks_and_threads.py tests/service/test_jobs.py tests/remote/test_worker.py
+  tests/worker/test_forks_and_threads.py tests/service/test_jobs.py tests/remote/test_worker.py \
+  tests/integrations/django/test_cases.py
 
 # Who starts thousands of processes does not have each of them compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test smoke check bench verify mutants campaign docs screenshots format clean
+.PHONY: help demo test smoke check bench verify mutants campaign seeds docs screenshots format clean
 
 help: ## show the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -52,18 +53,25 @@ campaign: $(VENV)/.dev ## run the long tests, and all of the store's through PgB
 	@$(BIN)/python -m pytest -m campaign --timeout 3600 $(ARGS)
 	@$(BIN)/python -m pytest -m pgbouncer --through-pgbouncer tests/store $(ARGS)
 
-docs: $(VENV)/.dev ## test the documentation
+seeds: $(VENV)/.dev ## replay five accidents, on both databases
+	@$(BIN)/python -m tools.run_seeds $(ARGS)
+
+# NO_MKDOCS_2_WARNING: a word of the theme's authors to users of another version.
+docs: $(VENV)/.dev ## build the documentation as a site, and test it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "The site is in site/index.html"
 	@$(BIN)/python -m pytest tests/docs $(ARGS)
 
-screenshots: $(VENV)/.dev ## take the pictures of the dashboard anew
+screenshots: $(VENV)/.dev ## take the pictures of the dashboard and of the demo anew
 	@$(BIN)/python -m tests.browser.screenshots
+	@$(BIN)/python -m tools.demo_picture
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
 clean: ## remove what the other verbs made
-	@rm -rf $(VENV) .venv-newest failed-tests.log build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .bench
+	@rm -rf $(VENV) .venv-newest failed-tests.log build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .bench
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
