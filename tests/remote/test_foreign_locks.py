@@ -11,8 +11,8 @@ from tests.remote.fleet import Fleet
 from tests.support import Database, eventually
 from tests.support.locks import foreign_lock
 
-LEASE = 2.0
-LONGER = 1.0  # than the lease, each lock
+LEASE = 4.0
+LONGER = 2.0  # than the lease, each lock
 MODES = ("SHARE", "EXCLUSIVE", "ACCESS EXCLUSIVE")  # the first one is that of a CREATE INDEX
 
 

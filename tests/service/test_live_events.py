@@ -26,12 +26,24 @@ async def test_starts_and_successes_are_streamed_if_they_are_asked_for(
     following = [asyncio.create_task(one.follow()) for one in (asked, plain)]
     await aeventually(lambda: served.app.service.broadcaster.subscribers == 2)
     await aeventually(lambda: asked.status == 200)
-    await asyncio.sleep(0.5)  # it has found its beginning
+
+    def heard_of_one() -> bool:
+        end(ol.store.run, put_and_take(ol.store.run))
+        return bool(asked.events)
+
+    await aeventually(heard_of_one, interval=0.2)  # it has found its beginning
+    jobs = set()
     for _ in range(3):
         held = put_and_take(ol.store.run)
         end(ol.store.run, held)
-    await aeventually(lambda: Counter(asked.kinds)["succeeded"] == 3)
-    assert Counter(asked.kinds)["started"] == 3
+        jobs.add(str(held.id))
+
+    def heard(kind: str) -> list[str]:
+        return [one.said["job"] for one in asked.events if one.kind == kind]
+
+    await aeventually(lambda: jobs <= set(heard("succeeded")))
+    assert jobs <= set(heard("started"))
+    assert max(Counter(heard("started") + heard("succeeded")).values()) == 2, "each of them once"
     assert plain.kinds == []
     for task in following:
         task.cancel()
