@@ -112,8 +112,8 @@ MUTANTS = [
                 "WHERE j.id = ol.id(:id) AND ol.in_reach",
             )
         ],
-        campaign="waits",
-        points=800,
+        paths=("signal-beside-end",),
+        points=8,
         store=POSTGRES,
     ),
 ]  # fmt: skip

@@ -154,10 +154,12 @@ class ScenarioContext:
 
         return StoreError, psycopg.Error
 
-    def finish_in_time(self, ends: Sequence[tuple[Claim, AttemptEnd]], since: float) -> None:
+    def finish_in_time(
+        self, ends: Sequence[tuple[Claim, AttemptEnd]], since: float, lease: float | None = None
+    ) -> None:
         """The same for claims that cannot be lost: their leases run from `since` on."""
         finished = self.finish(ends)
-        if time.monotonic() - since < 0.9 * self.lease:
+        if time.monotonic() - since < 0.9 * (self.lease if lease is None else lease):
             for transition in finished.lost:
                 self.ledger.write("robbed", transition.claim.id, transition.claim.fence)
 

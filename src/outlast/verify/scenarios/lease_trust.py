@@ -92,15 +92,16 @@ def early_deadline(ctx: ScenarioContext) -> Iterator[None]:
     """After a clock step a job has certainly run since the step, and no longer."""
     ctx.enqueue(1, timeout=JOB_TIMEOUT_S)
     since = time.monotonic()
-    claims = ctx.record_begun(ctx.claim())
-    # At once: when its lease has ended, sweeps of other scenarios may reclaim the job.
+    # When its lease has ended, sweeps of other scenarios may reclaim the job.
+    claims = ctx.record_begun(ctx.claim(lease=LONG_LEASE_S))
     if not ctx.run(signs_of_loss, 0.0, EXPIRED_AFTER_S).lease:
         ctx.report("I2", "stalled-net", "a lease from before a step back is not checked")
     time.sleep(JOB_TIMEOUT_S + EXPIRED_AFTER_S)
     yield
     now = ctx.run(signs_of_loss).clock
     ctx.run(reclaim_overdue, 0.0, decide_by_row, 500, 0, BELIEVE._replace(since=now))
-    ctx.finish_in_time([(c, ctx.attempt_end(Outcome.SUCCEEDED, c)) for c in claims], since)
+    ends = [(c, ctx.attempt_end(Outcome.SUCCEEDED, c)) for c in claims]
+    ctx.finish_in_time(ends, since, LONG_LEASE_S)
 
 
 @scenario("stalled", removes_jobs=True, max_points=8)

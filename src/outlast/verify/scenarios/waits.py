@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
 from ...model.claim import Claim
-from ...model.errors import ClaimLost, LinkRefused, TooLate
+from ...model.errors import ClaimLost, LinkRefused, StoreError, TooLate
 from ...model.job import Job
 from ...model.lifecycle import Outcome
 from ...model.outcome import AttemptEnd
 from ...model.wait import Wait, Waiting, WaitKind
+from ...ops.operation import Op
 from ...ops.signal_links import answer_link
+from ...ops.signals import NewSignal, SentSignal, send_signal
 from ...ops.wake_ups import deliver_signals, wake_timed_out
 from ..scenario_context import ScenarioContext
 from ..wait_tasks import MAYBE, SIGNAL
@@ -20,6 +23,7 @@ from .scenario import scenario
 from .whole_workers import work_until
 
 GO = Wait(SIGNAL, WaitKind.SIGNAL, (SIGNAL,))
+UNHINDERED_S = 0.5  # seconds in which an attempt ends, unless a lock keeps it waiting
 
 
 def _enqueue(ctx: ScenarioContext, **args: object) -> Job:
@@ -74,6 +78,34 @@ def early(ctx: ScenarioContext) -> Iterator[None]:
 
 
 early.on_retry(_send_all)
+
+
+@scenario("signal-beside-end", max_points=8)
+def beside_end(ctx: ScenarioContext) -> Iterator[None]:
+    """An attempt ends while a signal is being sent: it sees the signal, or is seen to wait."""
+    job = _enqueue(ctx)
+    claim = _claim(ctx)
+    end = threading.Thread(target=_park_if_held, args=(ctx, claim), daemon=True)
+
+    def send() -> Op[SentSignal]:
+        signal = NewSignal(job.id, SIGNAL, "0", f"{SIGNAL} 0")
+        sent = yield from send_signal(signal, "verify", lambda *_: None)
+        if end.ident is None:
+            end.start()
+        end.join(UNHINDERED_S)  # the signal is not committed yet
+        return sent
+
+    yield
+    ctx.run(send)
+    end.join()
+
+
+beside_end.on_retry(_send_all)
+
+
+def _park_if_held(ctx: ScenarioContext, claim: Claim) -> None:
+    with suppress(ClaimLost, StoreError):
+        _park(ctx, claim)
 
 
 @scenario("signal-in-transaction", uses_caller_transaction=True)
