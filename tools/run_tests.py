@@ -14,10 +14,10 @@ from pathlib import Path
 
 PYTEST = [sys.executable, "-m", "pytest"]
 
-# Most tests wait for a process or a lease, so a core has several processes. Two for a core left a
-# quarter of it idle; four are an estimate that has not been measured on a quiet machine yet.
+# Some tests wait for a process or a lease, so a core has more than one. With four for a core, none
+# was ever idle, and tests with a lease lost it.
 # Each has a part of the files, in the order of tests/conftest.py; who is done takes from another.
-PROCESSES = str(4 * min(os.cpu_count() or 2, 4))
+PROCESSES = str(5 * min(os.cpu_count() or 2, 4) // 2)
 SIDE_BY_SIDE = ["-n", PROCESSES, "--dist", "worksteal"]
 QUIET = ["-n", "2", "--dist", "load", "--maxschedchunk", "1"]  # most of them wait for a lease
 

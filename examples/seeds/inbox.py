@@ -210,7 +210,9 @@ class Play:
     def is_done(self) -> bool:
         exported = {mail for (mail,) in notes("exports")}
         followed = {event["data"]["mail"] for event in self.browser.events}
-        return len(exported) == len(followed) == len(self.mails) and not open_jobs()
+        pushed = ol.jobs(task="pushed", limit=10_000)
+        number = len(self.mails)
+        return len(exported) == len(followed) == len(pushed) == number and not open_jobs()
 
     def reset_watchers(self) -> None:
         """Half of them at once, and half when the server has subscribed them."""

@@ -164,7 +164,7 @@ def test_a_topic_reaches_its_queue(aws: str) -> None:
             )
         assert isinstance((await sink.send([Message("large", b"x" * 300_000)]))[0], Bad)
         await sink.close()
-        source = sqs_broker.source()
+        source = Sqs(queue_url("mail"), visibility=60)
         await source.open()
         found = list(await source.receive(100, 5.0))
         await source.acknowledge(found)

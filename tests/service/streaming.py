@@ -28,7 +28,7 @@ class Streamed:
         self.socket = socket.socket()
         if buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        self.socket.settimeout(10)
+        self.socket.settimeout(30)
         self.socket.connect((parts.hostname, parts.port))
         query = urlencode({"worker": "hand", "tasks": "work", "credit": 5, **wish})
         lines = [

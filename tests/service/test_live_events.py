@@ -29,7 +29,7 @@ async def test_starts_and_successes_are_streamed_if_they_are_asked_for(
 
     def heard_of_one() -> bool:
         end(ol.store.run, put_and_take(ol.store.run))
-        return bool(asked.events)
+        return bool(asked.heard)
 
     await aeventually(heard_of_one, interval=0.2)  # it has found its beginning
     jobs = set()
@@ -39,7 +39,7 @@ async def test_starts_and_successes_are_streamed_if_they_are_asked_for(
         jobs.add(str(held.id))
 
     def heard(kind: str) -> list[str]:
-        return [one.said["job"] for one in asked.events if one.kind == kind]
+        return [one.said["job"] for one in asked.heard if one.kind == kind]
 
     await aeventually(lambda: jobs <= set(heard("succeeded")))
     assert jobs <= set(heard("started"))

@@ -148,6 +148,10 @@ def everyone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served,
         )
 
 
+# Another scope is refused whatever else a token is limited to: by the widest and the narrowest.
+REFUSED = [(None, None), ("acme", ["mail"])]
+
+
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.name)
 def test_a_route_serves_whom_it_says_and_nobody_else(
     everyone: tuple[Served, list[Caller]], route: Route
@@ -158,6 +162,8 @@ def test_a_route_serves_whom_it_says_and_nobody_else(
     for scope, tenant, queues, token in callers:
         enough = (scope, ANY_TOKEN, *([] if scope is not Scope.ADMIN else Scope))
         right = route.scope in enough and (route.also is None or route.also in enough)
+        if not right and (tenant, queues) not in REFUSED:
+            continue
         status = call(served, route, token).status_code
         wanted = expected(route, right, tenant, queues)
         assert status in wanted, (scope, tenant, queues, status)

@@ -54,7 +54,7 @@ def test_a_lifted_rate_does_not_hold_the_queue_after_the_clock_stepped_back(
 
 def test_a_token_that_comes_back_does_not_open_a_closed_lane(run: Run, database: Database) -> None:
     """R057."""
-    limit(run, lane_rate="5/s")
+    limit(run, lane_rate="6/m")
     put_in(run, "a", 9)
     claims = turn(run)
     run(slow_down, claims[0], 30.0)

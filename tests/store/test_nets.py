@@ -54,6 +54,7 @@ def counted(duty: Duty) -> tuple[int, int, int, int]:
     return duty.found, duty.healed, duty.skipped, duty.failed
 
 
+@pytest.mark.quiet  # a sweep is bounded in time
 @pytest.mark.parametrize(
     ("stuck", "hopeless"),
     [(1_000, 450), pytest.param(10_000, 1_000, marks=pytest.mark.campaign)],

@@ -102,8 +102,9 @@ def test_the_plugin_imports_nothing_of_outlast_before_a_fixture_is_used() -> Non
 
 
 @pytest.mark.quiet
-def test_a_test_with_a_store_and_a_job_takes_less_than_20_ms(tmp_path: Path) -> None:
-    """By the processor's time: the machine may be busy with other tests."""
+def test_a_test_with_a_store_and_a_job_takes_hundredths_of_a_second(tmp_path: Path) -> None:
+    """By the processor's time: 10 to 20 ms on a machine with nothing else to do, up to 40 beside
+    other tests, and ten times as much if each test made its tables."""
     import time
 
     app = Outlast("sqlite:///unused.db")
@@ -120,4 +121,4 @@ def test_a_test_with_a_store_and_a_job_takes_less_than_20_ms(tmp_path: Path) -> 
 
     stores = FreshStores(tmp_path)
     once()
-    assert sorted(once() for _ in range(9))[4] < 0.02
+    assert sorted(once() for _ in range(9))[4] < 0.1

@@ -40,11 +40,13 @@ class Slots:
         self.most: Counter[str] = Counter()
         self.done: list[str] = []
 
-    async def hold(self, lane: str, seconds: float = 0.01) -> None:
+    async def hold(self, lane: str, seconds: float = 0.01, until: int = 0) -> None:
+        """For so long, and until so many have run at once."""
         for name in (lane, "all"):
             self.running[name] += 1
             self.most[name] = max(self.most[name], self.running[name])
         await asyncio.sleep(seconds)
+        await aeventually(lambda: self.most["all"] >= until)
         for name in (lane, "all"):
             self.running[name] -= 1
         self.done.append(lane)
@@ -65,7 +67,7 @@ async def test_workers_fill_the_slots_of_lanes_and_no_more(ol: Outlast) -> None:
 
     @ol.task(queue="mail", lane=lambda account, **_: account)
     async def send(account: str) -> None:
-        await slots.hold(account)
+        await slots.hold(account, until=5)
 
     await ol.aenqueue(*(send.job(account) for account in "abcd" * 10))
     async with AsyncExitStack() as stack:
