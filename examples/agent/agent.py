@@ -44,7 +44,6 @@ async def agent(customer: str, request: str, ctx: Context) -> Answer:
     for turn in range(1, MAX_TURNS + 1):
         await within_budget(ctx, turn, customer)
         reply = await ctx.step(f"model {turn}", ask_model, ctx, turn, messages)
-        ctx.stream({"turn": turn, "text": reply["content"]})  # the stored text, on every attempt
         messages.append(reply)
         for n, call in enumerate(reply.get("tool_calls", [])):
             result = await use_tool(ctx, f"{turn}.{n}", call["function"])

@@ -73,6 +73,19 @@ def test_readers_of_a_killed_worker_s_job_see_the_new_attempt_marked(
     assert list(app.ol.stream(job.id)) == reader.chunks
 
 
+@both_colours
+def test_the_output_of_a_stored_step_is_stored(app: App, processes: Processes, colour: str) -> None:
+    """R248, R105: kill -9 at the step's COMMIT; the step does not run again, and no word of it is
+    missing."""
+    job = app.durable.tells[colour].enqueue()
+    assert app.start_worker(processes, "committed keep_step").wait(PATIENCE) == -9
+    app.start_worker(processes)
+    assert app.finished(job).result == [len(WORDS), 2]
+    chunks = list(app.ol.stream(job.id))
+    assert "".join(chunk.text for chunk in chunks if chunk.attempt == 1) == "".join(WORDS)
+    assert not [chunk for chunk in chunks if chunk.attempt == 2 and chunk.kind != "attempt"]
+
+
 def test_a_worker_that_was_stopped_adds_nothing_when_it_comes_back(
     app: App, processes: Processes
 ) -> None:

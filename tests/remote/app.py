@@ -43,6 +43,24 @@ async def talk(to: int, ctx: Context) -> None:
 
 
 @ol.task
+async def talk_in_steps(to: int, ctx: Context) -> None:
+    """Each attempt streams one step more than the one before, and then takes its process with
+    it; the last one has none more."""
+
+    async def say(step: int) -> None:
+        await asyncio.sleep(0.06)  # the last output is sent by then
+        ctx.stream(f"{step}: ")
+        await asyncio.sleep(0.005)  # and these words, a moment later, are not
+        for n in range(10):
+            ctx.stream(f"{n} ")
+
+    for step in range(min(to, ctx.attempt)):
+        await ctx.step(f"say {step}", say, step)
+    if ctx.attempt <= to:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@ol.task
 def fail(message: str) -> None:
     raise RuntimeError(message)
 

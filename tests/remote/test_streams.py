@@ -25,3 +25,17 @@ def test_output_of_remote_workers_is_in_order_and_marked(fleet: Fleet) -> None:
     assert [chunk.attempt for chunk in chunks if chunk.kind == "attempt"] == [1, 2]
     assert len(chunks) < 100, "consecutive texts are stored together"
     assert list(fleet.ol.stream(job.id)) == chunks
+
+
+def test_the_output_of_a_remote_worker_s_step_is_stored_before_the_step(fleet: Fleet) -> None:
+    """R248, R105: the worker dies right after a step, which does not run again."""
+    fleet.serve()
+    [job] = fleet.enqueue("talk_in_steps", to=2)
+    for _ in range(2):
+        assert fleet.work().wait(PATIENCE) == -9
+    fleet.work()
+    words = "".join(f"{n} " for n in range(10))
+    told = ["", "", ""]
+    for chunk in fleet.ol.stream(job.id, poll=0.02):
+        told[chunk.attempt - 1] += chunk.text
+    assert told == [f"0: {words}", f"1: {words}", ""]

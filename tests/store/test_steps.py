@@ -12,6 +12,7 @@ from outlast.ops import audit, job_actions, retention
 from outlast.ops.complete import complete, completed
 from outlast.ops.report import steps
 from outlast.ops.steps import keep, look_up
+from outlast.ops.streams import stream_tail
 from outlast.store import Store, open_store
 from outlast.store.caller.connection import run_on
 from outlast.store.handler_connection import aopen_transaction, open_transaction
@@ -53,6 +54,26 @@ def test_a_claim_that_does_not_hold_keeps_nothing(run: Run, database: Database, 
         with pytest.raises(ClaimLost):
             run(keep, claim, name, "1")
     assert kept(database) == before
+
+
+def test_output_goes_with_a_step_or_not_at_all(run: Run, database: Database) -> None:
+    """R248, R030: in one transaction, under one claim."""
+    claim = put_and_take(run)
+
+    def output(n: int) -> list[dict[str, Any]]:
+        return [{"job": claim.id, **claim.guard, "n": n, "data": f'["{n}"]', "first": n == 0}]
+
+    run(keep, claim, "a", "1", output(0), 1000)
+    run(keep, claim, "a", "1", output(0), 1000)  # the response was lost
+    end(run, claim, "released")
+    (again,) = take(run)
+    with pytest.raises(ClaimLost):
+        run(keep, claim, "b", "1", output(1), 1000)
+    assert [name for name, *_ in kept(database)] == ["a"]
+    assert [row.data for row in run(stream_tail, claim.id)] == ['["0"]']
+    claim = again
+    run(keep, claim, "b", "1", output(0), 1000)
+    assert [row.fence for row in run(stream_tail, claim.id)] == [1, 2]
 
 
 def test_steps_stay_through_retries_and_redrives(run: Run, database: Database) -> None:

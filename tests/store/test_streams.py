@@ -101,6 +101,17 @@ def test_output_is_cut_off_at_the_limit_with_a_mark(run: Run, database: Database
     assert (len(told), kept(database)) == (12, 11)  # ten rows of a hundred bytes, and the mark
 
 
+def test_a_repeated_row_counts_once(run: Run) -> None:
+    """R248: rows that a step has stored are sent again by the worker, with later ones."""
+    claim = put_and_take(run)
+    rows = [row(claim, n, "x" * 96) for n in range(10)]
+    for n in range(1, 11):
+        assert write(run, *rows[:n], limit=1000) == 1
+    assert [kind for kind, *_ in read(run, claim.id)] == ["attempt", *["text"] * 10]
+    assert write(run, row(claim, 10, ""), limit=1000) == 1
+    assert read(run, claim.id)[-1] == ("truncated", 1, None)
+
+
 def test_a_new_attempt_removes_output_that_takes_most_of_the_limit(run: Run) -> None:
     """R248: the newest output is of more use; what takes less than half stays."""
     claim = put_and_take(run)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from outlast import Context, Outlast, Retry
+from outlast.ops.streams import stream_tail
 from outlast.store import forks
 
 UNITS = 5
@@ -93,6 +94,24 @@ class Durable:
             for word in WORDS[1:]:
                 ctx.stream(word)
 
+        def tell(ctx: Context) -> int:
+            """The words after the first are streamed when no write is due for a while."""
+            ctx.stream(WORDS[0])
+            while not ol.store.run(stream_tail, ctx.job.id):
+                time.sleep(0.001)
+            for word in WORDS[1:]:
+                ctx.stream(word)
+            return len(WORDS)
+
+        @ol.task(retry=AT_ONCE)
+        def tells(ctx: Context) -> list[int]:
+            return [ctx.step("tell", tell, ctx), ctx.attempt]
+
+        @ol.task(retry=AT_ONCE)
+        async def atells(ctx: Context) -> list[int]:
+            return [await ctx.step("tell", tell, ctx), ctx.attempt]
+
+        self.tells = {"sync": tells, "async": atells}
         self.talks = {"sync": talks, "async": atalks, "stalls": talks_and_stalls}
         self.steps = {"sync": steps, "async": asteps}
         self.pays = {"sync": pays, "async": apays}

@@ -24,6 +24,7 @@ SOURCE = '''
 import os, signal, sys, time
 from pathlib import Path
 from outlast import Context, Outlast, Permanent, Retry
+from outlast.ops.streams import stream_tail
 
 ol = Outlast(os.environ["ISOLATED_URL"], schema=os.environ["ISOLATED_SCHEMA"])
 once = Retry(max_attempts=1)
@@ -107,6 +108,21 @@ def streams(how: str, ctx: Context) -> None:
     if how == "completes":
         with ctx.completing():
             pass
+
+def tell(ctx: Context) -> None:
+    ctx.stream("0 ")
+    while not ol.store.run(stream_tail, ctx.job.id):
+        time.sleep(0.001)
+    for n in range(1, 100):
+        ctx.stream(f"{n} ")
+
+@ol.task(isolated=True, retry=Retry(max_attempts=2, base=0.0, jitter=0.0))
+def tells(ctx: Context) -> int:
+    ctx.step("one", tell, ctx)
+    if ctx.attempt == 2:
+        ctx.stream("and ")
+        ctx.step("two", tell, ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
     from tests.worker.working import work
@@ -281,3 +297,15 @@ async def test_output_of_a_process_of_its_own_reaches_its_readers(module: Module
             assert "".join(chunk.text for chunk in chunks) == "".join(f"{n} " for n in range(300))
             assert len(chunks) < 100
             assert chunks[-1].data == {"last": how}
+
+
+async def test_the_output_of_steps_is_stored_with_them(module: ModuleType) -> None:
+    """R248, R105: the process dies right after each step."""
+    words = "".join(f"{n} " for n in range(100))
+    async with work(module.ol):
+        job = await module.tells.aenqueue()
+        assert (await ended(module.ol, job)).attempt == 2
+        told = {1: "", 2: ""}
+        for chunk in module.ol.stream(job.id):
+            told[chunk.attempt] += chunk.text
+    assert told == {1: words, 2: "and " + words}

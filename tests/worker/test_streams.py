@@ -21,6 +21,8 @@ from outlast import (
     StoreUnavailable,
     StreamChunk,
 )
+from outlast.model.stream import StreamCursor, chunks_after
+from outlast.ops.streams import stream_tail
 from outlast.testing import context
 from outlast.worker.steps import in_event_loop
 from outlast.worker.stream_buffers import WRITE_INTERVAL_S
@@ -140,6 +142,40 @@ async def test_output_is_stored_before_the_outcome_and_in_a_completion(ol: Outla
         for job, expected in zip(jobs, ["abc", "0123456789" * 10], strict=True):
             await ended(ol, job)
             assert text_of(await read(ol, job)) == expected
+
+
+@both_colours
+async def test_output_is_stored_with_each_step(
+    ol: Outlast, database: Database, colour: str
+) -> None:
+    """R248, R105: all that was streamed so far, by the time that a step returns; in the order in
+    which it was streamed, each chunk once, and the job's limit counts each once."""
+    stored: list[str] = []
+
+    def talk(ctx: Context, n: int) -> int:
+        ctx.stream(f"in {n} ")
+        return n
+
+    def script(ctx: Context) -> Script:
+        for n in range(20):
+            ctx.stream(f"before {n} ")
+            yield ctx.step(f"step {n}", talk, ctx, n)
+            rows = ol.store.run(stream_tail, ctx.job.id)
+            stored.append("".join(chunk.text for chunk in chunks_after(StreamCursor(), rows)))
+        ctx.stream("end")
+
+    task = handler(ol, colour, script)
+    async with work(ol):
+        job = await task.aenqueue()
+        chunks = await read(ol, job)
+    said = [f"before {n} in {n} " for n in range(20)]
+    assert stored == ["".join(said[: n + 1]) for n in range(20)]
+    assert text_of(chunks) == "".join(said) + "end"
+    sizes = "SELECT total, length(CAST(data AS text)) FROM {stream} ORDER BY n"
+    total = 0
+    for counted, size in sql(database, sizes):
+        total += size
+        assert counted == total
 
 
 async def test_chunks_gather_while_the_database_is_away(ol: Outlast, hasty: None) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 SQL = "store/sql/streams.sql"
-JOIN = "JOIN held AS j ON j.id = t.job AND j.fence = t.fence AND ol.same_owner)"
+JOIN = "JOIN held AS j ON j.id = t.job AND j.fence = t.fence AND ol.same_owner\n"
 
-OWNER = " AND ol.same_owner)"
+OWNER = " AND ol.same_owner"
 
 MUTANTS = [
     Mutant(
@@ -21,6 +21,6 @@ MUTANTS = [
     for store in (SQLITE, POSTGRES)
     for what, changed, path in (
         ("fence", JOIN.replace(" AND j.fence = t.fence", ""), "claimed-again"),
-        ("owner", JOIN.replace(OWNER, ")"), "split-history"),
+        ("owner", JOIN.replace(OWNER, ""), "split-history"),
     )
 ]

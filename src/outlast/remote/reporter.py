@@ -54,6 +54,7 @@ class QueuedEvent(NamedTuple):
 
     text: str
     end: int
+    output_of: ClaimKey | None  # the claim that streamed it, if it is output
 
 
 class ReceivedOffer(NamedTuple):
@@ -99,6 +100,7 @@ class Reporter:
         self._longest_event = 0.0  # seconds that a handler took, of those that ended last
         self._queued_events: deque[QueuedEvent] = deque()
         self._queue_lock = threading.Lock()
+        self._sending = asyncio.Lock()
         self._event_number: dict[ClaimKey, int] = {}  # how many events each claim has said
         self._streams = StreamBuffers(stream_limit, shared.in_flight.has, self._add_row)
         self._patience = Backoff(first=0.05, cap=5.0)  # where the server cannot take one for now
@@ -181,7 +183,8 @@ class Reporter:
             if end is None:
                 self._counts["events_dropped"] += 1
             else:
-                self._queued_events.append(QueuedEvent(text, end))
+                output_of = claim.claim_key if kind == STREAM else None
+                self._queued_events.append(QueuedEvent(text, end, output_of))
 
     def _add_row(self, claim: Claim, data: str, first: bool) -> None:
         self._queue_event(claim, STREAM, data, None)
@@ -246,8 +249,19 @@ class Reporter:
         number = min(len(self._offers), self._acceptance.room())
         return [self._offers.popleft() for _ in range(number)]
 
+    async def send_output(self, claim: Claim) -> None:
+        """Return when the server has all that a claim has streamed."""
+        self._streams.seal_all(claim)
+        if any(event.output_of == claim.claim_key for event in tuple(self._queued_events)):
+            await self._send_events()
+
     async def _send_events(self) -> None:
         """Send all events so far; those without acknowledgement are sent again."""
+        if self._queued_events:
+            async with self._sending:  # one at a time: by the worker's loop, or by steps
+                await self._send_queued()
+
+    async def _send_queued(self) -> None:
         while self._queued_events:
             batch = [self._queued_events[0]]
             size = len(batch[0].text)

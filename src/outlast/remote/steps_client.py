@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
 
+from ..model.claim import Claim
 from ..model.errors import Unsupported
 from ..model.job import TIMESTAMPS, Job, read_result
 from ..model.unreadable import read_state
@@ -20,11 +21,18 @@ from .session import RemoteSession
 
 
 class RemoteStepsClient:
-    """Runs the few operations that handlers need, by requests to the server."""
+    """Runs the few operations that handlers need, by requests to the server. `send_output` sends
+    what a claim has streamed: before a step is stored, which then is not called again."""
 
-    def __init__(self, session: RemoteSession, wakeup: Wakeup) -> None:
+    def __init__(
+        self,
+        session: RemoteSession,
+        wakeup: Wakeup,
+        send_output: Callable[[Claim], Awaitable[None]],
+    ) -> None:
         self._session = session
         self._wakeup = wakeup
+        self._send_output = send_output
 
     def run(self, operation: Callable[..., Any], *args: Any, **_: Any) -> Any:
         """From a handler's thread; the worker's loop sends the request."""
@@ -40,6 +48,7 @@ class RemoteStepsClient:
         if operation is look_up:
             return await self._step(self._token_of(args[0]), args[1], None)
         if operation is keep:
+            await self._send_output(args[0])
             return await self._step(self._session.token(args[0]), args[1], args[2])
         if operation is prerequisites:
             return await self._prerequisites(self._token_of(args[0]), args[1], args[2])

@@ -96,7 +96,7 @@ class RemoteWorker:
 
 
 def _assemble(app: Outlast, shared: WorkerShared, session: RemoteSession) -> Worker:
-    wakeup, operations = shared.wakeup, RemoteStepsClient(session, shared.wakeup)
+    wakeup = shared.wakeup
     # The parts call each other: these functions run when all of them are there.
 
     def slot_freed() -> None:
@@ -109,6 +109,9 @@ def _assemble(app: Outlast, shared: WorkerShared, session: RemoteSession) -> Wor
     def say(claim: Claim, kind: str, data: str, n: int | None = None) -> None:
         if reporter.add_event(claim, kind, data, n):
             wakeup.call_soon(wakeup.set)
+
+    async def send_output(claim: Claim) -> None:
+        await reporter.send_output(claim)
 
     def context(claim: Claim) -> Context:
         return Context(claim, say, operations, blobs=app.blobs)
@@ -125,6 +128,7 @@ def _assemble(app: Outlast, shared: WorkerShared, session: RemoteSession) -> Wor
     def renew_now() -> None:
         leases.renew_now()
 
+    operations = RemoteStepsClient(session, wakeup, send_output)
     runner = JobRunner(
         app.registry, shared, ReportedOutages(), context=context, deliver=deliver,
         slot_freed=slot_freed,

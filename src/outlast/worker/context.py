@@ -32,7 +32,7 @@ from ..store.blobs.store import Blobs
 from ..tracing import traced
 from .completion import CompletionTransaction
 from .prerequisites import PrerequisiteResults
-from .steps import StepGenerator, Steps, in_event_loop
+from .steps import OutputRows, StepGenerator, StepOutput, Steps, in_event_loop
 from .waits import Duration, Waits
 
 MAX_NOTE_LENGTH = 4000  # characters of one progress note or log line
@@ -84,7 +84,9 @@ class Context:
 
     @lazy
     def _steps(self) -> Steps:
-        return Steps(self._claim, self._operations, self._check_not_completing)
+        limit = 0 if self._store is None else self._store.settings.stream_limit
+        output = StepOutput(self._output_to_store, limit, self._output_stored)
+        return Steps(self._claim, self._operations, self._check_not_completing, output)
 
     @lazy
     def waits(self) -> Waits:
@@ -280,6 +282,12 @@ class Context:
 
     def _events_to_store(self) -> list[dict[str, Any]]:
         return self._pending_events(self._claim)
+
+    def _output_to_store(self) -> OutputRows:
+        return [event for event in self._events_to_store() if event["kind"] == STREAM]
+
+    def _output_stored(self, rows: OutputRows) -> None:
+        """A step was stored, and these rows of output with it."""
 
     def _check(self) -> None:
         if self.completed:

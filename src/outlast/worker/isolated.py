@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
 import json
 import math
 import os
@@ -40,6 +41,7 @@ from ..task import Task
 from ..tracing import continue_trace, running, trace_of, tracer
 from .context import Context
 from .executor import Execution, SingleExecution
+from .steps import OutputRows
 from .stream_buffers import StreamBuffers
 
 Send = Callable[[dict[str, object]], None]
@@ -229,7 +231,8 @@ class ChildContext(Context):
         self._numbering = threading.Lock()
         self._streams = StreamBuffers(stream_limit, lambda _: True, self._send_row)
         self._pump = StreamPump(self._streams)
-        self._sent: list[dict[str, object]] = []
+        self._numbers = itertools.count()
+        self._sent: dict[int, dict[str, object]] = {}  # by number, without output of kept steps
         operations = NoOperations() if store is None else store
         super().__init__(claim, self._send_event, operations, self._sent_events, blobs, store=store)
 
@@ -239,7 +242,13 @@ class ChildContext(Context):
 
     def _sent_events(self, claim: Claim) -> list[dict[str, object]]:
         self.flush_stream()
-        return list(self._sent)
+        with self._numbering:
+            return list(self._sent.values())
+
+    def _output_stored(self, rows: OutputRows) -> None:
+        with self._numbering:
+            for row in rows:
+                self._sent.pop(row["n"], None)
 
     def _send_event(self, claim: Claim, kind: str, data: str) -> None:
         if kind == STREAM:
@@ -254,8 +263,8 @@ class ChildContext(Context):
     def _send_numbered(self, claim: Claim, kind: str, data: str, **more: object) -> None:
         event = {"job": claim.id, **claim.guard, "kind": kind, "data": data, **more}
         with self._numbering:
-            n = len(self._sent)
-            self._sent.append({**event, "n": n})
+            n = next(self._numbers)
+            self._sent[n] = {**event, "n": n}
             self._send({"event": [kind, data, n]})
 
     def _complete(self, result: str | None) -> None:

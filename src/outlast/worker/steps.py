@@ -2,6 +2,7 @@
 
     looked up ─┬─ kept ───────────────────────────────────────────────────────┬─▶ given back
                └─ not yet ─▶ run ─▶ written as JSON ─▶ kept, if the claim holds ┘
+                                    └ in one transaction with the output that was streamed
 
 How a step goes is said once, as a generator; a sync handler's thread and an async handler's event
 loop only drive it.
@@ -14,7 +15,7 @@ import contextvars
 import inspect
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
@@ -36,6 +37,7 @@ TRANSIENT_ERRORS = (StoreUnavailable, StoreBusy, DeadlineExceeded)
 BACKOFF_RANGE_S = (0.2, 2.0)  # seconds: the first wait, and the longest
 
 StepFunction = Callable[[], Any]
+OutputRows = Sequence[Mapping[str, Any]]
 
 in_step: ContextVar[bool] = ContextVar("outlast_in_step", default=False)  # a step is called
 
@@ -61,6 +63,23 @@ class CallFunction(NamedTuple):
     call: StepFunction
 
 
+class StepOutput:
+    """The streamed output of an attempt that may not be stored yet; it is stored with a step.
+
+    `rows` gives it, and `stored` is called with rows that are stored for sure.
+    """
+
+    def __init__(
+        self,
+        rows: Callable[[], OutputRows],
+        limit: int,
+        stored: Callable[[OutputRows], None] = lambda _: None,
+    ) -> None:
+        self.rows = rows
+        self.limit = limit  # of all output of a job, in bytes
+        self.stored = stored
+
+
 class StepResult(NamedTuple):
     """The final result of a step."""
 
@@ -73,10 +92,17 @@ StepGenerator = Generator[RunOperation | CallFunction, Any, Any]
 class Steps:
     """The steps of one attempt."""
 
-    def __init__(self, claim: Claim, store: OperationRunner, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        store: OperationRunner,
+        check: Callable[[], None],
+        output: StepOutput,
+    ) -> None:
         self._claim = claim
         self._store = store
         self._check = check  # raises when the claim is known to be lost
+        self._output = output
         self._names: set[str] = set()
 
     # One
@@ -92,8 +118,15 @@ class Steps:
                 given = yield CallFunction(call)
                 text = write(name, given, annotation)
                 self._check()
-                stored = yield RunOperation(partial(keep, self._claim, name, text))
+                stored = yield from self._keep(name, text)
             return read(name, stored, annotation)
+
+    def _keep(self, name: str, text: str) -> StepGenerator:
+        rows = self._output.rows()
+        keeping = partial(keep, self._claim, name, text, rows, self._output.limit)
+        stored = yield RunOperation(keeping)
+        self._output.stored(rows)
+        return stored
 
     def run(self, name: str, call: StepFunction) -> Any:
         return self.drive(self._step(name, call), name)

@@ -1,5 +1,8 @@
 """Stream writer: stores the output that handlers stream, before their outcomes.
 
+A step stores the output so far in its own transaction; the writer sends it again, which changes
+nothing, and notifies readers.
+
     handler ─▶ buffer ─ the interval is over, or the attempt ends ─▶ row ─▶ database
                 └ the database is away: chunks gather here, and no more rows are made
 

@@ -13,7 +13,9 @@ counted AS (
     SELECT t.job, t.fence, t.n, j.attempt, t.data, t.size,
         j.used + sum(t.size) OVER (PARTITION BY t.job ORDER BY t.n) AS total
     FROM ol.stream_rows
-    JOIN held AS j ON j.id = t.job AND j.fence = t.fence AND ol.same_owner)
+    JOIN held AS j ON j.id = t.job AND j.fence = t.fence AND ol.same_owner
+    WHERE NOT EXISTS (
+        SELECT 1 FROM ol.stream AS s WHERE s.job = t.job AND s.fence = t.fence AND s.n = t.n))
 INSERT INTO ol.stream (job, fence, n, attempt, data, total, at)
 SELECT c.job, c.fence, c.n, c.attempt, CASE WHEN c.total <= :limit THEN ol.json(c.data) END,
     c.total, ol.now()
@@ -23,8 +25,9 @@ ON CONFLICT (job, fence, n) DO NOTHING
 RETURNING CAST(job AS text)
 
 -- name: store_stream
--- Store output of running attempts, if their claims still hold; repeated rows once. The row that
--- exceeds a job's limit is stored without its content, as a mark, and none after it.
+-- Store output of running attempts, if their claims still hold; repeated rows are stored and counted
+-- once. The row that exceeds a job's limit is stored without its content, as a mark, and none after
+-- it.
 -- postgres: the jobs' rows are locked, so that no claim ends between the check and the insert
 WITH held AS MATERIALIZED (
     SELECT j.id, j.fence, j.worker, j.attempt, ol.stream_used AS used
