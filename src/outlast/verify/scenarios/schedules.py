@@ -109,7 +109,8 @@ def pause_between(ctx: ScenarioContext) -> Iterator[None]:
 @pause_between.on_retry
 def find_paused(ctx: ScenarioContext) -> Iterator[str]:
     """The slow worker fired nothing; a worker of another scenario may have, before the pause."""
-    [paused_at] = [one.paused_at for one in ctx.ol.schedules() if one.name == ctx.queue]
+    schedules = (one for one in ctx.ol.schedules() if one.name == ctx.queue)
+    paused_at = next((one.paused_at for one in schedules), None)  # none: it was never made
     jobs = ctx.ol.jobs(queue=ctx.queue, limit=100)
     ticks = [job.key for job in jobs if paused_at is not None and job.created_at > paused_at]
     if ticks:
