@@ -6,13 +6,18 @@ The next release is in the test's own folder: a version 2 with a column, an inde
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from outlast.model.settings import StoreSettings
 from outlast.ops.report import job
 from outlast.store import Store, open_store, schema
 from outlast.store.schema import Migration
@@ -148,13 +153,11 @@ def test_an_index_that_was_left_invalid_is_built_again(
     store: Store, database: Database, release: Callable[[bool], None]
 ) -> None:
     """R251: as a kill in the middle of CREATE INDEX CONCURRENTLY leaves it."""
-    database.rows("ALTER TABLE job ADD COLUMN colour text")
+    _first_step_is_done(database)
     database.rows("CREATE INDEX job_colour ON job (colour)")
     database.rows(
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'job_colour'::regclass"
     )
-    database.rows("CREATE TABLE paint (name text)")
-    database.rows("INSERT INTO migration_step VALUES (2, 1, now())")
     release(True)
     assert store.migrate() == [2]
     query = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'job_colour'::regclass"
@@ -188,6 +191,86 @@ def test_a_change_that_has_to_wait_blocks_nobody_for_long(
     assert steps_done(database) == [(2, n) for n in (1, 2, 3, 4)]
     new.close()
     store.close()
+
+
+@pytest.mark.kinds("postgres")
+def test_an_upgrade_waits_for_another_one_and_does_not_delay_it(
+    store: Store, database: Database, release: Callable[[bool], None]
+) -> None:
+    """R251: the build of an index waits for all that read before it. Whoever waits for the lock of
+    the upgrade must not be among them: both would wait for each other."""
+    _first_step_is_done(database)
+    release(True)
+    name = f"upgrade {database.schema}"
+    url = f"{database.url}{'&' if '?' in database.url else '?'}application_name={quote(name)}"
+    stores = [open_store(url, database.schema, PATIENT) for _ in range(3)]
+    sessions = f"SELECT pid FROM pg_stat_activity WHERE application_name = '{name}' AND "
+    building = sessions + "wait_event_type = 'Lock' AND query LIKE 'CREATE INDEX%%'"
+    trying = sessions + "(query LIKE '%%advisory%%' OR query = 'ROLLBACK')"
+    with database.connect() as writer, ThreadPoolExecutor(3) as pool:
+        writer.execute("BEGIN")
+        writer.execute("UPDATE job SET priority = 1 WHERE false")
+        for opened in stores:
+            opened.MAX_TRIES = 1  # type: ignore[misc] - a deadlock is not tried again
+        upgrades = [pool.submit(stores[0].migrate)]
+        eventually(lambda: database.rows(building))
+        upgrades += [pool.submit(other.migrate) for other in stores[1:]]
+        eventually(lambda: len(database.rows(trying)) == 2)
+        writer.execute("COMMIT")
+        assert all(upgrade.result(60) in ([2], []) for upgrade in upgrades)
+    assert steps_done(database) == [(2, n) for n in (1, 2, 3, 4)]
+    for opened in (store, *stores):
+        opened.close()
+
+
+def _first_step_is_done(database: Database) -> None:
+    database.rows("ALTER TABLE job ADD COLUMN colour text")
+    database.rows("CREATE TABLE paint (name text)")
+    database.rows("INSERT INTO migration_step VALUES (2, 1, now())")
+
+
+PATIENT = StoreSettings.of(lock_timeout=30.0, deadline=60.0)
+
+
+@pytest.mark.kinds("postgres")
+def test_an_upgrade_waits_longer_than_a_statement_may(
+    store: Store, database: Database, release: Callable[[bool], None]
+) -> None:
+    """R251: somebody else builds a large index."""
+    release(True)
+    impatient = open_store(database.url, database.schema, StoreSettings.of(lock_timeout=0.05))
+    tried = threading.Event()
+    with database.connect() as other, ThreadPoolExecutor(1) as pool, _logged(tried):
+        other.execute(
+            "SELECT pg_advisory_lock(hashtextextended(%s, 0))",
+            (f"outlast migrate {database.schema}",),
+        )
+        upgrade = pool.submit(impatient.migrate)
+        eventually(lambda: tried.is_set() or upgrade.done())
+        other.execute("SELECT pg_advisory_unlock_all()")
+        assert upgrade.result(60) == [2]
+    for opened in (store, impatient):
+        opened.close()
+
+
+@contextmanager
+def _logged(tried: threading.Event) -> Iterator[None]:
+    """Set when an upgrade says that it tries again."""
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "trying again" in record.getMessage():
+                tried.set()
+
+    log, handler = logging.getLogger("outlast.migrate"), Listening()
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
 
 
 def test_a_step_of_one_statement_has_one(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVar
 
 import psycopg
 
@@ -23,9 +23,11 @@ from .errors import first_line
 
 log = logging.getLogger("outlast.migrate")
 
+T = TypeVar("T")
+
 LOCK_WAIT_MS = 500  # others queue behind a lock that is waited for
 LOCK_PATIENCE_S = 600.0  # how long a change tries to get its locks
-MAX_PAUSE_S = 5.0  # between these tries
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0  # between these tries
 INDEX_NAME = re.compile(r"INDEX CONCURRENTLY (?:IF NOT EXISTS )?(\w+)", re.IGNORECASE)
 
 
@@ -49,12 +51,12 @@ class OnlineMigration:
                 self._migration.version, number, len(steps), step.purpose,
             )  # fmt: skip
             if step.kind == CHANGE:
-                self._patiently(lambda: self._change(number, step))  # noqa: B023 - called here
+                patiently(self._link, lambda: self._change(number, step))  # noqa: B023 - called here
             elif step.kind == BACKFILL:
                 self._backfill(number, step)
             else:
                 self._index(number, step)
-        self._patiently(self._record_version)
+        patiently(self._link, self._record_version)
 
     def _change(self, number: int, step: MigrationStep) -> None:
         with self._transaction(number) as done:
@@ -75,7 +77,7 @@ class OnlineMigration:
             return changed
 
         while changed:
-            changed = self._patiently(batch)
+            changed = patiently(self._link, batch)
             rows += changed
             if changed:
                 log.info("… %s rows", f"{rows:,}")
@@ -103,19 +105,22 @@ class OnlineMigration:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """For as long as it takes, holding a session's lock. The server ends it with us; what waits
-        here blocks nobody."""
+        """For as long as it takes, holding a session's lock. The server ends it with us."""
         link, deadline, until = self._link, self._link.deadline, self._link.until
         link.deadline, link.until = None, None  # type: ignore[assignment]
         link.execute("SET statement_timeout = 0")
         link.execute("SET lock_timeout = 0")
-        link.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (self._lock_name,))
+        pause = FIRST_PAUSE_S
+        while not _try_lock(link, self._schema, "pg_try_advisory_lock"):
+            time.sleep(pause)
+            pause = min(MAX_PAUSE_S, pause * 2)
         try:
             yield
         finally:
             if not link.closed:
                 link.execute(
-                    "SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (self._lock_name,)
+                    "SELECT pg_advisory_unlock(hashtextextended(%s, 0))",
+                    (_lock_name(self._schema),),
                 )
                 link.execute("RESET statement_timeout")
                 link.execute("RESET lock_timeout")
@@ -136,14 +141,8 @@ class OnlineMigration:
         """A transaction that waits for no lock for long; yields whether the step is done."""
         with self._link.transaction():
             self._link.execute(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
-            self._link.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._lock_name,)
-            )
+            hold_migration_lock(self._link, self._schema)
             yield self._is_done(number)
-
-    @property
-    def _lock_name(self) -> str:
-        return f"outlast migrate {self._schema}"
 
     def _is_done(self, number: int) -> bool:
         table = f'"{self._schema}".migration_step'
@@ -167,16 +166,35 @@ class OnlineMigration:
                 (version, oldest),
             )
 
-    def _patiently(self, attempt: Callable[[], Any]) -> Any:
-        """Try again while others hold the locks, with pauses in which those behind us pass."""
-        until, pause = time.monotonic() + LOCK_PATIENCE_S, 0.1
-        while True:
-            self._link.until = None
-            try:
-                return attempt()
-            except psycopg.errors.LockNotAvailable as error:
-                if time.monotonic() > until:
-                    raise StoreBusy(reason=first_line(error), locked=True) from error
-                log.info("… others hold the lock; trying again in %.1f s", pause)
-            time.sleep(pause)
-            pause = min(MAX_PAUSE_S, pause * 2)
+
+def hold_migration_lock(link: DeadlineConnection, schema: str) -> None:
+    """Let no other process migrate until the transaction ends, or raise LockNotAvailable."""
+    if not _try_lock(link, schema, "pg_try_advisory_xact_lock"):
+        raise psycopg.errors.LockNotAvailable("another process migrates the tables")
+
+
+def _try_lock(link: DeadlineConnection, schema: str, function: str) -> bool:
+    """Nobody waits for this lock inside the server: a waiting statement has a snapshot, and the
+    process that builds an index waits until all older snapshots are gone."""
+    query = f"SELECT {function}(hashtextextended(%s, 0))"
+    row = link.execute(query, (_lock_name(schema),)).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _lock_name(schema: str) -> str:
+    return f"outlast migrate {schema}"
+
+
+def patiently(link: DeadlineConnection, attempt: Callable[[], T]) -> T:
+    """Try again while others hold the locks, with pauses in which those behind us pass."""
+    until, pause = time.monotonic() + LOCK_PATIENCE_S, FIRST_PAUSE_S
+    while True:
+        link.until = None
+        try:
+            return attempt()
+        except psycopg.errors.LockNotAvailable as error:
+            if time.monotonic() > until:
+                raise StoreBusy(reason=first_line(error), locked=True) from error
+            log.info("… others hold the lock; trying again in %.1f s", pause)
+        time.sleep(pause)
+        pause = min(MAX_PAUSE_S, pause * 2)

@@ -28,7 +28,7 @@ from ..runner import adrive, drive
 from ..statements import Query
 from .connection import AsyncDeadlineConnection, DeadlineConnection
 from .errors import first_line, translate_errors
-from .online_migration import OnlineMigration
+from .online_migration import OnlineMigration, hold_migration_lock, patiently
 from .partitions import Partitions
 from .pool import Pool, Pools
 from .session import AsyncPostgresSession, PostgresSession, Sent
@@ -235,7 +235,7 @@ class PostgresStore(Store):
     def _migrate(self, done: set[int]) -> None:
         with translate_errors(), self._pool.acquire() as link:
             self._check_encoding(link)
-            while step := self._migrate_on(link, done):
+            while step := patiently(link, lambda: self._migrate_on(link, done)):
                 if step[0].version not in done:  # for tables that are in use
                     OnlineMigration(link, self.address.schema, step[0], self.pooled).run()
                     done.add(step[0].version)
@@ -251,10 +251,7 @@ class PostgresStore(Store):
             for term in self.transaction_settings():
                 link.execute(term)
             # A transaction's lock, not a session's: it cannot be left behind in a pooler.
-            link.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
-                (f"outlast migrate {self.address.schema}",),
-            )
+            hold_migration_lock(link, self.address.schema)
             known = schema.migrations(POSTGRES, self.address.schema)
             found = self._version(link)
             step = schema.next_step(known, found)
