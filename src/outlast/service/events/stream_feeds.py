@@ -19,6 +19,7 @@ from ...ops.streams import StreamPage
 from . import frames
 
 FEED_BYTES = 256_000  # of one job's output that is kept for followers
+MAX_ENCODED_BYTES = 4 * FEED_BYTES  # of its frames
 ROWS_PER_READ = 200  # of all jobs together
 
 ReadRows = Callable[[Mapping[str, StreamCursor], int], Awaitable[list[tuple[str, StreamRow]]]]
@@ -38,6 +39,7 @@ class StreamFeed:
         self._polled = False
         self._news = asyncio.Event()
         self._encoded: dict[tuple[str, str], bytes] = {}
+        self._encoded_bytes = 0
 
     def push(self, row: StreamRow) -> None:
         self._rows.append(row)
@@ -47,7 +49,7 @@ class StreamFeed:
             oldest = self._rows.popleft()
             self._bytes -= len(oldest.data or "")
             self._start = StreamCursor(oldest.fence, oldest.n)
-            self._encoded.clear()
+            self._forget_frames()
 
     def publish(self, status: JobStatus | None, *, changed: bool) -> None:
         """All rows before this status have been pushed."""
@@ -60,8 +62,14 @@ class StreamFeed:
         """A backup was restored, and positions begin again."""
         self.head = self._start = StreamCursor()
         self._rows.clear()
-        self._encoded.clear()
+        self._forget_frames()
         self._bytes = 0
+
+    def include(self, cursor: StreamCursor) -> None:
+        """A follower has read the store up to this position. If the feed began beyond it, at a
+        position that another follower has made up, and has nothing yet, it begins here."""
+        if not self._rows and cursor < self._start:
+            self.head = self._start = cursor._replace(item=0)
 
     def reaches(self, cursor: StreamCursor) -> bool:
         """Whether the feed has all that follows a position; else a follower reads the store."""
@@ -83,9 +91,18 @@ class StreamFeed:
     def frame(self, chunk: StreamChunk, media: str) -> bytes:
         """A chunk's frame, encoded once for all followers."""
         key = chunk.id, media
-        if key not in self._encoded:
-            self._encoded[key] = frames.chunk_frame(self._job, chunk).encoded(media)
-        return self._encoded[key]
+        if (known := self._encoded.get(key)) is not None:
+            return known
+        frame = frames.chunk_frame(self._job, chunk).encoded(media)
+        if self._encoded_bytes > MAX_ENCODED_BYTES:  # of old output, which followers read again
+            self._forget_frames()
+        self._encoded[key] = frame
+        self._encoded_bytes += len(frame)
+        return frame
+
+    def _forget_frames(self) -> None:
+        self._encoded.clear()
+        self._encoded_bytes = 0
 
 
 class StreamFeeds:
@@ -104,6 +121,7 @@ class StreamFeeds:
         feed = self._feeds.get(job)
         if feed is None:
             feed = self._feeds[job] = StreamFeed(job, cursor)
+        feed.include(cursor)
         feed.followers += 1
         try:
             yield feed
