@@ -49,8 +49,7 @@ class ArchiveCursor:
 class ArchivePage:
     """Ended jobs in the order of their ends: those that may move, and where to continue."""
 
-    movable: list[str]
-    days: frozenset[int]  # on which these ended, since 1970
+    movable: dict[str, int]  # ids, and the days since 1970 on which these ended
     read: int
     next: ArchiveCursor
 
@@ -68,6 +67,24 @@ def look_up(statement: str, ids: Collection[str], **params: object) -> Op[Rows]:
         found += rows
         missing.difference_update(str(row[0]) for row in rows)
     return found
+
+
+def find(asked: Statement, past: str, ids: Collection[str], **params: object) -> Op[Rows]:
+    """The rows of some jobs: those that `asked` finds in the table of jobs, and the archived ones;
+    the first column is the id. A job that is moved back between the two looks is looked for once
+    more."""
+    rows: Rows = yield asked
+    if not (missing := _missing(ids, rows)):
+        return rows
+    rows = [*rows, *(yield from look_up(past, missing, **params))]
+    if not (missing := _missing(ids, rows)):
+        return rows
+    again: Rows = yield asked
+    return [*rows, *(row for row in again if row[0] in missing)]
+
+
+def _missing(ids: Collection[str], rows: Rows) -> set[str]:
+    return set(ids).difference(row[0] for row in rows)
 
 
 def _spans(ids: Collection[str]) -> Iterator[tuple[float, float]]:
@@ -111,18 +128,18 @@ def archivable(after: float, keep: float, start: ArchiveCursor, limit: int) -> O
     rows: Rows = yield Statement(
         "ended_for_archive", {**given, "since": start.ended_at, "id": start.id}
     )
-    chosen = [(id, int(ended // DAY_S)) for id, ended, movable in rows if movable]
+    chosen = {id: int(ended // DAY_S) for id, ended, movable in rows if movable}
     end = ArchiveCursor(float(rows[-1][1]), rows[-1][0]) if rows else start
-    return ArchivePage(
-        [id for id, _ in chosen], frozenset(day for _, day in chosen), len(rows), end
-    )
+    return ArchivePage(chosen, len(rows), end)
 
 
 def move(ids: Collection[str], after: float, keep: float) -> Op[int]:
     """Move those of the jobs to the archive that still may; returns how many. Whenever the process
-    dies, each of them is in one table: it is one statement."""
+    dies, each of them is in one table: it is one statement. Rows are locked by the statement before
+    it, so that it sees what others have committed about them."""
     yield BEGIN
-    given = {"ids": json.dumps(sorted(ids)), "after": after, "keep": keep}
+    held: Rows = yield Statement("hold_for_archive", {"ids": json.dumps(sorted(ids))})
+    given = {"ids": json.dumps([id for (id,) in held]), "after": after, "keep": keep}
     rows: Rows = yield Statement("move_to_past", given)
     for gone, kept in rows:
         if gone != kept:  # rolls back
@@ -132,11 +149,16 @@ def move(ids: Collection[str], after: float, keep: float) -> Op[int]:
 
 
 def restore(ids: Collection[str], reach: Access = ALL_JOBS) -> Op[set[str]]:
-    """Move archived jobs back, in the caller's transaction; returns those that were there."""
+    """Move archived jobs back, in the caller's transaction; returns those that are in the table of
+    jobs now, locked. Of two that do it at once, the second finds the jobs of the first there."""
     if not ids:
         return set()
     rows = yield from look_up("restore_from_past", ids, **reach.params)
-    return {id for (id,) in rows}
+    back = {id for (id,) in rows}
+    if missing := set(ids) - back:
+        held: Rows = yield Statement("hold_prerequisites", {"ids": json.dumps(sorted(missing))})
+        back.update(id for id, _ in held)
+    return back
 
 
 def remove(

@@ -98,9 +98,8 @@ def _why_left(ids: set[str], state: str, older: float, blocked: str) -> Op[Count
     if not ids:
         return Counter()
     given = {"ids": json.dumps(sorted(ids)), "older": older}
-    rows: Rows = yield Statement("states_by_age", given)
-    if missing := ids.difference(row[0] for row in rows):
-        rows = [*rows, *(yield from archive.look_up("past_states_by_age", missing, older=older))]
+    asked = Statement("states_by_age", given)
+    rows = yield from archive.find(asked, "past_states_by_age", ids, older=older)
     reasons = Counter(
         found if found != state else blocked if old or blocked in _OF_QUEUED else TOO_RECENT
         for _, found, old in rows

@@ -140,7 +140,6 @@ def job_status(ids: Sequence[str], tenant: str | None = None) -> Op[dict[str, Jo
     """The states of these jobs; jobs that are missing, or of another tenant, are left out."""
     if not ids:
         return {}
-    rows: Rows = yield Statement("job_status", {"ids": json.dumps(list(ids)), "tenant": tenant})
-    if missing := set(ids).difference(row[0] for row in rows):
-        rows = [*rows, *(yield from archive.look_up("past_status", missing, tenant=tenant))]
+    asked = Statement("job_status", {"ids": json.dumps(list(ids)), "tenant": tenant})
+    rows = yield from archive.find(asked, "past_status", ids, tenant=tenant)
     return {row[0]: JobStatus._make(row) for row in rows}

@@ -129,14 +129,15 @@ def _link_existing(
 
 
 def _archived(missing: Collection[str], inside: Collection[str] | None) -> Op[set[str]]:
-    """Those of the prerequisites that are in the archive. A transaction of our own moves them back:
-    a job that others wait for is not archived."""
+    """Those of the prerequisites that are in the archive, or have just been moved back. A
+    transaction of our own moves them back: a job that others wait for is not archived."""
     if not missing:
         return set()
     if inside is None:
         return (yield from archive.restore(missing))
-    rows = yield from archive.look_up("past_in_reach", missing, **ALL_JOBS.params)
-    return {id for (id,) in rows}
+    asked = Statement("read_prerequisites", {"ids": json.dumps(sorted(missing))})
+    rows = yield from archive.find(asked, "past_in_reach", missing, **ALL_JOBS.params)
+    return {row[0] for row in rows}
 
 
 def join_followers(siblings: Sequence[tuple[str, str]], existing: dict[str, NewJob]) -> Op[None]:

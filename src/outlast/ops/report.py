@@ -124,13 +124,9 @@ class Duty:
 
 
 def job(id: str, reach: Access = ALL_JOBS) -> Op[Job]:
-    """A job, or an archived one. (One that is moved back just now is looked for once more.)"""
+    """A job, or an archived one."""
     asked = Statement("job", {"id": id, **reach.params})
-    rows: Rows = yield asked
-    if not rows:
-        rows = yield from archive.look_up("past_job", [id], **reach.params)
-    if not rows:
-        rows = yield asked
+    rows = yield from archive.find(asked, "past_job", [id], **reach.params)
     if not rows:
         raise JobNotFound(job=id)
     return read_job(rows[0])
@@ -168,9 +164,8 @@ ERASED = object()  # instead of a result that was erased
 
 def ended(ids: Sequence[str]) -> Op[dict[str, tuple[State, Any, Any]]]:
     """State, result and error of the jobs that exist."""
-    rows: Rows = yield Statement("ended", {"ids": json.dumps(list(ids))})
-    if missing := set(ids).difference(row[0] for row in rows):
-        rows = [*rows, *(yield from archive.look_up("past_ended", missing))]
+    asked = Statement("ended", {"ids": json.dumps(list(ids))})
+    rows = yield from archive.find(asked, "past_ended", ids)
     return {
         id: (read_state(state), ERASED if gone else read_result(result), lenient_json(error))
         for id, state, result, error, gone in rows

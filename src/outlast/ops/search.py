@@ -148,12 +148,9 @@ def all_queues() -> Op[list[Queue]]:
 
 def all_in_reach(ids: Collection[str], reach: Access) -> Op[None]:
     """Raise for a job that is outside this caller's access."""
-    rows: Rows = yield Statement("jobs_in_reach", {"ids": json.dumps(sorted(ids)), **reach.params})
-    missing = set(ids) - {id for (id,) in rows}
-    if missing:
-        past = yield from archive.look_up("past_in_reach", missing, **reach.params)
-        missing.difference_update(id for (id,) in past)
-    if missing:
+    asked = Statement("jobs_in_reach", {"ids": json.dumps(sorted(ids)), **reach.params})
+    rows = yield from archive.find(asked, "past_in_reach", ids, **reach.params)
+    if missing := set(ids) - {id for (id,) in rows}:
         raise JobNotFound(job=min(missing))
 
 

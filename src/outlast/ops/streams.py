@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..model.stream import StreamCursor, StreamRow
-from .events import JobStatus
+from .events import JobStatus, job_status
 from .operation import Op, Pipeline, Rows, Statement
 
 PAGE_ROWS = 200
@@ -51,7 +51,7 @@ def stream_page(
     id: str, cursor: StreamCursor, tenant: str | None = None, limit: int = PAGE_ROWS
 ) -> Op[StreamPage]:
     """A page of a job's output. The state is read first: when a job has ended, all of its output
-    has been stored."""
+    has been stored. (An archived job has none.)"""
     asked = {"id": id, "fence": cursor.fence, "n": cursor.n, "limit": limit}
     states, rows = yield Pipeline(
         [
@@ -60,7 +60,8 @@ def stream_page(
         ]
     )
     if not states:
-        return StreamPage(None, [], more=False)
+        archived = (yield from job_status([id], tenant)).get(id)
+        return StreamPage(archived, [], more=False)
     found = [StreamRow._make(row) for row in rows]
     return StreamPage(JobStatus._make(states[0]), found, len(found) >= limit)
 

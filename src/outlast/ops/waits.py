@@ -17,7 +17,7 @@ from ..model.errors import ClaimLost, JobNotFound
 from ..model.lifecycle import STATES, State
 from ..model.outcome import Transition
 from ..model.wait import KeptWait, Wait, WaitKind, WaitOutcome, describe_wait
-from .archive import look_up
+from .archive import find
 from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
 # The end of an attempt
@@ -73,9 +73,9 @@ def wake_waiters(ended: Sequence[str]) -> Op[set[str]]:
 # The next attempt
 
 
-def kept_waits(job: str) -> Op[dict[str, KeptWait]]:
-    """The waits of a job that began in earlier attempts, by name."""
-    rows: Rows = yield Statement("kept_waits", {"job": job})
+def kept_waits(job: str, name: str | None = None) -> Op[dict[str, KeptWait]]:
+    """The waits of a job that began in earlier attempts, or the one of a name, by name."""
+    rows: Rows = yield Statement("kept_waits", {"job": job, "name": name})
     return {row[0]: KeptWait(*row) for row in rows}
 
 
@@ -89,7 +89,7 @@ def settle_wait(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWait 
     held: Rows = yield Statement("hold_claim", guard)
     if not held:
         raise ClaimLost(job=claim.id)
-    kept = (yield from kept_waits(claim.id)).get(wait.name)
+    kept = (yield from kept_waits(claim.id, wait.name)).get(wait.name)
     if kept is not None and kept.over:
         return kept
     end = yield from _look(claim, wait, kept)
@@ -161,10 +161,8 @@ def _look(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[WaitEnd | None]
 
 def _awaited_job(id: str) -> Op[Rows]:
     """State, result and error of a job, or of an archived one."""
-    rows: Rows = yield Statement("awaited_job", {"id": id})
-    if not rows:
-        rows = [row[1:4] for row in (yield from look_up("past_ended", [id]))]
-    return rows
+    rows = yield from find(Statement("awaited_job", {"id": id}), "past_ended", [id])
+    return [row[1:4] for row in rows]
 
 
 def live_job_of_flow(id: str) -> Op[str | None]:

@@ -13,7 +13,7 @@ from ..ops.archive import ArchiveCursor
 from ..ops.duties import DutyTally
 from ..store import Store
 from ..store.base import ArchivePartitions
-from .row_errors import RowSuspicion, is_busy, is_row_error, run_isolated
+from .row_errors import RowSuspicion, is_away, is_busy, run_isolated
 from .state import WorkerState
 
 log = logging.getLogger("outlast.worker")
@@ -59,19 +59,30 @@ class Archiver:
         if time.monotonic() >= self._full_scan_at:
             self._cursor = ArchiveCursor()
             self._full_scan_at = time.monotonic() + FULL_SCAN_INTERVAL_S
-        span, made = (keep.archive_after, keep.keep_succeeded), set[int]()
+        span, made = (keep.archive_after, keep.keep_succeeded), dict[int, bool]()
         until = time.monotonic() + MAX_PASS_S
         while not self._state.stopping and time.monotonic() < until:
             page = await self._store.arun(archive.archivable, *span, self._cursor, keep.prune_batch)
-            for day in sorted(page.days - made):
-                await asyncio.to_thread(self._partitions.create, day)
-                made.add(day)
-            tally.add(await self._move_some(page.movable))
+            for day in sorted(set(page.movable.values()) - made.keys()):
+                made[day] = await self._create(day)
+            movable = [id for id, day in page.movable.items() if made[day]]
+            tally.add(await self._move_some(movable))
+            tally.skipped += len(page.movable) - len(movable)
             self._cursor = page.next
             if page.read < keep.prune_batch:
                 break
             await asyncio.sleep(PAUSE_S)
         return tally
+
+    async def _create(self, day: int) -> bool:
+        made = await asyncio.to_thread(self._partitions.create, day)
+        if not made:
+            log.warning(
+                "the table %s of the archive is detached, and jobs of that day are not archived:"
+                " drop it, rename it, or attach it",
+                archive.partition_name(day),
+            )
+        return made
 
     async def _move_some(self, ids: Sequence[str]) -> DutyTally:
         keep = self._keep
@@ -98,8 +109,8 @@ class Archiver:
         return DutyTally(found=removed, healed=removed)
 
     async def _drop_days(self) -> DutyTally:
-        """Drop the tables of days whose retention is over. One that somebody is using is dropped in
-        a later pass."""
+        """Drop the tables of days whose retention is over. One that somebody is using, or that
+        cannot be dropped, is tried again in later passes."""
         due = await self._store.arun(archive.expired_days, self._keep.keep_succeeded)
         tally = DutyTally(found=len(due))
         for name in due:
@@ -107,8 +118,11 @@ class Archiver:
                 await asyncio.to_thread(self._partitions.drop, name)
                 tally.healed += 1
             except Exception as error:
-                if not is_busy(error) and not is_row_error(error):
+                if is_away(error):
                     raise
                 log.warning("the day %s of the archive cannot be dropped yet: %s", name, error)
-                tally.skipped += 1
+                if is_busy(error):
+                    tally.skipped += 1
+                else:
+                    tally.failed += 1
         return tally

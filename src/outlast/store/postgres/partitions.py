@@ -37,8 +37,9 @@ class Partitions:
         self._schema = f'"{schema}"'
         self._in_session = in_session  # a statement is sent to one session, outside a transaction
 
-    def create(self, day: int) -> None:
-        """Make the table of a day, unless it exists."""
+    def create(self, day: int) -> bool:
+        """Make the table of a day, unless it exists. False: there is one that somebody has
+        detached, and that is not part of the archive."""
         name = partition_name(day)
         start, end = (
             datetime.fromtimestamp(second, UTC).isoformat()
@@ -52,10 +53,7 @@ class Partitions:
                     f"ALTER TABLE {self._schema}.past ATTACH PARTITION {table}"
                     f" FOR VALUES FROM ('{start}') TO ('{end}')"
                 )
-        if found not in (MISSING, ATTACHED):
-            raise StoreError(
-                f"the table {name} of the archive is detached: drop it, rename it, or attach it"
-            )
+        return found in (MISSING, ATTACHED)
 
     def drop(self, name: str) -> None:
         """Drop a day's table with all of its jobs, and their counts."""

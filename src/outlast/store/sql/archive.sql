@@ -52,13 +52,17 @@ FROM (SELECT * FROM ol.job AS o WHERE o.state IN ('succeeded', 'cancelled')
     ORDER BY o.finished_at, o.id LIMIT :limit) AS j
 ORDER BY j.finished_at, j.id
 
+-- name: hold_for_archive
+-- Lock jobs before the look at what refers to them. (SKIP LOCKED: one that somebody has locked stays.)
+SELECT CAST(j.id AS text) FROM ol.job AS j WHERE ol.in_ids(j.id, :ids)
+ORDER BY j.id FOR UPDATE SKIP LOCKED
+
 -- name: move_to_past
 -- Move those of the jobs to the archive that still may: how many left the one table, and reached the other.
--- (SKIP LOCKED: a job that somebody has locked stays.)
+-- Their rows are locked already.
 WITH chosen AS MATERIALIZED (
     SELECT j.id AS moving FROM ol.job AS j
-    WHERE ol.in_ids(j.id, :ids) AND j.finished_at < ol.ago(:after) AND ol.movable
-    ORDER BY j.id FOR UPDATE OF j SKIP LOCKED),
+    WHERE ol.in_ids(j.id, :ids) AND j.finished_at < ol.ago(:after) AND ol.movable),
 gone AS (
     DELETE FROM ol.job AS j USING chosen WHERE j.id = chosen.moving RETURNING j.*),
 kept AS (

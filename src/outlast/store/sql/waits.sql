@@ -25,10 +25,11 @@ w.name, w.kind, CAST(w.subjects AS text), ol.epoch(w.since), ol.epoch(w.until), 
 SELECT ol.wait_columns FROM ol.wait AS w WHERE w.job = ol.id(:job) ORDER BY w.since, w.name
 
 -- name: kept_waits
--- The durable waits of a job with what ended each, and whether its time has come.
+-- The durable waits of a job, or the one of a name, with what ended each, and whether its time has come.
 SELECT w.name, w.kind, CAST(w.subjects AS text), ol.epoch(w.since), ol.epoch(w.until), w.outcome,
     w.source, CAST(w.result AS text), COALESCE(w.until <= ol.now(), false)
-FROM ol.wait AS w WHERE w.job = ol.id(:job)
+FROM ol.wait AS w
+WHERE w.job = ol.id(:job) AND (CAST(:name AS text) IS NULL OR w.name = :name)
 
 -- name: current_wait
 -- What a waiting job waits for.
@@ -176,7 +177,8 @@ WHERE ol.in_ids(job, :ids) AND kind <> 'sleep' AND (ended_at IS NULL OR outcome 
 
 -- name: awaited_job
 -- A job that a handler waits for.
-SELECT j.state, CAST(j.result AS text), CAST(j.error AS text) FROM ol.job AS j WHERE j.id = ol.id(:id)
+SELECT CAST(j.id AS text), j.state, CAST(j.result AS text), CAST(j.error AS text)
+FROM ol.job AS j WHERE j.id = ol.id(:id)
 
 -- name: last_live_of_flow
 -- The newest job of a flow that has not ended.
