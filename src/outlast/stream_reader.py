@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .live_reader import RunAsync
 from .model.lifecycle import State
-from .model.stream import StreamChunk, StreamCursor, chunks_after, started_chunk
+from .model.stream import StreamChunk, StreamCursor, StreamRow, chunks_after, started_chunk
 from .ops.events import JobStatus
 from .ops.streams import StreamPage, stream_page
 
@@ -43,7 +43,7 @@ class StreamReader:
             self.cursor = StreamCursor()  # of another life of the database: a backup was restored
             return StreamLook([], status, more=True)
         chunks = list(chunks_after(self.cursor, page.rows))
-        self._advance(chunks)
+        self._advance(chunks, page.rows)
         if status is None:
             return StreamLook(chunks, None, ended=True)
         if page.more:
@@ -53,9 +53,12 @@ class StreamReader:
             self._advance(chunks)
         return StreamLook(chunks, status, ended=status.final)
 
-    def _advance(self, chunks: Sequence[StreamChunk]) -> None:
+    def _advance(self, chunks: Sequence[StreamChunk], rows: Sequence[StreamRow] = ()) -> None:
+        """To the last chunk, or behind it to the last row: those of remote workers may be empty."""
         if chunks:
             self.cursor = StreamCursor.parse(chunks[-1].id)
+        if rows:
+            self.cursor = max(self.cursor, StreamCursor(rows[-1].fence, rows[-1].n))
 
 
 def is_started(status: JobStatus) -> bool:

@@ -414,3 +414,17 @@ def test_the_ids_that_follow_ups_bring_tell_nothing_of_other_jobs(
             assert (first.args, second.args) == ({"n": 1}, {"n": 2})
             assert second.waits_for == 1 and first.flow == second.flow not in (None, other[0].flow)
     assert [one.state for one in ol.flow_jobs(other[0].flow or "")] == ["ready", "waiting"]
+
+
+@pytest.mark.parametrize("n", [10**18 - 1, 2**63 - 1])
+def test_a_row_of_output_whose_number_no_reader_could_name_is_refused(
+    served: Served, token: str, stream: Streamed, work: Any, ol: Outlast, n: int
+) -> None:
+    """R248: alone; what was reported with it is stored, and can be read."""
+    work.enqueue()
+    job = taken(served, token, stream)
+    event = {"kind": "stream", "data": '["x"]'}
+    highest, beyond = said(job, "event", n=10**18 - 2, **event), said(job, "event", n=n, **event)
+    answers = report(served, token, beyond, highest, said(job, "complete", result="1"))
+    assert statuses(answers) == ["refused", "ok", "ok"]
+    assert [chunk.data for chunk in ol.stream(job["id"])] == [None, "x"]

@@ -12,10 +12,11 @@ from outlast.model.claim import Claim
 from outlast.model.stream import StreamCursor, chunks_after
 from outlast.ops import audit, erase, job_actions, retention
 from outlast.ops.complete import complete
-from outlast.ops.streams import store_stream, stream_page, stream_tail, streams_after
+from outlast.ops.streams import PAGE_ROWS, store_stream, stream_page, stream_tail, streams_after
 from outlast.store import Store, open_store
 from outlast.store.caller.connection import run_on
 from outlast.store.handler_connection import open_transaction
+from outlast.stream_reader import StreamReader
 from tests.store.conftest import Run
 from tests.store.jobs import end, ending, put_and_take, table, take
 from tests.support import Database
@@ -144,6 +145,21 @@ def test_output_goes_with_its_job(run: Run, database: Database) -> None:
     assert run(audit.dangling_rows, "streams", audit.LOWEST_ID)[0] == [gone.id]
     assert run(audit.delete_dangling("streams"), [gone.id, stays.id]) == 1
     assert kept(database) == 1
+
+
+def test_rows_without_a_chunk_do_not_stop_a_reader(run: Run) -> None:
+    """R248: a remote worker may send what it likes; a reader goes on behind it."""
+    claim = put_and_take(run)
+    write(run, row(claim, 0, "first"))
+    for start in range(1, 2 * PAGE_ROWS, 50):
+        write(run, *(row(claim, n) for n in range(start, start + 50)))
+    write(run, row(claim, 2 * PAGE_ROWS + 1, "last"))
+    reader = StreamReader(None, claim.id, StreamCursor())  # type: ignore[arg-type]
+    chunks: list[Any] = []
+    for _ in range(4):
+        look = reader.take(run(stream_page, claim.id, reader.cursor))
+        chunks += [chunk.data for chunk in look.chunks if chunk.kind == "text"]
+    assert (chunks, look.more) == (["first", "last"], False)
 
 
 def test_many_jobs_are_read_at_once_each_from_its_position(run: Run) -> None:

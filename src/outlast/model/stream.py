@@ -26,6 +26,7 @@ from .timestamps import to_datetime
 STREAM = "stream"  # the kind under which chunks travel with the events of a handler
 MAX_CHUNK_BYTES = 32_000  # of one JSON value; longer text is split
 MAX_ROW_BYTES = 64_000  # of the chunks that are stored together
+MAX_ROW_NUMBER = 10**18 - 1  # of stored rows, which begin with 1
 CURSOR_PATTERN = r"[0-9]{1,18}-[0-9]{1,18}-[0-9]{1,9}(-end)?"
 
 ChunkKind = Literal["text", "json", "attempt", "truncated"]

@@ -22,7 +22,7 @@ from ...model.claim import Claim, ClaimKey
 from ...model.errors import InvalidInput
 from ...model.outcome import AttemptEnd, Transition, decide
 from ...model.retry import Retry
-from ...model.stream import STREAM
+from ...model.stream import MAX_ROW_NUMBER, STREAM
 from ...ops import offer as ops
 from ...ops.access import Access
 from ...ops.claim import ClaimRequest
@@ -189,6 +189,8 @@ class ReportBatch:
         readers may have gone on to the next."""
         if not isinstance(json.loads(report.data), list):
             raise InvalidInput("data of a stream must be an array of chunks")
+        if report.n >= MAX_ROW_NUMBER:
+            raise InvalidInput(f"n of a stream must be less than {MAX_ROW_NUMBER}")
         if report.late:
             self._stored.add((claim.claim_key, report.n))
             return
