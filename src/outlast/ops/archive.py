@@ -4,9 +4,9 @@
      ▲                                 │
      └──restore (erase, `after=`) ─────┘
 
-A job is in one of the two tables. Readers look in `job` first, and then here; who changes a job, or
-links another one to it, moves it back first. SQLite has no archive: its statements return nothing
-there.
+A job is in one of the two tables. Readers look in `job` first, and then here; an operation that
+changes a job, or links another one to it, moves it back first. SQLite has no archive: its
+statements return nothing there.
 """
 
 from __future__ import annotations

@@ -58,9 +58,9 @@ def create_link(
     made: Rows = yield Statement("insert_link", given)
     link = yield from _link(new.id)
     if made:
-        told = {"by": by, "link": link.id, "signal": link.name}
-        told["expires"] = link.expires_at.isoformat()
-        yield from record_action("link-created", [new.job], told)
+        facts = {"by": by, "link": link.id, "signal": link.name}
+        facts["expires"] = link.expires_at.isoformat()
+        yield from record_action("link-created", [new.job], facts)
     return link, secret
 
 
@@ -107,8 +107,8 @@ def revoke_link(id: str, by: str) -> Op[LinkRecord]:
     changed: Rows = yield Statement("revoke_link", {"id": id})
     link = yield from _link(id)
     if changed:
-        told = {"by": by, "link": id, "signal": link.name}
-        yield from record_action("link-revoked", [link.job], told)
+        facts = {"by": by, "link": id, "signal": link.name}
+        yield from record_action("link-revoked", [link.job], facts)
     return link
 
 

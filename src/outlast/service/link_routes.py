@@ -1,8 +1,8 @@
 """One-time links: `/signal/…`. The address is the credential, and needs no login.
 
 A GET shows what the link would send, and changes nothing: scanners of mail fetch every address. A
-POST sends the signal, once. Of a form on another site there is nothing to fear: it would have to
-know the address. Guesses are refused by their signature, without a query, and throttled.
+POST sends the signal, once. Forms of other sites are harmless: they would have to know the address.
+Guesses are refused by their signature, without a query, and throttled.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Upgrade tables that are in use: step by step, without a lock that others would notice.
 
 Each step is recorded in the transaction that does it, or right after it (an index), so that an
-upgrade that was killed goes on where it was, whoever runs it next. Of two that migrate at once, one
-does a step, and the other one finds it done.
+upgrade that was killed goes on where it was, whoever runs it next. Safe to run concurrently: a step
+is done by one process, and the others find it done.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Partitions of the archive: one table for each day (UTC) on which jobs ended.
 
-Making one locks nobody: a new table is attached. Dropping one detaches it first, concurrently where
-that can be: readers of the archive go on. Through a pooler, where a statement cannot be outside a
-transaction for sure, the archive is locked for the moment of the detach, and who cannot have that
-lock soon gives up until the next pass. Each step is found done, or undone, after a kill.
+A new table is attached without a lock that others notice. To drop one, it is detached first,
+concurrently if possible: readers of the archive go on. A pooler may send a statement inside a
+transaction; there, the archive is locked for the moment of the detach, and a pass that cannot get
+that lock soon leaves it to the next one. After a kill, each step is found done or undone.
 """
 
 from __future__ import annotations
