@@ -69,8 +69,8 @@ MUTANTS = [
         [
             Edit(
                 "store/postgres/store.py",
-                "            self._check_encoding(link)\n            while step := self._migrate",
-                "            while step := self._migrate",
+                "            self._check_encoding(link)\n            while step := patiently",
+                "            while step := patiently",
             )
         ],
         paths=("encoding",),
