@@ -18,7 +18,7 @@ from outlast.ops.operation import Op
 from outlast.ops.report import job
 from outlast.ops.retention import prune
 from outlast.ops.signals import NewSignal, SentSignal, send_in_transaction, send_signal
-from outlast.ops.wait_report import signals
+from outlast.ops.wait_report import signals, waits
 from outlast.ops.waits import kept_waits, settle_wait
 from outlast.ops.wake_ups import deliver_signals, wake_timed_out
 from outlast.store import Store
@@ -168,6 +168,18 @@ def test_a_wait_keeps_its_timeout_over_other_attempts(run: Run, database: Databa
     (again,) = take(run)
     end(run, again, "waited", wait=wait._replace(due=until))
     assert run(kept_waits, claim.id)["go"].until == pytest.approx(until, abs=0.001)
+
+
+def test_of_many_waits_few_are_read(run: Run) -> None:
+    """A handler that waits again and again decides one wait, and shows the last ones."""
+    claim = put_and_take(run)
+    for name in ("a", "b", "c"):
+        run(sent, claim.id, name=name)
+        assert settled(run, claim, Wait(name, WaitKind.SIGNAL, (name,))) is not None
+    assert sorted(run(kept_waits, claim.id)) == ["a", "b", "c"]
+    assert list(run(kept_waits, claim.id, "b")) == ["b"]
+    assert [wait.name for wait in run(waits, claim.id)] == ["a", "b", "c"]
+    assert [wait.name for wait in run(waits, claim.id, 2)] == ["b", "c"]
 
 
 def test_a_signal_of_a_callers_transaction_locks_no_job_and_is_delivered(

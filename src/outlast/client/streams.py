@@ -33,7 +33,8 @@ class JobStream(Iterator[StreamChunk], AsyncIterator[StreamChunk]):
         self._chunks: AsyncIterator[StreamChunk] | None = None
 
     def stop(self) -> None:
-        """End the iteration, from any thread: at once, or within `poll` seconds."""
+        """End the iteration, from any thread: at once, or within `poll` seconds (five while the
+        database is away)."""
         self._stopped.set()
 
     def __next__(self) -> StreamChunk:

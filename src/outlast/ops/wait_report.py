@@ -17,6 +17,7 @@ from .operation import Op, Rows, Statement
 from .signals import chosen_key
 
 MAX_SIGNALS_SHOWN = 100
+MAX_WAITS_SHOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,10 @@ class SignalRecord:
     taken_by: str | None  # the wait
 
 
-def waits(id: str) -> Op[list[WaitRecord]]:
-    """The durable waits of a job, in the order in which they began."""
-    rows: Rows = yield Statement("waits", {"job": id})
-    return [_wait(*row) for row in rows]
+def waits(id: str, limit: int = MAX_WAITS_SHOWN) -> Op[list[WaitRecord]]:
+    """The last durable waits of a job, in the order in which they began."""
+    rows: Rows = yield Statement("waits", {"job": id, "limit": limit})
+    return [_wait(*row) for row in reversed(rows)]
 
 
 def signals(id: str) -> Op[list[SignalRecord]]:

@@ -21,8 +21,9 @@ w.name, w.kind, CAST(w.subjects AS text), ol.epoch(w.since), ol.epoch(w.until), 
     w.outcome, w.source
 
 -- name: waits
--- The durable waits of a job, in the order in which they began.
-SELECT ol.wait_columns FROM ol.wait AS w WHERE w.job = ol.id(:job) ORDER BY w.since, w.name
+-- The durable waits of a job, the newest first.
+SELECT ol.wait_columns FROM ol.wait AS w WHERE w.job = ol.id(:job)
+ORDER BY w.since DESC, w.name DESC LIMIT :limit
 
 -- name: kept_waits
 -- The durable waits of a job, or the one of a name, with what ended each, and whether its time has come.
