@@ -53,7 +53,7 @@ async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
         if _notifies_at_once(parts, jobs[0]):
             return [await _insert_and_notify_at_once(on, jobs[0])]
         made = [await on.run(enqueue_one, jobs[0])]
-    elif can_copy(jobs):
+    elif parts.store.can_copy and can_copy(jobs):
         made = await _copy(on, jobs)
     else:
         made = await on.run(enqueue, jobs)

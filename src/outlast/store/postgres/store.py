@@ -68,6 +68,7 @@ OVERRIDDEN_OPTIONS = frozenset({"options", "client_encoding"})  # whatever the U
 
 class PostgresStore(Store):
     can_notify = True
+    can_copy = True
 
     def __init__(self, address: Address, settings: StoreSettings) -> None:
         super().__init__(address, settings)

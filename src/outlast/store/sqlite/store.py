@@ -56,6 +56,8 @@ PAGE_BYTES = 4096
 
 
 class SqliteStore(Store):
+    can_copy = True
+
     def __init__(self, address: Address, settings: StoreSettings) -> None:
         super().__init__(address, settings)
         assert address.path is not None

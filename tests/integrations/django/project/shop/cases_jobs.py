@@ -105,6 +105,14 @@ class Atomic(TransactionTestCase):
         await ol.acancel(one.id)
         self.assertEqual((await ol.acounts())["cancelled"], 1)
 
+    async def test_many_jobs_at_once_need_no_block(self):
+        """R008"""
+        jobs = await sync_to_async(lambda: ol.enqueue(*map(tasks.ship.job, range(30))))()
+        more = await ol.aenqueue(*map(tasks.ship.job, range(30)))
+        self.assertEqual(
+            {job.id for job in await ol.ajobs(limit=100)}, {one.id for one in jobs + more}
+        )
+
     def test_a_cancel_is_part_of_the_block_too(self):
         job = tasks.pay.enqueue(order=5)
         with self.assertRaises(ValueError), transaction.atomic():
