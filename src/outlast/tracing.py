@@ -126,6 +126,11 @@ def enqueuing(tracer: Any, jobs: list[NewJob]) -> Iterator[list[NewJob]]:
             raise
 
 
+def count_enqueued(number: int) -> None:
+    """Say in the current span how many jobs were stored, where that was not known before."""
+    _modules[API].get_current_span().set_attribute("outlast.jobs", number)
+
+
 def _about_new(jobs: Sequence[NewJob]) -> dict[str, object]:
     if len(jobs) != 1:
         return {"outlast.jobs": len(jobs)}

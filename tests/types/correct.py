@@ -139,6 +139,7 @@ def enqueues_many(conn: sqlite3.Connection) -> None:
     assert_type(plain.job(7), Call[Report])
     assert_type(ol.enqueue(plain.job(1), plain.job(2), conn=conn), list[Job[Report]])
     assert_type(ol.enqueue(*(awaited.job(n) for n in range(9))), list[Job[set[str]]])
+    assert_type(ol.enqueue((plain.job(n) for n in range(9)), conn=conn), int)
     ol.enqueue(plain.job(1), awaited.job(2))
     ol.enqueue(chain(plain.job(1), group(awaited.job(2), awaited.job(3))))
 
@@ -159,6 +160,7 @@ async def calls_async(ctx: Context) -> None:
     assert_type(await awaited.aenqueue(doc=7), Job[set[str]])
     assert_type(await awaited.using(delay=1).aenqueue(7), Job[set[str]])
     assert_type(await ol.aenqueue(plain.job(1)), list[Job[Report]])
+    assert_type(await ol.aenqueue(plain.job(n) for n in range(9)), int)
     assert_type(await ol.aresult(await awaited.aenqueue(7), timeout=5), set[str])
 
 

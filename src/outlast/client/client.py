@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
@@ -48,6 +48,7 @@ from . import signals as signal_verbs
 from . import streams as stream_verbs
 from . import workers as worker_verbs
 from .ambient import AmbientMode, check_ambient
+from .enqueue_stream import enqueue_stream
 from .faces import AsyncFace, BlockingFace, finish, twins
 from .resources import ClientResources
 
@@ -233,20 +234,34 @@ class Outlast:
     def enqueue(self, *calls: Call[T], conn: object = None) -> list[Job[T]]: ...
     @overload
     def enqueue(self, *calls: Enqueueable, conn: object = None) -> list[Job]: ...
+    @overload
+    def enqueue(self, calls: Iterator[Call], /, *, conn: object = None) -> int: ...
 
-    def enqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
-        """Enqueue calls, chains, groups and flows, all or none; one job for each call, in order."""
+    def enqueue(self, *calls: Any, conn: Any = None) -> Any:
+        """Enqueue calls, chains, groups and flows, all or none; one job for each call, in order.
+
+        Of an iterator of calls, such as a generator, only a part is in memory at any time; returns
+        the number of jobs."""
+        if len(calls) == 1 and calls[0].__class__ is not Call and isinstance(calls[0], Iterator):
+            return self._enqueue_stream(calls[0], conn)
         return self._enqueue_jobs(build_jobs(calls, limit=self.max_args_bytes), conn)
 
     @overload
     async def aenqueue(self, *calls: Call[T], conn: object = None) -> list[Job[T]]: ...
     @overload
     async def aenqueue(self, *calls: Enqueueable, conn: object = None) -> list[Job]: ...
+    @overload
+    async def aenqueue(
+        self, calls: Iterator[Call] | AsyncIterator[Call], /, *, conn: object = None
+    ) -> int: ...
 
-    async def aenqueue(self, *calls: Enqueueable, conn: Any = None) -> list[Job]:
+    async def aenqueue(self, *calls: Any, conn: Any = None) -> Any:
+        if len(calls) == 1 and isinstance(calls[0], Iterator | AsyncIterator):
+            return await self._aenqueue_stream(calls[0], conn)
         return await self._aenqueue_jobs(build_jobs(calls, limit=self.max_args_bytes), conn)
 
     _enqueue_jobs, _aenqueue_jobs = twins(enqueue_verbs.enqueue_jobs)
+    _enqueue_stream, _aenqueue_stream = twins(enqueue_stream)
 
     def bind(self, session: object) -> AbstractContextManager[None]:
         """`with ol.bind(session):` makes the session's transaction ambient: an enqueue without

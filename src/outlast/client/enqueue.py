@@ -27,12 +27,12 @@ async def enqueue_jobs(on: Face, jobs: list[NewJob], conn: object = None) -> lis
     """Enqueue jobs as part of the current trace, if any."""
     conn = on.ambient(conn)
     if (recorder := tracer()) is None:
-        return await _insert(on, traced(jobs), conn)
+        return await insert_jobs(on, traced(jobs), conn)
     with enqueuing(recorder, jobs) as sent:
-        return await _insert(on, sent, conn)
+        return await insert_jobs(on, sent, conn)
 
 
-async def _insert(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
+async def insert_jobs(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
     parts = on.parts
     if conn is not None:
         await on.ready_beside_caller()

@@ -10,7 +10,7 @@ already, because the jobs were sent before and the answer got lost, the whole is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -20,7 +20,17 @@ from ..model.job import Job, NewJob, read_args
 from ..model.lane import BY_TENANT, DEFAULT_LANE
 from ..model.lifecycle import State
 from ..model.timestamps import to_datetime
-from .operation import BEGIN, AlikeRows, BulkInsert, Op, Pipeline, Statement, creates_database
+from .enqueue import enqueue
+from .operation import (
+    BEGIN,
+    BEGIN_PART,
+    AlikeRows,
+    BulkInsert,
+    Op,
+    Pipeline,
+    Statement,
+    creates_database,
+)
 
 MIN_JOBS = 20  # fewer are faster in one statement, which is one round trip
 JOBS_AT_ONCE = 250
@@ -47,20 +57,39 @@ def can_copy(jobs: Sequence[NewJob]) -> bool:
 def enqueue_many(jobs: Sequence[NewJob]) -> Op[list[Job]]:
     """Insert jobs that are ready now, all or none; returns them in the order given."""
     yield BEGIN
+    made: list[Job] = []
+    yield from _copy(jobs, made)
+    return made
+
+
+def _copy(jobs: Sequence[NewJob], made: list[Job] | None) -> Op[None]:
     queues = json.dumps(sorted({job.queue for job in jobs}))
     ((stored, epoch),), lanes = yield Pipeline(
         [Statement("clock_of_copy"), Statement("lane_rules", {"queues": queues})]
     )
     at: Any = to_datetime(epoch)
-    made: list[Job] = []
     yield BulkInsert("copy_jobs", _rows(jobs, dict(lanes), stored, at, made))
-    return made
+
+
+@creates_database
+def enqueue_parts(
+    parts: Callable[[], Iterable[Sequence[NewJob]]], *, copying: bool, ours: bool = True
+) -> Op[None]:
+    """Insert jobs that are in no flow, a part at a time and all or none. If the connection breaks,
+    the operation is restarted, and asks for the parts again."""
+    for part in parts():
+        yield BEGIN_PART
+        if copying and can_copy(part):
+            yield from _copy(part, None)
+        else:
+            yield from enqueue(part, ours=ours)
 
 
 def _rows(
-    jobs: Sequence[NewJob], rules: Lanes, stored: object, at: datetime, made: list[Job]
+    jobs: Sequence[NewJob], rules: Lanes, stored: object, at: datetime, made: list[Job] | None
 ) -> Iterator[AlikeRows]:
-    """Rows, a part at a time; their jobs are `made` while the server works on the part before."""
+    """Rows, a part at a time; their jobs are `made`, if a caller wants them, while the server works
+    on the part before."""
     for start in range(0, len(jobs), JOBS_AT_ONCE):
         part = jobs[start : start + JOBS_AT_ONCE]
         for _, group in groupby(part, _alike):
@@ -72,7 +101,8 @@ def _rows(
                 "ready",
             )  # fmt: skip
             yield AlikeRows(alike, [(one.id, one.args) for one in run])
-            made += [_ready_job(one, lane, at) for one in run]
+            if made is not None:
+                made += [_ready_job(one, lane, at) for one in run]
 
 
 def _lane(job: NewJob, rules: Lanes) -> str | None:

@@ -74,7 +74,13 @@ class Begin:
     """Start of a transaction: all later statements of the operation commit together."""
 
 
+class BeginPart(Begin):
+    """Start of a part of a long operation, in one transaction with the others. The deadline of an
+    operation holds for each of its parts."""
+
+
 BEGIN = Begin()
+BEGIN_PART = BeginPart()
 
 Step = Statement | Pipeline | Begin | BulkInsert
 Op = Generator[Step, Any, T]

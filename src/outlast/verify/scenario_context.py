@@ -188,7 +188,7 @@ class ScenarioContext:
         return {name: task.job(self.queue, on) for name, on in names.items()}
 
     def enqueue_flow(self, *items: Any, states: Sequence[str] = ANY_FINAL_STATE) -> list[Job]:
-        jobs = self.ol.enqueue(*items)
+        jobs: list[Job] = self.ol.enqueue(*items)
         for job in jobs:
             self.record_promise(job.id, *states)
         return jobs

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Unpack
 
 from ...client.ambient import AmbientTransaction
 from ...client.client import Outlast
+from ...model.errors import Unsupported
 from ...model.job import Job, NewJob
 from ...model.settings import StoreSettings, WorkerOptions
 from ...ops.flow_report import FlowState
@@ -63,6 +64,18 @@ class DjangoOutlast(Outlast):
         if conn is None and isinstance(self.store, DjangoStore):
             return await in_connection_thread(self._enqueue_jobs, jobs)
         return await super()._aenqueue_jobs(jobs, conn)
+
+    async def _aenqueue_stream(
+        self, calls: Iterator[object] | AsyncIterator[object], conn: object = None
+    ) -> int:
+        if conn is not None or not isinstance(self.store, DjangoStore):
+            return await super()._aenqueue_stream(calls, conn)
+        if not isinstance(calls, Iterator):
+            raise Unsupported(
+                reason="an async iterator cannot be read in the thread of Django's connection:"
+                " pass one that is not async"
+            )
+        return await in_connection_thread(self._enqueue_stream, calls)
 
     async def acancel(self, id: str, reason: str = "", *, conn: object = None) -> Job:
         if conn is None and isinstance(self.store, DjangoStore):

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from ...ops.operation import Begin, BulkInsert, CommitPipeline, Pipeline, Rows, Statement, Step
+from ...ops.operation import (
+    Begin,
+    BeginPart,
+    BulkInsert,
+    CommitPipeline,
+    Pipeline,
+    Rows,
+    Statement,
+    Step,
+)
 from .connection import AsyncDeadlineConnection, DeadlineConnection
 from .copy_text import copy_lines
 
@@ -57,6 +67,8 @@ class PostgresSession:
         if isinstance(step, Begin):
             if not self.began:
                 self.began, self.opening = True, self.store.begin_statements()
+            if isinstance(step, BeginPart):
+                self.link.until = time.monotonic() + self.store.settings.deadline
             return None
         if isinstance(step, BulkInsert):
             self._copy(step)
@@ -110,6 +122,8 @@ class AsyncPostgresSession:
         if isinstance(step, Begin):
             if not self.began:
                 self.began, self.opening = True, self.store.begin_statements()
+            if isinstance(step, BeginPart):
+                self.link.until = time.monotonic() + self.store.settings.deadline
             return None
         if isinstance(step, BulkInsert):
             await self._copy(step)
