@@ -11,9 +11,10 @@ from ..model.lifecycle import State
 from ..ops.admission import enqueue_bounded
 from ..ops.enqueue import enqueue, enqueue_one, insert_messages, notify_queues
 from ..ops.enqueue_many import can_copy, enqueue_many
-from ..ops.operation import Op
+from ..ops.operation import BEGIN, Op
 from ..ops.quotas import enqueue_in_quota
 from ..store import Store
+from ..store.caller.connection import can_copy_on
 from ..store.notify_limiter import NotifyLimiter
 from ..tracing import enqueuing, traced, tracer
 from .faces import Face
@@ -43,6 +44,8 @@ async def insert_jobs(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
     full = (await make_room(on, jobs, conn)) if parts.bounded_queues else []
     counted = parts.quota_queues and parts.quota_queues.intersection(job.queue for job in jobs)
     if conn is not None:
+        if not counted and not full and can_copy(jobs) and can_copy_on(conn):
+            return await _copy_on(on, conn, jobs)
         reserved = (await reserve_for_caller(on, jobs, counted, conn)) if counted else None
         return await on.run_on(conn, _insert_and_notify(on, jobs, full, counted, reserved))
     if counted:
@@ -83,10 +86,30 @@ async def _copy(on: Face, jobs: list[NewJob]) -> list[Job]:
     try:
         return await on.run(enqueue_many, jobs)
     except StoreError as error:
-        if not error.facts.get("refused"):
+        if not is_copy_refused(error):
             raise
-        # Perhaps they are there already: the answer to a first try got lost.
         return await on.run(enqueue, jobs)
+
+
+async def _copy_on(on: Face, conn: object, jobs: list[NewJob]) -> list[Job]:
+    try:
+        return await on.run_on(conn, _notifying(on, enqueue_many(jobs)))
+    except StoreError as error:
+        if not is_copy_refused(error):
+            raise
+        return await on.run_on(conn, _notifying(on, _insert_under_savepoint(jobs)))
+
+
+def _insert_under_savepoint(jobs: list[NewJob]) -> Op[list[Job]]:
+    yield BEGIN  # what was refused once may be refused again
+    return (yield from enqueue(jobs, ours=False))
+
+
+def is_copy_refused(error: StoreError) -> bool:
+    """Whether an INSERT may work where a copy did not: the jobs are there already, because the
+    answer to a first try got lost, or the table has row-level security."""
+    unsupported = getattr(error.__cause__, "sqlstate", None) == "0A000"
+    return unsupported or bool(error.facts.get("refused"))
 
 
 async def receive_jobs(on: Face, jobs: list[NewJob]) -> set[str]:
@@ -106,11 +129,16 @@ def _insert_and_notify(
     on: Face, jobs: list[NewJob], full: list[Admission], counted: set[str], reserved: str | None
 ) -> Op[list[Job]]:
     if counted:
-        made = yield from enqueue_in_quota(jobs, full, counted, reserved, ours=False)
+        op = enqueue_in_quota(jobs, full, counted, reserved, ours=False)
     elif full:
-        made = yield from enqueue_bounded(jobs, full, ours=False)
+        op = enqueue_bounded(jobs, full, ours=False)
     else:
-        made = yield from enqueue(jobs, ours=False)
+        op = enqueue(jobs, ours=False)
+    return (yield from _notifying(on, op))
+
+
+def _notifying(on: Face, op: Op[list[Job]]) -> Op[list[Job]]:
+    made = yield from op
     if queues := _queues_to_notify(on.store, made, on.parts.tx_notify_limiter):
         yield from notify_queues(on.store.channel, queues)
     return made

@@ -17,8 +17,9 @@ from ..model.job_stream import PartBuilder
 from ..ops.enqueue import notify_queues
 from ..ops.enqueue_many import enqueue_parts
 from ..ops.operation import Op
+from ..store.caller.connection import can_copy_on
 from ..tracing import count_enqueued, enqueuing, traced, tracer
-from .enqueue import insert_jobs
+from .enqueue import insert_jobs, is_copy_refused
 from .faces import Face
 from .job_file import JobFile
 from .limits import declare_queues
@@ -73,21 +74,30 @@ async def _insert(on: Face, file: JobFile, conn: object) -> None:
         return
     if conn is not None:
         await on.ready_beside_caller()
-        await on.run_on(conn, _insert_and_notify(on, file))
+        await _insert_on(on, file, conn)
         return
     await declare_queues(on)
     try:
         await on.run(enqueue_parts, file.parts, copying=on.store.can_copy)
     except StoreError as error:
-        if not error.facts.get("refused"):
+        if not is_copy_refused(error):
             raise
-        # Perhaps they are there already: the answer to a first try got lost.
         await on.run(enqueue_parts, file.parts, copying=False)
     if on.store.can_notify:
         await on.notify(parts.notify_limiter.due(file.queues))
 
 
-def _insert_and_notify(on: Face, file: JobFile) -> Op[None]:
-    yield from enqueue_parts(file.parts, copying=False, ours=False)
+async def _insert_on(on: Face, file: JobFile, conn: object) -> None:
+    copying = can_copy_on(conn)
+    try:
+        await on.run_on(conn, _insert_and_notify(on, file, copying=copying))
+    except StoreError as error:
+        if not copying or not is_copy_refused(error):
+            raise
+        await on.run_on(conn, _insert_and_notify(on, file, copying=False))
+
+
+def _insert_and_notify(on: Face, file: JobFile, *, copying: bool) -> Op[None]:
+    yield from enqueue_parts(file.parts, copying=copying, ours=False)
     if on.store.can_notify and (due := on.parts.tx_notify_limiter.due(file.queues)):
         yield from notify_queues(on.store.channel, due)

@@ -63,8 +63,8 @@ class AlikeRows(NamedTuple):
 
 
 class BulkInsert(NamedTuple):
-    """Many rows, sent in the way that is fastest; only within a transaction of our own. A row that
-    is refused fails the whole."""
+    """Many rows, sent in the way that is fastest; only within a transaction, and only where store
+    or connection can (`can_copy`, `can_copy_on`). A row that is refused fails the whole."""
 
     name: str
     runs: Iterable[AlikeRows]

@@ -25,9 +25,10 @@ from contextlib import (
 from typing import Any, TypeVar
 
 from ...model.errors import WrongConnection
-from ...ops.operation import Op, Rows, Statement
+from ...ops.operation import BulkInsert, Op, Rows, Statement
 from ..base import Store
 from ..dialects import POSTGRES, SQLITE
+from ..postgres.copy_text import copy_lines
 from ..postgres.text import psycopg_text
 from ..runner import adrive, drive
 from ..sqlite import connection as sqlite
@@ -86,6 +87,14 @@ async def arun_on(connection: Any, store: Store, op: Op[T]) -> T:
             " ol.cancel(…)), or give an asyncio connection"
         )
     raise WrongConnection(reason=_unknown(connection))
+
+
+def can_copy_on(connection: Any) -> bool:
+    """Whether `BulkInsert` works on a caller's connection: on psycopg's own, outside of a pipeline.
+    The answer for other objects is no; `run_on` tells what is wrong with them."""
+    if _family(connection) != "psycopg" or not hasattr(connection, "pgconn"):
+        return False
+    return bool(connection.pgconn.pipeline_status == 0)
 
 
 async def _arun(op: Op[T], session: AsyncCallerSession, store: Store) -> T:
@@ -161,6 +170,13 @@ class PsycopgSession(CallerSession):
             # From the statement: in a caller's pipeline the cursor has no description yet.
             return cursor.fetchall() if query.returns_rows else []
 
+    def copy(self, query: Query, step: BulkInsert) -> None:
+        from psycopg import Cursor
+
+        with Cursor(self.connection) as cursor, cursor.copy(psycopg_text(query)) as copy:
+            for lines in copy_lines(step):
+                copy.write(lines)
+
 
 class AsyncPsycopgSession(AsyncCallerSession):
     async def savepoint(self) -> AbstractAsyncContextManager[Any]:
@@ -181,6 +197,16 @@ class AsyncPsycopgSession(AsyncCallerSession):
         async with AsyncCursor(self.connection, row_factory=tuple_row) as cursor:  # as above
             await cursor.execute(psycopg_text(query), statement.bind)
             return await cursor.fetchall() if query.returns_rows else []
+
+    async def copy(self, query: Query, step: BulkInsert) -> None:
+        from psycopg import AsyncCursor
+
+        async with (
+            AsyncCursor(self.connection) as cursor,
+            cursor.copy(psycopg_text(query)) as copy,
+        ):
+            for lines in copy_lines(step):
+                await copy.write(lines)
 
 
 _ASYNCPG_TYPES: dict[type, str] = {bool: "boolean", int: "bigint", float: "double precision"}

@@ -12,7 +12,7 @@ from contextlib import (
 from typing import Any
 
 from ...model.errors import WrongConnection
-from ...ops.operation import Begin, Pipeline, Rows, Statement, Step
+from ...ops.operation import Begin, BulkInsert, Pipeline, Rows, Statement, Step
 from ..base import Store
 from ..dialects import POSTGRES
 from ..statements import Query
@@ -40,8 +40,9 @@ class CallerSession(ABC):
             return None
         if isinstance(step, Pipeline):
             return [self.execute_step(statement) for statement in step]
-        assert isinstance(step, Statement), "jobs are copied in transactions of our own"
         query = self.queries[step.name]
+        if isinstance(step, BulkInsert):
+            return self.copy(query, step)
         return self.execute(query, step) if query.sql else []
 
     def _nest(self) -> None:
@@ -52,6 +53,10 @@ class CallerSession(ABC):
     def driver(self) -> Any:
         """The driver's own connection, whatever wraps it."""
         return self.connection
+
+    def copy(self, query: Query, step: BulkInsert) -> None:
+        """Send many rows; only where `can_copy_on` says so."""
+        raise NotImplementedError
 
     @abstractmethod
     def dialect(self) -> str:
@@ -90,12 +95,18 @@ class AsyncCallerSession(ABC):
             return None
         if isinstance(step, Pipeline):
             return [await self.execute_step(statement) for statement in step]
-        assert isinstance(step, Statement), "as above"
-        return await self.execute(self.queries[step.name], step)
+        query = self.queries[step.name]
+        if isinstance(step, BulkInsert):
+            return await self.copy(query, step)
+        return await self.execute(query, step)
 
     def driver(self) -> Any:
         """As above."""
         return self.connection
+
+    async def copy(self, query: Query, step: BulkInsert) -> None:
+        """As above."""
+        raise NotImplementedError
 
     @abstractmethod
     async def savepoint(self) -> AbstractAsyncContextManager[Any]:
