@@ -75,6 +75,7 @@ def drop_first(store: Store, first: int) -> float:
 
 @pytest.mark.campaign
 @pytest.mark.kinds("postgres")
+@pytest.mark.timeout(3600)  # of which most is the filling
 @pytest.mark.parametrize("kept", [1_000_000, 10_000_000])
 def test_many_archived_jobs_cost_claims_and_look_ups_nothing(
     store: Store, database: Database, kept: int
