@@ -68,6 +68,17 @@ def test_a_lane_gives_no_more_than_its_limit_however_it_ends(run: Run) -> None:
     assert len(turn(run)) == 1
 
 
+def test_workers_that_live_for_one_turn_serve_every_lane(run: Run) -> None:
+    """R239: a new worker goes on where the others were, and does not begin with the first lane."""
+    limit(run, lane_running=40)
+    for lane in "abcde":
+        put_in(run, lane, 40)
+    served: set[str | None] = set()
+    for n in range(60):
+        served |= {one.lane for one in take(run, 1, worker=f"w{n}", turn=LaneTurn(first=True))}
+    assert served == set("abcde")
+
+
 def test_a_queue_gives_no_more_than_its_limit_over_all_lanes(run: Run) -> None:
     """R009, R238."""
     limit(run, running=5, lane="tenant")

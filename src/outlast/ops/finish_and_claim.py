@@ -38,7 +38,7 @@ def finish_and_claim_lanes(
     """The same for a limited queue, in one transaction, so that freed slots can be claimed again.
     Jobs with dependents are finished first: that commits and releases their locks."""
     tied = any(transition.claim.has_dependents for transition in transitions)
-    if tied:
+    if tied or asked.turn.first:
         finished, _ = yield from finish_and(transitions, [])
         return finished, (yield from claim_lanes(asked))
     if asked.even:

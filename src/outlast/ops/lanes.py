@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..model.claim import Claim
@@ -50,6 +50,7 @@ class LaneTurn:
     deep: bool = False  # whether that search is deep
     longest_due: bool = False  # of each lane, instead of its highest priority
     even: bool = False  # lanes had equal shares in the last turn
+    first: bool = False  # of a new worker: it continues where others are
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +237,21 @@ def read_even_claims(asked: LaneClaim, answers: Sequence[Rows]) -> TurnClaims:
 
 def claim_lanes(asked: LaneClaim) -> Op[TurnClaims]:
     """Claim jobs of a limited queue."""
+    if asked.turn.first:
+        asked = yield from _where_others_are(asked)
     if asked.even:
         return read_even_claims(asked, (yield Pipeline(asked.even_statements())))
     yield BEGIN
     answers: list[Rows] = yield Pipeline(asked.opening())
     return (yield from claim_locked(asked, answers))
+
+
+def _where_others_are(asked: LaneClaim) -> Op[LaneClaim]:
+    """If every new worker began with the first lane, the last ones would wait for ever where
+    workers do not live long."""
+    rows: Rows = yield Statement("latest_lane", {"queue": asked.queue})
+    cursor = LaneCursor(rows[0][0]) if rows else FIRST_LANE
+    return replace(asked, turn=replace(asked.turn, cursor=cursor))
 
 
 def _read_lanes(rows: Rows) -> tuple[list[tuple[str, int, bool]], TurnLimits | None]:

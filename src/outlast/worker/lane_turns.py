@@ -18,7 +18,7 @@ MAX_VAIN_TURNS = 32  # fruitless claims in a row before the queue rests
 
 @dataclass(slots=True)
 class _QueueTurn:
-    cursor: LaneCursor = FIRST_LANE
+    cursor: LaneCursor | None = None  # none before the first turn
     freed: dict[str, None] = field(default_factory=dict)  # latest last
     adopt_at: float = 0.0
     deep_adopt_at: float = 0.0
@@ -74,7 +74,8 @@ class LaneTurns:
         deep = adopt and now >= turn.deep_adopt_at
         if deep:
             turn.deep_adopt_at = now + DEEP_ADOPT_INTERVAL_S
-        return LaneTurn(turn.cursor, lanes, adopt, deep, turn.share.due, turn.even)
+        first, cursor = turn.cursor is None, turn.cursor or FIRST_LANE
+        return LaneTurn(cursor, lanes, adopt, deep, turn.share.due, turn.even, first)
 
     def claimed(
         self, queue: str, claims: Sequence[Claim], longest_due: bool = False, took: float = 0.0

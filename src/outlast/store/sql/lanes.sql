@@ -44,6 +44,12 @@ held AS MATERIALIZED (
 held.got AND pg_try_advisory_xact_lock(
         ol.lane_lock(:queue, chosen.lane))
 
+-- name: latest_lane
+-- The lane of the job of a queue that started last: its turns are about there.
+SELECT r.lane FROM ol.job AS r
+WHERE r.state = 'running' AND r.lane IS NOT NULL AND r.queue = :queue
+ORDER BY r.started_at DESC LIMIT 1
+
 -- name: lock_lanes
 -- The lanes of a queue whose turn it is, and those with slots that were just freed, locked against
 -- other claims until this one commits. What is running is counted afterwards, by a statement that
