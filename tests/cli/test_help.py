@@ -51,3 +51,12 @@ def test_what_is_written_wrongly_ends_with_2_and_changes_nothing(arguments: list
     result = CliRunner().invoke(outlast, arguments)
     assert result.exit_code == 2
     assert "Usage:" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("quues", ": did you mean queues?"), ("frobnicate", ".")]
+)
+def test_an_unknown_command_is_refused_with_the_nearest_one(written: str, meant: str) -> None:
+    result = CliRunner().invoke(outlast, [written], prog_name="outlast")
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"Error: There is no command '{written}'{meant}\n")

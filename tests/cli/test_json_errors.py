@@ -121,10 +121,14 @@ def test_errors_of_single_jobs_are_in_the_answer(run: Commands) -> None:
 
 
 def test_an_error_before_the_command_is_json_too() -> None:
-    for arguments in (["--nonsense", "jobs", "--json"], ["nonsense", "--json"]):
+    refused = {
+        "NoSuchOption": ["--nonsense", "jobs", "--json"],
+        "UsageError": ["nonsense", "--json"],
+    }
+    for kind, arguments in refused.items():
         result = CliRunner().invoke(outlast, arguments)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert json.loads(result.stderr)["error"]["type"].startswith("NoSuch")
+        assert json.loads(result.stderr)["error"]["type"] == kind
 
 
 def test_words_after_two_dashes_are_no_options(run: Commands) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..model.spelling import did_you_mean
 from ..version import VERSION
 from .database_options import schema_option, url_option
 from .errors import errors_as_json, errors_as_messages, wants_json
@@ -75,6 +76,15 @@ class Commands(click.Group):
         module = import_module(f".{COMMANDS[cmd_name]}", __name__)
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            hint = did_you_mean(name, list(COMMANDS))
+            ctx.fail(f"There is no command {name!r:.80}{hint}")
+        return super().resolve_command(ctx, args)
 
     def make_context(
         self,
