@@ -39,7 +39,6 @@ GOALS = {
     "lanes": "runs",
     "schedules": "ticks",
     "ackloss": "lost",
-    "waits": "runs",
 }
 Report = Callable[[str], None]
 
