@@ -56,6 +56,14 @@ def test_a_job_writes_no_more_than_it_did(store: Store, database: Database) -> N
     assert sum(bytes for _, bytes in written) / BATCH <= 1400
 
 
+def test_one_job_alone_writes_no_more_than_it_did(store: Store, database: Database) -> None:
+    """R180: a job that is enqueued by itself, without the record of its commit."""
+    put(store.run, 2 * BATCH)
+    records, bytes = _logged(store, database, Statement("insert_job", new().params()))
+    assert records <= 4, "a row, its key, and its place among the ready"
+    assert bytes <= 430
+
+
 def test_a_turn_is_one_round_trip_and_prepared_once(database: Database) -> None:
     """R036: what a worker says over and over is parsed and planned once for each connection."""
     store = open_store(database.url, database.schema)
