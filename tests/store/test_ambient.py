@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -61,6 +62,33 @@ async def test_an_async_session_is_joined_by_async_verbs(ol: Outlast, database: 
         with ol.bind(session):
             await noop.aenqueue()
         await session.commit()
+    await engine.dispose()
+    assert len(await ol.ajobs()) == 1
+
+
+async def test_a_task_that_outlives_the_bind_commits_its_own_jobs(
+    ol: Outlast, database: Database
+) -> None:
+    """R001: a task that a request has started keeps a copy of the request's context. The session
+    is over by then, and would take the job with it."""
+    driver = "sqlite+aiosqlite" if database.is_sqlite else "postgresql+psycopg"
+    place = f"/{database.path}" if database.is_sqlite else database.direct_url.split("//", 1)[1]
+    engine, noop = create_async_engine(f"{driver}://{place}"), ol.task(lambda: None, name="noop")
+    answered = asyncio.Event()
+
+    async def audit() -> None:
+        await answered.wait()
+        await noop.aenqueue()
+
+    async with AsyncSession(engine) as outer, AsyncSession(engine) as session:
+        with ol.bind(outer):
+            with ol.bind(session):
+                late = asyncio.create_task(audit())
+            nested = asyncio.create_task(noop.aenqueue())
+            await nested
+            await outer.rollback()  # of an open one, all the same
+    answered.set()
+    await late
     await engine.dispose()
     assert len(await ol.ajobs()) == 1
 

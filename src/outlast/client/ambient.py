@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ..model.errors import InvalidSetting
@@ -41,12 +42,12 @@ class AmbientTransaction:
     def __init__(self, mode: AmbientMode, find: Callable[[], object | None] | None = None) -> None:
         self._mode = mode
         self._find = find
-        self._bound: ContextVar[object | None] = ContextVar("outlast_bound", default=None)
+        self._binding: ContextVar[_Binding | None] = ContextVar("outlast_binding", default=None)
         self._warned = False
 
     def connection(self) -> object | None:
         """The connection or session to enqueue on; None: a connection of the store."""
-        found = self._bound.get()
+        found = self._bound_session()
         if found is None and self._find is not None:
             found = self._find()
         if found is None or self._mode == "join":
@@ -58,8 +59,26 @@ class AmbientTransaction:
 
     @contextmanager
     def bind(self, session: object) -> Iterator[None]:
-        token = self._bound.set(session)
+        binding = _Binding(session, self._binding.get())
+        token = self._binding.set(binding)
         try:
             yield
         finally:
-            self._bound.reset(token)
+            binding.open = False
+            self._binding.reset(token)
+
+    def _bound_session(self) -> object | None:
+        binding = self._binding.get()
+        while binding is not None and not binding.open:
+            binding = binding.outer
+        return None if binding is None else binding.session
+
+
+@dataclass(slots=True)
+class _Binding:
+    """One `bind`. An asyncio task that was started inside keeps a copy of the context after the
+    block has ended: it must not add jobs to a session that nobody commits any more."""
+
+    session: object
+    outer: _Binding | None
+    open: bool = True
