@@ -8,8 +8,10 @@ read, so that no worker of Celery runs what is a job already.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .protocols import Message
@@ -37,6 +39,7 @@ class MovedQueue:
         return self._own.redelivery
 
     async def open(self) -> None:
+        self._moving = asyncio.Lock()  # workers of one event loop share the channel's transaction
         await self._own.open()
         with rabbit_outages():
             self._channel = channel = await self._own.channel(publisher_confirms=False)
@@ -64,14 +67,23 @@ class MovedQueue:
         assert self._consumer is not None
         with rabbit_outages():
             found = await self._consumer.take(limit, wait)
-            if not found:
-                return 0
-            underlay = await self._channel.get_underlay_channel()
+            if found:
+                async with self._moving:
+                    await self._move_all(found)
+        return len(found)
+
+    async def _move_all(self, found: Sequence[AbstractIncomingMessage]) -> None:
+        channel = self._channel
+        underlay = await channel.get_underlay_channel()
+        try:
             for one in found:
                 await self._publish(underlay, one)
                 await one.ack()
             await underlay.tx_commit()
-        return len(found)
+        except BaseException:  # or another worker's commit would contain half of it
+            with suppress(Exception):
+                await channel.close()
+            raise
 
     async def _publish(self, underlay: Any, received: AbstractIncomingMessage) -> None:
         properties: Any = received.properties

@@ -6,14 +6,17 @@ import asyncio
 import base64
 import json
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import aiormq
 import celery
 import pytest
 
 from outlast import Job, Unsupported
+from outlast.bridges import SinkDown
 from outlast.integrations.celery import AsyncResult, Celery, CeleryQueue
 from tests.support import Database, aeventually
 from tests.support.brokers import RabbitServer
@@ -158,6 +161,112 @@ async def test_what_cannot_be_a_job_is_dead_with_its_body(
     [(kept,)] = sql(database, "SELECT args FROM {job} WHERE key LIKE ?", f"%{member}")
     assert "shop.add" in str(kept)
     assert pickled not in str(kept)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [[{"__type__": "decimal", "__value__": "one"}], json.loads("[" * 700 + "]" * 700)],
+    ids=["value", "nesting"],
+)
+async def test_a_message_of_any_content_stops_no_other(
+    app: Celery, producer: celery.Celery, args: Any
+) -> None:
+    """Received in one batch with it, before or after it."""
+    names = {"task": "shop.add", "id": str(uuid.uuid4())}
+    good = [producer.send_task("shop.add", (1, 1)).id]
+    with producer.connection_for_write() as connection:
+        connection.SimpleQueue("celery").put([args, {}, {}], headers=names)
+    good.append(producer.send_task("shop.add", (2, 2)).id)
+    async with work(app.ol):
+        await ends(app, *good)
+        await aeventually(lambda: app.ol.counts()["dead"] == 1)
+    assert sorted(app.ran) == [(1, 1), (2, 2)]
+
+
+async def test_a_message_of_a_process_that_dies_before_its_commit_is_not_lost(
+    app: Celery, producer: celery.Celery, broker: str
+) -> None:
+    """R001: it was taken from Celery's queue, and is in no database."""
+    id = producer.send_task("shop.add", (1, 1)).id
+    dying = CeleryQueue(broker)
+    await dying.open()
+    [message] = await dying.receive(10, 5)
+    assert message.id == id
+    await dying.close()
+    async with work(app.ol):
+        await ends(app, id)
+    assert app.ran == [(1, 1)]
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("broker", ["rabbit"], indirect=True)
+async def test_a_move_in_rabbitmq_that_is_cut_off_moves_nothing(
+    producer: celery.Celery, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R129: a message in Celery's queue and in ours, too, would run on both sides."""
+    published = 0
+    publish = aiormq.Channel.basic_publish
+
+    async def cut_off(channel: aiormq.Channel, *args: Any, **kwargs: Any) -> Any:
+        nonlocal published
+        published += 1
+        answer = await publish(channel, *args, **kwargs)
+        if published == 3:
+            await channel.basic_qos(prefetch_count=100)  # the broker has all that was sent before
+            raise ConnectionError("cut off")
+        return answer
+
+    for n in range(5):
+        producer.send_task("shop.add", (n, n))
+    queue = CeleryQueue(broker)
+    await queue.open()
+    monkeypatch.setattr(aiormq.Channel, "basic_publish", cut_off)
+    with pytest.raises(SinkDown, match="cut off"):
+        await queue.receive(10, 5)
+    await queue.close()
+    await aeventually(lambda: ready(producer, "celery") == 5)
+    assert ready(producer, "outlast.celery") == 0
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("broker", ["rabbit"], indirect=True)
+async def test_workers_of_one_process_commit_their_moves_apart(
+    producer: celery.Celery, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R129: they share the channel, so the commit of one must not contain a half of the other's."""
+    since_commit: Counter[str] = Counter()
+    halves = []
+
+    def counted(name: str) -> None:
+        call = getattr(aiormq.Channel, name)
+
+        async def count(channel: aiormq.Channel, *args: Any, **kwargs: Any) -> Any:
+            if name == "tx_commit":
+                halves.append(since_commit["basic_publish"] - since_commit["basic_ack"])
+                since_commit.clear()
+                return await call(channel, *args, **kwargs)
+            answer = await call(channel, *args, **kwargs)
+            since_commit[name] += 1
+            await asyncio.sleep(0)  # another one's turn, as when the socket is full
+            return answer
+
+        monkeypatch.setattr(aiormq.Channel, name, count)
+
+    for n in range(40):
+        producer.send_task("shop.add", (n, n))
+    queue = CeleryQueue(broker)
+    await queue.open()
+    counted("basic_publish"), counted("basic_ack"), counted("tx_commit")
+    received = await asyncio.gather(*(queue.receive(7, 1) for _ in range(4)))
+    await queue.close()
+    assert sum(map(len, received)) > 0 and len(halves) > 1
+    assert set(halves) == {0}
+
+
+def ready(producer: celery.Celery, queue: str) -> int:
+    """Messages that the broker would deliver."""
+    with producer.connection_for_write() as connection:
+        return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
 
 
 async def test_a_message_that_was_taken_comes_again_to_us_alone(

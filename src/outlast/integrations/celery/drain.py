@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...bridges.celery import PROBLEM, CeleryQueue
 from ...bridges.inbox import Inbox, check_name_is_free, message_key
-from ...model.errors import InvalidInput
 from ...model.job import NewJob
 from ...model.message import Message, undecodable
 from ...model.options import MAX_PRIORITY
@@ -63,7 +62,7 @@ class CeleryInbox(Inbox):
             if problem := message.headers.get(PROBLEM):
                 raise ValueError(problem)
             return self._job_of_task(message, limit), True
-        except (InvalidInput, ValueError, TypeError, KeyError, AttributeError) as error:
+        except Exception as error:  # whatever it holds, it must not stop the others
             problem = f"the message cannot be a job: {error_summary(error)}"
             return self._new_job(message, undecodable(message, problem, limit)), False
 
