@@ -16,7 +16,14 @@ from celery import schedules as theirs
 from celery.utils.time import get_exponential_backoff_interval
 from kombu.utils import json as kombu_json
 
-from outlast import InvalidArguments, InvalidOption, KeyConflict, Unsupported
+from outlast import (
+    InvalidArguments,
+    InvalidOption,
+    KeyConflict,
+    Permanent,
+    RetryLater,
+    Unsupported,
+)
 from outlast.integrations import celery as ours
 from outlast.integrations.celery import Celery, chain, chord, crontab, group, shared_task
 from outlast.integrations.celery.exceptions import MaxRetriesExceededError, TaskFailed, rebuilt
@@ -134,6 +141,50 @@ def test_retries_are_counted_by_what_the_task_asked_for(app: Celery) -> None:
     assert "retry 4 in 60 s" in str(attempts[3].error)
 
 
+def test_autoretry_leaves_the_outcomes_of_outlast_alone(app: Celery) -> None:
+    @app.task(name="strict", autoretry_for=(Exception,), retry_jitter=False, retry_backoff=60)
+    def strict(how: str) -> None:
+        seen.append(how)
+        raise Permanent("no such order") if how == "dead" else RetryLater(3600)
+
+    seen: list[str] = []
+    dead, later = strict.delay("dead"), strict.delay("later")
+    drain(app.ol, until="2m")
+    assert (dead.state, later.job().state) == ("FAILURE", "scheduled")
+    assert sorted(seen) == ["dead", "later"]
+
+
+def test_a_hook_that_fails_does_not_change_that_the_task_has_succeeded(app: Celery) -> None:
+    """Its callback is enqueued, too."""
+
+    class Noted(ours.Task):
+        def on_success(self, *given: Any) -> None:
+            raise OSError("the notes are full")
+
+        after_return = on_success
+
+    add = app.tasks["add"]
+    noted = app.task(name="noted", base=Noted)(lambda: 7)
+    result = noted.apply_async(link=add.s(1))
+    drain(app.ol)
+    assert result.get() == 7
+    assert [job.result for job in app.ol.jobs(task="add")] == [8]
+
+
+def test_a_result_is_ignored_by_call_task_or_setting_unless_a_job_follows(app: Celery) -> None:
+    quiet = app.task(name="quiet", ignore_result=True)(lambda: 7)
+    add = app.tasks["add"]
+    results = [
+        add.apply_async((1, 1), ignore_result=True),
+        quiet.apply_async(ignore_result=False),
+        quiet.delay(),
+        (quiet.s() | add.s(1)).delay(),
+        (quiet.s().set(ignore_result=True) | add.s(1)).delay(),
+    ]
+    drain(app.ol)
+    assert [one.get() for one in results] == [None, 7, None, 8, 8]
+
+
 def test_eager_tasks_run_in_the_call(app: Celery) -> None:
     app.conf.task_always_eager = True
     add, total, fail = (app.tasks[name] for name in ("add", "total", "fail"))
@@ -239,6 +290,7 @@ def test_json_and_backoff_are_celery_s(app: Celery) -> None:
         (lambda app: Celery("x", tasks="y"), "takes broker"),
         (lambda app: crontab(day_of_week=1, day_of_month=1), "both"),
         (lambda app: crontab(minute=60), "0 to 59"),
+        (lambda app: app.config_from_object({"CELERY_ACKS_LATE": True}), "lower-case"),
         (lambda app: app.drain_queue(), "broker"),
         (lambda app: app.drain_queue(broker="sqs://"), "redis"),
         (lambda app: chain(app.tasks["add"].s(1).set(task_id="x")).delay(), "single call"),

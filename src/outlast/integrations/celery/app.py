@@ -28,7 +28,7 @@ from ...model.task import TaskDefinition
 from ...worker.context import Context
 from ...worker.worker import Worker
 from .beat import read_beat_schedule
-from .conf import CeleryConf
+from .conf import CeleryConf, refuse_old_names
 from .handler import handler_of
 from .result import AsyncResult
 from .signatures import Canvas, CelerySignature
@@ -116,6 +116,8 @@ class Celery:
             source = import_module(module)
             source = getattr(source, attribute) if attribute else source
         named = source if isinstance(source, Mapping) else _public(source)
+        if not prefix:
+            refuse_old_names(named)
         for name, value in named.items():
             if prefix and name.startswith(prefix):
                 self.conf[name.removeprefix(prefix).lower()] = value

@@ -68,6 +68,7 @@ REFUSED = {
     "result_compression": "leave it out; see large payloads",
     "result_chord_ordered": "leave it out: results of a group are in order",
 }
+OLD_PREFIXES = ("BROKER_", "CELERY_", "CELERYBEAT_", "CELERYD_")
 JSON_ONLY = ("task_serializer", "result_serializer")
 JSON_NAMES = ("json", "application/json")
 
@@ -126,6 +127,16 @@ class CeleryConf:
             return given
         first_is_low = str(self.broker_url or "").startswith(("redis", "sentinel", "unix"))
         return max(-given, -MAX_PRIORITY) if first_is_low else min(given, MAX_PRIORITY)
+
+
+def refuse_old_names(given: Iterable[str]) -> None:
+    """Settings in capitals, of Celery before 4: they would be ignored without a word."""
+    if old := sorted(name for name in given if name.startswith(OLD_PREFIXES) and name.isupper()):
+        raise InvalidOption(
+            option=old[0],
+            reason="is a name of Celery 3: use the lower-case one (`celery upgrade settings`), or"
+            " give a namespace",
+        )
 
 
 def _checked(name: str, value: Any) -> Any:

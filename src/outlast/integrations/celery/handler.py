@@ -43,8 +43,8 @@ class ErrorInfo:
 
 def handler_of(task: CeleryTask) -> Callable[..., Any]:
     """The handler of this task's jobs. `gets` says what its first arguments are made of, `then`
-    which calls follow its success; `retries` are those that Celery made before the switch, and
-    `task_id` is one that is no UUID."""
+    which calls follow its success; `retries` are those that Celery made before the switch,
+    `task_id` is one that is no UUID, and `ignore_result` is what the call said."""
 
     def run(  # noqa: PLR0913 - what is stored
         ctx: Context,
@@ -55,6 +55,7 @@ def handler_of(task: CeleryTask) -> Callable[..., Any]:
         then: list[Any] | None = None,
         retries: int = 0,
         task_id: str | None = None,
+        ignore_result: bool | None = None,
     ) -> Any:
         job = ctx.job
         first = _first_arguments(task, ctx, gets)
@@ -77,12 +78,17 @@ def handler_of(task: CeleryTask) -> Callable[..., Any]:
         value = attempt.run()
         for callback in then or ():
             enqueue_callback(task, ctx, callback, value)
-        ignored = (
-            task.app.conf.task_ignore_result if task.ignore_result is None else (task.ignore_result)
-        )
-        return None if ignored else to_plain(value, task.name)
+        ignored = ignores_result(task) if ignore_result is None else ignore_result
+        # Jobs that follow in a flow read it from this one.
+        return None if ignored and job.flow is None else to_plain(value, task.name)
 
     return run
+
+
+def ignores_result(task: CeleryTask) -> bool:
+    """Whether the task says so, else the settings."""
+    said = task.ignore_result
+    return bool(task.app.conf.task_ignore_result if said is None else said)
 
 
 class TaskRun:
@@ -110,8 +116,8 @@ class TaskRun:
             except Exception as error:
                 self._failed(error)
                 raise
-            task.on_success(value, *self._given)
-            task.after_return(SUCCESS, value, *self._given, None)
+            self._hook(task.on_success, value, *self._given)
+            self._hook(task.after_return, SUCCESS, value, *self._given, None)
             return value
 
     def _retry(self, error: RetryRequested) -> RetryLater:

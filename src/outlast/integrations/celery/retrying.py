@@ -8,13 +8,15 @@ from datetime import UTC, datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from ...model.errors import Unsupported
+from ...model.errors import DependencyDown, NotAttempted, Permanent, RetryLater, Unsupported
 from .exceptions import MaxRetriesExceededError, RetryRequested, TaskPredicate
 from .sending import moment
 
 if TYPE_CHECKING:
     from .request import TaskRequest
     from .tasks import CeleryTask
+
+OUTCOMES = (DependencyDown, NotAttempted, Permanent, RetryLater)  # how a task of Outlast may end
 
 
 def requested_retry(
@@ -64,7 +66,7 @@ def with_autoretry(task: CeleryTask, run: Callable[..., Any]) -> Callable[..., A
     def retrying(*args: Any, **kwargs: Any) -> Any:
         try:
             return run(*args, **kwargs)
-        except TaskPredicate:
+        except (TaskPredicate, *OUTCOMES):
             raise
         except tuple(task.dont_autoretry_for):
             raise

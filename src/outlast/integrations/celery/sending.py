@@ -68,6 +68,8 @@ def call_of(
     options = {name: value for name, value in options.items() if value is not None}
     if (id := options.get("task_id")) and id != job_id_of(id):
         stored["task_id"] = id
+    if (ignored := options.get("ignore_result")) is not None:
+        stored["ignore_result"] = bool(ignored)
     if links := listed(options.get("link")):
         stored["then"] = [to_plain(one.as_dict(), task) for one in links]
     given |= {name: value for name, value in stored.items() if value is not None}
@@ -152,6 +154,7 @@ def elsewhere(  # noqa: PLR0913 - what is stored
     then: list[Any] | None = None,
     retries: int = 0,
     task_id: str | None = None,
+    ignore_result: bool | None = None,
 ) -> Any:
     """The arguments of every job of ours; `handler.py` has the handler that runs."""
     raise NotImplementedError
