@@ -32,6 +32,20 @@ with warnings.catch_warnings(record=True) as told:
     rolled_back("default", 2)
 print([sorted(job.args["order"] for job in ol.jobs()), [str(one.message)[:43] for one in told]])
 """
+LOCKED = """
+from django.db import transaction
+from shop import tasks
+from outlast import Unsupported
+from outlast.integrations.django import ol
+
+with transaction.atomic():
+    try:
+        tasks.pay.enqueue(order=1)
+    except Unsupported as refused:
+        print(refused)
+tasks.pay.enqueue(order=2)
+print([job.args["order"] for job in ol.jobs()])
+"""
 WARNING = "this job is committed by itself, not with t"
 
 
@@ -48,3 +62,15 @@ def test_blocks_of_another_database_are_not_joined_and_warn_warns_once(
     shop.more_env["SHOP_OTHER_DATABASE"] = json.dumps(other)
     last = shop.run("shell", "-c", SCRIPT).strip().splitlines()[-1]
     assert ast.literal_eval(last) == expected
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("ambient", ["warn", "off"])
+def test_a_block_that_locks_the_file_refuses_a_job_that_commits_by_itself(
+    database: Database, ambient: str
+) -> None:
+    """It would wait for its own transaction until the time is over. After the block it is made."""
+    shop = Shop(database, {"ambient": ambient}).migrated()
+    told, jobs = shop.run("shell", "-c", LOCKED).strip().splitlines()[-2:]
+    assert "locks the SQLite file" in told and "set 'join'" in told
+    assert jobs == "[2]"

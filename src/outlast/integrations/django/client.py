@@ -15,7 +15,7 @@ from ...ops.flow_report import FlowState
 from ...store import Store, open_store
 from .conf import DjangoSettings, read_settings
 from .connections import with_fresh_connections
-from .database_url import database_url
+from .database_url import database_url, locks_file
 from .store import DjangoStore, in_connection_thread
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class DjangoOutlast(Outlast):
             tenant_required=conf.tenant_required,
             ambient=conf.ambient,
         )
-        self._parts.ambient = AmbientTransaction(conf.ambient, self.open_transaction)
+        self._parts.ambient = AmbientTransaction(conf.ambient, self._ambient_transaction)
 
     def _open_store(
         self, url: str | None, schema: str | None, settings: StoreSettings | None
@@ -57,6 +57,17 @@ class DjangoOutlast(Outlast):
 
         connection = connections[self.conf.alias]
         return connection if connection.in_atomic_block else None
+
+    def _ambient_transaction(self) -> object | None:
+        found = self.open_transaction()
+        apart = found is not None and self.conf.ambient != "join"
+        if apart and not isinstance(self.store, DjangoStore) and locks_file(self.conf.alias):
+            raise Unsupported(
+                reason=f"with OUTLAST['ambient'] = {self.conf.ambient!r} this would be committed by"
+                " itself, but the atomic() block around it locks the SQLite file: do it outside of"
+                " the block, or set 'join'"
+            )
+        return found
 
     # In async code, whether an `atomic()` block is open shows only in the thread of the connection.
 

@@ -54,6 +54,16 @@ def refusal(alias: str) -> str | None:
     return None
 
 
+def locks_file(alias: str) -> bool:
+    """Whether each transaction of this database is the only writer of its file from its start."""
+    from django.db import connections
+
+    connection = connections[alias]
+    options = connection.settings_dict.get("OPTIONS") or {}
+    mode = str(options.get("transaction_mode") or "").upper()
+    return connection.vendor == "sqlite" and mode in ("IMMEDIATE", "EXCLUSIVE")
+
+
 def _has_psycopg3() -> bool:
     from django.db.backends.postgresql.psycopg_any import is_psycopg3
 

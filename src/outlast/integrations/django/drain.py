@@ -5,7 +5,8 @@ The operations and the decisions are a worker's: claim, run, decide, finish.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +25,7 @@ from ...worker.executor import Execution
 from ...worker.outcome_policy import OutcomePolicy
 
 if TYPE_CHECKING:
-    from ...client.client import Outlast
+    from .client import DjangoOutlast
 
 LEASE_S = 86400.0
 
@@ -32,7 +33,7 @@ LEASE_S = 86400.0
 class InlineDrain:
     """Runs the jobs of an app until none is ready."""
 
-    def __init__(self, app: Outlast) -> None:
+    def __init__(self, app: DjangoOutlast) -> None:
         self._app = app
         self._store = app.store
         self._worker = new_instance_id()
@@ -68,7 +69,8 @@ class InlineDrain:
         if definition is None:
             raise UnknownTask(task=taken.task)
         context = Context(taken, self._add_event, self._store, blobs=self._app.blobs)
-        ended = ExecutionHere(definition, taken, context).run()
+        with usable_transaction(self._app.conf.alias):
+            ended = ExecutionHere(definition, taken, context).run()
         events, self._events = self._events, []
         self._store.run(finish, [self._decide(taken, ended)], events)
 
@@ -76,6 +78,30 @@ class InlineDrain:
         number = len(self._events) + 1
         event = {"job": owner.id, **owner.guard, "kind": kind, "data": data, "n": number}
         self._events.append(event)
+
+
+@contextmanager
+def usable_transaction(alias: str) -> Iterator[None]:
+    """An error of the database inside breaks the test's transaction: undo the attempt's writes
+    then, so that its outcome can be stored."""
+    from django.db import connections
+
+    connection = connections[alias]
+    point = connection.savepoint()
+    yield
+    if connection.needs_rollback or _is_aborted(connection):
+        connection.needs_rollback = False
+        connection.savepoint_rollback(point)
+    connection.savepoint_commit(point)
+
+
+def _is_aborted(connection: Any) -> bool:
+    """Whether PostgreSQL refuses everything but a rollback."""
+    if connection.vendor != "postgresql" or connection.connection is None:
+        return False
+    from psycopg.pq import TransactionStatus
+
+    return bool(connection.connection.info.transaction_status == TransactionStatus.INERROR)
 
 
 class ExecutionHere(Execution):

@@ -36,6 +36,18 @@ def fail(order: int) -> None:
     raise ValueError(f"order {order} cannot be paid")
 
 
+@task(max_attempts=1)
+def order_twice(number: int) -> None:
+    Order.objects.create(pk=number, number=number)
+    Order.objects.bulk_create([Order(pk=number, number=number)])
+
+
+@task(max_attempts=1)
+def send_bad_sql() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT nothing FROM nowhere")
+
+
 @task
 def note(order: int, ctx: Context) -> None:
     ctx.log("seen", order=order)
