@@ -60,6 +60,17 @@ def test_a_job_that_should_not_be_there_is_shown(ol: Outlast) -> None:
         refute_enqueued(send, "ann")
 
 
+def test_jobs_beyond_the_first_page_are_looked_at_too(ol: Outlast) -> None:
+    @ol.task
+    def send(to: str) -> None: ...
+
+    oldest = send.enqueue("ann")
+    ol.enqueue(*(send.job("bob") for _ in range(1001)))
+    assert assert_enqueued(send, "ann").id == oldest.id
+    with pytest.raises(AssertionError, match=r"1 × send\(to='ann'\)"):
+        refute_enqueued(send, "ann")
+
+
 def test_options_are_compared_if_given(ol: Outlast) -> None:
     @ol.task
     def send() -> None: ...

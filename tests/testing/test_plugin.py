@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Outlast
+from outlast import Outlast, StoreError
 from outlast.testing import drain
 from outlast.testing.stores import FreshStores
 from tests.support import Postgres
@@ -91,6 +91,14 @@ def test_a_url_of_sqlite_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidOption, match="outlast_url"):
         FreshStores(tmp_path, "sqlite:///jobs.db")
+
+
+def test_an_app_is_back_at_its_place_if_no_store_could_be_made(tmp_path: Path) -> None:
+    app = Outlast("sqlite:///production.db")
+    (tmp_path / "outlast.db").mkdir()
+    with pytest.raises(StoreError), FreshStores(tmp_path).lend(app):
+        pass
+    assert app.store.address.url == "sqlite:///production.db"
 
 
 def test_the_plugin_imports_nothing_of_outlast_before_a_fixture_is_used() -> None:

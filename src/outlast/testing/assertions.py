@@ -111,7 +111,13 @@ def _seconds(value: Any) -> Any:
 
 
 def _jobs_of(task: BoundTask[..., Any]) -> list[Job]:
-    return task._app.jobs(task=task._definition.name)
+    """All jobs of a task, newest first."""
+    app, name = task._app, task._definition.name
+    found = page = app.jobs(task=name)
+    while page:
+        page = app.jobs(task=name, before=page[-1].id)
+        found += page
+    return found
 
 
 def _not_found(task: BoundTask[..., Any], expected: _Expected, jobs: list[Job]) -> str:

@@ -149,23 +149,23 @@ class Drain:
         await self._source.open()
         for service in self._shared.services:
             await service.start()
-        moments = await self._moments()
-        travel = None
-        if until is not None:
-            end = None if until == "finished" else to_moment("until", until, moments.clock)
-            travel = _Travel(end)
+        travel = None if until is None else await self._travel_to(until)
         while True:
             await self._run_due()
             if travel is None or not await self._travel(travel):
                 return
 
+    async def _travel_to(self, until: Until) -> _Travel:
+        if until == "finished":
+            return _Travel(None)
+        return _Travel(to_moment("until", until, (await self._moments()).clock))
+
     async def _run_due(self) -> None:
         """Run jobs and maintenance until neither finds anything to do."""
-        await self._leases.heartbeat()
         while True:
+            await self._leases.heartbeat()
             before = self.outcomes.counts["claimed"]
             await self._run_ready()
-            await self._leases.heartbeat()
             if self.outcomes.counts["claimed"] == before:
                 return
 

@@ -35,13 +35,11 @@ class FreshStores:
     def lend(self, app: Outlast) -> Iterator[Outlast]:
         """The app on an empty store; afterwards it is where it was, and the store is gone."""
         here = app.store.address
-        store = self._schema(app) if self._url else self._file(app)
-        with store:
-            try:
+        try:
+            with self._schema(app) if self._url else self._file(app):
                 yield app
-            finally:
-                app.close()
-                app.move(here.url, here.schema)
+        finally:
+            app.move(here.url, here.schema)
 
     @contextmanager
     def _file(self, app: Outlast) -> Iterator[None]:
