@@ -50,6 +50,19 @@ def test_an_enqueue_joins_the_session_that_is_bound(ol: Outlast, engine: Any) ->
     assert {job.id for job in ol.jobs()} == {kept.id, apart.id}
 
 
+def test_signals_and_their_links_join_too(ol: Outlast, engine: Any) -> None:
+    """R002: also for a job that only this transaction knows."""
+    noop = ol.task(lambda: None, name="noop")
+    with Session(engine) as session, ol.bind(session):
+        job = noop.enqueue()
+        ol.signal(job.id, "go")
+        ol.signal_link(job, "go", True)
+        session.commit()
+        ol.signal_link(job, "stop", True)
+        session.rollback()
+    assert [one.name for one in ol.signal_links(job)] == ["go"]
+
+
 @pytest.mark.kinds("postgres")
 async def test_an_async_session_is_joined_by_async_verbs(ol: Outlast, database: Database) -> None:
     noop = ol.task(lambda: None, name="noop")

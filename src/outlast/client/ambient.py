@@ -1,4 +1,5 @@
-"""Ambient transactions: an enqueue without `conn` joins the transaction that is open around it.
+"""Ambient transactions: an enqueue without `conn` joins the transaction that is open around it, and
+so do cancel, retry and signals.
 
 Outlast guesses nothing: a transaction is ambient only where the program has named it, with
 `ol.bind(session)` or by installing the Django app. What happens then is the setting `ambient`:

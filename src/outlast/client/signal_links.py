@@ -44,7 +44,7 @@ async def signal_link(  # noqa: PLR0913 - each of them has a default
     new = new_link(job_id(_id(job)), name, choices, expires, text, key)
     registry = on.parts.registry
     given = new, actor(), declared_signals(registry), declared_forms(registry)
-    if conn is not None:
+    if (conn := on.ambient(conn)) is not None:
         link, secret = await on.act_on(conn, link_ops.create_link(*given))
     else:
         link, secret = await on.run(link_ops.create_link, *given)

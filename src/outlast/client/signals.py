@@ -29,7 +29,7 @@ async def signal(
         check_name("key", key)
     sent = NewSignal(job_id(id), name, write_signal(name, value), key)
     check = declared_signals(on.parts.registry)
-    if conn is not None:
+    if (conn := on.ambient(conn)) is not None:
         return await on.act_on(conn, send_in_transaction(sent, actor(), check))
     done = await on.run(send_signal, sent, actor(), check)
     await on.notify([] if done.queue is None else [done.queue])
