@@ -198,7 +198,6 @@ async def test_a_message_of_a_process_that_dies_before_its_commit_is_not_lost(
     assert app.ran == [(1, 1)]
 
 
-@pytest.mark.kinds("sqlite")
 @pytest.mark.parametrize("broker", ["rabbit"], indirect=True)
 async def test_a_move_in_rabbitmq_that_is_cut_off_moves_nothing(
     producer: celery.Celery, broker: str, monkeypatch: pytest.MonkeyPatch
@@ -228,7 +227,6 @@ async def test_a_move_in_rabbitmq_that_is_cut_off_moves_nothing(
     assert ready(producer, "outlast.celery") == 0
 
 
-@pytest.mark.kinds("sqlite")
 @pytest.mark.parametrize("broker", ["rabbit"], indirect=True)
 async def test_workers_of_one_process_commit_their_moves_apart(
     producer: celery.Celery, broker: str, monkeypatch: pytest.MonkeyPatch
