@@ -29,13 +29,14 @@ class AsyncSession(AbstractAsyncContextManager["AsyncSession"], Protocol):
     async def execute_step(self, step: Step) -> Any: ...
 
 
-def drive(op: Op[T], session: Session) -> T:
+def drive(op: Op[T], session: Session, first: Step | None = None) -> T:
+    """Run an operation to its end; `first` is the step that one has yielded which was started."""
     try:
         with session:
             answer: Any = None
             try:
                 while True:
-                    step = op.send(answer)
+                    step, first = first or op.send(answer), None
                     try:
                         answer = session.execute_step(step)
                     except OutlastError:

@@ -24,14 +24,15 @@ from typing import TypeVar
 
 from ...model.errors import NoDatabase, SchemaMismatch, StoreError, StoreUnavailable
 from ...model.settings import StoreSettings
-from ...ops.operation import Op
+from ...ops.operation import Op, Step
 from ...ops.workers import prove_liveness
 from .. import forks, schema
 from ..address import Address
 from ..base import Store
 from ..dialects import SQLITE
-from ..runner import drive
+from ..runner import ENCODING_ERRORS, drive
 from . import liveness
+from .commit_group import CommitGroup, GroupMember, commit_together
 from .connection import (
     connect,
     create_private,
@@ -63,6 +64,7 @@ class SqliteStore(Store):
         assert address.path is not None
         self.path: Path = address.path
         self._lock = threading.RLock()
+        self._group = CommitGroup()
         self._pid = 0
         self._forgotten: list[sqlite3.Connection] = []
         self._commits = 0
@@ -76,16 +78,67 @@ class SqliteStore(Store):
         self._liveness_files: dict[str, liveness.LivenessFile] = {}
 
     def run_once(self, op: Op[T]) -> T:
-        with self._lock, translate_errors():
+        lock = self._lock
+        if not lock.acquire(blocking=False):
+            return self._run_beside_others(op)
+        try:
+            return self._run_beside_others(op, locked=True) if self._group else self._run(op)
+        finally:
+            lock.release()
+
+    def _run(self, op: Op[T], first: Step | None = None) -> T:
+        with translate_errors():
             try:
                 self._open()
-                return drive(op, SqliteSession(self, self.queries))
+                return drive(op, SqliteSession(self, self.queries), first)
             except sqlite3.OperationalError as error:
                 # If the log cannot grow because the disk is full, copy it into the database, which
                 # may need no more space, and retry the operation.
                 if is_disk_full(error) and self._checkpoint_freed_space():
                     raise StoreUnavailable(reason=str(error), broke=True) from error
                 raise
+
+    def _run_beside_others(self, op: Op[T], *, locked: bool = False) -> T:
+        """Run an operation while other threads wait for the writer: as part of a group, if its
+        first statement is all that it has to commit."""
+        try:
+            first = op.send(None)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        member = self._group.join(first)
+        if member is not None:
+            if locked or member.leads:
+                self._commit_group(member)
+            else:
+                member.over.acquire()
+        if member is None or member.answer is None:
+            with self._lock:
+                return self._run(op, first)
+        try:
+            more = op.send(member.answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        with self._lock:
+            return self._run(op, more)
+
+    def _commit_group(self, member: GroupMember) -> None:
+        """Commit the statements of a member's group, if there are several. An error is left to the
+        own try of each member."""
+        try:
+            self._lock.acquire()
+        except BaseException:  # Ctrl-C: the others run alone
+            with self._group.closed():
+                raise
+        try:
+            if not member.over.locked():
+                return  # a thread that came later had the writer sooner
+            with self._group.closed() as members:
+                if len(members) > 1:
+                    with suppress(StoreError, sqlite3.Error, OSError, *ENCODING_ERRORS):
+                        self._open()
+                        commit_together(members, SqliteSession(self, self.queries))
+        finally:
+            self._lock.release()
 
     async def arun_once(self, op: Op[T]) -> T:
         loop = asyncio.get_running_loop()
@@ -346,6 +399,7 @@ class SqliteStore(Store):
             proof.forget()
         self._liveness_files = {}
         self._lock = threading.RLock()
+        self._group = CommitGroup()
         self._watcher.after_fork_in_child()
         self._thread = None
         self._borrowed = set()
