@@ -21,11 +21,11 @@ from outlast import (
     StoreUnavailable,
     StreamChunk,
 )
-from outlast.model.stream import StreamCursor, chunks_after
+from outlast.model.stream import StreamCursor, chunks_after, encode_chunk
 from outlast.ops.streams import stream_tail
 from outlast.testing import context
 from outlast.worker.steps import in_event_loop
-from outlast.worker.stream_buffers import WRITE_INTERVAL_S
+from outlast.worker.stream_buffers import WRITE_INTERVAL_S, StreamBuffer
 from tests.support import Database, aeventually
 
 from .scripts import both_colours, handler
@@ -133,7 +133,10 @@ async def test_output_is_stored_before_the_outcome_and_in_a_completion(ol: Outla
 
     @ol.task(retry=Retry(max_attempts=1))
     def fails(ctx: Context) -> None:
-        for n in range(100):
+        ctx.stream("0")
+        while not ol.store.run(stream_tail, ctx.job.id):
+            threading.Event().wait(0.001)
+        for n in range(1, 100):  # no write is due for a while
             ctx.stream(str(n % 10))
         raise RuntimeError("after all that")
 
@@ -219,6 +222,20 @@ async def test_the_limit_of_a_job_is_a_setting(database: Database) -> None:
             chunks = await read(ol, beyond)
             assert [chunk.kind for chunk in chunks][-1] == "truncated"
             assert await ol.aresult(beyond.id, timeout=30) == "done"
+
+
+def test_a_handler_that_streams_without_end_fills_no_memory() -> None:
+    """R248: of what exceeds the limit, one chunk is taken, which the database makes a mark of."""
+    limit = 100_000
+    buffer = StreamBuffer(context()._claim, limit)
+    for _ in range(1000):
+        for item in encode_chunk("x" * 1000):
+            buffer.add(item)
+    taken = 0
+    while buffer:
+        row, _ = buffer.take()
+        taken += len(row)
+    assert limit < taken < limit + 2000
 
 
 async def test_items_of_a_batch_stream_each_for_itself(ol: Outlast) -> None:

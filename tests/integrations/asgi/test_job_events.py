@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI, Request, Response
 
 from outlast import Context, Outlast, group
 from outlast.integrations.fastapi import JobEvents, lifespan
 from outlast.model.settings import ServiceSettings
+from tests.support import Database, Processes, eventually
+from tests.support.ports import free_port
 from tests.support.waiting import aeventually
 
 QUICK = ServiceSettings.of(events_keep_alive=0.05, events_poll=0.05)
@@ -59,7 +63,7 @@ def counting(ol: Outlast) -> Any:
 
 
 async def test_a_job_is_followed_to_its_end_and_resumed(ol: Outlast) -> None:
-    """R105: each event once and in order, whoever resumes and from where; then no more."""
+    """R135: each event once and in order, whoever resumes and from where; then no more."""
     count, (app, _) = counting(ol), shop(ol)
     async with visiting(app) as client:
         job = await count.aenqueue(3)
@@ -83,7 +87,7 @@ async def test_a_flow_is_followed_to_its_end(ol: Outlast) -> None:
 
 
 async def test_wrong_requests_are_refused(ol: Outlast) -> None:
-    """R121: another tenant's job is as unknown as one that does not exist."""
+    """Another tenant's job is as unknown as one that does not exist."""
     count, (app, events) = counting(ol), shop(ol)
     async with visiting(app) as client:
         job = await count.using(tenant="acme").aenqueue(1)
@@ -103,7 +107,7 @@ async def test_wrong_requests_are_refused(ol: Outlast) -> None:
 async def test_a_silent_stream_has_a_heartbeat_and_is_released_with_its_reader(
     ol: Outlast,
 ) -> None:
-    """R108"""
+    """R135: nothing of it is left."""
     app, events = shop(ol)
     later = ol.task(lambda: None, name="later").using(delay=3600)
     async with app.router.lifespan_context(app):
@@ -135,3 +139,50 @@ async def test_an_app_starts_again(ol: Outlast) -> None:
         async with visiting(app) as client:
             job = await count.aenqueue(1)
             assert len(ids(await client.get(f"/jobs/{job.id}"))) == 2
+
+
+SERVER = """
+    import sys
+    import uvicorn
+    from fastapi import FastAPI, Request
+    from outlast import Outlast
+    from outlast.integrations.fastapi import JobEvents, lifespan
+
+    ol = Outlast()
+    events = JobEvents(ol)
+    app = FastAPI(lifespan=lifespan(ol, events=events, concurrency=1))
+
+    @app.get("/jobs/{id}")
+    async def job(request: Request, id: str):
+        return await events.job(request, id)
+
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_told_to_stop_does_not_wait_for_open_streams(
+    ol: Outlast, database: Database, processes: Processes, number: int
+) -> None:
+    """They end at the signal; a server would wait for their readers, who do not go."""
+    job = ol.task(lambda: None, name="later").using(delay=3600).enqueue()
+    place = {"OUTLAST_URL": database.url, "OUTLAST_SCHEMA": database.schema}
+    port = free_port()
+    server = processes.python(SERVER, port, env=place)
+    with httpx.Client(trust_env=False, verify=False, timeout=30) as client:
+        address = f"http://127.0.0.1:{port}/jobs/{job.id}"
+        eventually(lambda: _answers(client, port), timeout=30, message=server.output)
+        with client.stream("GET", address) as answer:
+            parts = answer.iter_raw()
+            assert answer.status_code == 200 and next(parts)
+            server.signal(number)
+            server.wait(30)
+            list(parts)  # a response that ends in order
+    assert "Traceback" not in server.output()
+
+
+def _answers(client: httpx.Client, port: int) -> bool:
+    try:
+        return client.get(f"http://127.0.0.1:{port}/jobs/none").status_code == 404
+    except httpx.TransportError:
+        return False
