@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import LiteralString, TypeVar
 
 import psycopg
 
@@ -28,6 +28,8 @@ T = TypeVar("T")
 LOCK_WAIT_MS = 500  # others queue behind a lock that is waited for
 LOCK_PATIENCE_S = 600.0  # how long a change tries to get its locks
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0  # between these tries
+LOCK_FOR_SESSION: LiteralString = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+LOCK_FOR_TRANSACTION: LiteralString = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
 INDEX_NAME = re.compile(r"INDEX CONCURRENTLY (?:IF NOT EXISTS )?(\w+)", re.IGNORECASE)
 
 
@@ -111,7 +113,7 @@ class OnlineMigration:
         link.execute("SET statement_timeout = 0")
         link.execute("SET lock_timeout = 0")
         pause = FIRST_PAUSE_S
-        while not _try_lock(link, self._schema, "pg_try_advisory_lock"):
+        while not _try_lock(link, self._schema, LOCK_FOR_SESSION):
             time.sleep(pause)
             pause = min(MAX_PAUSE_S, pause * 2)
         try:
@@ -169,14 +171,13 @@ class OnlineMigration:
 
 def hold_migration_lock(link: DeadlineConnection, schema: str) -> None:
     """Let no other process migrate until the transaction ends, or raise LockNotAvailable."""
-    if not _try_lock(link, schema, "pg_try_advisory_xact_lock"):
+    if not _try_lock(link, schema, LOCK_FOR_TRANSACTION):
         raise psycopg.errors.LockNotAvailable("another process migrates the tables")
 
 
-def _try_lock(link: DeadlineConnection, schema: str, function: str) -> bool:
+def _try_lock(link: DeadlineConnection, schema: str, query: LiteralString) -> bool:
     """Nobody waits for this lock inside the server: a waiting statement has a snapshot, and the
     process that builds an index waits until all older snapshots are gone."""
-    query = f"SELECT {function}(hashtextextended(%s, 0))"
     row = link.execute(query, (_lock_name(schema),)).fetchone()
     return row is not None and bool(row[0])
 
