@@ -39,13 +39,15 @@ def new(**said: Any) -> NewJob:
 
 def put(run: Run, number: int = 1, **said: Any) -> list[Job]:
     """Enqueue so many jobs."""
-    return run(enqueue, [new(**said) for _ in range(number)])
+    jobs: list[Job] = run(enqueue, [new(**said) for _ in range(number)])
+    return jobs
 
 
 def take(run: Run, limit: int = 1, **said: Any) -> list[Claim]:
     """Claim up to so many jobs."""
-    wanted = {"worker": "w1", "queue": "default", "lease": 60.0} | said
-    return run(claim, ClaimRequest(limit=limit, **wanted))
+    wanted: dict[str, Any] = {"worker": "w1", "queue": "default", "lease": 60.0} | said
+    claims: list[Claim] = run(claim, ClaimRequest(limit=limit, **wanted))
+    return claims
 
 
 def put_and_take(run: Run, **said: Any) -> Claim:
@@ -66,7 +68,8 @@ def ending(claim: Claim, outcome: Outcome | str = "succeeded", **said: Any) -> T
 
 
 def end(run: Run, claim: Claim, outcome: Outcome | str = "succeeded", **said: Any) -> Finished:
-    return run(finish, [ending(claim, outcome, **said)])
+    finished: Finished = run(finish, [ending(claim, outcome, **said)])
+    return finished
 
 
 def table(database: Database, name: str) -> str:
