@@ -53,6 +53,7 @@ def test_a_database_that_is_away_is_no_reason_to_be_killed(
 
 
 @pytest.mark.kinds("postgres")
+@pytest.mark.quiet  # an event loop that gets no processor for a second stands still
 def test_a_worker_that_waits_for_its_database_is_alive(
     processes: Processes, app: App, tmp_path: Path
 ) -> None:

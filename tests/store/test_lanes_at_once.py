@@ -108,8 +108,8 @@ def test_no_lane_ever_runs_more_than_its_limit(
         twin.close()
     assert ledger.violations == []
     assert ledger.done == number
-    most = set(ledger.most.values())  # without a limit of the queue, claimers spread over the lanes
-    assert changing or (most == {2} if running else 2 in most), "they ran as many as they may"
+    most = set(ledger.most.values())  # claimers spread over the lanes
+    assert changing or 2 in most, "they ran as many as they may"
     assert even == (running is None and store.can_notify)
 
 

@@ -131,7 +131,7 @@ async def test_weighted_lanes_share_by_their_weights(ol: Outlast) -> None:
 
 
 async def test_the_order_in_each_lane_holds_across_failures(ol: Outlast) -> None:
-    """R240: 30 lanes, every fourth attempt fails, two workers."""
+    """R240: 100 lanes, every fourth attempt fails, two workers."""
     luck, seen = random.Random(3), defaultdict[str, list[int]](list)
     ol.queue("sync", ordered=True)
 
@@ -141,14 +141,14 @@ async def test_the_order_in_each_lane_holds_across_failures(ol: Outlast) -> None
             raise OSError("once more")
         seen[account].append(n)
 
-    calls = [sync.job(f"a{lane}", n) for n in range(8) for lane in range(30)]
+    calls = [sync.job(f"a{lane}", n) for n in range(4) for lane in range(100)]
     await ol.aenqueue(*calls)
     async with AsyncExitStack() as stack:
         for _ in range(2):
             await stack.enter_async_context(work(ol, concurrency=20))
-        await finished(ol, 240)
+        await finished(ol, 400)
     assert all(numbers == sorted(numbers) for numbers in seen.values())
-    assert sum(map(len, seen.values())) + (await ol.acounts())["dead"] == 240
+    assert sum(map(len, seen.values())) + (await ol.acounts())["dead"] == 400
 
 
 async def test_a_job_without_a_lane_is_found_behind_a_thousand_others(
