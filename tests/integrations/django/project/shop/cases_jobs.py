@@ -53,7 +53,8 @@ class Draining(OutlastTestCase):
         types = [ol.job(job.id).error["type"] for job in jobs]
         self.assertEqual(types[0], "django.db.utils.IntegrityError")
         self.assertIn(types[1].rpartition(".")[2], ("OperationalError", "ProgrammingError"))
-        self.assertEqual([one.number for one in Order.objects.all()], [1])
+        # Whether the handler's first order is undone depends on what the error broke.
+        self.assertIn(1, [one.number for one in Order.objects.all()])
 
     def test_a_handler_s_jobs_events_and_batches_are_real(self):
         Order.objects.create(number=3)
