@@ -19,7 +19,7 @@ from ...ops.operation import BEGIN, CommitPipeline, Step
 from .session import SqliteSession
 
 
-class GroupMember:
+class PendingCommit:
     """The statement of one thread, and its answer once that is committed."""
 
     __slots__ = ("answer", "leads", "over", "step")
@@ -37,22 +37,22 @@ class CommitGroup:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._members: list[GroupMember] = []
+        self._members: list[PendingCommit] = []
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def join(self, step: Step) -> GroupMember | None:
+    def join(self, step: Step) -> PendingCommit | None:
         """Wait with this statement for the writer; None: the operation needs more than that."""
         if not isinstance(step, CommitPipeline) or len(step) > 1:
             return None
         with self._mutex:
-            member = GroupMember(step, leads=not self._members)
+            member = PendingCommit(step, leads=not self._members)
             self._members.append(member)
         return member
 
     @contextmanager
-    def closed(self) -> Iterator[Sequence[GroupMember]]:
+    def closed(self) -> Iterator[Sequence[PendingCommit]]:
         """The group, for its leader: from here on another one gathers. At the end it is over."""
         with self._mutex:
             members, self._members = self._members, []
@@ -63,7 +63,7 @@ class CommitGroup:
                 member.over.release()
 
 
-def commit_together(members: Sequence[GroupMember], session: SqliteSession) -> None:
+def commit_together(members: Sequence[PendingCommit], session: SqliteSession) -> None:
     """Run all statements in one transaction; they have answers if, and only if, it is committed."""
     with session:
         session.execute_step(BEGIN)

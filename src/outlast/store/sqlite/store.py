@@ -32,7 +32,7 @@ from ..base import Store
 from ..dialects import SQLITE
 from ..runner import ENCODING_ERRORS, drive
 from . import liveness
-from .commit_group import CommitGroup, GroupMember, commit_together
+from .commit_group import CommitGroup, PendingCommit, commit_together
 from .connection import (
     connect,
     create_private,
@@ -121,7 +121,7 @@ class SqliteStore(Store):
         with self._lock:
             return self._run(op, more)
 
-    def _commit_group(self, member: GroupMember) -> None:
+    def _commit_group(self, member: PendingCommit) -> None:
         """Commit the statements of a member's group, if there are several. An error is left to the
         own try of each member."""
         try:
