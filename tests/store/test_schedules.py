@@ -349,7 +349,7 @@ def test_a_schedule_of_another_deployments_task_is_left_alone_and_shown_as_an_or
 def test_ten_thousand_schedules_due_at_once_fire_within_seconds(
     store: Any, app: Outlast, database: Database
 ) -> None:
-    """R236: with a margin for a loaded machine."""
+    """R236: it takes 1.4 to 1.9 s on two quiet cores; the bar has a margin for slower ones."""
     task = declared(app, every="1h")
     day = (datetime.now(UTC) + timedelta(days=180)).strftime("%d %m *")
     for n in range(10_000):
@@ -365,4 +365,4 @@ def test_ten_thousand_schedules_due_at_once_fire_within_seconds(
     took = time.monotonic() - began
     print(f"10,000 fired in {took:.2f} s")
     assert fired == 10_000
-    assert took < 20, "on a quiet machine it is less than 2"
+    assert took < 5

@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from .schedule import ScheduleSpec
 
@@ -24,14 +25,15 @@ class FiredTicks:
     spans: tuple[Span, ...] = ()  # ordered by their first tick
     open: bool = False  # whether the next tick extends the last span
 
-    @classmethod
-    def read(cls, text: str) -> FiredTicks:
+    @staticmethod
+    @lru_cache(1024)
+    def read(text: str) -> FiredTicks:
         """Spans from a row; unreadable ones are dropped."""
         with suppress(ValueError, TypeError):
             found = json.loads(text)
             spans = tuple((float(first), float(last)) for first, last in filter(None, found))
-            return cls(spans, bool(found) and bool(found[-1]))
-        return cls()
+            return FiredTicks(spans, bool(found) and bool(found[-1]))
+        return FiredTicks()
 
     def text(self) -> str:
         return json.dumps([*self.spans] if self.open or not self.spans else [*self.spans, []])

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Self, TypedDict
 
@@ -88,12 +89,13 @@ class ScheduleSpec:
                 spec[name] = _span(name, spec[name])
         return cls(**spec)
 
-    @classmethod
-    def stored(cls, text: str) -> Self:
+    @staticmethod
+    @lru_cache(1024)
+    def stored(text: str) -> ScheduleSpec:
         """A stored specification, without checks. A value that is no longer valid fails when its
         next tick is computed."""
         spec = json.loads(text)
-        return cls(**{name: spec[name] for name in SPEC_FIELDS if name in spec})
+        return ScheduleSpec(**{name: spec[name] for name in SPEC_FIELDS if name in spec})
 
     def changed(self, given: Mapping[str, Any]) -> ScheduleSpec:
         """The specification with some options changed. A period replaces a cron expression, and

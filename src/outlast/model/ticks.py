@@ -78,8 +78,10 @@ def zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
+@lru_cache(4096)
 def cron_tick(cron: str, tz: str, after: float) -> float | None:
-    """The first tick after a time, in seconds since 1970; None: there is none."""
+    """The first tick after a time, in seconds since 1970; None: there is none. Thousands of
+    schedules may share an expression, and are then due together."""
     if tz == "UTC":
         found = next(_wall_times(cron, after), None)
     elif _has_fixed_times(cron):
@@ -213,6 +215,7 @@ def _moment_of(time: float, tz: ZoneInfo) -> float:
     return _change_between(tz, moment - _HALF_DAY_S, moment)
 
 
+@lru_cache(256)
 def as_key(tick: float) -> str:
     """A tick in UTC, as in the keys of jobs."""
     text = datetime.fromtimestamp(tick, UTC).isoformat(timespec="auto")
