@@ -13,7 +13,7 @@ from outlast.client.enqueue import enqueue_jobs
 from outlast.client.faces import finish
 from outlast.model.errors import InvalidArguments, StoreError
 from outlast.model.flow_builder import build_jobs
-from outlast.ops.enqueue import enqueue
+from outlast.ops.enqueue import JOBS_PER_STATEMENT, enqueue
 from outlast.ops.enqueue_many import MIN_JOBS, enqueue_many
 from tests.store.jobs import new
 from tests.support import Database
@@ -80,6 +80,28 @@ def test_one_job_is_one_statement_and_many_are_three(app: Outlast, note: Any) ->
     spy.forget()
     app.enqueue(*(note.job(text="x", n=n) for n in range(MIN_JOBS)))
     assert dict(spy.counts) == {"clock_of_copy": 1, "lane_rules": 1, "copy_jobs": 1}
+
+
+@pytest.mark.parametrize("options", [{}, {"delay": 60}], ids=["copy", "insert"])
+def test_very_many_jobs_are_several_statements(
+    app: Outlast, note: Any, options: dict[str, Any]
+) -> None:
+    """R008, R061: the timeout of a statement is no limit to the number of jobs. They are still all
+    or none."""
+    app.migrate()
+    number = 2 * JOBS_PER_STATEMENT + 1
+    jobs = build_jobs([note.using(**options).job(text="x", n=n) for n in range(number)])
+    spy = Spy(app)
+    made = finish(enqueue_jobs(app._blocking, jobs))
+    name = "insert_jobs" if options else "copy_jobs"
+    assert spy.counts[name] >= 3
+    assert [job.id for job in made] == [job.id for job in jobs]
+    assert sum(app.counts().values()) == number
+    more = [*(new() for _ in range(JOBS_PER_STATEMENT)), new(max_attempts=-1)]
+    for way in (enqueue_many, enqueue):
+        with pytest.raises(StoreError):
+            app.store.run(way, more)
+    assert sum(app.counts().values()) == number
 
 
 def test_a_notification_that_is_refused_costs_no_job(app: Outlast, note: Any) -> None:

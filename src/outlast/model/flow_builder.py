@@ -88,10 +88,11 @@ def _add_item(
         nodes.append(_node(item))
         return
     if not isinstance(item, Group | Chain | Flow):
+        given = "; give the items of a list as enqueue(*items)" if isinstance(item, list) else ""
         raise InvalidOption(
             option="jobs",
             reason="must be made with task.job(…), group(…), chain(…) or Flow(); number"
-            f" {len(nodes)} is {item!r:.80}",
+            f" {len(nodes)} is {item!r:.80}{given}",
         )
     builder = _GraphBuilder(into_flow or new_job_id(), new_job_id() if into_flow else None)
     if isinstance(item, Flow):

@@ -8,7 +8,7 @@ whole: see `flow_keys`. Keys that are unique for a time only: see `unique_keys`.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ..model.blob import same_text
 from ..model.errors import Contention, KeyConflict
@@ -19,9 +19,10 @@ from ..model.lifecycle import STATES, State
 from ..model.timestamps import to_datetime
 from .flow_keys import ExistingFlows, take_keys
 from .flow_links import delete_empty_flows, insert_flows, join_followers, link
-from .operation import BEGIN, CommitPipeline, Op, Row, Rows, Statement, creates_database
+from .operation import BEGIN, BEGIN_PART, CommitPipeline, Op, Row, Rows, Statement, creates_database
 from .unique_keys import take_unique
 
+JOBS_PER_STATEMENT = 5000
 CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
 
 
@@ -100,8 +101,7 @@ def _insert(
     unique, twins = _deduplicated(jobs)
     if tied and twins:
         unique = merge_duplicates(unique, {id: twin.id for id, twin in twins.items()})
-    inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])
-    made = {row[0]: row for row in inserted}
+    made = yield from _insert_rows(unique)
     refused = [job for job in unique if job.id not in made]
     existing, texts = (yield from _existing_jobs(refused)) if refused else ({}, {})
     if refused or twins:
@@ -119,6 +119,24 @@ def _insert(
             yield from _join_siblings(jobs, twins, made, replacements)
         made |= {id: (id, state, *made[id][2:]) for id, state in counted.items()}
     return {job.id: _answer(job, twins.get(job.id, job), made, existing) for job in jobs}
+
+
+def _insert_rows(jobs: Sequence[NewJob]) -> Op[dict[str, Row]]:
+    """Insert jobs, all or none; returns the rows of the new ones."""
+    made: dict[str, Row] = {}
+    for part in parts_of(jobs):
+        if len(part) < len(jobs):
+            yield BEGIN_PART
+        rows: Rows = yield Statement("insert_jobs", rows=[job.row() for job in part])
+        made |= {row[0]: row for row in rows}
+    return made
+
+
+def parts_of(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    """Jobs in parts, one statement each: a timeout holds for a statement, however many jobs there
+    are."""
+    for start in range(0, len(jobs), JOBS_PER_STATEMENT):
+        yield jobs[start : start + JOBS_PER_STATEMENT]
 
 
 @creates_database

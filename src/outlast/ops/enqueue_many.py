@@ -20,9 +20,8 @@ from ..model.job import Job, NewJob, read_args
 from ..model.lane import BY_TENANT, DEFAULT_LANE
 from ..model.lifecycle import State
 from ..model.timestamps import to_datetime
-from .enqueue import enqueue
+from .enqueue import enqueue, parts_of
 from .operation import (
-    BEGIN,
     BEGIN_PART,
     AlikeRows,
     BulkInsert,
@@ -56,9 +55,10 @@ def can_copy(jobs: Sequence[NewJob]) -> bool:
 @creates_database
 def enqueue_many(jobs: Sequence[NewJob]) -> Op[list[Job]]:
     """Insert jobs that are ready now, all or none; returns them in the order given."""
-    yield BEGIN
     made: list[Job] = []
-    yield from _copy(jobs, made)
+    for part in parts_of(jobs):
+        yield BEGIN_PART
+        yield from _copy(part, made)
     return made
 
 
