@@ -6,10 +6,10 @@ from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 ONE_BY_ONE = Edit(
     "ops/enqueue.py",
-    '    inserted: Rows = yield Statement("insert_jobs", rows=[job.row() for job in unique])\n',
-    "    inserted: Rows = []\n"
-    "    for job in unique:\n"
-    '        inserted += yield Statement("insert_jobs", rows=[job.row()])\n',
+    '        rows: Rows = yield Statement("insert_jobs", rows=[job.row() for job in part])\n',
+    "        rows: Rows = []\n"
+    "        for job in part:\n"
+    '            rows += yield Statement("insert_jobs", rows=[job.row()])\n',
 )
 IN_PARTS = Edit(
     "client/enqueue.py",
