@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -185,3 +186,22 @@ def test_one_that_stands_for_two_is_waited_for_once() -> None:
     assert [(job.after, job.waits_for, job.tied) for job in kept] == [
         ((), 0, True), ((one.id,), 1, False),
     ]  # fmt: skip
+
+
+def test_a_list_of_calls_is_refused_with_what_to_write() -> None:
+    with pytest.raises(InvalidOption, match=r"enqueue\(\*items\)"):
+        build_jobs([[call(), call()]])
+
+
+def test_ten_times_the_jobs_of_a_group_take_about_ten_times_as_long() -> None:
+    """R098: in time of the processor. A pass over all jobs for each of them made it 45 times."""
+
+    def build(number: int) -> float:
+        item = group(*(call() for _ in range(number))).then(call())
+        began = time.process_time()
+        assert len(build_jobs([item])) == number + 1
+        return time.process_time() - began
+
+    build(100)
+    few = min(build(2000) for _ in range(3))
+    assert build(20_000) < 25 * few

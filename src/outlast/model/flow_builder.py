@@ -225,9 +225,9 @@ def _refuse_cycles(nodes: Sequence[Node], prerequisites: Sequence[Sequence[str]]
 def _in_cycles(prerequisites: Mapping[str, Iterable[str]]) -> Collection[str]:
     """Repeatedly remove nodes without remaining prerequisites; the rest are cycles and their
     dependents."""
-    unresolved = {id: set(ids) for id, ids in prerequisites.items()}
-    for waits in unresolved.values():
-        waits.intersection_update(unresolved)
+    unresolved = {
+        id: {one for one in ids if one in prerequisites} for id, ids in prerequisites.items()
+    }
     followers: dict[str, list[str]] = {}
     for follower, waits in unresolved.items():
         for one in waits:
