@@ -162,9 +162,9 @@ def lifespan(
 
     @asynccontextmanager
     async def running(app: object) -> AsyncIterator[None]:
-        await ol.amigrate()
         async with AsyncExitStack() as held:
             held.push_async_callback(ol.aclose)
+            await ol.amigrate()
             if events is not None:
                 held.enter_context(on_stop_signal(events.close))
                 await held.enter_async_context(events)
