@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from outlast import ClaimLost, JobNotFound, TooLate
+from outlast import ClaimLost, InvalidSignal, JobNotFound, TooLate
 from outlast.model.claim import Claim
 from outlast.model.wait import KeptWait, Wait, WaitKind
 from outlast.ops import audit, job_actions
 from outlast.ops.access import Access
 from outlast.ops.finish import finish
-from outlast.ops.operation import Op
-from outlast.ops.report import job
+from outlast.ops.operation import Op, Rows
+from outlast.ops.report import history, job
 from outlast.ops.retention import prune
 from outlast.ops.signals import NewSignal, SentSignal, send_in_transaction, send_signal
 from outlast.ops.wait_report import signals, waits
@@ -140,6 +140,36 @@ def test_a_decision_whose_response_was_lost_is_found_again(run: Run, database: D
     assert states(database) == {claim.id: "ready"}
 
 
+def test_a_repeat_that_looked_before_the_first_try_ended_takes_nothing(
+    run: Run, database: Database
+) -> None:
+    """R170, R246: the connection breaks while the signal is being taken; the repeat has seen it as
+    it was before. It gets the same signal, which is on record once."""
+    claim = put_and_take(run)
+    run(sent, claim.id)
+
+    def first_look() -> Op[Rows]:
+        return (yield next(settle_wait(claim, GO, None)))
+
+    def go_on(seen: Rows) -> Op[KeptWait | None]:
+        op = settle_wait(claim, GO, None)
+        next(op)
+        answer: object = seen
+        while True:
+            try:
+                answer = yield op.send(answer)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+
+    seen = run(first_look)
+    assert seen
+    for _ in range(2):
+        kept = run(go_on, seen)
+        assert kept is not None and kept.result == "1"
+    assert taken(database) == [("1", "go")]
+    assert [event.kind for event in run(history, claim.id)[1]].count("wait") == 1
+
+
 def test_a_timeout_and_a_signal_are_decided_once(run: Run, database: Database) -> None:
     """R246: the signal that is there wins; the one that comes after the decision does not."""
     first, second = put_and_take(run), put_and_take(run)
@@ -198,15 +228,22 @@ def test_a_signal_of_a_callers_transaction_locks_no_job_and_is_delivered(
     assert taken(database) == [("1", None)]
 
 
-def test_a_signal_is_for_jobs_in_reach_that_have_not_ended(run: Run) -> None:
-    """R246: other tenants' jobs do not exist for the sender."""
+def refuse_all(task: str, name: str, text: str) -> None:
+    raise InvalidSignal(name, [])
+
+
+def test_a_signal_is_for_jobs_in_reach_that_have_not_ended(run: Run, database: Database) -> None:
+    """R246: other tenants' jobs do not exist for the sender. What is refused leaves nothing."""
     claim = put_and_take(run)
     signal = NewSignal(claim.id, "go", "1")
     with pytest.raises(JobNotFound):
         run(send_signal, signal, "somebody", take_all, Access("another"))
+    with pytest.raises(InvalidSignal):
+        run(send_signal, signal, "somebody", refuse_all)
     end(run, claim)
     with pytest.raises(TooLate):
         run(send_signal, signal, "somebody", take_all)
+    assert taken(database) == []
 
 
 def test_a_cancel_that_was_asked_for_ends_a_job_that_would_wait(

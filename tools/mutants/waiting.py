@@ -10,6 +10,8 @@ SQL, SIGNALS_SQL = "store/sql/waits.sql", "store/sql/signals.sql"
 OUTCOME = "model/outcome.py"
 HELD = """WHERE j.id = :job AND j.fence = :fence
     AND j.worker IN (:worker, :offered_by) AND j.state = 'running'"""
+MAY_TAKE = """WHERE j.id = ol.id(:job) AND j.fence = :fence AND j.worker IN (:worker, :offered_by)
+    AND j.state || '' = 'running' AND s.seq"""
 OWNER = "j.worker IN (:worker, :offered_by)"
 ANYBODY = "CAST(:worker AS text) <> COALESCE(CAST(:offered_by AS text), '')"
 
@@ -27,8 +29,8 @@ MUTANTS = [
         [
             Edit(
                 SIGNALS,
-                "    if new:\n        woken = yield Statement(",
-                "    if not new:\n        woken = yield Statement(",
+                'given = {"ids": json.dumps([signal.job])}',
+                'given = {"ids": "[]"}',
             )
         ],
         paths=("wait",),
@@ -51,14 +53,20 @@ MUTANTS = [
     Mutant(
         "signal-taken-without-fence",
         "a claim that was lost takes the signal of the next one",
-        [Edit(SQL, HELD, HELD.replace("j.fence = :fence", ":fence > 0"))],
+        [
+            Edit(SQL, HELD, HELD.replace("j.fence = :fence", ":fence > 0")),
+            Edit(SQL, MAY_TAKE, MAY_TAKE.replace("j.fence = :fence", ":fence > 0")),
+        ],
         paths=("claimed-again",),
         points=24,
     ),
     Mutant(
         "signal-taken-without-owner",
         "of two owners with one fence, both take the signal",
-        [Edit(SQL, HELD, HELD.replace(OWNER, ANYBODY))],
+        [
+            Edit(SQL, HELD, HELD.replace(OWNER, ANYBODY)),
+            Edit(SQL, MAY_TAKE, MAY_TAKE.replace(OWNER, ANYBODY)),
+        ],
         paths=("split-history",),
         points=24,
     ),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..model.arguments.signal_value import check_declared, write_signal
+from ..model.errors import StoreError
 from ..model.options import check_name
 from ..model.task import Registry
 from ..ops.signals import CheckSignal, NewSignal, SentSignal, send_in_transaction, send_signal
 from .base import actor, job_id
 from .faces import Face
+from .resources import ClientResources
 
 
 async def signal(
@@ -31,9 +34,32 @@ async def signal(
     check = declared_signals(on.parts.registry)
     if (conn := on.ambient(conn)) is not None:
         return await on.act_on(conn, send_in_transaction(sent, actor(), check))
-    done = await on.run(send_signal, sent, actor(), check)
-    await on.notify([] if done.queue is None else [done.queue])
+    done = await _send(on, sent, check)
+    if done.queue is not None:
+        if done.notified:
+            on.parts.notify_limiter.sent(done.queue)
+        else:
+            await on.notify(on.parts.notify_limiter.due([done.queue]))
     return done
+
+
+async def _send(on: Face, signal: NewSignal, check: CheckSignal) -> SentSignal:
+    try:
+        return await on.run(
+            send_signal, signal, actor(), check, channel=partial(_channel, on.parts)
+        )
+    except StoreError as error:
+        if not on.store.can_notify or not error.facts.get("refused"):
+            raise
+        # Perhaps the notification was: the server's queue of them may be full.
+        return await on.run(send_signal, signal, actor(), check)
+
+
+def _channel(parts: ClientResources, queue: str) -> str | None:
+    """Where the transaction of a signal should notify workers, too: nothing was sent to those of
+    this queue for a while."""
+    quiet = parts.store.can_notify and parts.notify_limiter.is_quiet(queue)
+    return parts.store.channel if quiet else None
 
 
 def declared_signals(registry: Registry) -> CheckSignal:

@@ -148,7 +148,11 @@ def record_actions(kind: str, data: Sequence[dict[str, Any]]) -> Op[None]:
 
 
 def record_action(kind: str, jobs: Sequence[str | None], data: dict[str, Any]) -> Op[None]:
+    yield action_statement(kind, jobs, data)
+
+
+def action_statement(kind: str, jobs: Sequence[str | None], data: dict[str, Any]) -> Statement:
     text = json.dumps(data)
-    yield Statement(
+    return Statement(
         "record_action", rows=[{"job": job, "kind": kind, "data": text} for job in jobs]
     )

@@ -41,7 +41,7 @@ def create_link(
     rows: Rows = yield Statement("read_recipient", {"id": new.job, **reach.params})
     if not rows:
         raise JobNotFound(job=new.job)
-    state, task = rows[0]
+    state, task, _ = rows[0]
     if state in STATES and STATES[state].final:
         raise TooLate(job=new.job, state=state)
     for choice in new.choices or ():

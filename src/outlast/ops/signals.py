@@ -16,13 +16,15 @@ from ..model.errors import JobNotFound, KeyConflict, TooLate
 from ..model.ids import new_job_id
 from ..model.lifecycle import STATES
 from .access import ALL_JOBS, Access
-from .job_actions import record_action
-from .operation import BEGIN, Op, Rows, Statement
+from .job_actions import action_statement
+from .operation import BEGIN, CommitPipeline, Op, Pipeline, Rows, Statement
 from .report import job as one_job
 
 SEND_KEY_PREFIX = "~"  # of keys that senders have not chosen
 
 CheckSignal = Callable[[str, str, str], None]  # task, name and JSON text; raises if it is refused
+# Where to notify workers of a queue in the transaction of a signal; None: not there.
+QueueChannel = Callable[[str], str | None]
 
 
 def chosen_key(stored: str | None) -> str | None:
@@ -54,6 +56,7 @@ class SentSignal:
     name: str
     new: bool  # False: its key was used before
     queue: str | None = None  # of the job that it woke
+    notified: bool = False  # whether workers were told of that job
 
     @property
     def woke(self) -> bool:
@@ -61,63 +64,104 @@ class SentSignal:
 
 
 def send_signal(
-    signal: NewSignal, by: str, check: CheckSignal, reach: Access = ALL_JOBS
+    signal: NewSignal,
+    by: str,
+    check: CheckSignal,
+    reach: Access = ALL_JOBS,
+    channel: QueueChannel = lambda _: None,
 ) -> Op[SentSignal]:
     """Keep a signal, and start its job if that waits for it. `check` refuses what the job's task
-    does not take."""
+    does not take: the transaction is undone."""
     yield BEGIN
-    rows: Rows = yield Statement("hold_recipient", {"id": signal.job, **reach.params})
-    if not rows:
-        rows = yield from _archived_recipient(signal.job, reach)
-    return (yield from keep_and_wake(signal, by, check, rows))
+    hold = Statement("hold_recipient", {"id": signal.job, **reach.params})
+    recipient, kept = yield Pipeline((hold, _insert(signal, by)))
+    if not recipient:
+        recipient = yield from _archived_recipient(signal.job, reach)
+    return (yield from _wake(signal, by, check, recipient, kept, channel))
 
 
 def keep_and_wake(
     signal: NewSignal, by: str, check: CheckSignal, recipient: Rows
 ) -> Op[SentSignal]:
-    """Keep a signal for a job whose row is locked, and start the job if it waits for it."""
-    new = yield from _keep(signal, by, check, recipient, unseen=False)
-    woken: Rows = []
-    if new:
-        woken = yield Statement("wake_signalled", {"ids": json.dumps([signal.job])})
-    return SentSignal(signal.job, signal.name, new, woken[0][1] if woken else None)
+    """Keep a signal for a job whose row is locked, and start the job if it waits for it. A refusal
+    must undo the transaction."""
+    kept: Rows = yield _insert(signal, by)
+    return (yield from _wake(signal, by, check, recipient, kept))
+
+
+def _wake(
+    signal: NewSignal,
+    by: str,
+    check: CheckSignal,
+    recipient: Rows,
+    kept: Rows,
+    channel: QueueChannel = lambda _: None,
+) -> Op[SentSignal]:
+    """Start the job of a signal that was kept; ends the operation."""
+    ended = _ended_state(signal, check, recipient)
+    known = not kept and (yield from _sent_before(signal))
+    if ended and not known:
+        raise _too_late(signal, ended)
+    new = bool(kept) or (signal.key is None and not ended)
+    if not new:
+        return SentSignal(signal.job, signal.name, new=False)
+    at = channel(recipient[0][2])
+    given = {"ids": json.dumps([signal.job])}
+    wake = Statement("wake_signalled", given)
+    if at is not None:
+        wake = Statement("wake_signalled_and_notify", {**given, "channel": at})
+    records = [_record(signal, by)] if kept else []
+    *_, woken = yield CommitPipeline((*records, wake))
+    queue = woken[0][1] if woken else None
+    return SentSignal(signal.job, signal.name, new, queue, notified=at is not None)
 
 
 def send_in_transaction(signal: NewSignal, by: str, check: CheckSignal) -> Op[SentSignal]:
-    """Keep a signal in a caller's own transaction: the job's row is not locked."""
+    """Keep a signal in a caller's own transaction: the job's row is not locked, and a refusal must
+    leave nothing behind."""
     rows: Rows = yield Statement("read_recipient", {"id": signal.job, **ALL_JOBS.params})
     if not rows:
         rows = yield from _archived_recipient(signal.job, ALL_JOBS)
-    new = yield from _keep(signal, by, check, rows, unseen=True)
-    return SentSignal(signal.job, signal.name, new)
+    if ended := _ended_state(signal, check, rows):
+        if not (yield from _sent_before(signal)):
+            raise _too_late(signal, ended)
+        return SentSignal(signal.job, signal.name, new=False)
+    kept: Rows = yield _insert(signal, by, unseen=True)
+    if kept:
+        yield _record(signal, by)
+    else:
+        yield from _sent_before(signal)
+    return SentSignal(signal.job, signal.name, bool(kept) or signal.key is None)
 
 
 def _archived_recipient(id: str, reach: Access) -> Op[Rows]:
-    """State and task of a job that has ended and is in the archive."""
+    """State, task and queue of a job that has ended and is in the archive."""
     job = yield from one_job(id, reach)
-    return [(job.state, job.task)]
+    return [(job.state, job.task, job.queue)]
 
 
-def _keep(
-    signal: NewSignal, by: str, check: CheckSignal, recipient: Rows, *, unseen: bool
-) -> Op[bool]:
+def _ended_state(signal: NewSignal, check: CheckSignal, recipient: Rows) -> str:
+    """Check a signal against its job; the final state of a job that has ended, or ""."""
     if not recipient:
         raise JobNotFound(job=signal.job)
-    state, task = recipient[0]
+    state, task, _ = recipient[0]
     check(task, signal.name, signal.value)
-    if state in STATES and STATES[state].final:
-        if (yield from _sent_before(signal)):
-            return False
-        text = f"Job {signal.job} is already {state}: it takes no signal {signal.name!r} any more."
-        raise TooLate(text, job=signal.job, state=state)
+    return str(state) if state in STATES and STATES[state].final else ""
+
+
+def _too_late(signal: NewSignal, state: str) -> TooLate:
+    text = f"Job {signal.job} is already {state}: it takes no signal {signal.name!r} any more."
+    return TooLate(text, job=signal.job, state=state)
+
+
+def _insert(signal: NewSignal, by: str, *, unseen: bool = False) -> Statement:
     given = {"job": signal.job, "name": signal.name, "value": signal.value}
     kept = {**given, "key": signal.stored_key, "by": by, "unseen": unseen}
-    rows: Rows = yield Statement("insert_signal", kept)
-    if not rows:
-        yield from _sent_before(signal)
-        return signal.key is None
-    yield from record_action("signal", [signal.job], {"by": by, "signal": signal.name})
-    return True
+    return Statement("insert_signal", kept)
+
+
+def _record(signal: NewSignal, by: str) -> Statement:
+    return action_statement("signal", [signal.job], {"by": by, "signal": signal.name})
 
 
 def _sent_before(signal: NewSignal) -> Op[bool]:

@@ -75,18 +75,51 @@ def wake_waiters(ended: Sequence[str]) -> Op[set[str]]:
 
 def kept_waits(job: str, name: str | None = None) -> Op[dict[str, KeptWait]]:
     """The waits of a job that began in earlier attempts, or the one of a name, by name."""
-    rows: Rows = yield Statement("kept_waits", {"job": job, "name": name})
-    return {row[0]: KeptWait(*row) for row in rows}
+    return _by_name((yield _kept_statement(job, name)))
+
+
+def resume_waits(claim: Claim, wait: Wait) -> Op[dict[str, KeptWait]]:
+    """The waits of a job that began in earlier attempts, by name, for an attempt whose first wait
+    is this one, for signals: it takes the signal that woke the job."""
+    rows, found = yield Pipeline((_kept_statement(claim.id), _first_signal(claim, wait)))
+    waits = _by_name(rows)
+    kept = waits.get(wait.name)
+    if kept is not None and kept.kind == wait.kind and not kept.over and found:
+        taken = yield from _take(claim, wait, kept, _signal_end(found))
+        return waits if taken is None else waits | {wait.name: taken}
+    return waits
 
 
 def settle_wait(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWait | None]:
     """Decide a wait, if there is something to decide: a signal is there, the awaited job has
     ended, or time is up. What was decided is kept, and a repeat returns it. None: it goes on."""
-    if (yield from _look(claim, wait, kept)) is None:
+    end = yield from _look(claim, wait, kept)
+    if end is None:
         return None
+    if end.signal is not None:
+        return (yield from _take(claim, wait, kept, end))
+    return (yield from _decide(claim, wait))
+
+
+def _take(claim: Claim, wait: Wait, kept: KeptWait | None, end: WaitEnd) -> Op[KeptWait | None]:
+    """Take a signal that was found, if the claim still holds, in one round trip."""
+    if end.taken:  # by this wait: the response was lost
+        return (yield from _decide(claim, wait))
+    hold = Statement("hold_claim", _guard(claim))
+    held, *_, taken = yield Pipeline(
+        (hold, *_take_statements(claim, wait, end, _spent(kept, end.at)))
+    )
+    if not held:
+        raise ClaimLost(job=claim.id)
+    if not taken:  # the wait ended while we asked for the lock: a repeat of ours
+        return (yield from _decide(claim, wait))
+    return _ended(wait, kept, end)
+
+
+def _decide(claim: Claim, wait: Wait) -> Op[KeptWait | None]:
+    """Look again and decide, under a lock that keeps senders waiting."""
     yield BEGIN
-    guard = {"job": claim.id, "offered_by": None, **claim.guard}
-    held: Rows = yield Statement("hold_claim", guard)
+    held: Rows = yield Statement("hold_claim", _guard(claim))
     if not held:
         raise ClaimLost(job=claim.id)
     kept = (yield from kept_waits(claim.id, wait.name)).get(wait.name)
@@ -95,16 +128,13 @@ def settle_wait(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWait 
     end = yield from _look(claim, wait, kept)
     if end is None:
         return None
-    now = float(held[0][0])
-    since, until = (now, None) if kept is None else (kept.since, kept.until)
-    yield Pipeline(_end_statements(claim, wait, end, now - since))
-    subjects = json.dumps(wait.subjects)
-    return KeptWait(
-        wait.name, wait.kind, subjects, since, until, end.outcome, end.source, end.result
-    )
-
-
-_BEGINNING = ("awaits", "forms")  # columns of a wait that has not ended
+    end = end._replace(at=float(held[0][0]))
+    spent = _spent(kept, end.at)
+    if end.signal is not None:
+        yield Pipeline(_take_statements(claim, wait, end, spent))
+    else:
+        yield Pipeline(_end_statements(claim, wait, end, spent))
+    return _ended(wait, kept, end)
 
 
 class WaitEnd(NamedTuple):
@@ -114,35 +144,86 @@ class WaitEnd(NamedTuple):
     source: str | None = None
     result: str | None = None
     signal: int | None = None  # its number
+    taken: bool = False  # the signal, by this wait
+    at: float = 0.0
+
+
+def _spent(kept: KeptWait | None, at: float) -> float:
+    return 0.0 if kept is None else at - kept.since
+
+
+def _ended(wait: Wait, kept: KeptWait | None, end: WaitEnd) -> KeptWait:
+    since, until = (end.at, None) if kept is None else (kept.since, kept.until)
+    subjects = json.dumps(wait.subjects)
+    return KeptWait(
+        wait.name, wait.kind, subjects, since, until, end.outcome, end.source, end.result
+    )
+
+
+def _guard(claim: Claim) -> dict[str, object]:
+    return {"job": claim.id, "offered_by": None, **claim.guard}
+
+
+def _take_statements(claim: Claim, wait: Wait, end: WaitEnd, spent: float) -> list[Statement]:
+    """Take a signal under a locked claim. All of them have an effect, or none has: the last one
+    returns a row if they had."""
+    guard = {**_guard(claim), "seq": end.signal, "name": wait.name}
+    return [
+        Statement("record_taken", {**guard, "data": json.dumps(_facts(wait, end, spent))}),
+        Statement("take_signal", guard),
+        Statement("end_by_signal", {**_end_row(claim, wait, end), **guard}),
+    ]
 
 
 def _end_statements(claim: Claim, wait: Wait, end: WaitEnd, spent: float) -> list[Statement]:
-    facts = {
+    event = {"job": claim.id, "kind": "wait", "data": json.dumps(_facts(wait, end, spent))}
+    return [
+        Statement("end_wait", _end_row(claim, wait, end)),
+        Statement("record_action", rows=[event]),
+    ]
+
+
+def _facts(wait: Wait, end: WaitEnd, spent: float) -> dict[str, object]:
+    return {
         "wait": wait.name,
         "outcome": end.outcome,
         "seconds": round(spent, 3),
         "text": describe_wait(wait.kind, wait.subjects, spent, end.outcome),
     }
-    event = {"job": claim.id, "kind": "wait", "data": json.dumps(facts)}
-    ended = {"outcome": end.outcome, "source": end.source, "result": end.result}
+
+
+_BEGINNING = ("awaits", "forms")  # columns of a wait that has not ended
+
+
+def _end_row(claim: Claim, wait: Wait, end: WaitEnd) -> dict[str, object]:
     kept = {name: value for name, value in _row(claim, wait).items() if name not in _BEGINNING}
-    statements = [
-        Statement("end_wait", kept | ended),
-        Statement("record_action", rows=[event]),
-    ]
-    if end.signal is not None:
-        given = {"seq": end.signal, "wait": wait.name}
-        statements.insert(0, Statement("take_signal", given))
-    return statements
+    return {**kept, "outcome": end.outcome, "source": end.source, "result": end.result}
+
+
+def _kept_statement(job: str, name: str | None = None) -> Statement:
+    return Statement("kept_waits", {"job": job, "name": name})
+
+
+def _by_name(rows: Rows) -> dict[str, KeptWait]:
+    return {row[0]: KeptWait(*row) for row in rows}
+
+
+def _first_signal(claim: Claim, wait: Wait) -> Statement:
+    given = {"job": claim.id, "wait": wait.name, "names": json.dumps(wait.subjects)}
+    return Statement("first_signal", given)
+
+
+def _signal_end(found: Rows) -> WaitEnd:
+    seq, name, value, taken, at = found[0]
+    return WaitEnd(WaitOutcome.SIGNAL, name, value, seq, bool(taken), float(at))
 
 
 def _look(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[WaitEnd | None]:
     """What ends a wait now. A signal that is there wins over a time-out that nobody has decided."""
     if wait.kind is WaitKind.SIGNAL:
-        given = {"job": claim.id, "wait": wait.name, "names": json.dumps(wait.subjects)}
-        found: Rows = yield Statement("first_signal", given)
-        for seq, name, value in found:
-            return WaitEnd(WaitOutcome.SIGNAL, name, value, seq)
+        found: Rows = yield _first_signal(claim, wait)
+        if found:
+            return _signal_end(found)
     elif wait.kind is WaitKind.JOB:
         rows = yield from _awaited_job(wait.subjects[0])
         if not rows:

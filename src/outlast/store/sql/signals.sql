@@ -1,15 +1,15 @@
 -- name: hold_recipient
 -- Lock the job that a signal is for.
 -- postgres: the end of an attempt and the signal of another process come one after the other
-SELECT j.state, j.task FROM ol.job AS j
+SELECT j.state, j.task, j.queue FROM ol.job AS j
 WHERE j.id = ol.id(:id) AND ol.in_reach FOR UPDATE
 -- sqlite: one writer at a time
-SELECT j.state, j.task FROM ol.job AS j
+SELECT j.state, j.task, j.queue FROM ol.job AS j
 WHERE j.id = :id AND ol.in_reach
 
 -- name: read_recipient
 -- The job that a signal is for, without a lock.
-SELECT j.state, j.task FROM ol.job AS j
+SELECT j.state, j.task, j.queue FROM ol.job AS j
 WHERE j.id = ol.id(:id) AND ol.in_reach
 
 -- name: insert_signal

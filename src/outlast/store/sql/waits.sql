@@ -58,11 +58,19 @@ WHERE j.wait_name = t.name
 ON CONFLICT (job, name) DO UPDATE SET subjects = excluded.subjects, awaits = excluded.awaits,
     fence = excluded.fence, until = COALESCE(w.until, excluded.until), forms = excluded.forms
 
--- name: wake_signalled
--- Start those of the jobs that wait for a signal that is there. Their rows are locked already.
+-- fragment: woken_by_signal
 UPDATE ol.job AS j SET ol.woken
 WHERE ol.in_ids(j.id, :ids) AND ol.parked AND ol.signal_there
 RETURNING CAST(id AS text), queue
+
+-- name: wake_signalled
+-- Start those of the jobs that wait for a signal that is there. Their rows are locked already.
+ol.woken_by_signal
+
+-- name: wake_signalled_and_notify
+-- The same, and tell sleeping workers of them, in the same round trip.
+-- postgres only: see notify_workers
+ol.woken_by_signal, pg_notify(:channel, queue) IS NULL
 
 -- name: mark_awaited
 -- The end of these jobs wakes others; returns those that have not ended.
@@ -148,27 +156,55 @@ SELECT ol.epoch(ol.now()) FROM ol.job AS j WHERE j.id = :job AND j.fence = :fenc
     AND j.worker IN (:worker, :offered_by) AND j.state = 'running'
 
 -- name: first_signal
--- The signal that came first of those that a wait may take. If this is sent again because the response
--- was lost, the wait may have taken it already.
-SELECT s.seq, s.name, CAST(s.value AS text) FROM ol.signal AS s
+-- The signal that came first of those that a wait may take, and the time. If this is sent again because
+-- the response was lost, the wait may have taken it already.
+SELECT s.seq, s.name, CAST(s.value AS text), s.taken_by IS NOT NULL, ol.epoch(ol.now())
+FROM ol.signal AS s
 WHERE s.job = ol.id(:job) AND COALESCE(s.taken_by, :wait) = :wait
     AND s.name IN (SELECT ol.each(:names))
 ORDER BY s.seq LIMIT 1
 
+-- fragment: held_claim_and_signal
+SELECT 1 FROM ol.job AS j JOIN ol.signal AS s ON s.job = j.id
+WHERE j.id = ol.id(:job) AND j.fence = :fence AND j.worker IN (:worker, :offered_by)
+    AND j.state || '' = 'running' AND s.seq = :seq
+
+-- The claim holds, nobody has taken the signal, and nothing has ended the wait. A statement before this
+-- one has locked the job's row, so that none of it changes meanwhile.
+-- fragment: may_take
+EXISTS (ol.held_claim_and_signal AND s.taken_by IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM ol.wait AS e
+        WHERE e.job = ol.id(:job) AND e.name = :name AND e.ended_at IS NOT NULL)
+
+-- name: record_taken
+-- Record that a wait takes a signal.
+INSERT INTO ol.event (job, attempt, kind, data, at)
+SELECT ol.id(:job), NULL, 'wait', ol.json(:data), ol.now() WHERE ol.may_take
+
 -- name: take_signal
 -- A wait takes a signal.
-UPDATE ol.signal SET taken_by = :wait WHERE seq = :seq AND taken_by IS NULL
-RETURNING seq
+UPDATE ol.signal SET taken_by = :name WHERE seq = :seq AND ol.may_take
+
+-- name: end_by_signal
+-- Keep that the signal which a wait has just taken ended it.
+INSERT INTO ol.wait AS w (job, name, kind, subjects, fence, since, ended_at, outcome, source, result)
+SELECT ol.id(:job), :name, :kind, ol.json(:subjects), :fence, ol.now(), ol.now(), :outcome, :source,
+    ol.json(:result)
+WHERE EXISTS (ol.held_claim_and_signal AND s.taken_by = :name)
+ol.wait_end
+
+-- fragment: wait_end
+ON CONFLICT (job, name) DO UPDATE SET ended_at = excluded.ended_at, outcome = excluded.outcome,
+    source = excluded.source, result = excluded.result
+    WHERE w.ended_at IS NULL
+RETURNING outcome
 
 -- name: end_wait
 -- Keep what ended a wait, once.
 INSERT INTO ol.wait AS w (job, name, kind, subjects, fence, since, ended_at, outcome, source, result)
 VALUES (ol.id(:job), :name, :kind, ol.json(:subjects), :fence, ol.now(), ol.now(), :outcome, :source,
     ol.json(:result))
-ON CONFLICT (job, name) DO UPDATE SET ended_at = excluded.ended_at, outcome = excluded.outcome,
-    source = excluded.source, result = excluded.result
-    WHERE w.ended_at IS NULL
-RETURNING outcome
+ol.wait_end
 
 -- name: reopen_waits
 -- Redriven jobs wait anew for what did not come in time; what waits gave is kept, and so is the end of a

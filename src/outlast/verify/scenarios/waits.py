@@ -13,7 +13,7 @@ from ...model.job import Job
 from ...model.lifecycle import Outcome
 from ...model.outcome import AttemptEnd
 from ...model.wait import Wait, Waiting, WaitKind
-from ...ops.operation import Op
+from ...ops.operation import CommitPipeline, Op, Pipeline
 from ...ops.signal_links import answer_link
 from ...ops.signals import NewSignal, SentSignal, send_signal
 from ...ops.wake_ups import deliver_signals, wake_timed_out
@@ -89,11 +89,20 @@ def beside_end(ctx: ScenarioContext) -> Iterator[None]:
 
     def send() -> Op[SentSignal]:
         signal = NewSignal(job.id, SIGNAL, "0", f"{SIGNAL} 0")
-        sent = yield from send_signal(signal, "verify", lambda *_: None)
-        if end.ident is None:
-            end.start()
-        end.join(UNHINDERED_S)  # the signal is not committed yet
-        return sent
+        op = send_signal(signal, "verify", lambda *_: None)
+        answer: object = None
+        while True:
+            try:
+                step = op.send(answer)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            if not isinstance(step, CommitPipeline):
+                answer = yield step
+                continue
+            answer = yield Pipeline(step)  # without the commit: the attempt ends before that
+            if end.ident is None:
+                end.start()
+            end.join(UNHINDERED_S)
 
     yield
     ctx.run(send)
